@@ -1,0 +1,90 @@
+"""Paddock: a workspace with a fence for LLM agents.
+
+    import paddock
+
+    with paddock.open("path/to/project", approver=ask_me) as runtime:
+        tools = runtime.tools.for_provider("anthropic")
+        result = runtime.call("view", {"path": "README.md"})
+        result.content  # for the model
+        result.details  # for the program
+
+Importing this loads no tool, no policy engine and no SDK: names are loaded when
+they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from paddock.assembly import open_workspace as open  # noqa: A004 - the name a reader expects
+    from paddock.errors import (
+        ConfigError,
+        HostError,
+        IntegrityError,
+        PaddockError,
+        ToolError,
+        UsageError,
+    )
+    from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
+    from paddock.runtime.runtime import Runtime
+    from paddock.tools.spec import Effects, ToolOutput, ToolSpec
+    from paddock.values.calls import ToolCall, ToolResult
+    from paddock.values.decisions import Decision, Outcome
+
+__version__: Final = "0.1.0"
+
+_HOMES: Final = {
+    "Approval": "paddock.runtime.approvals",
+    "ApprovalRequest": "paddock.runtime.approvals",
+    "Approver": "paddock.runtime.approvals",
+    "ConfigError": "paddock.errors",
+    "Decision": "paddock.values.decisions",
+    "Effects": "paddock.tools.spec",
+    "HostError": "paddock.errors",
+    "IntegrityError": "paddock.errors",
+    "Outcome": "paddock.values.decisions",
+    "PaddockError": "paddock.errors",
+    "Runtime": "paddock.runtime.runtime",
+    "ToolCall": "paddock.values.calls",
+    "ToolError": "paddock.errors",
+    "ToolOutput": "paddock.tools.spec",
+    "ToolResult": "paddock.values.calls",
+    "ToolSpec": "paddock.tools.spec",
+    "UsageError": "paddock.errors",
+    "open": "paddock.assembly",
+}
+
+_OTHER_NAMES: Final = {"open": "open_workspace"}
+"""Public name → name at home, where that would hide a builtin."""
+
+__all__ = [
+    "Approval",
+    "ApprovalRequest",
+    "Approver",
+    "ConfigError",
+    "Decision",
+    "Effects",
+    "HostError",
+    "IntegrityError",
+    "Outcome",
+    "PaddockError",
+    "Runtime",
+    "ToolCall",
+    "ToolError",
+    "ToolOutput",
+    "ToolResult",
+    "ToolSpec",
+    "UsageError",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'paddock' has no attribute {name!r}")
+    return getattr(import_module(home), _OTHER_NAMES.get(name, name))
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

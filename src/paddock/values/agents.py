@@ -1,0 +1,33 @@
+"""Who acts: an agent with its profile and the lists that stand above it."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """An agent's own path lists, judged above any profile.
+
+    Patterns as in a policy's path lists. `forbidden` beats both others. An
+    empty `read` or `write` permits nothing.
+    """
+
+    read: tuple[str, ...] = ("**",)
+    write: tuple[str, ...] = ("**",)
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A model's identity as the host knows it; never taken from arguments."""
+
+    name: str
+    profile: str
+    toolsets: tuple[str, ...] = ("workspace", "search", "output", "shell")
+    permissions: Permissions = field(default_factory=Permissions)
+    parent: str | None = None
+    source: str = ""
+    """The file that declares it, for messages and for the rules made from it."""
+
+
+AgentChain = tuple[Agent, ...]
+"""The acting agent first, then its parent, up to the eldest ancestor."""

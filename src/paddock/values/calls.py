@@ -1,0 +1,78 @@
+"""A tool call and its result: `content` for the model, `details` for the host."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paddock.errors import TOOL_ERRORS, ToolError
+
+Json = Any
+"""A JSON value as `json.loads` gives it. The one place where `Any` crosses a door."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What a model asks for. Nothing in it says who is asking."""
+
+    id: str
+    tool: str
+    arguments: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call did not do what it was asked: stable code, text, what to do next."""
+
+    code: str
+    error: str
+    hint: str = ""
+    rule: Mapping[str, Json] | None = None
+    """Of a refusal by policy: `text`, `file`, `line`."""
+
+    def as_text(self) -> str:
+        """What the model reads."""
+        said = f"error[{self.code}]: {self.error}"
+        return f"{said}\nhint: {self.hint}" if self.hint else said
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call came to.
+
+    `content` is text for the model: workspace-relative paths, no traceback.
+    `details` are the tool's own fields for the host. `refusal` is None exactly
+    when `status` is `ok`.
+    """
+
+    call_id: str
+    tool: str
+    content: str
+    details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    refusal: Refusal | None = None
+
+    @property
+    def status(self) -> str:
+        """`ok` or `error`."""
+        return "ok" if self.refusal is None else "error"
+
+    def as_json(self) -> dict[str, Json]:
+        """The result object of every door: `status`, `content`, then the tool's own fields."""
+        shown: dict[str, Json] = {"status": self.status, "content": self.content, **self.details}
+        if self.refusal is not None:
+            shown["code"] = self.refusal.code
+            shown["error"] = self.refusal.error
+            shown["hint"] = self.refusal.hint
+            if self.refusal.rule is not None:
+                shown["rule"] = dict(self.refusal.rule)
+        return shown
+
+    def unwrap(self) -> "ToolResult":
+        """This result, or the exception that its refusal stands for.
+
+        Raises: the class of `paddock.errors.TOOL_ERRORS` for the refusal's code.
+        """
+        if self.refusal is None:
+            return self
+        raise TOOL_ERRORS.get(self.refusal.code, ToolError)(
+            self.refusal.error, where=self.tool, hint=self.refusal.hint
+        )

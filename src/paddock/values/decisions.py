@@ -1,0 +1,63 @@
+"""What policy answers, and everything needed to explain or replay it."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Outcome(IntEnum):
+    """Ordered by strictness: the strictest of several is their maximum."""
+
+    ALLOW = 0
+    ASK = 1
+    DENY = 2
+
+    @property
+    def word(self) -> str:
+        """`allow`, `ask` or `deny`, as in files and messages."""
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, word: str) -> "Outcome":
+        """The outcome of a lower-case word; `KeyError` for anything else."""
+        return _BY_WORD[word]
+
+
+_BY_WORD = {outcome.word: outcome for outcome in Outcome}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleMatch:
+    """A rule that had a say: what it says, where it stands.
+
+    `source` names the list or profile it belongs to (`paths.protected`,
+    `profiles.standard.deny`, `agents.writer.permissions.forbidden`); `file` is
+    `built-in` for what Paddock brings itself, and then `line` is 0.
+    """
+
+    outcome: Outcome
+    text: str
+    source: str
+    file: str
+    line: int
+    reason: str = ""
+    code: str = "policy.denied"
+    """The refusal's code if this rule denies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer for one call: the strictest over all its actions.
+
+    `rule` decided; None means that nothing matched and unknown is no. `matched`
+    is every rule that matched any action, the deciding one included.
+    `warnings` are shown to model and user and never change the outcome.
+    """
+
+    outcome: Outcome
+    action: str
+    reason: str
+    rule: RuleMatch | None
+    code: str
+    policy_digest: str
+    matched: tuple[RuleMatch, ...] = ()
+    warnings: tuple[str, ...] = ()
