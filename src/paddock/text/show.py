@@ -1,0 +1,89 @@
+"""Text as a model or a person sees it: escaped, numbered, cut with a word about it."""
+
+import re
+import unicodedata
+
+from paddock import limits
+from paddock.text.check import BOM
+
+# Threat: a file name or a line that holds a line break, a terminal sequence or a
+# bidirectional override could pass for a row or a notice of ours.
+_DANGEROUS = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+    "\ud800-\udfff\ufeff]"
+)
+_NAME_DANGEROUS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
+)
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escape_match(found: re.Match[str]) -> str:
+    character = found.group()
+    code = ord(character)
+    if character in _SHORT:
+        return _SHORT[character]
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte that is not UTF-8, as the file system gave it (PEP 383).
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def show_name(name: str) -> str:
+    """A file name or path on one line, with nothing in it that could mislead."""
+    if name.isascii() and name.isprintable():
+        return name
+    return _NAME_DANGEROUS.sub(_escape_match, name)
+
+
+def show_line(line: str) -> tuple[str, int]:
+    """One line's text with dangerous characters escaped, and how many there were."""
+    if line.isprintable():
+        return line, 0
+    return _DANGEROUS.subn(_escape_match, line)
+
+
+def quote(value: object) -> str:
+    """An offending value for a message: on one line, quoted, cut at the limit."""
+    text = value if isinstance(value, str) else repr(value)
+    shown = show_name(text[: limits.message_value_chars_max])
+    missing = len(text) - limits.message_value_chars_max
+    return f"'{shown}'" if missing <= 0 else f"'{shown}' (and {missing} more characters)"
+
+
+def number_line(number: int, raw: bytes) -> tuple[str, int]:
+    """`     N<TAB>text` of one raw line, and how many characters of it were escaped.
+
+    Its line end may still be on. A byte-order mark at the start of line 1 is hidden.
+    """
+    if number == 1:
+        raw = raw.removeprefix(BOM)
+    text = raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "surrogateescape")
+    shown, escaped = show_line(text)
+    return f"{number:6d}\t{shown}", escaped
+
+
+def number_lines(lines: list[bytes], first: int, line_chars_max: int) -> str:
+    """Rows for raw lines from number `first` on; a longer line is cut and says so."""
+    rows: list[str] = []
+    for number, raw in enumerate(lines, first):
+        row, _ = number_line(number, raw)
+        # The number and its tab are not part of the line.
+        missing = len(row) - 7 - line_chars_max
+        rows.append(f"{row[:-missing]} [... {missing} more characters]" if missing > 0 else row)
+    return "\n".join(rows)
+
+
+def escape_notices(escaped: int) -> list[str]:
+    """What to say where characters are not shown as they are."""
+    if not escaped:
+        return []
+    return [
+        f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN; "
+        "an edit needs the characters themselves"
+    ]
+
+
+def fold(text: str) -> str:
+    """For comparing without regard to case and composition."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())

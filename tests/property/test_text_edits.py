@@ -1,0 +1,58 @@
+"""Every byte that an edit does not name is unchanged, whatever the line ends."""
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from paddock.text.locate import find_spans
+from paddock.text.splice import splice
+
+PIECES = st.sampled_from(["a", "b", " ", "\t", "é", "\n", "\r\n", "\r", "\ufeff", "xyz"])
+TEXTS = st.lists(PIECES, max_size=30).map("".join)
+NEEDLES = st.lists(PIECES, min_size=1, max_size=6).map("".join)
+
+
+def shown_as(content: bytes) -> bytes:
+    """What a model sees of line ends: every CRLF is a newline."""
+    return content.replace(b"\r\n", b"\n")
+
+
+@given(front=TEXTS, old=NEEDLES, back=TEXTS, new=TEXTS)
+def test_bytes_outside_the_place_never_change(front: str, old: str, back: str, new: str) -> None:
+    content = (front + old + back).encode()
+    for place in find_spans(content, old.encode()):
+        changed = splice(content, place, old.encode(), new.encode()).content
+        assert changed.startswith(content[: place.start])
+        assert changed.endswith(content[place.end :])
+        middle = changed[place.start : len(changed) - (len(content) - place.end)]
+        assert shown_as(middle) == shown_as(new.encode())
+
+
+@given(front=TEXTS, old=NEEDLES, back=TEXTS)
+def test_what_stands_there_is_found_at_its_place(front: str, old: str, back: str) -> None:
+    assume(not (front.endswith("\r") and old.startswith("\n")))
+    content = (front + old + back).encode()
+    starts = [span.start for span in find_spans(content, old.encode())]
+    assert len(front.encode()) in starts
+
+
+@given(lines=st.lists(st.text("abc", max_size=4), min_size=1, max_size=8), data=st.data())
+def test_a_text_copied_from_a_view_of_a_crlf_file_is_found_and_keeps_its_style(
+    lines: list[str], data: st.DataObject
+) -> None:
+    content = "\r\n".join(lines).encode()
+    seen = "\n".join(lines)
+    start = data.draw(st.integers(0, len(seen) - 1)) if seen else 0
+    assume(seen != "")
+    end = data.draw(st.integers(start + 1, len(seen)))
+    old = seen[start:end].encode()
+    new = data.draw(st.text("abc\n", max_size=6)).encode()
+    place = next(iter(find_spans(content, old)))
+    changed = splice(content, place, old, new).content
+    assert b"\n" not in changed.replace(b"\r\n", b"")  or b"\r\n" not in content
+
+
+@given(content=TEXTS, old=NEEDLES)
+def test_replacing_a_text_by_itself_changes_nothing(content: str, old: str) -> None:
+    raw = content.encode()
+    for place in find_spans(raw, old.encode()):
+        assert splice(raw, place, old.encode(), old.encode()).content == raw

@@ -1,0 +1,22 @@
+"""Diffs as they are shown."""
+
+from paddock import limits
+from paddock.text.changes import unified_diff
+
+
+def test_a_diff_names_the_file_and_shows_the_change() -> None:
+    assert unified_diff(b"a\nb\n", b"a\nc\n", "x.txt") == (
+        "--- a/x.txt\n+++ b/x.txt\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n "
+    )
+
+
+def test_a_long_diff_is_cut_and_says_how_much_is_missing() -> None:
+    shown = unified_diff(b"", b"x\n" * 500, "x.txt").split("\n")
+    assert len(shown) == limits.snippet_lines_max + 1
+    assert shown[-1].endswith("more lines of the diff]")
+
+
+def test_contents_too_large_for_a_diff_give_their_sizes() -> None:
+    assert unified_diff(b"x" * 300_000, b"y" * 300_000, "x") == (
+        "[too large for a diff: 300000 bytes before, 300000 bytes after]"
+    )

@@ -1,0 +1,30 @@
+"""Where a text stands: exact, overlapping, and blind to the line-end style only."""
+
+import pytest
+
+from paddock.text.locate import Span, find_spans, lines_of
+
+
+@pytest.mark.parametrize(
+    ("content", "sought", "spans"),
+    [
+        (b"one two", b"two", [Span(4, 7)]),
+        (b"aaaa", b"aaa", [Span(0, 3), Span(1, 4)]),
+        (b"a\nb\n", b"a\nb", [Span(0, 3)]),
+        (b"a\r\nb\r\n", b"a\nb", [Span(0, 4)]),
+        (b"a\r\nb\nc", b"\n", [Span(1, 3), Span(4, 5)]),
+        (b"a\r\nb", b"a\r\nb", [Span(0, 4)]),
+        (b"a\nb", b"a\r\nb", []),
+        (b"a\rb", b"a\nb", []),
+        (b"a\r\nb", b"a\n\nb", []),
+        (b"x", b"y", []),
+        (b"\r\n\r\n", b"\n\n", [Span(0, 4)]),
+    ],
+)
+def test_a_text_is_found_at_every_place(content: bytes, sought: bytes, spans: list[Span]) -> None:
+    assert list(find_spans(content, sought)) == spans
+
+
+def test_line_numbers_count_newlines_before_each_place() -> None:
+    content = b"x\nx\n\nx"
+    assert lines_of(content, list(find_spans(content, b"x"))) == [1, 2, 4]

@@ -1,0 +1,47 @@
+"""The neighbourhood of an edit: three lines before and after, at its own place."""
+
+from paddock import limits
+from paddock.text.locate import Span
+from paddock.text.snippet import snippet_around, snippet_of_head
+
+TEN = b"".join(b"line %d\n" % n for n in range(1, 11))
+
+
+def test_three_lines_before_and_after_are_shown() -> None:
+    at = TEN.index(b"line 5")
+    rows = snippet_around(TEN, Span(at, at + 6)).split("\n")
+    assert rows == [f"{n:6d}\tline {n}" for n in range(2, 9)]
+
+
+def test_an_edit_at_the_start_shows_the_first_lines() -> None:
+    rows = snippet_around(TEN, Span(0, 1)).split("\n")
+    assert rows == [f"{n:6d}\tline {n}" for n in range(1, 5)]
+
+
+def test_an_edit_at_the_end_without_newline_shows_the_last_lines() -> None:
+    content = TEN[:-1]
+    rows = snippet_around(content, Span(len(content) - 1, len(content))).split("\n")
+    assert rows == [f"{n:6d}\tline {n}" for n in range(7, 11)]
+
+
+def test_a_deletion_shows_the_place_where_the_text_was() -> None:
+    at = TEN.index(b"line 5")
+    rows = snippet_around(TEN, Span(at, at)).split("\n")
+    assert "     5\tline 5" in rows
+
+
+def test_an_empty_file_has_an_empty_snippet() -> None:
+    assert snippet_around(b"", Span(0, 0)) == ""
+    assert snippet_of_head(b"") == ""
+
+
+def test_a_long_head_is_cut_and_says_how_to_go_on() -> None:
+    content = b"x\n" * (limits.snippet_lines_max + 7)
+    last = snippet_of_head(content).split("\n")[-1]
+    assert last == f"[... 7 lines not shown; view offset={limits.snippet_lines_max + 1} shows them]"
+
+
+def test_a_long_edit_is_cut_in_the_middle_and_says_so() -> None:
+    content = b"x\n" * 500
+    shown = snippet_around(content, Span(0, len(content)))
+    assert f"[... {500 - limits.snippet_lines_max} lines not shown; view offset=21 shows them]" in shown
