@@ -1,0 +1,111 @@
+"""openat2(2) and renameat2(2), which Python's `os` does not offer.
+
+Both raise `OSError` with the kernel's errno, and `ENOSYS` where the C library
+or the platform has no such call, so that a caller needs one kind of fall-back.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+from typing import Final
+
+_SYS_OPENAT2: Final = 437
+"""Calls added since Linux 5.1 have one number on every architecture (openat2: 5.6)."""
+
+RESOLVE_NO_MAGICLINKS: Final = 0x02
+"""Refuse /proc/*/fd, /proc/*/root and the like (linux/openat2.h)."""
+RESOLVE_NO_SYMLINKS: Final = 0x04
+"""Refuse every symbolic link, in any component (linux/openat2.h)."""
+RESOLVE_BENEATH: Final = 0x08
+"""Refuse whatever would leave the tree below the directory descriptor (linux/openat2.h)."""
+
+RENAME_NOREPLACE: Final = 1
+"""Fail with EEXIST instead of replacing (linux/fs.h)."""
+RENAME_EXCHANGE: Final = 2
+"""Swap two existing names atomically (linux/fs.h)."""
+
+_ON_LINUX: Final = sys.platform.startswith("linux")
+
+
+class _OpenHow(ctypes.Structure):
+    """struct open_how: three 64-bit words on every architecture (linux/openat2.h)."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+_HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
+
+# CDLL, not PyDLL: the interpreter lock is released, for a path may lead to a slow disk.
+# use_errno: ctypes keeps errno for us between the call and get_errno().
+_libc = ctypes.CDLL(None, use_errno=True)
+
+_syscall = _libc.syscall
+# syscall(2) is variadic. Fixed argument types are right here: on the ABIs that Linux has,
+# integer and pointer arguments travel in the same registers either way.
+_syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_syscall.restype = ctypes.c_long
+
+
+class OpenHow:
+    """The constant part of an openat2 call, laid out once: building it costs more than the call."""
+
+    __slots__ = ("_address", "_how")
+
+    def __init__(self, flags: int, resolve: int, mode: int = 0) -> None:
+        # openat2 refuses a mode without O_CREAT or O_TMPFILE, where open(2) ignores it.
+        self._how = _OpenHow(flags, mode, resolve)
+        self._address = ctypes.addressof(self._how)
+
+    def open(self, dir_fd: int, path: bytes) -> int:
+        """A new descriptor of `path` under `dir_fd`. `path` holds no NUL.
+
+        Raises:
+            OSError: with the errno of openat2(2); ENOSYS off Linux.
+        """
+        if not _ON_LINUX:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        fd = _syscall(_SYS_OPENAT2, dir_fd, path, self._address, _HOW_BYTES)
+        if fd < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        return fd
+
+
+def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -> int:
+    """One openat2(2); see `OpenHow` for calls that repeat."""
+    return OpenHow(flags, resolve, mode).open(dir_fd, path)
+
+
+try:
+    # By the C library's own name: this number differs between architectures.
+    _renameat2 = _libc.renameat2
+except AttributeError:
+    _renameat2 = None
+else:
+    _renameat2.argtypes = (
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_uint,
+    )
+    _renameat2.restype = ctypes.c_int
+
+
+def renameat2(old_dir: int, old: bytes, new_dir: int, new: bytes, flags: int) -> None:
+    """Rename by renameat2(2) with RENAME_NOREPLACE or RENAME_EXCHANGE.
+
+    Raises:
+        OSError: with the errno of renameat2(2); EINVAL where the file system
+            does not know the flag, ENOSYS where the C library lacks the call.
+    """
+    if _renameat2 is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if _renameat2(old_dir, old, new_dir, new, flags) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

@@ -1,0 +1,67 @@
+"""The fence: file access under one root, by descriptor, atomic and durable.
+
+    names        the paths that policy judges          paths       the text rules
+    resolution   opening without passing a link        links       where links lead
+    workspace    the face that tools use               listing     walking directories
+    reading      one open file          window         some lines of it
+    writing      create, replace, edit  moving         move, delete
+    drafts       new content on its way to a name      temporary   names that outlive nobody
+    locks        one writer at a time   parents        directories made on the way
+    metadata     what survives a write  disk           every call that changes anything
+    failures     OSError → paddock.errors, in one place
+
+Whether a path may be touched is policy's business, not decided here.
+"""
+
+from paddock.workspace.entries import Entry, EntryFilter, EntryKind, EveryEntry, Listing
+from paddock.workspace.names import (
+    ROOT,
+    EntryPath,
+    ReadPath,
+    WorkspacePath,
+    WritePath,
+    quoted,
+)
+from paddock.workspace.reading import FileContent, OpenFile, version_of
+from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
+from paddock.workspace.resolution import (
+    Openat2Resolution,
+    Resolution,
+    WalkResolution,
+    detect_resolution,
+)
+from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.window import Window, WindowLimits, WindowLine
+from paddock.workspace.workspace import Workspace
+from paddock.workspace.writing import Edit, Expected
+
+__all__ = [
+    "ROOT",
+    "DeleteReceipt",
+    "Edit",
+    "Entry",
+    "EntryFilter",
+    "EntryKind",
+    "EntryPath",
+    "EveryEntry",
+    "Expected",
+    "FileContent",
+    "Listing",
+    "MoveReceipt",
+    "OpenFile",
+    "Openat2Resolution",
+    "ReadPath",
+    "Resolution",
+    "WalkResolution",
+    "Window",
+    "WindowLimits",
+    "WindowLine",
+    "Workspace",
+    "WorkspacePath",
+    "WritePath",
+    "WriteReceipt",
+    "detect_resolution",
+    "is_temporary_name",
+    "quoted",
+    "version_of",
+]

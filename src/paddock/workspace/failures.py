@@ -1,0 +1,86 @@
+"""Where an `OSError` becomes an exception of `paddock.errors`: here and nowhere else.
+
+Messages name the workspace's path, never the host's. What a model can act on is a
+ToolError; a failing disk or exhausted descriptors are the operator's (HostError).
+"""
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from paddock.errors import (
+    DirectoryNotEmptyError,
+    FileChangedError,
+    HostError,
+    InvalidPathError,
+    PaddockError,
+    PathError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    ReadOnlyPathError,
+    SpecialFileError,
+    StorageFullError,
+)
+from paddock.workspace.names import WorkspacePath, quoted
+
+_PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
+    errno.ENOENT: (PathNotFoundError, "no such file or directory", ""),
+    errno.ENOTDIR: (PathNotADirectoryError, "not a directory", ""),
+    errno.EISDIR: (PathNotAFileError, "is a directory", ""),
+    errno.EEXIST: (PathExistsError, "exists already", ""),
+    errno.ENOTEMPTY: (DirectoryNotEmptyError, "the directory is not empty", ""),
+    errno.ENAMETOOLONG: (InvalidPathError, "the name is too long", ""),
+    errno.EILSEQ: (InvalidPathError, "the file system refuses this name", ""),
+    errno.EINVAL: (InvalidPathError, "the file system refuses this name", ""),
+    errno.ENXIO: (SpecialFileError, "is a FIFO, socket or device", ""),
+    errno.ENODEV: (SpecialFileError, "is a device", ""),
+    errno.ELOOP: (FileChangedError, "a link took its place while it was in use", "try again"),
+    errno.ESTALE: (FileChangedError, "it went away while it was in use", "try again"),
+    errno.EXDEV: (PathError, "it stands on another file system", "copy it, then delete it"),
+    errno.ENOSPC: (StorageFullError, "no space is left", "delete something, then try again"),
+    errno.EDQUOT: (StorageFullError, "the disk quota is used up", "delete something first"),
+    errno.EFBIG: (StorageFullError, "larger than this host lets a file be", "write less"),
+    errno.EMLINK: (StorageFullError, "its directory can hold no more", ""),
+    errno.EROFS: (ReadOnlyPathError, "the file system is read-only", ""),
+    errno.ETXTBSY: (ReadOnlyPathError, "a running program is held there", ""),
+    errno.EBUSY: (ReadOnlyPathError, "something is mounted there", ""),
+}
+
+
+def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
+    """The exception for `failure` while `act` (`read`, `write` …) was done to `path`."""
+    code = failure.errno or 0
+    if code in (errno.EACCES, errno.EPERM):
+        return _not_permitted(path, act)
+    known = _PLAIN_FAILURES.get(code)
+    if known is not None:
+        kind, what, hint = known
+        return kind(f"cannot {act} {quoted(path.relative)}: {what}", hint=hint)
+    # EIO, ENOMEM, EMFILE, ENFILE and the unknown: nothing that a model could do about it.
+    return HostError(f"cannot {act} {quoted(path.relative)}: {os.strerror(code)}")
+
+
+def _not_permitted(path: WorkspacePath, act: str) -> PaddockError:
+    if act in READING_ACTS:
+        return PathError(f"cannot {act} {quoted(path.relative)}: not readable by this user")
+    return ReadOnlyPathError(
+        f"cannot {act} {quoted(path.relative)}: not writable by this user",
+        hint="ask for its permissions to be changed, or use another path",
+    )
+
+
+READING_ACTS: Final = frozenset({"read", "list", "resolve", "look at"})
+"""Acts whose refusal is about reading."""
+
+
+@contextmanager
+def converting(path: WorkspacePath, act: str) -> Generator[None]:
+    """Convert whatever `OSError` the block raises; see `converted`."""
+    try:
+        yield
+    except OSError as failure:
+        raise converted(failure, path, act) from failure

@@ -1,0 +1,160 @@
+"""Walking directories by descriptor; links are shown and never followed.
+
+Rules kept here:
+  * each directory is opened under the descriptor of its parent, with O_NOFOLLOW, so a
+    directory swapped for a link during the walk is an error of that one entry;
+  * the order is that of the paths' bytes, whatever the disk says;
+  * nothing is looked at closely (size, where a link leads) that is not shown;
+  * a directory that cannot be read is noted, and the walk goes on;
+  * Paddock's temporary files are not there.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from paddock.errors import PathError, PathTraversalError
+from paddock.workspace.entries import Entry, EntryFilter, EntryKind, Listing
+from paddock.workspace.links import Found, find_real
+from paddock.workspace.metadata import FileStatus, status_at
+from paddock.workspace.names import WorkspacePath, child_of
+from paddock.workspace.paths import AskedPath
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
+from paddock.workspace.temporary import is_temporary_name
+
+_OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Where a walk takes place: the root's descriptor, the way to open, the root's names."""
+
+    root_fd: int
+    resolution: Resolution
+    root_names: tuple[str, ...]
+
+
+def list_directory(
+    tree: Tree, directory: WorkspacePath, depth: int, entries_max: int, about: EntryFilter
+) -> Listing:
+    """See `Workspace.list_directory`."""
+    walk = _Walk(about, depth)
+    fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
+    walk.visit(fd, directory, depth)
+    paths = sorted(walk.found, key=_byte_order)
+    shown = _Shown(tree)
+    try:
+        entries = [entry for path in paths[:entries_max] if (entry := shown.look(path))]
+    finally:
+        shown.close()
+    gone = len(paths[:entries_max]) - len(entries)
+    return Listing(tuple(entries), len(paths) - gone, tuple(sorted(walk.closed, key=_byte_order)))
+
+
+def _byte_order(path: WorkspacePath) -> bytes:
+    return os.fsencode(path.relative)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Collects the names; opens directories only."""
+
+    about: EntryFilter
+    depth: int
+    found: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
+    closed: list[WorkspacePath] = field(default_factory=list[WorkspacePath])
+
+    def visit(self, fd: int, directory: WorkspacePath, depth: int) -> None:
+        """Take in what `directory` holds, and go down; closes `fd`."""
+        below: list[tuple[str, WorkspacePath]] = []
+        try:
+            for name, is_directory in _names(fd):
+                path = child_of(directory, name)
+                if self.about.shows(path, is_directory=is_directory):
+                    self.found.append(path)
+                if is_directory and depth > 1 and self.about.enters(path):
+                    below.append((name, path))
+            for name, path in below:
+                self._enter(fd, name, path, depth - 1)
+        finally:
+            os.close(fd)
+
+    def _enter(self, parent_fd: int, name: str, path: WorkspacePath, depth: int) -> None:
+        try:
+            fd = os.open(name, _OPEN_BELOW, dir_fd=parent_fd)
+        except OSError:
+            # Unreadable, gone, or swapped for something else: said in the result.
+            self.closed.append(path)
+            return
+        self.visit(fd, path, depth)
+
+
+def _names(fd: int) -> Iterator[tuple[str, bool]]:
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            if not is_temporary_name(entry.name):
+                yield entry.name, entry.is_dir(follow_symlinks=False)
+
+
+class _Shown:
+    """Looks closely at the entries that are shown; keeps the last parent open."""
+
+    __slots__ = ("_fd", "_parent", "_tree")
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._parent: WorkspacePath | None = None
+        self._fd = -1
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def look(self, path: WorkspacePath) -> Entry | None:
+        """The entry as it is now; None if it went away since its name was read."""
+        try:
+            status = status_at(self._open_parent(path.parent), path.name)
+        except OSError:
+            return None
+        return None if status is None else self._entry(path, status)
+
+    def _open_parent(self, parent: WorkspacePath) -> int:
+        if parent != self._parent:
+            self.close()
+            self._parent = None
+            self._fd = self._tree.resolution.open(
+                self._tree.root_fd, parent.relative, PASS_DIRECTORY
+            )
+            self._parent = parent
+        return self._fd
+
+    def _entry(self, path: WorkspacePath, status: FileStatus) -> Entry:
+        if status.is_link:
+            return self._link(path)
+        kind = _kind(status.mode)
+        return Entry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
+
+    def _link(self, path: WorkspacePath) -> Entry:
+        try:
+            found = self._follow(path)
+        except PathTraversalError:
+            return Entry(path, EntryKind.LINK_OUT)
+        except (PathError, OSError):
+            # A loop, a target that no path can name, or one that cannot be reached.
+            return Entry(path, EntryKind.DANGLING_LINK)
+        if not found.exists:
+            return Entry(path, EntryKind.DANGLING_LINK, target=found.real)
+        return Entry(path, EntryKind.LINK, target=found.real, target_kind=_kind(found.mode))
+
+    def _follow(self, path: WorkspacePath) -> Found:
+        asked = AskedPath(path.relative, path.parts, as_directory=False)
+        return find_real(self._tree.root_fd, asked, self._tree.root_names, last=True)
+
+
+def _kind(mode: int) -> EntryKind:
+    if stat.S_ISREG(mode):
+        return EntryKind.FILE
+    return EntryKind.DIRECTORY if stat.S_ISDIR(mode) else EntryKind.SPECIAL

@@ -1,0 +1,156 @@
+"""Locks on directories: two calls on one path come one after the other.
+
+flock(2) on a descriptor of the parent directory itself: no lock file, so two planes on
+one tree, or a thread and another process, exclude each other without knowing of each
+other. Each lock opens the directory anew, because flock belongs to the open file and a
+shared descriptor would let every thread in.
+
+Rules kept here:
+  * the wait is bounded by limits.path_lock_timeout_s, and does not spin;
+  * once locked, the name must still lead to the locked directory, else it is opened
+    again: a lock on a directory that was moved away protects nothing;
+  * several locks are taken in the order of (device, inode), so that two moves never
+    wait for each other;
+  * a lock is given up by LOCK_UN before the descriptor is closed: a child forked
+    meanwhile holds a copy of it, and would keep the lock for as long as it lives.
+"""
+
+import fcntl
+import os
+import time
+from types import TracebackType
+from typing import Final
+
+from paddock import limits
+from paddock.errors import FileChangedError, PathError
+from paddock.workspace.names import WorkspacePath, quoted
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
+
+_FIRST_PAUSE_S: Final = 0.0005
+_LONGEST_PAUSE_S: Final = 0.02
+_REOPENS_MAX: Final = 64
+
+Identity = tuple[int, int]
+"""Device and inode."""
+
+
+def identity_of(fd: int) -> Identity:
+    """What a descriptor stands for."""
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def lock(fd: int, path: WorkspacePath, wait_s: float) -> None:
+    """Wait for the exclusive lock, at most `wait_s`.
+
+    Raises:
+        PathError: the time is over.
+    """
+    deadline_s = time.monotonic() + wait_s
+    pause_s = _FIRST_PAUSE_S
+    while not try_lock(fd):
+        if time.monotonic() >= deadline_s:
+            raise PathError(
+                f"directory {quoted(path.relative)} is locked by another write, "
+                f"for over {wait_s:g} s",
+                hint="try again",
+            )
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+
+def try_lock(fd: int) -> bool:
+    """Take the exclusive lock if it is free."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(fd: int) -> None:
+    """Give the lock up and close."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    finally:
+        os.close(fd)
+
+
+class LockedDirectories:
+    """Descriptors of directories, held and locked, in the order they were asked for.
+
+    A directory named twice is locked once and its descriptor shared.
+    """
+
+    __slots__ = ("_fds", "_paths", "_resolution", "_root_fd", "_wait_s")
+
+    def __init__(
+        self,
+        root_fd: int,
+        resolution: Resolution,
+        *paths: WorkspacePath,
+        wait_s: float = limits.path_lock_timeout_s,
+    ) -> None:
+        self._wait_s = wait_s
+        self._root_fd = root_fd
+        self._resolution = resolution
+        self._paths = paths
+        self._fds: dict[Identity, int] = {}
+
+    def __enter__(self) -> tuple[int, ...]:
+        return self.acquire()
+
+    def acquire(self) -> tuple[int, ...]:
+        """Open and lock all of them; `release` gives them up again.
+
+        Raises:
+            PathError: a lock is not free in time.
+            FileChangedError: a directory is replaced faster than it can be locked.
+            OSError: one of them cannot be opened.
+        """
+        for _ in range(_REOPENS_MAX):
+            names = self._lock_all()
+            if all(self._still_there(path, names[path]) for path in self._paths):
+                return tuple(self._fds[names[path]] for path in self._paths)
+            self.release()
+        raise FileChangedError(f"directory {quoted(self._paths[0].relative)} keeps being replaced")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _lock_all(self) -> dict[WorkspacePath, Identity]:
+        names: dict[WorkspacePath, Identity] = {}
+        try:
+            for path in self._paths:
+                fd = self._resolution.open(self._root_fd, path.relative, READ_DIRECTORY)
+                name = names[path] = identity_of(fd)
+                if name in self._fds:
+                    os.close(fd)
+                else:
+                    self._fds[name] = fd
+            for name in sorted(self._fds):
+                lock(self._fds[name], self._paths[0], self._wait_s)
+        except BaseException:
+            self.release()
+            raise
+        return names
+
+    def _still_there(self, path: WorkspacePath, name: Identity) -> bool:
+        try:
+            fd = self._resolution.open(self._root_fd, path.relative, PASS_DIRECTORY)
+        except OSError:
+            return False  # opened again, and then it says what is wrong
+        try:
+            return identity_of(fd) == name
+        finally:
+            os.close(fd)
+
+    def release(self) -> None:
+        """Give all of them up; a second time does nothing."""
+        while self._fds:
+            unlock(self._fds.popitem()[1])

@@ -1,0 +1,218 @@
+"""Moving and deleting entries: files, empty directories, and links themselves.
+
+Rules kept here:
+  * nothing is ever overwritten: the kernel's own RENAME_NOREPLACE, not a look before;
+  * what was moved is looked at again under its new name; if it is not what was judged,
+    it goes back. Deleting is moving aside, looking, and then unlinking;
+  * a directory is moved or deleted only while it is empty, because policy judged its
+    name and not the names in it;
+  * the directories are locked in one order, whoever asks (see `locks`).
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.errors import (
+    DirectoryNotEmptyError,
+    InvalidPathError,
+    PathExistsError,
+    PathNotFoundError,
+    SpecialFileError,
+)
+from paddock.workspace.drafts import Place, changed
+from paddock.workspace.entries import EntryKind
+from paddock.workspace.failures import converting
+from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
+from paddock.workspace.names import EntryPath, WorkspacePath, WritePath, quoted
+from paddock.workspace.reading import digest_of, version_of
+from paddock.workspace.receipts import DeleteReceipt, MoveReceipt
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
+from paddock.workspace.writing import Site, locked_with_parents, require_version
+
+_OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
+
+
+DIRECTORY_VERSION: Final = "directory"
+"""Stands for the content of a directory, which is empty whenever it matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """An entry as it was looked at, under the lock of its directory."""
+
+    status: FileStatus
+    kind: EntryKind
+    version: str | None
+
+    def is_still(self, now: FileStatus | None) -> bool:
+        """Whether `now` is the same thing, unchanged."""
+        if now is None:
+            return False
+        if self.kind is EntryKind.FILE:
+            return now.content_mark == self.status.content_mark
+        return (now.device, now.inode) == (self.status.device, self.status.inode)
+
+
+def move(
+    site: Site, entry: EntryPath, to: WritePath, if_version: str | None
+) -> MoveReceipt:
+    """See `Workspace.move`."""
+    path, target = entry.path, to.real
+    _require_movable(path, to)
+    with converting(path, "move"):
+        status = _peek(site, path)
+    others = (path.parent, path) if status.is_directory else (path.parent,)
+    parents = site.parents()
+    with (
+        converting(target, "move to"),
+        locked_with_parents(site, parents, target.parent, *others) as (to_fd, from_fd, *_),
+    ):
+        judged = _judge(site.place(path, from_fd))
+        require_version(path, if_version, judged.version or DIRECTORY_VERSION)
+        _move_judged(site, judged, site.place(path, from_fd), site.place(target, to_fd))
+    return MoveReceipt(path, target, judged.kind, judged.version, tuple(parents.made))
+
+
+def _require_movable(path: WorkspacePath, to: WritePath) -> None:
+    if path.is_root:
+        raise InvalidPathError("the workspace root itself is not moved")
+    if to.exists or to.asked != to.real or to.real.is_root:
+        raise PathExistsError(
+            f"{quoted(to.asked.relative)} exists already", hint="a move never overwrites"
+        )
+    if to.real.parts[: len(path.parts)] == path.parts:
+        raise InvalidPathError(f"{quoted(path.relative)} cannot be moved into itself")
+
+
+def _move_judged(site: Site, judged: _Judged, old: Place, new: Place) -> None:
+    try:
+        site.disk.move_new(old.dir_fd, old.name, new.dir_fd, new.name)
+        # Threat: swapped between look and rename, or filled, if it is a directory.
+        if not judged.is_still(new.status()):
+            raise changed(old.path)
+        if judged.kind is EntryKind.DIRECTORY:
+            _require_empty(new)
+        site.disk.sync(new.dir_fd)
+        if new.dir_fd != old.dir_fd:
+            site.disk.sync(old.dir_fd)
+    except FileExistsError:
+        raise  # somebody else's entry has the name: nothing of ours is to be undone
+    except BaseException:
+        _bring_back(old, new.dir_fd, new.name)
+        raise
+
+
+def _bring_back(place: Place, from_fd: int, name: str) -> None:
+    """Undo a move that failed or moved something else, if it took place at all.
+
+    The old name is free exactly if it did.
+    """
+    if place.status() is None and status_at(from_fd, name) is not None:
+        place.disk.move_new(from_fd, name, place.dir_fd, place.name)
+
+
+def delete(site: Site, entry: EntryPath, if_version: str | None) -> DeleteReceipt:
+    """See `Workspace.delete`."""
+    path = entry.path
+    if path.is_root:
+        raise InvalidPathError("the workspace root itself is not deleted")
+    with converting(path, "delete"):
+        status = _peek(site, path)
+        directories = (path.parent, path) if status.is_directory else (path.parent,)
+        with site.lock(*directories) as (dir_fd, *_):
+            place = site.place(path, dir_fd)
+            judged = _judge(place)
+            require_version(path, if_version, judged.version or DIRECTORY_VERSION)
+            if judged.kind is EntryKind.DIRECTORY:
+                site.disk.remove_directory(dir_fd, place.name)
+                site.disk.sync(dir_fd)
+            else:
+                _delete_judged(place, judged)
+    bytes_before = judged.status.size_bytes if judged.kind is EntryKind.FILE else 0
+    return DeleteReceipt(path, judged.kind, judged.version, bytes_before)
+
+
+def entry_version(site: Site, entry: EntryPath) -> str:
+    """See `Workspace.entry_version`."""
+    path = entry.path
+    with converting(path, "look at"):
+        fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
+        try:
+            return _judge(site.place(path, fd)).version or DIRECTORY_VERSION
+        finally:
+            os.close(fd)
+
+
+def _delete_judged(place: Place, judged: _Judged) -> None:
+    disk, dir_fd = place.disk, place.dir_fd
+    with place.temporary() as aside:
+        try:
+            disk.move_new(dir_fd, place.name, dir_fd, aside)
+            if not judged.is_still(status_at(dir_fd, aside)):
+                raise changed(place.path)
+            disk.sync(dir_fd)
+        except BaseException:
+            _bring_back(place, dir_fd, aside)
+            raise
+        # What stands under `aside` now is the deleted entry, whole: the one place to keep it.
+
+
+def _peek(site: Site, path: WorkspacePath) -> FileStatus:
+    """What the entry is, before any lock: only to know which locks are needed."""
+    fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
+    try:
+        status = status_at(fd, path.name)
+    finally:
+        os.close(fd)
+    if status is None:
+        raise _not_found(path)
+    return status
+
+
+def _not_found(path: WorkspacePath) -> PathNotFoundError:
+    return PathNotFoundError(f"no such file or directory: {quoted(path.relative)}")
+
+
+def _judge(place: Place) -> _Judged:
+    """Look at the entry under the lock.
+
+    Raises:
+        PathNotFoundError, SpecialFileError, ReadOnlyPathError, DirectoryNotEmptyError.
+    """
+    status = place.status()
+    if status is None:
+        raise _not_found(place.path)
+    if status.is_link:
+        text = os.readlink(place.name, dir_fd=place.dir_fd)
+        return _Judged(status, EntryKind.LINK, version_of(os.fsencode(text)))
+    if status.is_directory:
+        _require_empty(place)
+        return _Judged(status, EntryKind.DIRECTORY, None)
+    if not status.is_regular:
+        raise SpecialFileError(f"{quoted(place.path.relative)} is a FIFO, socket or device")
+    require_writable(place.path, status, place.dir_fd, place.name)
+    return _Judged(status, EntryKind.FILE, _version(place, status))
+
+
+def _version(place: Place, status: FileStatus) -> str:
+    fd = os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)
+    try:
+        if status_of(fd) != status:
+            raise changed(place.path)
+        return digest_of(fd, status.size_bytes)
+    finally:
+        os.close(fd)
+
+
+def _require_empty(place: Place) -> None:
+    fd = os.open(place.name, READ_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.dir_fd)
+    try:
+        with os.scandir(fd) as entries:
+            if next(entries, None) is not None:
+                raise DirectoryNotEmptyError(
+                    f"directory {quoted(place.path.relative)} is not empty",
+                    hint="move or delete what it holds first",
+                )
+    finally:
+        os.close(fd)

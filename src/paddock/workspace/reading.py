@@ -1,0 +1,212 @@
+"""Reading one file: by descriptor, regular files only, sizes from the descriptor.
+
+Rules kept here:
+  * the real path that was judged is opened, and no link on the way;
+  * opening never waits: a FIFO, socket or device is refused, not read;
+  * a file that is replaced while we read stays whole for us: we hold the old one;
+  * a file that is rewritten in place while we read can't be held still. At most the
+    bytes that it had when it was opened are read, and the answer says that it changed
+    meanwhile. Its version is that of the bytes read, so a later `if_version` fails.
+"""
+
+import hashlib
+import os
+import threading
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
+
+from paddock.errors import PaddockError, PathNotAFileError, SpecialFileError, TextTooLargeError
+from paddock.workspace.failures import converting
+from paddock.workspace.metadata import FileStatus, status_of
+from paddock.workspace.names import WorkspacePath, quoted
+from paddock.workspace.resolution import READ_FILE, Resolution
+from paddock.workspace.window import Window, WindowLimits, read_window
+
+_CHUNK_BYTES: Final = 2_097_152
+"""Large, so that a hashing thread seldom has to ask for the interpreter's lock."""
+_HASHED_ALONGSIDE_BYTES: Final = 4_194_304
+"""From here on a thread costs less than it saves."""
+VERSION_PREFIX: Final = "sha256:"
+
+
+def version_of(content: bytes) -> str:
+    """`sha256:` and the hexadecimal digest of these bytes."""
+    return VERSION_PREFIX + hashlib.sha256(content).hexdigest()
+
+
+def require_regular(path: WorkspacePath, status: FileStatus) -> None:
+    """Refuse what is not an ordinary file.
+
+    Raises:
+        PathNotAFileError: a directory.
+        SpecialFileError: a FIFO, socket or device.
+    """
+    if status.is_directory:
+        raise PathNotAFileError(f"{quoted(path.relative)} is a directory")
+    if not status.is_regular:
+        raise SpecialFileError(f"{quoted(path.relative)} is a FIFO, socket or device")
+
+
+def digest_of(fd: int, size_bytes: int) -> str:
+    """The version of an open file's first `size_bytes` bytes, streamed."""
+    digest = hashlib.sha256()
+    buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
+    view = memoryview(buffer)
+    offset = 0
+    while offset < size_bytes:
+        count = os.preadv(fd, [view[: size_bytes - offset]], offset)
+        if count == 0:
+            break  # cut shorter meanwhile; the caller sees it by the status
+        digest.update(view[:count])
+        offset += count
+    return VERSION_PREFIX + digest.hexdigest()
+
+
+def read_bytes(fd: int, size_bytes: int) -> bytes:
+    """An open file's first `size_bytes` bytes, fewer if it ends before."""
+    pieces: list[bytes] = []
+    offset = 0
+    # One read takes at most 0x7ffff000 bytes, and may take less.
+    while offset < size_bytes and (piece := os.pread(fd, size_bytes - offset, offset)):
+        pieces.append(piece)
+        offset += len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """All bytes of a file, and what they were when they were read."""
+
+    content: bytes
+    version: str
+    mode: int
+    changed_while_reading: bool
+
+
+class OpenFile:
+    """A regular file, held open for reading. Closes itself as a context manager."""
+
+    __slots__ = ("_fd", "path", "status")
+
+    def __init__(self, path: WorkspacePath, fd: int, status: FileStatus) -> None:
+        self.path = path
+        self.status = status
+        self._fd = fd
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go; a second time does nothing."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def fileno(self) -> int:
+        """The descriptor, for a caller that reads by itself; -1 once closed."""
+        return self._fd
+
+    @property
+    def size_bytes(self) -> int:
+        """The size when it was opened."""
+        return self.status.size_bytes
+
+    @property
+    def mode(self) -> int:
+        """Permission bits and kind when it was opened."""
+        return self.status.mode
+
+    def read_all(self, bytes_max: int) -> FileContent:
+        """Every byte.
+
+        Raises:
+            TextTooLargeError: more than `bytes_max` bytes; none was read.
+        """
+        if self.size_bytes > bytes_max:
+            raise TextTooLargeError(
+                f"{quoted(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}"
+            )
+        with converting(self.path, "read"):
+            content = read_bytes(self._fd, self.size_bytes)
+            return FileContent(content, version_of(content), self.mode, self._has_changed())
+
+    def read_start(self, bytes_max: int) -> bytes:
+        """The first bytes, at most `bytes_max`: to see whether it is text."""
+        with converting(self.path, "read"):
+            return read_bytes(self._fd, min(bytes_max, self.size_bytes))
+
+    def version(self) -> str:
+        """`sha256:` and the digest of all bytes, streamed at constant memory."""
+        with converting(self.path, "read"):
+            return digest_of(self._fd, self.size_bytes)
+
+    def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
+        """As `window`, with the version of the whole content.
+
+        A large file is hashed in a second thread meanwhile: hashing is slower than
+        counting lines, and neither holds the interpreter's lock while it reads.
+        """
+        if self.size_bytes <= _HASHED_ALONGSIDE_BYTES:
+            return replace(self.window(first_line, line_count, shown), version=self.version())
+        hashing = _Hashing(self)
+        hashing.start()
+        try:
+            window = self.window(first_line, line_count, shown)
+        finally:
+            hashing.join()  # it reads from our descriptor
+        return replace(window, version=hashing.result())
+
+    def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
+        """`line_count` lines from `first_line` (1-based); see `window.read_window`."""
+        with converting(self.path, "read"):
+            window = read_window(self._fd, self.size_bytes, first_line, line_count, shown)
+            return window.seen_changed() if self._has_changed() else window
+
+    def _has_changed(self) -> bool:
+        now = status_of(self._fd)
+        return now.content_mark != self.status.content_mark
+
+
+class _Hashing(threading.Thread):
+    """Computes an open file's version meanwhile; `result` after `join`."""
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__(name="paddock-version", daemon=True)
+        self._file = file
+        self._version = ""
+        self._failure: PaddockError | None = None
+
+    def run(self) -> None:
+        """Hash all of it; a failure waits for `result`."""
+        try:
+            self._version = self._file.version()
+        except PaddockError as failure:
+            self._failure = failure
+
+    def result(self) -> str:
+        """The version; raises what `version` raised."""
+        if self._failure is not None:
+            raise self._failure
+        return self._version
+
+
+def open_file(root_fd: int, resolution: Resolution, path: WorkspacePath) -> OpenFile:
+    """Open a regular file for reading; see `Workspace.open_file`."""
+    with converting(path, "read"):
+        fd = resolution.open(root_fd, path.relative, READ_FILE)
+    try:
+        status = status_of(fd)
+        require_regular(path, status)
+    except BaseException:
+        os.close(fd)
+        raise
+    return OpenFile(path, fd, status)

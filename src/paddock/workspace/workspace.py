@@ -1,0 +1,359 @@
+"""The workspace: what tools act through. One root, held by its descriptor."""
+
+import os
+import sys
+from types import TracebackType
+from typing import Final, Self
+
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathThroughLinkError,
+)
+from paddock.workspace.disk import Disk
+from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
+from paddock.workspace.failures import converting
+from paddock.workspace.links import Found, find_real
+from paddock.workspace.listing import Tree, list_directory
+from paddock.workspace.moving import delete, entry_version, move
+from paddock.workspace.names import (
+    ROOT,
+    EntryPath,
+    ReadPath,
+    WorkspacePath,
+    WritePath,
+    quoted,
+    unchecked_path,
+)
+from paddock.workspace.paths import AskedPath, is_plain, parse_asked
+from paddock.workspace.reading import FileContent, OpenFile, open_file
+from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
+from paddock.workspace.resolution import PASS, PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.temporary import sweep
+from paddock.workspace.window import Window, WindowLimits
+from paddock.workspace.writing import Edit, Expected, Site, edit_file, write_file
+
+_EVERY_ENTRY: Final = EveryEntry()
+
+
+class Workspace:
+    """File access under one root, safe against path and link tricks.
+
+    Rules kept here:
+      * every open starts at the root's descriptor and cannot leave it;
+      * a path is resolved once, policy judges what came out, and exactly that is used:
+        a swap in between makes the act fail;
+      * a write becomes visible whole or not at all, and survives a crash;
+      * every failure is one of paddock.errors.
+    Deciding *whether* a path may be touched is policy's business, not ours.
+
+    One object serves any number of threads; a forked child may go on using its copy.
+    """
+
+    __slots__ = ("_disk", "_fd", "_names", "_resolution", "_root", "_site", "_tree")
+
+    def __init__(
+        self, root: str, real_root: str, fd: int, resolution: Resolution, disk: Disk
+    ) -> None:
+        self._root = root
+        self._fd = fd
+        self._names = (root, real_root)
+        self._resolution = resolution
+        self._disk = disk
+        self._site = Site(fd, resolution, disk)
+        self._tree = Tree(fd, resolution, self._names)
+
+    @classmethod
+    def open(
+        cls, root: str, resolution: Resolution | None = None, disk: Disk | None = None
+    ) -> Self:
+        """Open the workspace at `root`, a directory that exists, and clean up after killed writers.
+
+        `resolution` is probed for if it is not given; `disk` is for tests of failure.
+
+        Raises:
+            ConfigError: `root` is no directory, or cannot be opened.
+            HostError: file names are not UTF-8 in this process.
+        """
+        if sys.getfilesystemencoding() != "utf-8":
+            raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
+        try:
+            real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
+            fd = os.open(real_root, PASS_DIRECTORY)
+        except (OSError, ValueError) as failure:
+            raise ConfigError(
+                f"workspace root {quoted(root)} cannot be opened: {failure}"
+            ) from None
+        try:
+            name = _name_as_given(root, real_root, fd)
+            workspace = cls(name, real_root, fd, resolution or detect_resolution(), disk or Disk())
+            workspace.sweep()
+        except BaseException:
+            os.close(fd)
+            raise
+        return workspace
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the root go. Nothing works afterwards; a second time does nothing."""
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            self._site = Site(-1, self._resolution, self._disk)
+            self._tree = Tree(-1, self._resolution, self._names)
+            os.close(fd)
+
+    @property
+    def root(self) -> str:
+        """The root's absolute name, as it was given. For the host; models see relative paths."""
+        return self._root
+
+    @property
+    def real_root(self) -> str:
+        """The root's name without links."""
+        return self._names[1]
+
+    @property
+    def resolution(self) -> Resolution:
+        """How names are opened here."""
+        return self._resolution
+
+    def sweep(self) -> int:
+        """Remove what killed processes left; return how many. `open` does it."""
+        with converting(ROOT, "list"):
+            return sweep(self._fd, self._resolution, self._disk)
+
+    # Resolving: text → paths to be judged. Nothing is changed, nothing stays open.
+
+    def resolve_read(self, path: str) -> ReadPath:
+        """Where `path` leads, links inside the root followed. It need not exist.
+
+        Raises:
+            PathTraversalError: it leads out of the root.
+            InvalidPathError: no path in any workspace; see `parse_asked`.
+            PathNotADirectoryError: it ends in a slash and is no directory.
+        """
+        here = self._find_plain(path)
+        if here is not None:
+            return ReadPath(here, here)
+        asked = parse_asked(path, self._names)
+        found = self._find(asked, last=True)
+        _require_directory_form(asked, found)
+        return ReadPath(found.asked, found.real)
+
+    def resolve_write(self, path: str) -> WritePath:
+        """The file that a write to `path` would write; a link in the last place is followed.
+
+        Missing parents are fine: they are taken as text. What stands there is looked
+        at by the write.
+
+        Raises:
+            PathTraversalError: it leads out of the root.
+            PathThroughLinkError: a directory on the way is a link.
+            PathNotAFileError: it ends in a slash.
+            InvalidPathError: no path in any workspace; see `parse_asked`.
+        """
+        here = self._find_plain(path)
+        if here is not None:
+            return WritePath(here, here, exists=True)
+        asked = parse_asked(path, self._names)
+        found = self._find(asked, last=True)
+        self._refuse_link_on_way(asked, found)
+        if asked.as_directory:
+            raise PathNotAFileError(f"path {quoted(path)} names a directory, not a file")
+        return WritePath(found.asked, found.real, found.exists)
+
+    def resolve_entry(self, path: str) -> EntryPath:
+        """The entry that `path` names, to move or delete it; a link is the link itself.
+
+        Raises:
+            PathTraversalError: it leads out of the root.
+            PathThroughLinkError: a directory on the way is a link.
+            PathNotADirectoryError: it ends in a slash and is no directory.
+            InvalidPathError: no path in any workspace; see `parse_asked`.
+        """
+        here = self._find_plain(path)
+        if here is not None:
+            return EntryPath(here, exists=True)
+        asked = parse_asked(path, self._names)
+        found = self._find(asked, last=False)
+        self._refuse_link_on_way(asked, found)
+        _require_directory_form(asked, found)
+        return EntryPath(found.real, found.exists)
+
+    def _find_plain(self, path: str) -> WorkspacePath | None:
+        """The short way: a canonical name that opens without passing a link is where it is."""
+        if not is_plain(path):
+            return None
+        try:
+            fd = self._resolution.open(self._fd, path, PASS)
+        except OSError:
+            return None  # missing, a link, or a failure: the long way says which
+        os.close(fd)
+        return unchecked_path(path)
+
+    def _find(self, asked: AskedPath, *, last: bool) -> Found:
+        with converting(unchecked_path("/".join(asked.parts) or "."), "resolve"):
+            return find_real(self._fd, asked, self._names, last=last)
+
+    @staticmethod
+    def _refuse_link_on_way(asked: AskedPath, found: Found) -> None:
+        # Threat: a link to a directory makes one file reachable under a name that policy
+        # judges differently. Only the real name is written to.
+        if found.through_link:
+            raise PathThroughLinkError(
+                f"path {quoted(asked.text)} passes a link",
+                hint=f"use the real path: {found.real.relative}",
+            )
+
+    # Reading
+
+    def open_file(self, path: ReadPath | WorkspacePath) -> OpenFile:
+        """Open a regular file for reading; of a ReadPath, the real path that was judged.
+
+        Never waits. See `reading` for what happens if the file changes meanwhile.
+
+        Raises:
+            PathNotFoundError, PathNotAFileError (a directory), SpecialFileError.
+            FileChangedError: a link took its place since it was resolved.
+            PathError: this user may not read it.
+        """
+        return open_file(self._fd, self._resolution, _real(path))
+
+    def read_all(self, path: ReadPath | WorkspacePath, bytes_max: int) -> FileContent:
+        """Every byte of a file; TextTooLargeError over `bytes_max`, else as `open_file`."""
+        with self.open_file(path) as file:
+            return file.read_all(bytes_max)
+
+    def version(self, path: ReadPath | WorkspacePath) -> str:
+        """`sha256:` and the digest of a file's bytes, streamed; else as `open_file`."""
+        with self.open_file(path) as file:
+            return file.version()
+
+    def read_window(
+        self,
+        path: ReadPath | WorkspacePath,
+        first_line: int,
+        line_count: int,
+        bytes_max: int,
+        line_bytes_max: int,
+    ) -> Window:
+        """Lines of a file of any size, with the version of its whole content; else as `open_file`.
+
+        For the lines alone, which cost less: `open_file(path).window(…)`.
+        """
+        with self.open_file(path) as file:
+            shown = WindowLimits(bytes_max, line_bytes_max)
+            return file.window_with_version(first_line, line_count, shown)
+
+    def list_directory(
+        self,
+        path: ReadPath | WorkspacePath,
+        depth: int,
+        entries_max: int,
+        about: EntryFilter = _EVERY_ENTRY,
+    ) -> Listing:
+        """What a directory holds, `depth` levels down, in byte order; at most `entries_max` shown.
+
+        `about` chooses entries before they are counted and cut.
+
+        Raises:
+            PathNotFoundError, PathNotADirectoryError; PathError: not readable.
+        """
+        real = _real(path)
+        with converting(real, "list"):
+            return list_directory(self._tree, real, depth, entries_max, about)
+
+    # Changing. Each call is whole and on the device when it returns, or it did nothing.
+
+    def write_file(
+        self,
+        path: WritePath,
+        content: bytes,
+        *,
+        if_version: str | None = None,
+        expected: Expected = Expected.AS_RESOLVED,
+        create_parents: bool = True,
+    ) -> WriteReceipt:
+        """Create or replace a file.
+
+        Raises:
+            FileChangedError: not at `if_version`, or not what was resolved or read.
+            PathExistsError: expected absent, and is there.
+            PathNotFoundError: a parent is missing and `create_parents` is false.
+            PathNotAFileError, SpecialFileError, PathNotADirectoryError (a parent).
+            ReadOnlyPathError: its permissions, owner or attributes forbid it.
+            StorageFullError: no space; the old content stands.
+            PathError: the directory stays locked for limits.path_lock_timeout_s.
+        """
+        return write_file(
+            self._site, path, content, if_version, expected, create_parents=create_parents
+        )
+
+    def edit_file(
+        self, path: WritePath, change: Edit, *, if_version: str | None = None
+    ) -> WriteReceipt:
+        """Replace a file by `change` of its content, read and written under one lock.
+
+        Raises:
+            PathNotFoundError: it does not exist.
+            TextTooLargeError: over limits.edited_file_bytes_max.
+            TextError: what `change` raises; nothing was written.
+            As `write_file` otherwise.
+        """
+        return edit_file(self._site, path, change, if_version)
+
+    def entry_version(self, entry: EntryPath) -> str:
+        """The version of what would be moved or deleted: a file's content, a link's text.
+
+        Raises: as `delete` does.
+        """
+        return entry_version(self._site, entry)
+
+    def move(
+        self, entry: EntryPath, to: WritePath, *, if_version: str | None = None
+    ) -> MoveReceipt:
+        """Give an entry another name; files, empty directories, links themselves.
+
+        Raises:
+            PathNotFoundError; PathExistsError: a move never overwrites.
+            DirectoryNotEmptyError, SpecialFileError, ReadOnlyPathError (a file's own bits).
+            InvalidPathError: the root, or a directory into itself.
+            FileChangedError: not at `if_version`, or not what was looked at; it stands
+                where it stood.
+        """
+        return move(self._site, entry, to, if_version)
+
+    def delete(self, entry: EntryPath, *, if_version: str | None = None) -> DeleteReceipt:
+        """Remove an entry; raises as `move` does."""
+        return delete(self._site, entry, if_version)
+
+
+def _real(path: ReadPath | WorkspacePath) -> WorkspacePath:
+    return path.real if isinstance(path, ReadPath) else path
+
+
+def _name_as_given(root: str, real_root: str, fd: int) -> str:
+    """The root's name made absolute, unless a `..` behind a link makes that another directory."""
+    name = os.path.abspath(root)
+    try:
+        given = os.stat(name)
+    except OSError:
+        return real_root
+    return name if os.path.samestat(given, os.fstat(fd)) else real_root
+
+
+def _require_directory_form(asked: AskedPath, found: Found) -> None:
+    if asked.as_directory and found.exists and not found.is_directory:
+        raise PathNotADirectoryError(f"{quoted(asked.text)} is not a directory")

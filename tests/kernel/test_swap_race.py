@@ -1,0 +1,53 @@
+"""The swap race, briefly; PADDOCK_TORTURE_SECONDS makes it as long as one likes."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SECONDS = os.environ.get("PADDOCK_TORTURE_SECONDS", "2")
+PROGRAM = Path(__file__).with_name("swap_race.py")
+ACTS = {"view", "create", "edit", "move", "delete"}
+
+
+def race(resolution: str, user: str, seconds: str = SECONDS) -> tuple[int, dict]:
+    ran = subprocess.run(
+        [
+            sys.executable,
+            str(PROGRAM),
+            f"--resolution={resolution}",
+            f"--user={user}",
+            f"--seconds={seconds}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=float(seconds) + 60,
+    )
+    assert ran.stdout, ran.stderr
+    return ran.returncode, json.loads(ran.stdout)
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("user", ["same", pytest.param("plain", marks=pytest.mark.needs("root"))])
+@pytest.mark.parametrize(
+    "resolution", [pytest.param("openat2", marks=pytest.mark.needs("openat2")), "walk"]
+)
+def test_no_act_reaches_outside_while_names_are_swapped_for_links(resolution, user):
+    code, found = race(resolution, user)
+    assert found["acts"].keys() == ACTS
+    # Both sides of the race were seen: acts that found the real thing, and acts that did not.
+    assert all(act["done"] and act["refused"] for act in found["acts"].values()), found
+    assert (code, found["escapes"]) == (0, 0), found
+
+
+@pytest.mark.needs("linux")
+def test_the_same_race_catches_a_check_by_name():
+    code, found = race("naive", "same")
+    assert code == 1
+    assert found["escapes"] > 0
+    assert found["acts"]["view"]["escapes"] > 0
+    assert found["acts"]["edit"]["escapes"] > 0
