@@ -1,0 +1,286 @@
+"""The agents of a plane: declared, listed, removed; never by a model."""
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddock import limits
+from paddock.errors import ConfigError, UsageError
+from paddock.plane.agent_files import (
+    DEFAULT_TOOLSETS,
+    NAME_HINT,
+    AgentRecord,
+    is_agent_name,
+    missing_parent,
+    name_problem,
+    parse_agent,
+    profile_problem,
+    toolset_problem,
+    write_agent,
+)
+from paddock.plane.environment import Environment
+from paddock.plane.files import (
+    FILE_MODE,
+    create_file,
+    host_errors,
+    make_directories,
+    read_file,
+    sync_directory,
+)
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.locks import locked
+from paddock.plane.paths import real_directory
+from paddock.plane.quoting import quote
+from paddock.plane.workspaces import require_within_parent, require_workspace
+from paddock.values.agents import Agent, AgentChain, Permissions
+
+
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """What a person asks for. `toolsets` None: the default ones that the parent has too."""
+
+    name: str
+    profile: str = "standard"
+    workspace: Path | None = None
+    parent: str | None = None
+    toolsets: tuple[str, ...] | None = None
+    permissions: Permissions = field(default_factory=Permissions)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedAgent:
+    """An agent that is no more."""
+
+    name: str
+    kept: Path
+    """Where its declaration stands now. Its workspace was not touched."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStore:
+    """The agents under `agents/` of one plane.
+
+    Each read checks the whole chain of parents; a broken one stops, it is never
+    left out. Changes hold the lock of `agents/`, so that no parent is removed
+    while a child is made.
+    """
+
+    layout: PlaneLayout
+    environment: Environment
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all agents, sorted.
+
+        Raises:
+            ConfigError: an `agent.json` stands under a name that is none, or there
+                are more than `limits.agents_max`.
+        """
+        with host_errors("listing", self.layout.agents):
+            try:
+                entries = sorted(os.listdir(self.layout.agents))
+            except FileNotFoundError:
+                return ()
+            found = [name for name in entries if self._is_declared(name)]
+        if len(found) > limits.agents_max:
+            raise ConfigError(
+                f"{len(found)} agents, and {limits.agents_max} are allowed",
+                where=str(self.layout.agents),
+                hint="remove some: paddock agent remove NAME",
+            )
+        return tuple(found)
+
+    def read_all(self) -> tuple[AgentRecord, ...]:
+        """All agents by name.
+
+        Raises:
+            ConfigError: one of them does not load.
+        """
+        return tuple(self.read(name) for name in self.names())
+
+    def read(self, name: str) -> AgentRecord:
+        """Agent `name`.
+
+        Raises:
+            UsageError: there is none of that name.
+            ConfigError: it, or one of its ancestors, does not load.
+        """
+        return self.lineage(name)[0]
+
+    def chain(self, name: str) -> AgentChain:
+        """Agent `name`, then its parent, up to the eldest; raises as `read`."""
+        return tuple(record.agent for record in self.lineage(name))
+
+    def lineage(self, name: str) -> tuple[AgentRecord, ...]:
+        """As `chain`, with workspaces; raises as `read`."""
+        if not is_agent_name(name):
+            raise UsageError(name_problem(name), hint=NAME_HINT)
+        record = self._find(name)
+        if record is None:
+            raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
+        return self._lineage_of(record)
+
+    def create(self, new: NewAgent) -> AgentRecord:
+        """Declare an agent, durably; its own workspace is made where it is given none.
+
+        Sequence: directories → `agent.json`, exclusively. Of several that create
+        one name exactly one succeeds.
+
+        Raises:
+            UsageError: a name, toolset, profile, parent or workspace that can't
+                be, or an agent of that name is there.
+            ConfigError: the workspace overlaps the plane, or exceeds the parent's.
+        """
+        agent, workspace = self._plan(new)
+        file = self.layout.agent_file(new.name)
+        content = write_agent(agent, workspace)
+        record = parse_agent(content, file, self.layout)
+        require_workspace(record.workspace, self.layout, self.environment)
+        make_directories(self.layout.agents)
+        with locked(self.layout.agents):
+            self._require_directory(new.name)
+            if file.exists():
+                raise _exists(new.name, file)
+            self._lineage_of(record)
+            make_directories(self.layout.agent_directory(new.name))
+            if workspace is None:
+                make_directories(self.layout.agent_workspace(new.name))
+            if not create_file(file, content, FILE_MODE):
+                raise _exists(new.name, file)
+        return record
+
+    def remove(self, name: str) -> RemovedAgent:
+        """Undeclare agent `name`: its `agent.json` is set aside, all else stays.
+
+        A broken declaration can be removed too.
+
+        Raises:
+            UsageError: there is none, or another agent has it as parent.
+        """
+        if not is_agent_name(name):
+            raise UsageError(name_problem(name), hint=NAME_HINT)
+        file = self.layout.agent_file(name)
+        if not os.path.lexists(file):
+            raise UsageError(f"there is no agent {quote(name)}", hint="see: paddock agent list")
+        with locked(self.layout.agents):
+            children = [other for other in self.names() if self._has_parent(other, name)]
+            if children:
+                raise UsageError(
+                    f"agent {quote(name)} is the parent of {', '.join(children)}",
+                    hint="remove those first",
+                )
+            with host_errors("removing", file):
+                kept = _free_name(file)
+                os.rename(file, kept)
+                sync_directory(file.parent)
+        return RemovedAgent(name, kept)
+
+    def _plan(self, new: NewAgent) -> tuple[Agent, Path | None]:
+        if not is_agent_name(new.name):
+            raise UsageError(name_problem(new.name), hint=NAME_HINT)
+        problem = profile_problem(new.profile)
+        if problem:
+            raise UsageError(problem, hint="for example standard")
+        parent = None if new.parent is None else self.read(new.parent)
+        toolsets = _toolsets(new, parent)
+        bad = toolset_problem(toolsets, self.layout.kind)
+        if bad is not None:
+            raise UsageError(bad[0], hint=bad[1])
+        workspace = None if new.workspace is None else real_directory(new.workspace)
+        agent = Agent(new.name, new.profile, toolsets, new.permissions, new.parent)
+        return agent, workspace
+
+    def _find(self, name: str) -> AgentRecord | None:
+        self._require_directory(name)
+        file = self.layout.agent_file(name)
+        content = read_file(file, limits.agent_file_bytes_max)
+        if content is None:
+            return None
+        record = parse_agent(content, file, self.layout)
+        require_workspace(record.workspace, self.layout, self.environment)
+        return record
+
+    def _lineage_of(self, record: AgentRecord) -> tuple[AgentRecord, ...]:
+        found = [record]
+        names = {record.agent.name}
+        while (parent_name := found[-1].agent.parent) is not None:
+            where = f"{found[-1].file}, field 'parent'"
+            if parent_name in names:
+                raise ConfigError(
+                    f"agent {quote(parent_name)} is its own ancestor",
+                    where=where,
+                    hint="break the circle of parents",
+                )
+            if len(found) >= limits.agent_chain_max:
+                raise ConfigError(
+                    f"agent {quote(record.agent.name)} has {limits.agent_chain_max} ancestors"
+                    " or more",
+                    where=where,
+                    hint=f"a chain has at most {limits.agent_chain_max} agents",
+                )
+            parent = self._find(parent_name)
+            if parent is None:
+                raise missing_parent(parent_name, found[-1].file)
+            require_within_parent(found[-1], parent)
+            names.add(parent_name)
+            found.append(parent)
+        return tuple(found)
+
+    def _has_parent(self, name: str, parent: str) -> bool:
+        try:
+            record = self._find(name)
+        except ConfigError:
+            # A broken child does not act, with or without its parent.
+            return False
+        return record is not None and record.agent.parent == parent
+
+    def _is_declared(self, name: str) -> bool:
+        if not os.path.lexists(self.layout.agents / name / "agent.json"):
+            return False
+        if not is_agent_name(name):
+            raise ConfigError(
+                name_problem(name), where=str(self.layout.agents / name), hint=NAME_HINT
+            )
+        return True
+
+    def _require_directory(self, name: str) -> None:
+        """Refuse an agent whose directory is a link.
+
+        # Threat: on a bare plane an agent that can make links could point
+        # `agents/NAME` at a directory of its own and declare itself there.
+        """
+        directory = self.layout.agent_directory(name)
+        with host_errors("looking at", directory):
+            try:
+                status = os.lstat(directory)
+            except FileNotFoundError:
+                return
+        if not stat.S_ISDIR(status.st_mode):
+            raise ConfigError(
+                f"{quote(directory)} is not a directory",
+                where=str(directory),
+                hint="remove what stands there",
+            )
+
+
+def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:
+    if new.toolsets is not None:
+        return new.toolsets
+    if parent is None:
+        return DEFAULT_TOOLSETS
+    return tuple(name for name in DEFAULT_TOOLSETS if name in parent.agent.toolsets)
+
+
+def _exists(name: str, file: Path) -> UsageError:
+    return UsageError(
+        f"there is an agent {quote(name)} already",
+        where=str(file),
+        hint="choose another name, or remove it first",
+    )
+
+
+def _free_name(file: Path) -> Path:
+    number = 1
+    while os.path.lexists(kept := file.with_name(f"agent.removed-{number}.json")):
+        number += 1
+    return kept

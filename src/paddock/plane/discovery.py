@@ -1,0 +1,166 @@
+"""Which directory is worked on: from where the user stands to a project or bare plane."""
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import ConfigError, HostError
+from paddock.plane.apart import contains, require_outside
+from paddock.plane.environment import Environment
+from paddock.plane.identity import read_identity
+from paddock.plane.layout import PlaneLayout, RootKind, plane_name
+from paddock.plane.paths import real_directory, real_path
+from paddock.plane.quoting import quote
+from paddock.plane.registry import is_registered_bare_plane
+
+PROJECT_MARKERS: Final = ("paddock.toml", "paddock.json", ".git")
+"""Policy keeps agents from making the first two at any depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRoot:
+    """The directory that is worked on, as a real absolute path."""
+
+    path: Path
+    kind: RootKind
+    accepted: bool = False
+    """Of a bare plane: the user named it, or it is registered. Its policy counts whole."""
+
+
+def find_root(start: Path, environment: Environment, override: Path | None = None) -> ProjectRoot:
+    """The root for someone who stands at `start`.
+
+    `override` (`--plane`), else `environment.plane`, replaces `start`, and a bare
+    plane named so is taken as one. Otherwise, in this order: the project whose
+    plane `start` lies in; the nearest registered bare plane at or above `start`;
+    the nearest directory with a policy file or `.git`; the nearest unregistered
+    bare plane; `start` itself.
+
+    A home directory that is kept in git does not make everything in it one
+    project: the climb passes over directories that hold both `$HOME` and the
+    user's Paddock files, which could not be a root anyway. Markers that somebody
+    else left in a directory where everybody can write (`/tmp/.git`) are passed over.
+
+    Raises:
+        UsageError: `start` is no directory.
+        ConfigError: it is project and unregistered bare plane at once, its path is
+            not UTF-8, or a plane's record there does not load.
+    """
+    named = override or environment.plane
+    directory = real_directory(named or start)
+    governed = _project_of_plane(directory, environment)
+    if governed is not None:
+        return governed
+    if named is not None and is_bare_plane(directory):
+        return _named_bare_plane(directory, environment)
+    candidates = _candidates(directory, environment)
+    planes = [candidate for candidate in candidates if is_bare_plane(candidate)]
+    for plane in planes:
+        if is_registered_bare_plane(plane, environment):
+            return ProjectRoot(plane, "bare", accepted=True)
+    for candidate in candidates:
+        if _is_project(candidate) and not (candidate != directory and _is_planted(candidate)):
+            return ProjectRoot(candidate, "project")
+    if planes:
+        return ProjectRoot(planes[0], "bare")
+    return ProjectRoot(directory, "project")
+
+
+def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
+    """The layout of the plane that governs `root`; nothing is made.
+
+    Raises:
+        ConfigError: root and the user's Paddock files overlap.
+    """
+    require_outside(root.path, environment)
+    if root.kind == "bare":
+        return PlaneLayout(root.path, "bare")
+    planes = real_path(environment.planes)
+    return PlaneLayout(planes / plane_name(root.path), "project")
+
+
+def is_bare_plane(directory: Path) -> bool:
+    """Whether `directory` looks like a bare plane: it has the admin's configuration."""
+    marker = PlaneLayout(directory, "bare").admin_config
+    status = _lstat(marker)
+    return status is not None and stat.S_ISREG(status.st_mode)
+
+
+def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot | None:
+    """Inside a project's plane: that project. Its record says which."""
+    planes = real_path(environment.planes)
+    if planes not in directory.parents:
+        return None
+    plane = planes / directory.relative_to(planes).parts[0]
+    identity = read_identity(plane / "plane.json")
+    if identity is None:
+        return None
+    root = real_directory(identity.root)
+    if plane_name(root) != plane.name:
+        raise ConfigError(
+            f"the plane {quote(plane)} says that it governs {quote(root)}, and its name does not",
+            where=str(plane / "plane.json"),
+            hint="work from the project's own directory",
+        )
+    return ProjectRoot(root, "project")
+
+
+def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
+    # Threat: a project that is named for good (in a client's configuration, say)
+    # pulls a commit with HOT/config in it and becomes a plane with its own policy.
+    if _is_project(directory) and not is_registered_bare_plane(directory, environment):
+        raise ConfigError(
+            f"{quote(directory)} is a project and looks like a bare plane as well",
+            where=str(directory),
+            hint="if it is your plane: paddock trust DIR; otherwise remove HOT/config",
+        )
+    return ProjectRoot(directory, "bare", accepted=True)
+
+
+def _candidates(directory: Path, environment: Environment) -> tuple[Path, ...]:
+    """`directory`, and those of its parents that could be a root: see `find_root`."""
+    home = real_path(environment.home)
+    around_home = {home, *home.parents}
+    parents = [
+        parent
+        for parent in directory.parents
+        if not (parent in around_home and _holds_paddocks_files(parent, environment))
+    ]
+    return (directory, *parents)
+
+
+def _holds_paddocks_files(directory: Path, environment: Environment) -> bool:
+    return contains(directory, environment.paddock_home) or contains(
+        directory, environment.config_home
+    )
+
+
+def _is_project(directory: Path) -> bool:
+    # A paddock.toml of any type counts: reading it then says what is wrong with it.
+    # A .git file is a worktree's or a submodule's.
+    return any(_lstat(directory / marker) is not None for marker in PROJECT_MARKERS)
+
+
+def _is_planted(directory: Path) -> bool:
+    """Whether a stranger may have made `directory` a project: see `find_root`."""
+    status = _lstat(directory)
+    if status is None or not status.st_mode & stat.S_IWOTH:
+        return False
+    ours = (os.geteuid(), 0)
+    markers = [_lstat(directory / marker) for marker in PROJECT_MARKERS]
+    return all(marker is None or marker.st_uid not in ours for marker in markers)
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    """None where nothing stands; also where a parent may not be searched.
+
+    Nothing could be read from such a parent either.
+    """
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    except OSError as error:
+        raise HostError(f"looking at {quote(path)} failed: {error.strerror}") from error

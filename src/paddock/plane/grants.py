@@ -1,0 +1,196 @@
+"""What a project's policy grants beyond the defaults: what `paddock trust` shows.
+
+# Threat: trust is an answer to this list. What a file could loosen and the list
+# does not name, a clone could slip in; what a file could make the terminal hide,
+# it would. So every key that can loosen anything is looked at, and every text of
+# the file is escaped.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from paddock.plane.policy_files import PolicyFile
+from paddock.policy.document import PolicyDocument, Scope, read_policy
+from paddock.policy.patterns import PathPattern
+from paddock.policy.places import Place
+from paddock.policy.presets import LOCKED, built_in_paths, presets
+from paddock.policy.rules import Otherwise, Profile, Rule
+from paddock.policy.settings import Settings, ShellLimits, ShellSettings
+from paddock.policy.shell import ShellChanges
+from paddock.text.show import show_name
+from paddock.values.decisions import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One thing that the file allows and the defaults don't."""
+
+    text: str
+    where: str = ""
+    """`line N` where one line is responsible."""
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.where})" if self.where else self.text
+
+
+def list_grants(file: PolicyFile) -> tuple[Grant, ...]:
+    """Everything in `file` that loosens the built-in policy; empty if nothing does.
+
+    Raises:
+        ConfigError: the file does not load; then there is nothing to trust.
+    """
+    built_in = {profile.name: profile for profile in presets()}
+    document = read_policy(
+        str(file.path), file.content, Scope.PROJECT, Settings(), frozenset(built_in)
+    )
+    return (
+        *_path_grants(document),
+        *(
+            grant
+            for profile in document.profiles
+            for grant in _profile_grants(profile, built_in.get(profile.name))
+        ),
+        *_shell_grants("[shell]", document.settings.shell, ShellSettings()),
+        *_setting_grants(document.settings),
+    )
+
+
+def summarise(file: PolicyFile) -> str:
+    """`list_grants` as text for a person, one line a grant."""
+    grants = list_grants(file)
+    name = show_name(str(file.path))
+    if not grants:
+        return f"{name} allows nothing beyond the defaults"
+    lines = [f"{name} allows, beyond the defaults:"]
+    lines += [f"  - {grant}" for grant in grants]
+    return "\n".join(lines)
+
+
+def _path_grants(document: PolicyDocument) -> Iterator[Grant]:
+    defaults, given = built_in_paths(), document.paths
+    for name, before, after in (
+        ("protected", defaults.protected, given.protected),
+        ("generated", defaults.generated, given.generated),
+        ("secret", defaults.secret, given.secret),
+        ("warned", defaults.warned, given.warned),
+    ):
+        if after is not None:
+            yield from _list_grants(name, before or (), after)
+    for pattern in _added(defaults.safe or (), given.safe or ()):
+        yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
+
+
+def _list_grants(
+    name: str, before: tuple[PathPattern, ...], after: tuple[PathPattern, ...]
+) -> Iterator[Grant]:
+    kept = {pattern.text for pattern in after}
+    for pattern in before:
+        if pattern.text not in kept:
+            yield Grant(f"[paths] {_text(pattern)} is no longer {name}")
+    for pattern in after:
+        if pattern.negated:
+            yield Grant(f"[paths] {_text(pattern)} is taken out of {name}", _where(pattern.place))
+
+
+def _added(
+    before: tuple[PathPattern, ...], after: tuple[PathPattern, ...]
+) -> Iterator[PathPattern]:
+    known = {pattern.text for pattern in before}
+    return (pattern for pattern in after if pattern.text not in known and not pattern.negated)
+
+
+def _profile_grants(profile: Profile, preset: Profile | None) -> Iterator[Grant]:
+    name = f"profile {show_name(profile.name)}"
+    before = preset or Profile(profile.name)
+    if preset is not None:
+        yield Grant(f"{name} replaces the built-in one whole", _where(profile.place))
+    known = {(rule.pattern.text, rule.outcome) for rule in before.rules}
+    for rule in profile.rules:
+        yield from _rule_grants(name, rule, (rule.pattern.text, rule.outcome) in known)
+    known_otherwise = {(entry.head.text, entry.outcome) for entry in before.otherwise}
+    for entry in profile.otherwise:
+        if (entry.head.text, entry.outcome) not in known_otherwise:
+            yield from _otherwise_grants(name, entry)
+    yield from _shell_grants(f"{name}, shell", _over(profile.shell), ShellSettings())
+
+
+def _rule_grants(name: str, rule: Rule, known: bool) -> Iterator[Grant]:
+    if rule.outcome is Outcome.DENY:
+        return
+    verb = _verb(rule.outcome)
+    if not known:
+        yield Grant(f"{name} {verb} {show_name(rule.pattern.text)}", _where(rule.place))
+    if rule.network is not None and rule.network != "none":
+        yield Grant(
+            f"{name} gives {show_name(rule.pattern.text)} the network {rule.network!r}",
+            _where(rule.place),
+        )
+
+
+def _otherwise_grants(name: str, entry: Otherwise) -> Iterator[Grant]:
+    if entry.outcome is not Outcome.DENY:
+        text = f"{name} otherwise {_verb(entry.outcome)} {show_name(entry.head.text)}"
+        yield Grant(text, _where(entry.place))
+
+
+def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> Iterator[Grant]:
+    # Everything that differs and is not plainly stricter is said.
+    if given.network not in (default.network, "none"):
+        yield Grant(f"{name} network is {given.network!r}")
+    if given.git not in (default.git, "read-only"):
+        yield Grant(f"{name} git is {given.git!r}")
+    for what, paths, known in (
+        ("read", given.read, default.read),
+        ("write", given.write, default.write),
+    ):
+        for path in paths:
+            if path not in known:
+                yield Grant(f"{name} commands may {what} {show_name(path)}")
+    if given.enforcement != default.enforcement:
+        yield Grant(f"{name} enforcement is {given.enforcement!r}")
+    if given.approve != default.approve:
+        yield Grant(f"{name} approve is {given.approve!r}")
+    for limit in fields(ShellLimits):
+        more = int(getattr(given.limits, limit.name))
+        if more > int(getattr(default.limits, limit.name)):
+            yield Grant(f"{name} limit {limit.name} is {more}")
+
+
+def _setting_grants(settings: Settings) -> Iterator[Grant]:
+    default, hook = Settings(), settings.hook
+    if hook.on_allow != default.hook.on_allow:
+        yield Grant("[hook] an allow skips the client's own question")
+    if hook.warnings == "off":
+        yield Grant("[hook] warnings are off")
+    for pattern in hook.also_write or ():
+        yield Grant(f"[hook] the client may also write {show_name(pattern)}")
+    for binding in settings.agents:
+        if binding.profile == LOCKED:
+            # Nothing is stricter, and a file that redefines it is caught doing so.
+            continue
+        yield Grant(
+            f"[agents] {show_name(binding.name)} has the profile {show_name(binding.profile)}"
+        )
+    if settings.history.bytes_max < default.history.bytes_max:
+        yield Grant(f"[history] only {settings.history.bytes_max} bytes are kept for undo")
+    if settings.mcp.calls_max > default.mcp.calls_max:
+        yield Grant(f"[mcp] {settings.mcp.calls_max} calls run at once")
+    if settings.ledger.keep_model_contents:
+        yield Grant("[ledger] what models say and hear is kept")
+
+
+def _over(changes: ShellChanges | None) -> ShellSettings:
+    default = ShellSettings()
+    return default if changes is None else changes.over(default)
+
+
+def _verb(outcome: Outcome) -> str:
+    return "allows" if outcome is Outcome.ALLOW else "asks about"
+
+
+def _text(pattern: PathPattern) -> str:
+    return show_name(pattern.text)
+
+
+def _where(place: Place) -> str:
+    return f"line {place.line}" if place.line else ""

@@ -1,0 +1,88 @@
+"""`paddock init`: a project's policy file, its plane, its agent `main`."""
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import UsageError
+from paddock.plane.apart import require_outside
+from paddock.plane.creation import MAIN_AGENT, OpenedPlane, open_plane
+from paddock.plane.discovery import ProjectRoot, is_bare_plane
+from paddock.plane.environment import Environment
+from paddock.plane.files import create_file, host_errors
+from paddock.plane.paths import real_directory
+from paddock.plane.policy_files import own_policy_path, read_own_policy
+from paddock.plane.quoting import quote
+from paddock.plane.template import POLICY_TEMPLATE
+from paddock.plane.trust import TrustRecord, is_trusted, record_trust
+
+_PUBLIC_FILE_MODE: Final = 0o666
+"""Cut by the umask: the file is committed and read by everyone on the project."""
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """What `init` found and made."""
+
+    root: ProjectRoot
+    plane: OpenedPlane
+    policy_file: Path
+    """The project's policy, made or found."""
+    made: tuple[Path, ...]
+    """What this call made: the policy file, the plane, the agent's declaration."""
+    trust: TrustRecord | None
+    """The trust that this call recorded; None where it recorded none."""
+
+    @property
+    def already(self) -> bool:
+        """Everything was there, and nothing was changed."""
+        return not self.made and self.trust is None
+
+
+def init_project(directory: Path, environment: Environment, now: datetime) -> InitResult:
+    """Make `directory` (made itself where it is missing) a governed project.
+
+    Never overwrites a policy file. The one that it writes is trusted at once; one
+    that was there is not, unless it is byte for byte what would have been written.
+    A second time nothing changes.
+
+    Raises:
+        UsageError: `directory` can't be one, or is a bare plane.
+        ConfigError: it overlaps Paddock's own files, holds two policies, or its
+            plane is damaged.
+        HostError: something could not be written.
+    """
+    require_outside(directory, environment)
+    with host_errors("making", directory):
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except FileExistsError:
+            raise UsageError(
+                f"{quote(directory)} is not a directory", hint="name a directory"
+            ) from None
+    path = real_directory(directory)
+    if is_bare_plane(path):
+        raise UsageError(
+            f"{quote(path)} is a bare plane", hint="paddock init --bare for one of those"
+        )
+    root = ProjectRoot(path, "project")
+    policy_file = own_policy_path(root)
+    made: list[Path] = []
+    trust = None
+    if not os.path.lexists(policy_file):
+        # Trust first: the file is never there without it. Trust in bytes that
+        # don't come to stand there harms nobody.
+        trust = record_trust(policy_file, POLICY_TEMPLATE, environment, now)
+        if create_file(policy_file, POLICY_TEMPLATE, _PUBLIC_FILE_MODE):
+            made.append(policy_file)
+    own = read_own_policy(root, environment)
+    if trust is None and own is not None and own.content == POLICY_TEMPLATE and not own.trusted:
+        trust = record_trust(policy_file, POLICY_TEMPLATE, environment, now)
+    plane = open_plane(root, environment)
+    if plane.created:
+        made += [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)]
+    if trust is not None and not is_trusted(policy_file, POLICY_TEMPLATE, environment):
+        trust = None
+    return InitResult(root, plane, policy_file, tuple(made), trust)

@@ -1,0 +1,124 @@
+"""The paths of a plane. Names only: nothing here looks at the disk."""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+RootKind = Literal["project", "bare"]
+"""What is worked on: a project, whose plane lies elsewhere, or a bare plane itself."""
+
+TIERS: Final = ("HOT", "HO2", "HO1")
+"""Governance, sessions, execution."""
+
+_NAME_CHARS_MAX: Final = 40
+_ID_CHARS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneLayout:
+    """Where everything of one plane lies. `root` is absolute and real."""
+
+    root: Path
+    kind: RootKind
+
+    @property
+    def hot(self) -> Path:
+        """Governance tier."""
+        return self.root / "HOT"
+
+    @property
+    def ho2(self) -> Path:
+        """Session tier."""
+        return self.root / "HO2"
+
+    @property
+    def ho1(self) -> Path:
+        """Execution tier."""
+        return self.root / "HO1"
+
+    @property
+    def config(self) -> Path:
+        """Configuration of the governance tier."""
+        return self.hot / "config"
+
+    @property
+    def admin_config(self) -> Path:
+        """The admin agent's configuration; it marks a bare plane."""
+        return self.config / "admin_config.json"
+
+    @property
+    def registries(self) -> Path:
+        """Registries, keys and approvals."""
+        return self.hot / "registries"
+
+    @property
+    def installed(self) -> Path:
+        """Manifests and receipts of installed packages."""
+        return self.hot / "installed"
+
+    @property
+    def agents(self) -> Path:
+        """One directory an agent."""
+        return self.root / "agents"
+
+    @property
+    def objects(self) -> Path:
+        """The content-addressed store."""
+        return self.root / "objects"
+
+    @property
+    def record(self) -> Path:
+        """What a project's plane says about itself: whose it is."""
+        return self.root / "plane.json"
+
+    def agent_directory(self, name: str) -> Path:
+        """The directory of agent `name`, a valid name."""
+        return self.agents / name
+
+    def agent_file(self, name: str) -> Path:
+        """The declaration of agent `name`."""
+        return self.agent_directory(name) / "agent.json"
+
+    def agent_workspace(self, name: str) -> Path:
+        """The workspace of an agent that was given none."""
+        return self.agent_directory(name) / "workspace"
+
+    def ledger_paths(self) -> Mapping[str, Path]:
+        """Every ledger by its name, in the order in which they are shown."""
+        return {
+            "governance": self.hot / "ledger" / "governance.jsonl",
+            "packages": self.hot / "ledger" / "packages.jsonl",
+            "ho2m": self.ho2 / "ledger" / "ho2m.jsonl",
+            "ho1m": self.ho1 / "ledger" / "ho1m.jsonl",
+        }
+
+    def directories(self) -> tuple[Path, ...]:
+        """What a new project's plane consists of, parents first."""
+        return (
+            *(self.root / tier for tier in TIERS),
+            self.config,
+            *(self.root / tier / "ledger" for tier in TIERS),
+            self.ho2 / "scratch",
+            self.agents,
+            self.objects,
+        )
+
+
+def path_id(path: Path) -> str:
+    """A short stable id of a real path: the head of its SHA-256, in hex."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:_ID_CHARS]
+
+
+def plane_name(root: Path) -> str:
+    """`<name>-<id>` of the plane of the project at the real path `root`.
+
+    The name is for people: lower case, only `a-z0-9._-`, at most 40 characters.
+    The id tells projects of one name apart; that two paths never share a plane is
+    checked against the record inside it.
+    """
+    name = re.sub(r"[^a-z0-9._-]+", "-", root.name.lower())[:_NAME_CHARS_MAX].strip("._-")
+    return f"{name or 'root'}-{path_id(root)}"

@@ -1,0 +1,57 @@
+"""One writer at a time in a directory of the plane, across processes and threads."""
+
+import fcntl
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.plane.files import host_errors
+from paddock.plane.quoting import quote
+
+_POLL_S: Final = 0.01
+
+
+@contextmanager
+def locked(directory: Path) -> Generator[None, None, None]:
+    """Hold the exclusive lock of `directory` (flock(2) on its descriptor; no lock file).
+
+    The lock goes with the descriptor, so a killed holder leaves none behind.
+
+    Raises:
+        HostError: not had within `limits.path_lock_timeout_s`.
+    """
+    with host_errors("locking", directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _acquire(descriptor, directory)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, directory: Path) -> None:
+    # flock(2) has no time-out of its own: a stopped holder would stop us for ever.
+    until = time.monotonic() + limits.path_lock_timeout_s
+    while not _try(descriptor, directory):
+        if time.monotonic() >= until:
+            raise HostError(
+                f"{quote(directory)} was locked by another process"
+                f" for {limits.path_lock_timeout_s:g} s",
+                where=str(directory),
+                hint="end the other paddock process, then try again",
+            )
+        time.sleep(_POLL_S)
+
+
+def _try(descriptor: int, directory: Path) -> bool:
+    with host_errors("locking", directory):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,109 @@
+"""What the governance ledger says about planes, policies and agents. Pure.
+
+Nothing here appends: whoever owns the ledger does, with its own times and places.
+"""
+
+from pathlib import Path
+
+from paddock.plane.agent_files import AgentRecord
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.policy_files import PolicyFile, PolicyFiles
+from paddock.plane.trust import TrustRecord
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+
+
+def plane_created(layout: PlaneLayout, root: Path) -> Entry:
+    """A plane was made for `root`."""
+    return Entry(
+        event_type="PLANE_CREATED",
+        reason=f"a {layout.kind} plane was made",
+        metadata={"plane": str(layout.root), "kind": layout.kind, "root": str(root)},
+    )
+
+
+def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
+    """A policy came into force, made from `files`; `policy_digest` is the whole one's."""
+    return Entry(
+        event_type="POLICY_LOADED",
+        reason="the policy in force was loaded",
+        metadata={
+            "policy_digest": policy_digest,
+            "kind": files.kind.value,
+            "project": _file(files.project),
+            "user": _file(files.user),
+        },
+    )
+
+
+def policy_trusted(record: TrustRecord, by: str) -> Entry:
+    """A policy file was trusted; `by` says how: `init`, `person` or `--yes`."""
+    return Entry(
+        event_type="POLICY_TRUSTED",
+        decision="allow",
+        reason=f"trusted by {by}",
+        metadata={
+            "path": str(record.path),
+            "digest": record.digest,
+            "trusted_at": record.trusted_at,
+            "by": by,
+        },
+    )
+
+
+def agent_created(record: AgentRecord) -> Entry:
+    """An agent was declared."""
+    return Entry(
+        event_type="AGENT_CREATED",
+        reason="the agent was declared",
+        agent=record.agent.name,
+        metadata=_agent(record),
+    )
+
+
+def agent_changed(before_digest: str, record: AgentRecord) -> Entry:
+    """An agent's declaration is another than the one recorded last."""
+    return Entry(
+        event_type="AGENT_CHANGED",
+        reason="the agent's declaration changed",
+        agent=record.agent.name,
+        metadata={"before_digest": before_digest, **_agent(record)},
+    )
+
+
+def agent_removed(name: str, kept: Path) -> Entry:
+    """An agent was undeclared; its declaration was kept at `kept`."""
+    return Entry(
+        event_type="AGENT_REMOVED",
+        reason="the agent was undeclared",
+        agent=name,
+        metadata={"kept": str(kept)},
+    )
+
+
+def _file(file: PolicyFile | None) -> Json:
+    if file is None:
+        return None
+    return {
+        "path": str(file.path),
+        "digest": file.digest,
+        "trusted": file.trusted,
+        "reason": file.reason,
+    }
+
+
+def _agent(record: AgentRecord) -> dict[str, Json]:
+    permissions = record.agent.permissions
+    return {
+        "file": str(record.file),
+        "digest": record.digest,
+        "profile": record.agent.profile,
+        "workspace": str(record.workspace),
+        "parent": record.agent.parent,
+        "toolsets": list(record.agent.toolsets),
+        "permissions": {
+            "read": list(permissions.read),
+            "write": list(permissions.write),
+            "forbidden": list(permissions.forbidden),
+        },
+    }

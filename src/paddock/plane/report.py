@@ -1,0 +1,45 @@
+"""Where everything is: the answer of `paddock where`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.plane.discovery import ProjectRoot
+from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.policy_files import PolicyFiles
+from paddock.values.calls import Json
+
+
+@dataclass(frozen=True, slots=True)
+class WhereReport:
+    """Root, plane, policy files in force, ledgers, the user's configuration."""
+
+    root: Path
+    plane: Path
+    policy: tuple[Path, ...]
+    ledgers: Mapping[str, Path]
+    user_config: Path
+
+    def as_json(self) -> dict[str, Json]:
+        """`{root, plane, policy[], ledgers{name: path}, user_config}`."""
+        return {
+            "root": str(self.root),
+            "plane": str(self.plane),
+            "policy": [str(path) for path in self.policy],
+            "ledgers": {name: str(path) for name, path in self.ledgers.items()},
+            "user_config": str(self.user_config),
+        }
+
+
+def where_report(
+    root: ProjectRoot, layout: PlaneLayout, files: PolicyFiles, environment: Environment
+) -> WhereReport:
+    """The report about `root`; reads nothing."""
+    return WhereReport(
+        root=root.path,
+        plane=layout.root,
+        policy=files.paths(),
+        ledgers=layout.ledger_paths(),
+        user_config=environment.user_config,
+    )

@@ -1,0 +1,78 @@
+"""The policy file that `paddock init` writes: the defaults, said aloud."""
+
+from typing import Final
+
+POLICY_TEMPLATE: Final = b"""\
+# What agents may do in this project. Commit and review it like code: agents can
+# read this file, and none can write it.
+#
+# Everything below says what holds anyway; delete any of it and nothing changes.
+# After an edit by hand, look at what it grants and accept it: paddock trust
+# Ask about one action:  paddock policy explain "tool:shell:run git push origin main"
+
+# Paths, for every writer, commands included. As in .gitignore: without a slash at
+# any depth, with a leading slash from the project's root, a directory covers what
+# is below it, and ! takes back what an earlier line of the same list said.
+[paths]
+# Nobody writes these.
+protected = [".git/", ".env*", "*.key", "*.pem"]
+# Only commands write these; file tools do not.
+generated = ["node_modules/", "package-lock.json", "yarn.lock"]
+# Writing here is allowed, with a warning that model and person can see.
+warned    = [
+    "/src/**",
+    "/plugins/*/agents/*.md", "/plugins/*/commands/*.md", "/plugins/*/skills/**",
+    "/.claude-plugin/**",
+]
+# No warning here.
+safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
+# Not even readable, and not shown.
+secret    = [".env*", "*.key"]
+
+# An agent's profile says what it is allowed, what is asked about, what is denied.
+# The strictest matching rule wins; where none matches, `otherwise`; then no.
+# Built in: open, standard (files, search and output; asks about commands), locked
+# (reads only), admin. A profile of the same name here replaces the built-in one
+# whole. For example:
+#
+# [profiles.careful]
+# allow = [
+#     "tool:file:*", "tool:search:*", "tool:output:*",
+#     "tool:shell:run git status", "tool:shell:run git diff *",
+# ]
+# ask   = ["tool:shell:run git commit *"]
+# deny  = ["tool:shell:run git push *"]
+# otherwise = { "tool:shell:*" = "ask" }
+#
+# The long form of a rule has a reason and examples. Examples are tests: a false
+# one stops the load.
+#
+# [[profiles.careful.rules]]
+# action    = "tool:file:create migrations/**"
+# outcome   = "ask"
+# reason    = "migrations are reviewed by hand"
+# match     = ["tool:file:create migrations/0001.sql"]
+# not_match = ["tool:file:create src/migrations.py"]
+
+# Commands run in a sandbox. network: none, loopback (a private one) or host.
+# git: safe, read-only or none. enforcement: required or best-effort. commit: each
+# (allowed changes land, others are refused) or all (all or nothing).
+#
+# [shell]
+# network     = "loopback"
+# git         = "safe"
+# enforcement = "required"
+# commit      = "each"
+
+# A client's own tools under `paddock hook`. on_allow: silent or approve.
+# warnings: all, once or off.
+#
+# [hook]
+# on_allow = "silent"
+# warnings = "once"
+#
+# An agent, or a kind of agent of a client, with a stricter profile:
+#
+# [agents."Explore"]
+# profile = "locked"
+"""

@@ -1,0 +1,80 @@
+"""Which directory an agent may be given."""
+
+from pathlib import Path
+
+from paddock.errors import ConfigError
+from paddock.plane.agent_files import AgentRecord, is_agent_name
+from paddock.plane.apart import contains, require_outside
+from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.paths import real_path
+from paddock.plane.quoting import quote
+
+
+def require_workspace(workspace: Path, layout: PlaneLayout, environment: Environment) -> None:
+    """Refuse a workspace from which an agent could reach what governs it.
+
+    Allowed are directories outside the plane and the user's Paddock files, any
+    agent's own `agents/NAME/workspace/` and what is below, and the root of a bare
+    plane, where policy protects the plane's own files.
+
+    # Threat: policy patterns are relative to the workspace. An agent that is given
+    # `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
+    # protect them.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    real = real_path(workspace)
+    if ".git" in (part.lower() for part in real.parts):
+        raise ConfigError(
+            f"the workspace {quote(workspace)} lies inside a .git directory",
+            hint="give the agent the work tree, or a directory of its own",
+        )
+    if _is_own_workspace(real, layout) or _is_bare_root(real, layout):
+        return
+    if contains(layout.root, real) or contains(real, layout.root):
+        raise ConfigError(
+            f"the workspace {quote(workspace)} and the plane {quote(layout.root)} overlap",
+            hint="give the agent a directory outside the plane, or leave --workspace out",
+        )
+    require_outside(real, environment)
+
+
+def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
+    """Refuse a child that could do more than its parent.
+
+    Decisions are the strictest of both anyway; this is about what they are made
+    on: the child's workspace is its own directory in the plane, or the parent's,
+    or inside the parent's; its toolsets are among the parent's.
+
+    Raises:
+        ConfigError: workspace or toolsets exceed the parent's.
+    """
+    if not child.owns_workspace and not contains(parent.workspace, child.workspace):
+        raise ConfigError(
+            f"the workspace {quote(child.workspace)} of agent {quote(child.agent.name)} lies"
+            f" outside that of its parent {quote(parent.agent.name)}: {quote(parent.workspace)}",
+            where=f"{child.file}, field 'workspace'",
+            hint="choose a directory inside the parent's workspace, or none",
+        )
+    more = [name for name in child.agent.toolsets if name not in parent.agent.toolsets]
+    if more:
+        raise ConfigError(
+            f"agent {quote(child.agent.name)} has toolsets that its parent"
+            f" {quote(parent.agent.name)} lacks: {', '.join(more)}",
+            where=f"{child.file}, field 'toolsets'",
+            hint="leave them out, or give them to the parent too",
+        )
+
+
+def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:
+    agents = real_path(layout.agents)
+    if agents not in real.parents:
+        return False
+    parts = real.relative_to(agents).parts
+    return len(parts) >= 2 and is_agent_name(parts[0]) and parts[1] == "workspace"
+
+
+def _is_bare_root(real: Path, layout: PlaneLayout) -> bool:
+    return layout.kind == "bare" and real == real_path(layout.root)

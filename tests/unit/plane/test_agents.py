@@ -1,0 +1,372 @@
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from paddock import limits
+from paddock.errors import ConfigError, PaddockError, UsageError
+from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
+from paddock.plane.creation import open_plane
+from paddock.plane.discovery import ProjectRoot
+from paddock.plane.layout import PlaneLayout
+from paddock.values.agents import Agent, Permissions
+
+
+@pytest.fixture
+def store(project, environment) -> AgentStore:
+    layout = open_plane(ProjectRoot(project, "project"), environment).layout
+    return AgentStore(layout, environment)
+
+
+def declare(store: AgentStore, name: str, /, **fields: object) -> Path:
+    file = store.layout.agent_file(name)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"name": name, "profile": "standard"} | fields))
+    return file
+
+
+def test_an_agent_that_was_created_is_read_back_as_it_is(store, project):
+    (project / "docs").mkdir()
+    permissions = Permissions(read=("docs/**",), write=(), forbidden=("docs/secret*",))
+    new = NewAgent(
+        "writer", "careful", project / "docs", "main", ("workspace", "search"), permissions
+    )
+    record = store.create(new)
+    assert record.agent == Agent(
+        name="writer",
+        profile="careful",
+        toolsets=("workspace", "search"),
+        permissions=permissions,
+        parent="main",
+        source=str(store.layout.agent_file("writer")),
+    )
+    assert record.workspace == project / "docs"
+    assert store.read("writer") == record
+    assert store.names() == ("main", "writer")
+    assert [found.agent.name for found in store.read_all()] == ["main", "writer"]
+
+
+def test_an_agent_without_a_workspace_has_its_own_in_the_plane(store):
+    record = store.create(NewAgent("helper"))
+    assert record.workspace == store.layout.agent_workspace("helper")
+    assert record.owns_workspace
+    assert record.workspace.is_dir()
+    assert json.loads(record.file.read_bytes())["workspace"] is None
+
+
+def test_what_a_declaration_leaves_out_has_its_default(store):
+    declare(store, "short")
+    assert store.read("short").agent == Agent(
+        "short", "standard", source=str(store.layout.agent_file("short"))
+    )
+
+
+def test_the_chain_names_the_agent_first_and_the_eldest_last(store):
+    store.create(NewAgent("child", parent="main"))
+    store.create(NewAgent("grandchild", parent="child"))
+    assert [agent.name for agent in store.chain("grandchild")] == ["grandchild", "child", "main"]
+    assert [agent.name for agent in store.chain("main")] == ["main"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "A", "-a", ".a", "_a", "a/b", "..", "a\n", "a\0", "ä", "a" * 65, "a b", "a\u202eb"],
+)
+def test_a_name_that_is_none_is_refused_and_nothing_is_made(store, name):
+    before = sorted(os.listdir(store.layout.agents))
+    for act in (lambda: store.create(NewAgent(name)), lambda: store.read(name)):
+        with pytest.raises(UsageError, match="not an agent's name"):
+            act()
+    with pytest.raises(UsageError, match="not an agent's name"):
+        store.remove(name)
+    assert sorted(os.listdir(store.layout.agents)) == before
+
+
+@pytest.mark.parametrize("name", ["a", "0", "a.b_c-d", "a" * 64])
+def test_a_name_that_fits_is_accepted(store, name):
+    assert store.create(NewAgent(name)).agent.name == name
+
+
+def test_an_agent_is_never_replaced(store):
+    store.create(NewAgent("one", "first"))
+    with pytest.raises(UsageError, match="already"):
+        store.create(NewAgent("one", "second"))
+    assert store.read("one").agent.profile == "first"
+
+
+def test_of_many_that_create_one_name_exactly_one_wins(store):
+    start = threading.Barrier(8)
+    answers: list[str] = []
+
+    def create(profile: str) -> None:
+        start.wait()
+        try:
+            answers.append(store.create(NewAgent("one", profile)).agent.profile)
+        except UsageError:
+            answers.append("")
+
+    threads = [threading.Thread(target=create, args=(f"p{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [""] * 7 + [store.read("one").agent.profile]
+    assert sorted(os.listdir(store.layout.agent_directory("one"))) == ["agent.json", "workspace"]
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        (NewAgent("x", toolsets=("shell", "nuclear")), "unknown toolset 'nuclear'"),
+        (NewAgent("x", toolsets=("core",)), "exists on a bare plane alone"),
+        (NewAgent("x", toolsets=("development",)), "never declared"),
+        (NewAgent("x", profile=""), "not a profile's name"),
+        (NewAgent("x", profile="a\nb"), "not a profile's name"),
+        (NewAgent("x", parent="nobody"), "there is no agent 'nobody'"),
+        (NewAgent("x", workspace=Path("/does/not/exist")), "there is no directory"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_leaves_nothing(store, new, message):
+    with pytest.raises(UsageError, match=message):
+        store.create(new)
+    assert os.listdir(store.layout.agents) == ["main"]
+
+
+def test_core_exists_on_a_bare_plane_and_its_root_is_a_workspace(tmp_path, environment):
+    store = AgentStore(PlaneLayout(tmp_path / "bare", "bare"), environment)
+    store.layout.config.mkdir(parents=True)
+    store.layout.agents.mkdir()
+    record = store.create(NewAgent("admin", "admin", store.layout.root, toolsets=("core",)))
+    assert store.read("admin") == record
+    for inside in (store.layout.config, store.layout.agents, store.layout.hot):
+        with pytest.raises(ConfigError, match="overlap"):
+            store.create(NewAgent("spy", workspace=inside))
+
+
+def test_a_workspace_that_overlaps_paddocks_own_files_is_refused(store, environment, project):
+    environment.config_home.mkdir(parents=True)
+    (project / ".git" / "hooks").mkdir(parents=True)
+    places = (
+        Path("/"),
+        environment.home,
+        environment.paddock_home,
+        environment.planes,
+        store.layout.root,
+        store.layout.hot,
+        store.layout.agents,
+        store.layout.agent_directory("main"),
+        environment.config_home,
+        project / ".git" / "hooks",
+    )
+    for place in places:
+        with pytest.raises(ConfigError):
+            store.create(NewAgent("spy", workspace=place))
+        declare(store, "spy", workspace=str(place))
+        with pytest.raises(ConfigError):
+            store.read("spy")
+        store.layout.agent_file("spy").unlink()
+    assert store.create(NewAgent("fine", workspace=project)).workspace == project
+
+
+def test_a_workspace_that_a_link_leads_into_the_plane_is_refused(store, project):
+    (project / "link").symlink_to(store.layout.hot)
+    with pytest.raises(ConfigError):
+        store.create(NewAgent("spy", workspace=project / "link"))
+    declare(store, "spy", workspace=str(project / "link"))
+    with pytest.raises(ConfigError):
+        store.read("spy")
+
+
+def test_an_own_workspace_that_is_a_link_elsewhere_is_refused(store):
+    record = store.create(NewAgent("x"))
+    record.workspace.rmdir()
+    record.workspace.symlink_to(store.layout.hot)
+    with pytest.raises(ConfigError, match="overlap"):
+        store.read("x")
+
+
+def test_two_agents_may_share_one_workspace(store):
+    first = store.create(NewAgent("first"))
+    second = store.create(NewAgent("second", workspace=first.workspace))
+    assert second.workspace == first.workspace
+
+
+def test_a_childs_workspace_is_its_parents_or_inside_or_its_own(store, project, tmp_path):
+    (project / "sub").mkdir()
+    (tmp_path / "project-evil").mkdir()
+    store.create(NewAgent("same", workspace=project, parent="main"))
+    store.create(NewAgent("inside", workspace=project / "sub", parent="main"))
+    store.create(NewAgent("own", parent="main"))
+    with pytest.raises(ConfigError, match="outside that of its parent"):
+        store.create(NewAgent("out", workspace=tmp_path / "project-evil", parent="main"))
+    assert store.create(NewAgent("out", workspace=tmp_path / "project-evil")).agent.parent is None
+
+
+def test_a_child_has_no_toolset_that_its_parent_lacks(store):
+    store.create(NewAgent("reader", toolsets=("search",)))
+    with pytest.raises(ConfigError, match="lacks: shell"):
+        store.create(NewAgent("child", parent="reader", toolsets=("search", "shell")))
+    assert store.create(NewAgent("child", parent="reader")).agent.toolsets == ("search",)
+    declare(store, "other", parent="reader", toolsets=["shell"])
+    with pytest.raises(ConfigError, match="lacks: shell"):
+        store.chain("other")
+
+
+def test_an_agent_that_is_not_there_is_a_usage_error(store):
+    for act in (store.read, store.chain, store.remove):
+        with pytest.raises(UsageError, match="there is no agent 'nobody'"):
+            act("nobody")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"colour": "red"}, "colour"),
+        ({"name": "other"}, "name"),
+        ({"name": 5}, "name"),
+        ({"name": "Bad"}, "name"),
+        ({"profile": None}, "profile"),
+        ({"profile": ""}, "profile"),
+        ({"workspace": "relative"}, "workspace"),
+        ({"workspace": "/a/../b"}, "workspace"),
+        ({"workspace": "/a\0b"}, "workspace"),
+        ({"workspace": False}, "workspace"),
+        ({"parent": "x"}, "parent"),
+        ({"parent": "../x"}, "parent"),
+        ({"parent": "nobody"}, "parent"),
+        ({"toolsets": "shell"}, "toolsets"),
+        ({"toolsets": ["shell", "shell"]}, "toolsets"),
+        ({"toolsets": [1]}, "toolsets"),
+        ({"toolsets": ["development"]}, "toolsets"),
+        ({"permissions": []}, "permissions"),
+        ({"permissions": {"reed": []}}, "permissions.reed"),
+        ({"permissions": {"read": "**"}}, "permissions.read"),
+        ({"permissions": {"write": ["\ud800"]}}, "permissions.write"),
+    ],
+)
+def test_a_declaration_with_a_mistake_does_not_load_and_names_the_field(store, fields, field):
+    file = declare(store, "x", **fields)
+    with pytest.raises(ConfigError) as caught:
+        store.read("x")
+    assert caught.value.where == f"{file}, field '{field}'"
+    assert caught.value.hint
+    with pytest.raises(ConfigError):
+        store.read_all()
+
+
+@pytest.mark.parametrize(
+    ("content", "where"),
+    [
+        (b"", "line 1"),
+        (b"{\n\n  nope}", "line 3"),
+        (b"{}\n\xff", "line 2"),
+        (b"[]", "line 1"),
+        (b'{"name": "x", "name": "x"}', "agent.json"),
+        (b'{"name": NaN}', "agent.json"),
+        (b"[" * 100_000, "agent.json"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "agent.json"),
+        (b" " * (limits.agent_file_bytes_max + 1), "agent.json"),
+    ],
+)
+def test_bytes_that_are_no_declaration_do_not_load(store, content, where):
+    declare(store, "x").write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        store.read("x")
+    assert where in caught.value.where
+
+
+def test_a_missing_name_or_profile_is_named(store):
+    file = declare(store, "x")
+    file.write_text('{"name": "x"}')
+    with pytest.raises(ConfigError, match="'profile' is missing"):
+        store.read("x")
+
+
+def test_a_circle_of_parents_stops(store):
+    declare(store, "a", parent="b")
+    declare(store, "b", parent="c")
+    declare(store, "c", parent="a")
+    for name in "abc":
+        with pytest.raises(ConfigError, match="its own ancestor"):
+            store.chain(name)
+
+
+def test_a_chain_has_an_end(store):
+    for number in range(limits.agent_chain_max):
+        declare(store, f"a{number + 1}", **({"parent": f"a{number}"} if number else {}))
+    assert len(store.chain(f"a{limits.agent_chain_max}")) == limits.agent_chain_max
+    with pytest.raises(ConfigError, match="ancestors"):
+        store.create(NewAgent("last", parent=f"a{limits.agent_chain_max}"))
+
+
+def test_a_removed_agent_is_gone_and_its_files_are_not(store):
+    record = store.create(NewAgent("x", "first"))
+    (record.workspace / "notes.md").write_text("mine")
+    declaration = record.file.read_bytes()
+    kept = record.file.with_name("agent.removed-1.json")
+    assert store.remove("x") == RemovedAgent("x", kept)
+    assert store.names() == ("main",)
+    assert kept.read_bytes() == declaration
+    assert (record.workspace / "notes.md").read_text() == "mine"
+    assert store.create(NewAgent("x", "second")).agent.profile == "second"
+    assert store.remove("x").kept == record.file.with_name("agent.removed-2.json")
+    assert kept.read_bytes() == declaration
+
+
+def test_a_parent_cannot_be_removed_before_its_children(store):
+    store.create(NewAgent("child", parent="main"))
+    with pytest.raises(UsageError, match="is the parent of child"):
+        store.remove("main")
+    assert store.names() == ("child", "main")
+    store.remove("child")
+    store.remove("main")
+    assert store.names() == ()
+
+
+def test_a_broken_declaration_can_be_removed(store):
+    declare(store, "x").write_bytes(b"\xff")
+    declare(store, "y").write_bytes(b"\xff")
+    store.remove("x")
+    assert store.names() == ("main", "y")
+
+
+def test_a_directory_that_is_a_link_declares_nobody(store, project):
+    evil = project / "evil"
+    evil.mkdir()
+    (evil / "agent.json").write_text('{"name": "evil", "profile": "open"}')
+    (store.layout.agents / "evil").symlink_to(evil)
+    for act in (lambda: store.read("evil"), store.read_all, lambda: store.create(NewAgent("evil"))):
+        with pytest.raises(ConfigError, match="is not a directory"):
+            act()
+
+
+def test_a_declaration_that_is_a_link_does_not_load(store, project):
+    (project / "agent.json").write_text('{"name": "x", "profile": "open"}')
+    store.layout.agent_directory("x").mkdir()
+    store.layout.agent_file("x").symlink_to(project / "agent.json")
+    with pytest.raises(ConfigError, match="is a link"):
+        store.read("x")
+
+
+def test_what_is_no_agent_is_passed_over_and_a_bad_name_is_not(store):
+    (store.layout.agents / ".DS_Store").write_text("")
+    (store.layout.agents / "empty").mkdir()
+    assert store.names() == ("main",)
+    (store.layout.agents / "Bad").mkdir()
+    (store.layout.agents / "Bad" / "agent.json").write_text("{}")
+    with pytest.raises(ConfigError, match="'Bad' is not an agent's name"):
+        store.names()
+
+
+def test_a_plane_without_agents_has_none(tmp_path, environment):
+    assert AgentStore(PlaneLayout(tmp_path / "p", "bare"), environment).names() == ()
+
+
+def test_too_many_agents_are_refused(store, monkeypatch):
+    monkeypatch.setattr(limits, "agents_max", 1)
+    assert store.names() == ("main",)
+    declare(store, "x")
+    with pytest.raises(PaddockError, match="2 agents, and 1 are allowed"):
+        store.names()

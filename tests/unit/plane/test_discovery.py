@@ -1,0 +1,224 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import ConfigError, UsageError
+from paddock.plane.creation import open_plane
+from paddock.plane.discovery import ProjectRoot, find_root, plane_for
+from paddock.plane.layout import PlaneLayout, plane_name
+from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+
+
+def make_bare(directory: Path) -> Path:
+    (directory / "HOT" / "config").mkdir(parents=True)
+    (directory / "HOT" / "config" / "admin_config.json").write_text("{}")
+    return directory
+
+
+def below(project: Path) -> Path:
+    directory = project / "a" / "b"
+    directory.mkdir(parents=True)
+    return directory
+
+
+def test_without_a_marker_the_directory_itself_is_the_root(project, environment):
+    start = below(project)
+    assert find_root(start, environment) == ProjectRoot(start, "project")
+
+
+@pytest.mark.parametrize("marker", ["paddock.toml", "paddock.json", ".git"])
+def test_the_nearest_marker_above_is_the_root(project, environment, marker):
+    start = below(project)
+    (project / ".git").mkdir()
+    (project / "a" / marker).write_text("")
+    assert find_root(start, environment) == ProjectRoot(project / "a", "project")
+    assert find_root(project, environment) == ProjectRoot(project, "project")
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda p: os.symlink("nowhere", p)])
+def test_a_marker_of_any_type_counts(project, environment, make):
+    make(project / "paddock.toml")
+    assert find_root(below(project), environment).path == project
+
+
+def test_the_root_is_the_real_path(project, environment, tmp_path):
+    (project / "paddock.toml").write_text("")
+    start = below(project)
+    (tmp_path / "link").symlink_to(start)
+    assert find_root(tmp_path / "link", environment) == ProjectRoot(project, "project")
+
+
+def test_a_home_directory_in_git_is_not_everyones_project(environment):
+    (environment.home / ".git").mkdir()
+    start = environment.home / "work"
+    start.mkdir()
+    assert find_root(start, environment) == ProjectRoot(start, "project")
+    (start / "paddock.toml").write_text("")
+    assert find_root(start, environment) == ProjectRoot(start, "project")
+
+
+def test_a_home_directory_counts_where_the_users_paddock_files_lie_elsewhere(environment, tmp_path):
+    (environment.home / "paddock.toml").write_text("")
+    start = environment.home / "work"
+    start.mkdir()
+    away = replace(environment, paddock_home=tmp_path / "s", config_home=tmp_path / "c")
+    assert find_root(start, away) == ProjectRoot(environment.home, "project")
+
+
+def test_the_home_directory_itself_is_refused_because_state_lies_in_it(environment):
+    root = find_root(environment.home, environment)
+    assert root == ProjectRoot(environment.home, "project")
+    with pytest.raises(ConfigError, match=r"state directory .* lies inside"):
+        plane_for(root, environment)
+
+
+@pytest.mark.needs("root")
+def test_a_strangers_marker_where_everybody_can_write_is_passed_over(tmp_path, environment):
+    shared = tmp_path / "shared"
+    mine = shared / "mine"
+    mine.mkdir(parents=True)
+    (shared / ".git").mkdir()
+    os.chown(shared / ".git", 12345, 12345)
+    assert find_root(mine, environment).path == shared
+    shared.chmod(0o1777)
+    assert find_root(mine, environment).path == mine
+    os.chown(shared / ".git", 0, 0)
+    assert find_root(mine, environment).path == shared
+
+
+def test_what_is_no_directory_is_no_start(project, environment):
+    (project / "file").write_text("")
+    for start in (project / "absent", project / "file", project / "file" / "below"):
+        with pytest.raises(UsageError):
+            find_root(start, environment)
+
+
+def test_a_path_that_is_not_utf8_is_refused(project, environment):
+    start = os.fsencode(project) + b"/\xff"
+    os.mkdir(start)
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        find_root(Path(os.fsdecode(start)), environment)
+
+
+def test_a_named_project_replaces_where_the_user_stands(project, environment, tmp_path):
+    (project / ".git").mkdir()
+    start = below(project)
+    assert find_root(tmp_path, environment, override=start).path == project
+    assert find_root(tmp_path, replace(environment, plane=project)).path == project
+    other = tmp_path / "other"
+    other.mkdir()
+    named = find_root(tmp_path, replace(environment, plane=project), override=other)
+    assert named.path == other
+
+
+def test_inside_a_registered_bare_plane_that_plane_is_the_root(tmp_path, environment):
+    plane = make_bare(tmp_path / "plane")
+    inner = plane / "HO2" / "scratch"
+    (inner / ".git").mkdir(parents=True)
+    assert register_bare_plane(plane, environment)
+    assert not register_bare_plane(plane, environment)
+    assert find_root(inner, environment) == ProjectRoot(plane, "bare", accepted=True)
+
+
+def test_an_unregistered_bare_plane_counts_only_outside_of_projects(tmp_path, environment):
+    plane = make_bare(tmp_path / "around" / "plane")
+    assert find_root(plane / "HOT", environment) == ProjectRoot(plane, "bare")
+    (plane.parent / "paddock.toml").write_text("")
+    assert find_root(plane / "HOT", environment) == ProjectRoot(plane.parent, "project")
+
+
+def test_a_named_bare_plane_is_accepted(tmp_path, environment):
+    plane = make_bare(tmp_path / "plane")
+    (tmp_path / ".git").mkdir()
+    found = find_root(tmp_path, environment, override=plane)
+    assert found == ProjectRoot(plane, "bare", accepted=True)
+
+
+def test_a_named_project_cannot_turn_into_a_bare_plane(project, environment, tmp_path):
+    (project / ".git").mkdir()
+    make_bare(project)
+    assert find_root(project, environment) == ProjectRoot(project, "project")
+    with pytest.raises(ConfigError, match="looks like a bare plane as well"):
+        find_root(tmp_path, environment, override=project)
+    register_bare_plane(project, environment)
+    assert find_root(tmp_path, environment, override=project).kind == "bare"
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"format": 2, "path": "/"}'])
+def test_a_registration_that_does_not_load_counts_as_none(tmp_path, environment, content):
+    plane = make_bare(tmp_path / "plane")
+    register_bare_plane(plane, environment)
+    assert is_registered_bare_plane(plane, environment)
+    [record] = (environment.paddock_home / "bare").iterdir()
+    record.write_bytes(content)
+    assert not is_registered_bare_plane(plane, environment)
+
+
+def test_a_registration_that_others_could_have_written_counts_as_none(tmp_path, environment):
+    plane = make_bare(tmp_path / "plane")
+    register_bare_plane(plane, environment)
+    (environment.paddock_home / "bare").chmod(0o777)
+    assert not is_registered_bare_plane(plane, environment)
+
+
+def test_a_registration_of_another_path_does_not_count(tmp_path, environment):
+    plane = make_bare(tmp_path / "plane")
+    register_bare_plane(plane, environment)
+    plane.rename(tmp_path / "moved")
+    assert not is_registered_bare_plane(tmp_path / "moved", environment)
+
+
+def test_the_plane_of_a_project_lies_in_the_state_directory(project, environment):
+    layout = plane_for(ProjectRoot(project, "project"), environment)
+    assert layout == PlaneLayout(environment.planes / plane_name(project), "project")
+    assert not environment.paddock_home.exists()
+
+
+def test_a_bare_plane_is_its_own_plane(tmp_path, environment):
+    plane = make_bare(tmp_path / "plane")
+    assert plane_for(ProjectRoot(plane, "bare"), environment) == PlaneLayout(plane, "bare")
+
+
+@pytest.mark.parametrize("kind", ["project", "bare"])
+@pytest.mark.parametrize("where", ["paddock_home", "config_home"])
+def test_state_or_configuration_inside_the_root_is_refused(project, environment, where, kind):
+    root = ProjectRoot(project, kind)
+    inside = replace(environment, **{where: project / "x" / "paddock"})
+    plane_for(root, environment)
+    with pytest.raises(ConfigError, match="lies inside"):
+        plane_for(root, inside)
+
+
+def test_state_that_a_link_leads_into_the_root_is_refused(project, environment, tmp_path):
+    (project / "state").mkdir()
+    (tmp_path / "outside").symlink_to(project / "state")
+    linked = replace(environment, paddock_home=tmp_path / "outside" / "paddock")
+    with pytest.raises(ConfigError, match="lies inside"):
+        plane_for(ProjectRoot(project, "project"), linked)
+
+
+def test_a_sibling_whose_name_begins_like_the_root_is_outside(project, environment):
+    sibling = replace(environment, paddock_home=Path(f"{project}-state"))
+    plane_for(ProjectRoot(project, "project"), sibling)
+
+
+def test_a_root_inside_the_state_directory_is_refused(environment):
+    inner = environment.paddock_home / "somewhere"
+    inner.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="lies inside"):
+        plane_for(ProjectRoot(inner, "project"), environment)
+
+
+def test_inside_a_projects_plane_the_project_is_the_root(project, environment):
+    plane = open_plane(ProjectRoot(project, "project"), environment).layout
+    assert find_root(plane.ho2, environment) == ProjectRoot(project, "project")
+    assert find_root(project, environment, override=plane.root).path == project
+
+
+def test_a_plane_whose_name_and_record_differ_leads_nowhere(project, environment):
+    plane = open_plane(ProjectRoot(project, "project"), environment).layout
+    copy = plane.root.rename(plane.root.with_name("copy-0000"))
+    with pytest.raises(ConfigError, match="its name does not"):
+        find_root(copy, environment)

@@ -1,0 +1,88 @@
+from pathlib import Path
+
+from paddock.plane import records
+from paddock.plane.agent_files import AgentRecord
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.policy_files import PolicyFile, PolicyFiles
+from paddock.plane.trust import TrustRecord, content_digest
+from paddock.policy.presets import PlaneKind
+from paddock.values.agents import Agent
+from paddock.values.entries import Entry
+
+RECORD = AgentRecord(
+    agent=Agent("writer", "standard", ("search",), parent="main"),
+    workspace=Path("/w"),
+    owns_workspace=False,
+    file=Path("/p/agents/writer/agent.json"),
+    digest="sha256:new",
+)
+DECLARED = {
+    "file": "/p/agents/writer/agent.json",
+    "digest": "sha256:new",
+    "profile": "standard",
+    "workspace": "/w",
+    "parent": "main",
+    "toolsets": ["search"],
+    "permissions": {"read": ["**"], "write": ["**"], "forbidden": []},
+}
+
+
+def test_a_new_plane_is_recorded():
+    assert records.plane_created(PlaneLayout(Path("/p"), "project"), Path("/w")) == Entry(
+        "PLANE_CREATED",
+        reason="a project plane was made",
+        metadata={"plane": "/p", "kind": "project", "root": "/w"},
+    )
+
+
+def test_a_loaded_policy_is_recorded_with_its_files_and_their_trust():
+    own = PolicyFile(Path("/w/paddock.toml"), b"x", trusted=False, reason="it was never trusted")
+    assert records.policy_loaded(PolicyFiles(PlaneKind.PROJECT, own, None), "sha256:all") == Entry(
+        "POLICY_LOADED",
+        reason="the policy in force was loaded",
+        metadata={
+            "policy_digest": "sha256:all",
+            "kind": "project",
+            "project": {
+                "path": "/w/paddock.toml",
+                "digest": content_digest(b"x"),
+                "trusted": False,
+                "reason": "it was never trusted",
+            },
+            "user": None,
+        },
+    )
+
+
+def test_trust_is_recorded_with_who_gave_it():
+    record = TrustRecord(Path("/w/paddock.toml"), "sha256:x", "2026-01-01T00:00:00+00:00")
+    assert records.policy_trusted(record, "init") == Entry(
+        "POLICY_TRUSTED",
+        decision="allow",
+        reason="trusted by init",
+        metadata={
+            "path": "/w/paddock.toml",
+            "digest": "sha256:x",
+            "trusted_at": "2026-01-01T00:00:00+00:00",
+            "by": "init",
+        },
+    )
+
+
+def test_what_becomes_of_an_agent_is_recorded():
+    assert records.agent_created(RECORD) == Entry(
+        "AGENT_CREATED", reason="the agent was declared", agent="writer", metadata=DECLARED
+    )
+    assert records.agent_changed("sha256:old", RECORD) == Entry(
+        "AGENT_CHANGED",
+        reason="the agent's declaration changed",
+        agent="writer",
+        metadata={"before_digest": "sha256:old", **DECLARED},
+    )
+    kept = Path("/p/agents/writer/agent.removed-1.json")
+    assert records.agent_removed("writer", kept) == Entry(
+        "AGENT_REMOVED",
+        reason="the agent was undeclared",
+        agent="writer",
+        metadata={"kept": str(kept)},
+    )

@@ -1,0 +1,51 @@
+import tomllib
+
+from paddock.plane.template import POLICY_TEMPLATE
+from paddock.policy.document import Scope, read_policy
+from paddock.policy.presets import built_in_paths, presets
+from paddock.policy.settings import Settings
+
+PRESETS = frozenset(profile.name for profile in presets())
+
+
+def load(text: bytes):
+    return read_policy("paddock.toml", text, Scope.PROJECT, Settings(), PRESETS)
+
+
+def texts(paths) -> dict[str, list[str]]:
+    names = ("protected", "generated", "warned", "safe", "secret")
+    return {name: [pattern.text for pattern in getattr(paths, name)] for name in names}
+
+
+def test_the_template_says_what_holds_without_it():
+    document = load(POLICY_TEMPLATE)
+    assert texts(document.paths) == texts(built_in_paths())
+    assert document.profiles == ()
+    assert document.settings == Settings()
+
+
+def test_the_template_is_short_lines_of_ascii():
+    lines = POLICY_TEMPLATE.decode("ascii").splitlines()
+    assert max(map(len, lines)) <= 100
+
+
+def uncommented() -> bytes:
+    """The template with its examples taken at their word: what looks like TOML is TOML."""
+    lines: list[str] = []
+    for line in POLICY_TEMPLATE.decode().splitlines():
+        body = line.removeprefix("# ")
+        is_example = body.startswith(("[", "]", "    ")) or " = " in body
+        lines.append(body if line.startswith("# ") and is_example else line)
+    return "\n".join(lines).encode()
+
+
+def test_the_examples_in_the_template_load_once_they_are_uncommented():
+    document = load(uncommented())
+    assert [profile.name for profile in document.profiles] == ["careful"]
+    assert set(tomllib.loads(uncommented().decode())) == {
+        "paths",
+        "profiles",
+        "shell",
+        "hook",
+        "agents",
+    }
