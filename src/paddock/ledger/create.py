@@ -1,0 +1,208 @@
+"""Opening the files of a ledger, and making them where there are none.
+
+A ledger appears whole: GENESIS is written and synced under another name, then
+linked to its own, then the directory is synced. There is never an empty ledger,
+so an empty file is damage.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.commit import GroupCommit
+from paddock.ledger.disk import Disk, Waiting, failure
+from paddock.ledger.format import PREV_OF_GENESIS, chain_line
+from paddock.ledger.format_genesis import Genesis, parse_genesis
+from paddock.ledger.format_lines import parse_line
+from paddock.ledger.head import HeadFile
+from paddock.ledger.lock import FileLock
+from paddock.ledger.mounts import verify_local
+from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.recovery import sync_directory
+from paddock.ledger.reserve import Ballast
+
+_OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+_GENESIS_BYTES_USUAL: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFiles:
+    """The open files of one ledger in one process."""
+
+    disk: Disk
+    paths: LedgerPaths
+    descriptor: int
+    identity: tuple[int, int]
+    lock: FileLock
+    commit_lock: FileLock
+    head: HeadFile
+    commit: GroupCommit
+    ballast: Ballast
+    genesis: Genesis
+
+    def close(self) -> None:
+        """Close every descriptor; locks that only they hold are released."""
+        self.ballast.close()
+        for descriptor in (
+            self.descriptor,
+            self.head.descriptor,
+            self.commit_lock.descriptor,
+            self.lock.descriptor,
+        ):
+            self.disk.close(descriptor)
+
+    def verify_in_place(self) -> None:
+        """Refuse if the path leads to another file than the one that is open.
+
+        Threat: a ledger that was moved away or replaced while in use would take
+        acknowledged entries with it.
+
+        Raises:
+            LedgerDamagedError: it was replaced or removed.
+        """
+        try:
+            status = self.disk.stat(self.paths.ledger)
+        except OSError as fault:
+            raise LedgerDamagedError(
+                f"the ledger is gone: {fault.strerror}", where=ascii(self.paths.ledger)
+            ) from fault
+        if (status.st_dev, status.st_ino) != self.identity:
+            raise LedgerDamagedError(
+                "the ledger was replaced by another file while in use",
+                where=ascii(self.paths.ledger),
+            )
+
+
+def open_files(
+    disk: Disk, paths: LedgerPaths, waiting: Waiting, first_body: bytes | None
+) -> LedgerFiles:
+    """Open everything; make the ledger from the body of its GENESIS where there is none.
+
+    Raises:
+        HostError: no ledger and nothing to make it from; a network file system;
+            no regular file; a format that is not known; the disk failed.
+        LedgerDamagedError: the file does not begin with GENESIS.
+        LedgerBusyError: another process is making or repairing it.
+    """
+    _verify_place(disk, paths, may_create=first_body is not None)
+    opened: list[int] = []
+    try:
+        lock = FileLock(disk, paths.lock, waiting)
+        opened.append(lock.descriptor)
+        lock.acquire()
+        try:
+            descriptor = _open_ledger(disk, paths, first_body)
+            opened.append(descriptor)
+            _verify_regular(disk, descriptor, paths)
+            head = HeadFile(disk, paths.head, create=True)
+            opened.append(head.descriptor)
+        finally:
+            lock.release()
+        commit_lock = FileLock(disk, paths.commit_lock, waiting)
+        opened.append(commit_lock.descriptor)
+        status = disk.stat(descriptor)
+        return LedgerFiles(
+            disk,
+            paths,
+            descriptor,
+            (status.st_dev, status.st_ino),
+            lock,
+            commit_lock,
+            head,
+            GroupCommit(
+                disk, head, commit_lock, descriptor=descriptor, path=paths.ledger, waiting=waiting
+            ),
+            Ballast(disk, paths.folder),
+            read_genesis(disk, descriptor, paths.ledger),
+        )
+    except BaseException as fault:
+        for each in opened:
+            disk.close(each)
+        if isinstance(fault, OSError):
+            raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
+        raise
+
+
+def read_genesis(disk: Disk, descriptor: int, path: str) -> Genesis:
+    """Return what line 0 says.
+
+    Raises:
+        LedgerDamagedError: it is not GENESIS.
+        HostError: a format that is not known; the disk failed.
+    """
+    try:
+        start = disk.read(descriptor, _GENESIS_BYTES_USUAL, 0)
+        if b"\n" not in start:
+            start = disk.read(descriptor, limits.entry_bytes_max + 1, 0)
+    except OSError as fault:
+        raise failure(fault, "the ledger cannot be read", path) from fault
+    line, end, _ = start.partition(b"\n")
+    if not end:
+        raise LedgerDamagedError(
+            "the ledger has no first line", where=ascii(path), hint="was it emptied?"
+        )
+    return parse_genesis(parse_line(line))
+
+
+def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
+    try:
+        device = disk.stat(paths.parent).st_dev
+        verify_local(_read_mountinfo(), os.major(device), os.minor(device), paths.parent)
+        if not may_create:
+            disk.stat(paths.ledger)
+        try:
+            disk.make_directory(paths.folder, 0o700)
+        except FileExistsError:
+            return
+        sync_directory(disk, paths.parent)
+    except FileNotFoundError as fault:
+        raise HostError("there is no ledger here", where=ascii(paths.ledger)) from fault
+    except OSError as fault:
+        raise failure(fault, "the ledger's folder cannot be used", paths.folder) from fault
+
+
+def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> int:
+    try:
+        try:
+            return disk.open(paths.ledger, _OPEN)
+        except FileNotFoundError:
+            if first_body is None:
+                raise
+            _make_ledger(disk, paths, first_body)
+            return disk.open(paths.ledger, _OPEN)
+    except OSError as fault:
+        raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
+
+
+def _verify_regular(disk: Disk, descriptor: int, paths: LedgerPaths) -> None:
+    if not stat.S_ISREG(disk.stat(descriptor).st_mode):
+        raise HostError("a ledger is a regular file", where=ascii(paths.ledger))
+
+
+def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
+    """Write, sync, link, sync the directory: the name appears with its content or not at all."""
+    line = chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = disk.open(paths.new, flags, 0o600)
+    try:
+        written = 0
+        while written < len(line):
+            written += disk.write(descriptor, line[written:], written)
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.link(paths.new, paths.ledger)
+    disk.remove(paths.new)
+    sync_directory(disk, paths.parent)
+
+
+def _read_mountinfo() -> str:
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

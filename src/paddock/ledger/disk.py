@@ -1,0 +1,160 @@
+"""The system calls that the store makes on its files, as a port.
+
+`SystemDisk` is the operating system; `paddock.testing` has one that fails where
+a test says. Everything else in this folder reaches files through it, so that
+what happens at each failing call can be shown.
+
+`Waiting` is how the store waits: its clock, its sleep and its bounds.
+"""
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from paddock import limits
+from paddock.errors import HostError, LedgerFullError, PaddockError
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""No space, no quota, or the process's own file size limit (setrlimit(2))."""
+
+
+class Disk(Protocol):
+    """What the store asks of the operating system. Raises OSError as the calls do."""
+
+    def open(self, path: str, flags: int, mode: int = 0o600, /) -> int:
+        """Open a file; the descriptor."""
+        ...
+
+    def close(self, descriptor: int, /) -> None:
+        """Close a descriptor."""
+        ...
+
+    def read(self, descriptor: int, size_bytes: int, offset: int, /) -> bytes:
+        """As pread(2)."""
+        ...
+
+    def append(self, descriptor: int, data: bytes, /) -> int:
+        """As write(2) on a descriptor that appends."""
+        ...
+
+    def write(self, descriptor: int, data: bytes, offset: int, /) -> int:
+        """As pwrite(2)."""
+        ...
+
+    def truncate(self, descriptor: int, size_bytes: int, /) -> None:
+        """As ftruncate(2)."""
+        ...
+
+    def datasync(self, descriptor: int, /) -> None:
+        """As fdatasync(2)."""
+        ...
+
+    def sync(self, descriptor: int, /) -> None:
+        """As fsync(2)."""
+        ...
+
+    def allocate(self, descriptor: int, offset: int, size_bytes: int, /) -> None:
+        """As posix_fallocate(3)."""
+        ...
+
+    def lock(self, descriptor: int, operation: int, /) -> None:
+        """As flock(2)."""
+        ...
+
+    def make_directory(self, path: str, mode: int, /) -> None:
+        """As mkdir(2)."""
+        ...
+
+    def link(self, source: str, target: str, /) -> None:
+        """Give a file a second name; never replaces one."""
+        ...
+
+    def rename(self, source: str, target: str, /) -> None:
+        """Move a name, replacing the target."""
+        ...
+
+    def remove(self, path: str, /) -> None:
+        """As unlink(2)."""
+        ...
+
+    def list(self, path: str, /) -> list[str]:
+        """The names in a directory."""
+        ...
+
+    def stat(self, path: str | int, /) -> os.stat_result:
+        """What a path or a descriptor leads to."""
+        ...
+
+    def size(self, descriptor: int, /) -> int:
+        """The size of an open file."""
+        ...
+
+    def boot(self) -> bytes:
+        """Sixteen bytes that change when the machine starts anew; zeros where unknown.
+
+        What the page cache holds is what was written, until then; afterwards a
+        file is what the disk kept of it.
+        """
+        ...
+
+
+class SystemDisk:
+    """The operating system, its calls bound once: an append makes six of them."""
+
+    open = staticmethod(os.open)
+    close = staticmethod(os.close)
+    read = staticmethod(os.pread)
+    append = staticmethod(os.write)
+    write = staticmethod(os.pwrite)
+    truncate = staticmethod(os.ftruncate)
+    datasync = staticmethod(os.fdatasync if hasattr(os, "fdatasync") else os.fsync)
+    sync = staticmethod(os.fsync)
+    allocate = staticmethod(os.posix_fallocate)
+    lock = staticmethod(fcntl.flock)
+    make_directory = staticmethod(os.mkdir)
+    link = staticmethod(os.link)
+    rename = staticmethod(os.rename)
+    remove = staticmethod(os.unlink)
+    list = staticmethod(os.listdir)
+    stat = staticmethod(os.stat)
+
+    def size(self, descriptor: int, /) -> int:
+        """See `Disk.size`: lseek(2), a third of the price of fstat(2).
+
+        The store appends (O_APPEND) and reads by position, so the descriptor's
+        own position means nothing.
+        """
+        return os.lseek(descriptor, 0, os.SEEK_END)
+
+    def boot(self) -> bytes:
+        """See `Disk.boot`."""
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return bytes.fromhex(file.read(64).strip().replace("-", ""))[:16].ljust(16, b"\0")
+        except (OSError, ValueError):
+            return bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long to wait for others, and by which clock. Seconds."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    lock_timeout_s: float = limits.ledger_lock_timeout_s
+    commit_timeout_s: float = limits.ledger_commit_timeout_s
+
+
+def failure(fault: OSError, what: str, path: str) -> PaddockError:
+    """The one place where an OSError of the ledger's disk becomes ours."""
+    if fault.errno in _FULL:
+        return LedgerFullError(
+            f"no space for the ledger: {os.strerror(fault.errno or 0)}",
+            hint="nothing was run; free some space and try again",
+        )
+    reason = os.strerror(fault.errno) if fault.errno else str(fault)
+    return HostError(f"{what}: {reason}", where=ascii(path))

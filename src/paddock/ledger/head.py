@@ -1,0 +1,177 @@
+"""The head file: how far the ledger reaches, and how far the disk has it for certain.
+
+Four records, each in a sector of its own and with a CRC-32, so that a torn one
+is seen and its elder twin used:
+
+    0, 512      the newest append (two slots, written in turn)
+    1024, 1536  the newest commit: all before its offset is on the disk
+
+Everything here can be made again from the ledger file. Nothing here is signed:
+it serves crashes, not auditors.
+
+Written with pwrite(2), not through a mapping: a mapped page on a full disk, or
+of a file that somebody cut, is a signal that kills the process.
+"""
+
+import os
+import struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from paddock.errors import HostError
+from paddock.ledger.disk import Disk, failure
+from paddock.ledger.format import PREV_OF_GENESIS
+
+_SECTOR: Final = 512
+_NEWEST: Final = (0, _SECTOR)
+_DURABLE: Final = (2 * _SECTOR, 3 * _SECTOR)
+_PAGE_BYTES: Final = 4 * _SECTOR
+_FILE_BYTES: Final = 4096
+
+# generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
+_RECORD: Final = struct.Struct("<QQQ32s16sIQB")
+_CRC: Final = struct.Struct("<I")
+
+
+class Mark(NamedTuple):
+    """A place between two lines, with what has to stand before it.
+
+    `generation` counts appends and never goes down; `entries` and
+    `offset_bytes` are those before the place; `leaf` is the hash of the last of
+    them; `boot` says since when the machine runs. The other fields mean
+    something in commit marks alone: how many appends the commit covered, how
+    long the disk took, and whether it failed.
+
+    A tuple, because every append makes one.
+    """
+
+    generation: int
+    entries: int
+    offset_bytes: int
+    leaf: str
+    boot: bytes
+    cohort: int = 0
+    sync_ns: int = 0
+    is_poisoned: bool = False
+
+
+NOTHING_DURABLE: Final = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
+"""The beginning of the file: what a commit mark says that never knew a commit."""
+
+
+class HeadPage(NamedTuple):
+    """What the head file says; None where both slots are torn or were never written."""
+
+    newest: Mark | None
+    durable: Mark | None
+    durable_slot: int
+    """Where the older, or no, commit mark stands: the next one goes there."""
+
+
+_EMPTY: Final = HeadPage(None, None, 0)
+
+
+class HeadFile:
+    """The head file of one ledger. Reading needs no lock: a torn record is no record."""
+
+    __slots__ = ("_disk", "_seen", "descriptor", "path")
+
+    def __init__(self, disk: Disk, path: str, *, create: bool) -> None:
+        """Open the file; `create` makes it, at its full size, where there is none."""
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
+        self.path = path
+        self._disk = disk
+        self._seen: tuple[bytes, HeadPage] = (b"", _EMPTY)
+        try:
+            self.descriptor = disk.open(path, flags, 0o600)
+        except OSError as fault:
+            raise failure(fault, "the ledger's head file cannot be opened", path) from fault
+        try:
+            if create and disk.size(self.descriptor) < _FILE_BYTES:
+                # The whole page now, so that no later write needs a new block.
+                disk.write(self.descriptor, bytes(_FILE_BYTES), 0)
+                disk.sync(self.descriptor)
+        except OSError as fault:
+            disk.close(self.descriptor)
+            raise failure(fault, "the ledger's head file cannot be made", path) from fault
+
+    def read(self) -> HeadPage:
+        """Return the newest marks. Unchanged bytes are not decoded again."""
+        try:
+            page = self._disk.read(self.descriptor, _PAGE_BYTES, 0)
+        except OSError as fault:
+            raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
+        seen = self._seen
+        if page == seen[0]:
+            return seen[1]
+        marks = _decode_page(page)
+        # One assignment: bytes and marks that belong together, whichever thread wins.
+        self._seen = (page, marks)
+        return marks
+
+    def store_newest(self, mark: Mark) -> None:
+        """Write an append's mark into the slot that its predecessor does not use."""
+        offset = _NEWEST[mark.generation % 2]
+        record = encode_mark(mark)
+        self._store(offset, record)
+        # The next append of this process mostly finds the page as it leaves it here.
+        page, marks = self._seen
+        if page:
+            end = offset + len(record)
+            self._seen = (page[:offset] + record + page[end:], marks._replace(newest=mark))
+
+    def store_durable(self, mark: Mark, slot: int) -> None:
+        """Write a commit's mark into the slot that `HeadPage.durable_slot` names."""
+        self._store(_DURABLE[slot], encode_mark(mark))
+
+    def _store(self, offset: int, record: bytes) -> None:
+        try:
+            written = self._disk.write(self.descriptor, record, offset)
+        except OSError as fault:
+            raise failure(fault, "the ledger's head file cannot be written", self.path) from fault
+        if written != len(record):
+            raise HostError("the ledger's head file was written in part", where=ascii(self.path))
+
+
+def encode_mark(mark: Mark) -> bytes:
+    """Return the record with its CRC."""
+    record = _RECORD.pack(
+        mark.generation,
+        mark.entries,
+        mark.offset_bytes,
+        bytes.fromhex(mark.leaf),
+        mark.boot,
+        mark.cohort,
+        mark.sync_ns,
+        mark.is_poisoned,
+    )
+    return record + _CRC.pack(crc32(record))
+
+
+def decode_mark(record: bytes) -> Mark | None:
+    """Return the mark, or None where the record is torn or was never written."""
+    size = _RECORD.size
+    if len(record) < size + _CRC.size:
+        return None
+    body = record[:size]
+    if crc32(body) != _CRC.unpack_from(record, size)[0]:
+        return None
+    generation, entries, offset, leaf, boot, cohort, sync_ns, poisoned = _RECORD.unpack(body)
+    return Mark(generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
+
+
+def _decode_page(page: bytes) -> HeadPage:
+    newest = [mark for at in _NEWEST if (mark := decode_mark(page[at : at + _SECTOR]))]
+    durable = [decode_mark(page[at : at + _SECTOR]) for at in _DURABLE]
+    first, second = durable
+    if second is None or (first is not None and _rank(first) >= _rank(second)):
+        chosen, free = first, 1
+    else:
+        chosen, free = second, 0
+    return HeadPage(max(newest, default=None), chosen, free if chosen else 0)
+
+
+def _rank(mark: Mark) -> tuple[int, bool]:
+    """A poisoned commit outranks the one it stands beside."""
+    return (mark.generation, mark.is_poisoned)

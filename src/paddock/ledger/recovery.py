@@ -1,0 +1,228 @@
+"""What to do where the file does not end at the head's mark.
+
+A writer that was killed leaves whole lines that no mark covers yet, and perhaps
+a torn one; a power cut may leave less than was written, or garbage. So, inside
+the lock:
+
+  * start at the newest mark if the machine still runs since it was written
+    (then the page cache is what was written), else at the newest commit mark
+    (then all before it was on the disk), else at the beginning;
+  * adopt every whole line that chains;
+  * what follows is a torn tail: copy it to `torn/`, sync the copy, cut it off,
+    and record that in an entry. Nothing is thrown away, and nothing is appended
+    to a line that has no end;
+  * but a file that ends before its mark, or a bad line in a place where no
+    crash can make one, is damage: refuse.
+
+A quarantined piece is `OFFSET-SHA256.pending` until its entry is durable, so
+that a crash in between reports it later (at worst twice, never not at all).
+"""
+
+import os
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from paddock import limits
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.disk import Disk, failure
+from paddock.ledger.format import chain_tail, leaf_hash
+from paddock.ledger.format_events import LEDGER_RECOVERED
+from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
+from paddock.ledger.paths import LedgerPaths
+from paddock.values.entries import Entry
+
+_PENDING: Final = ".pending"
+_LINE_START: Final = b'{"id":"LED-'
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a ledger file: the mark after its last good line, and the bytes that follow."""
+
+    mark: Mark
+    size_bytes: int
+
+    @property
+    def torn_bytes(self) -> int:
+        """How much follows the last good line."""
+        return self.size_bytes - self.mark.offset_bytes
+
+
+def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: str) -> Tail:
+    """Return where the good lines end. The append lock is held.
+
+    Raises:
+        LedgerDamagedError: what is there is no crash's work.
+    """
+    start = _start(page, boot)
+    is_known = start is not None
+    if start is None:
+        start = NOTHING_DURABLE
+    try:
+        size = disk.size(descriptor)
+        if size < start.offset_bytes:
+            raise LedgerDamagedError(
+                f"the ledger was cut: {size} bytes are left of {start.offset_bytes}",
+                where=ascii(path),
+                hint="compare with a backup and with exported checkpoints",
+            )
+        mark, has_end = _adopt(disk, descriptor, start, size)
+    except OSError as fault:
+        raise failure(fault, "the ledger cannot be read", path) from fault
+    if mark.entries == 0 or (not is_known and has_end):
+        # Threat: without the head file, any bad line could pass for a crash's.
+        # Only a last line without an end can be one.
+        raise LedgerDamagedError(
+            "the ledger has a bad line",
+            where=f"{path!a}, line {mark.entries + 1}, byte {mark.offset_bytes}",
+            hint="paddock ledger verify says more",
+        )
+    generation = max(
+        (known.generation for known in (page.newest, page.durable) if known), default=0
+    )
+    return Tail(mark._replace(generation=generation + 1, boot=boot), size)
+
+
+def _start(page: HeadPage, boot: bytes) -> Mark | None:
+    """The newest mark that can be trusted."""
+    newest, durable = page.newest, page.durable
+    if newest is not None and durable is not None and newest.boot == boot and any(boot):
+        return newest
+    return durable if durable is not None and durable.entries else None
+
+
+def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, bool]:
+    """Follow the chain from `start`; also say whether a bad line with an end stopped it."""
+    entries, offset, leaf = start.entries, start.offset_bytes, start.leaf
+    buffered, at = b"", offset
+    while True:
+        end = buffered.find(b"\n")
+        if end < 0:
+            chunk = b""
+            if len(buffered) <= limits.entry_bytes_max and at < size:
+                chunk = disk.read(descriptor, min(limits.ledger_scan_chunk_bytes, size - at), at)
+            if not chunk:
+                return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), False
+            at += len(chunk)
+            buffered += chunk
+            continue
+        line, buffered = buffered[:end], buffered[end + 1 :]
+        if not _follows(line, entries, leaf):
+            return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), True
+        entries, offset, leaf = entries + 1, offset + len(line) + 1, leaf_hash(line)
+
+
+def _follows(line: bytes, seq: int, prev: str) -> bool:
+    """Whether a line is what a writer put here: a torn one cannot have the fixed end."""
+    return line.endswith(chain_tail(seq, prev)) and line.startswith(_LINE_START)
+
+
+def quarantine(disk: Disk, descriptor: int, paths: LedgerPaths, tail: Tail) -> None:
+    """Copy the torn tail aside, durably, then cut it off. The append lock is held.
+
+    Raises:
+        LedgerFullError: no space for the copy; nothing was cut.
+        HostError: the copy or the cut failed.
+    """
+    start, size = tail.mark.offset_bytes, tail.size_bytes
+    draft = os.path.join(paths.torn, "draft")
+    try:
+        _make_directory(disk, paths.torn)
+        digest = _copy(disk, descriptor, start, size, draft)
+        disk.rename(draft, os.path.join(paths.torn, f"{start}-{digest}{_PENDING}"))
+        sync_directory(disk, paths.torn)
+        disk.truncate(descriptor, start)
+    except OSError as fault:
+        raise failure(
+            fault, "the torn end of the ledger cannot be put aside", paths.ledger
+        ) from fault
+
+
+def _copy(disk: Disk, source: int, start: int, end: int, path: str) -> str:
+    """Copy bytes of the ledger into a file of their own; return their SHA-256."""
+    digest = sha256()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    target = disk.open(path, flags, 0o600)
+    try:
+        at = start
+        while at < end:
+            chunk = disk.read(source, min(limits.ledger_scan_chunk_bytes, end - at), at)
+            if not chunk:
+                raise OSError("the ledger became shorter")
+            digest.update(chunk)
+            written = 0
+            while written < len(chunk):
+                written += disk.write(target, chunk[written:], at - start + written)
+            at += len(chunk)
+        disk.sync(target)
+    finally:
+        disk.close(target)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A torn piece that no entry reports yet."""
+
+    path: str
+    offset: int
+    digest: str
+    size_bytes: int
+
+    def entry(self) -> Entry:
+        """The entry that reports it."""
+        return Entry(
+            LEDGER_RECOVERED,
+            reason="the file ended in the middle of an append",
+            metadata={
+                "bytes": self.size_bytes,
+                "offset": self.offset,
+                "digest": f"sha256:{self.digest}",
+                "file": f"torn/{self.offset}-{self.digest}",
+            },
+        )
+
+
+def list_pending(disk: Disk, paths: LedgerPaths) -> list[Quarantined]:
+    """Return the quarantined pieces that still need their entry, in the order of their place."""
+    try:
+        names = disk.list(paths.torn)
+    except FileNotFoundError:
+        return []
+    except OSError as fault:
+        raise failure(fault, "quarantined bytes cannot be listed", paths.torn) from fault
+    found: list[Quarantined] = []
+    for name in names:
+        offset, dash, digest = name.removesuffix(_PENDING).partition("-")
+        if name.endswith(_PENDING) and dash and offset.isdigit():
+            path = os.path.join(paths.torn, name)
+            found.append(Quarantined(path, int(offset), digest, disk.stat(path).st_size))
+    return sorted(found, key=lambda piece: piece.offset)
+
+
+def settle(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
+    """Mark pieces as reported, now that their entries are durable."""
+    try:
+        for piece in pieces:
+            disk.rename(piece.path, piece.path.removesuffix(_PENDING))
+        sync_directory(disk, paths.torn)
+    except OSError as fault:
+        raise failure(fault, "quarantined bytes cannot be renamed", paths.torn) from fault
+
+
+def sync_directory(disk: Disk, path: str) -> None:
+    """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
+    descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def _make_directory(disk: Disk, path: str) -> None:
+    try:
+        disk.make_directory(path, 0o700)
+    except FileExistsError:
+        return
+    sync_directory(disk, os.path.dirname(path))

@@ -1,0 +1,349 @@
+"""LedgerFile: append entries to one JSONL file, from many threads and processes.
+
+The sequence of an append, and why:
+
+  1. encode the entries: outside the lock, as this takes longest;
+  2. thread lock, then flock(2);
+  3. read the newest mark; if the file does not end there, recover (recovery.py);
+  4. chain the lines, hand all of them to one write(2);
+  5. store the new mark into the other slot; a kill between 4 and 5 leaves whole
+     lines, which the next append adopts;
+  6. unlock;
+  7. `wait()`: group commit (commit.py), then a look whether the file is still
+     the one at its path.
+
+A failure at 4 cuts the file back. A failure at 5 leaves the lines: the mark may
+or may not have been stored, and recovery is right in both cases. Either way the
+entries are not acknowledged.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from paddock import limits
+from paddock.errors import HostError, LedgerFullError
+from paddock.ledger.create import LedgerFiles, open_files
+from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure
+from paddock.ledger.format import (
+    ID_BYTES,
+    EntryRefusedError,
+    chain_line,
+    encode_body,
+    format_id,
+    format_timestamp,
+    leaf_hash,
+)
+from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.head import HeadPage, Mark
+from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.ports import Head, Receipt, Reservation
+from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle
+from paddock.ledger.reserve import Held
+from paddock.values.entries import Entry
+
+
+class LedgerFile:
+    """One open ledger. Threads may share it; a forked child opens its files anew."""
+
+    def __init__(
+        self,
+        paths: LedgerPaths,
+        files: LedgerFiles,
+        *,
+        clock: Callable[[], float],
+        randomness: Callable[[int], bytes],
+        waiting: Waiting,
+    ) -> None:
+        """Use `open`."""
+        self._paths = paths
+        self._files: LedgerFiles | None = files
+        self._disk = files.disk
+        self._clock = clock
+        self._randomness = randomness
+        self._waiting = waiting
+        self._boot = files.disk.boot()
+        self._is_closed = False
+        self._reopening = threading.Lock()
+        self.genesis = files.genesis
+        _open_ledgers.add(self)
+
+    @classmethod
+    def open(
+        cls,
+        path: str,
+        *,
+        create: Genesis | None,
+        clock: Callable[[], float],
+        randomness: Callable[[int], bytes],
+        disk: Disk | None = None,
+        waiting: Waiting | None = None,
+    ) -> Self:
+        """Open a ledger; make it from `create` where there is none.
+
+        `clock` gives seconds since 1970, `randomness` so many random bytes. A
+        torn end is recovered here. The ledger that is there keeps its own
+        GENESIS: compare `genesis` where that matters.
+
+        Raises:
+            HostError: no ledger and no `create`; a network file system; a
+                format that is not known; the disk failed.
+            LedgerDamagedError: what stands in the file is not what was written.
+            LedgerBusyError: another process holds the lock.
+            LedgerFullError: no space to make or recover it.
+        """
+        disk, waiting, paths = disk or SystemDisk(), waiting or Waiting(), LedgerPaths(path)
+        first_body = None
+        if create is not None:
+            first_body = encode_body(
+                create.entry(), format_id(randomness(ID_BYTES)), format_timestamp(clock())
+            )
+        files = open_files(disk, paths, waiting, first_body)
+        ledger = cls(paths, files, clock=clock, randomness=randomness, waiting=waiting)
+        try:
+            ledger._settle_at_open(files)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    @property
+    def path(self) -> str:
+        """The JSONL file."""
+        return self._paths.ledger
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the disk failed to make entries durable: nothing is acknowledged any more."""
+        files = self._live()
+        durable = files.head.read().durable
+        return files.commit.is_poisoned or (
+            durable is not None and durable.is_poisoned and durable.boot == self._boot
+        )
+
+    @property
+    def head(self) -> Head:
+        """The newest entry of any process."""
+        files = self._live()
+        files.lock.acquire()
+        try:
+            newest = self._newest(files)
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be read", self.path) from fault
+        finally:
+            files.lock.release()
+        return Head(newest.entries - 1, newest.leaf)
+
+    def append(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> Receipt:
+        """Write entries next to each other, in order, and return when they are durable.
+
+        Raises as `write` and `Pending.wait` do (ports.py).
+        """
+        return self.write(entries, reservation=reservation).wait()
+
+    def write(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> "PendingEntries":
+        """Write entries; `wait()` of the answer makes them durable. See `ports.Ledger`."""
+        files = self._files or self._live()
+        ids, bodies = self._encode(entries)
+        files.lock.acquire()
+        try:
+            before = self._newest(files)
+            after = self._append(files, before, bodies, reservation)
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be written", self.path) from fault
+        finally:
+            files.lock.release()
+        if reservation is not None:
+            reservation.release()
+        return PendingEntries(self, ids, before.entries, after)
+
+    def reserve(self, size_bytes: int) -> Held:
+        """Keep space for entries of so many bytes, so that a full disk cannot stop them.
+
+        Raises:
+            LedgerFullError: there is not so much space.
+        """
+        return self._live().ballast.reserve(size_bytes)
+
+    def close(self) -> None:
+        """Release descriptors and reservations. A second call does nothing."""
+        files, self._files, self._is_closed = self._files, None, True
+        if files is not None:
+            files.close()
+
+    def commit(self, mark: Mark) -> None:
+        """Return when all before the mark is durable and still at the ledger's path."""
+        files = self._files or self._live()
+        files.commit.wait_for(mark)
+        files.verify_in_place()
+
+    def forget_files(self) -> None:
+        """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
+        files, self._files = self._files, None
+        self._reopening = threading.Lock()
+        if files is not None:
+            files.close()
+
+    def _live(self) -> LedgerFiles:
+        """The open files; after a fork, files of our own."""
+        if self._is_closed:
+            raise HostError("the ledger was closed", where=ascii(self.path))
+        with self._reopening:
+            if self._files is None:
+                self._files = open_files(self._disk, self._paths, self._waiting, None)
+            return self._files
+
+    def _encode(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], list[bytes]]:
+        """Bodies with ids and one timestamp: the entries of one write happen together."""
+        if not 0 < len(entries) <= limits.ledger_batch_entries_max:
+            raise EntryRefusedError(
+                f"{len(entries)} entries in one append; "
+                f"from 1 to {limits.ledger_batch_entries_max} can be"
+            )
+        timestamp = format_timestamp(self._clock())
+        random = self._randomness(ID_BYTES * len(entries))
+        ids: list[str] = []
+        bodies: list[bytes] = []
+        for at, entry in enumerate(entries):
+            entry_id = format_id(random[ID_BYTES * at : ID_BYTES * (at + 1)])
+            ids.append(entry_id)
+            bodies.append(encode_body(entry, entry_id, timestamp))
+        return tuple(ids), bodies
+
+    def _newest(self, files: LedgerFiles) -> Mark:
+        """The mark to append after. The lock is held."""
+        page = files.head.read()
+        newest = page.newest
+        if newest is None or page.durable is None or newest.boot != self._boot:
+            return self._recover(files, page)
+        files.commit.verify_not_poisoned(page, self._boot)
+        if self._disk.size(files.descriptor) != newest.offset_bytes:
+            return self._recover(files, page)
+        return newest
+
+    def _append(
+        self,
+        files: LedgerFiles,
+        before: Mark,
+        bodies: Sequence[bytes],
+        reservation: Reservation | None = None,
+    ) -> Mark:
+        """Chain, write, mark. The lock is held."""
+        seq, leaf = before.entries, before.leaf
+        lines: list[bytes] = []
+        for body in bodies:
+            line = chain_line(body, seq, leaf)
+            lines.append(line)
+            leaf = leaf_hash(line)
+            seq += 1
+        lines.append(b"")
+        data = b"\n".join(lines)
+        try:
+            self._put(files, data, before.offset_bytes)
+        except LedgerFullError:
+            if not isinstance(reservation, Held) or not reservation.release_to_disk():
+                raise
+            self._put(files, data, before.offset_bytes)
+        after = Mark(before.generation + 1, seq, before.offset_bytes + len(data), leaf, self._boot)
+        files.head.store_newest(after)
+        return after
+
+    def _put(self, files: LedgerFiles, data: bytes, offset: int) -> None:
+        """One write; what it leaves unfinished is finished, or the file is cut back."""
+        disk, descriptor = self._disk, files.descriptor
+        try:
+            written = disk.append(descriptor, data)
+            while written < len(data):
+                written += disk.append(descriptor, data[written:])
+        except OSError as fault:
+            self._cut_back(files, offset)
+            raise failure(fault, "the ledger cannot be written", self.path) from fault
+        except BaseException:
+            self._cut_back(files, offset)
+            raise
+
+    def _cut_back(self, files: LedgerFiles, offset: int) -> None:
+        """Take back a write that was not finished."""
+        try:
+            self._disk.truncate(files.descriptor, offset)
+        except OSError as fault:
+            # The next append finds the end in the wrong place, and recovers.
+            raise failure(fault, "a half-written entry cannot be cut off", self.path) from fault
+
+    def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
+        """Find the end, put a torn tail aside, record that, sync. The lock is held."""
+        tail = find_tail(self._disk, files.descriptor, page, self._boot, self.path)
+        if tail.torn_bytes:
+            quarantine(self._disk, files.descriptor, self._paths, tail)
+        files.head.store_newest(tail.mark)
+        return self._report(files, tail.mark)
+
+    def _report(self, files: LedgerFiles, mark: Mark) -> Mark:
+        """Record every quarantined piece that has no entry yet; make the ledger durable."""
+        pieces = list_pending(self._disk, self._paths)
+        if pieces:
+            _, bodies = self._encode([piece.entry() for piece in pieces])
+            mark = self._append(files, mark, bodies)
+        files.commit.sync(mark)
+        if pieces:
+            settle(self._disk, self._paths, pieces)
+        return mark
+
+    def _settle_at_open(self, files: LedgerFiles) -> None:
+        files.lock.acquire()
+        try:
+            page = files.head.read()
+            durable = page.durable
+            if durable is not None and durable.is_poisoned and durable.boot == self._boot:
+                return
+            newest = self._newest(files)
+            if list_pending(self._disk, self._paths):
+                self._report(files, newest)
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be opened", self.path) from fault
+        finally:
+            files.lock.release()
+
+
+class PendingEntries:
+    """Entries that are written, in order, and not yet safe from a power cut."""
+
+    __slots__ = ("_after", "_first_seq", "_ids", "_is_durable", "_ledger")
+
+    def __init__(
+        self, ledger: LedgerFile, ids: tuple[str, ...], first_seq: int, after: Mark
+    ) -> None:
+        self._ledger = ledger
+        self._ids = ids
+        self._first_seq = first_seq
+        self._after = after
+        self._is_durable = False
+
+    @property
+    def receipt(self) -> Receipt:
+        """Where the entries stand."""
+        return Receipt(self._first_seq, self._ids, Head(self._after.entries - 1, self._after.leaf))
+
+    def wait(self) -> Receipt:
+        """Return when the entries are durable. See `ports.Pending`."""
+        if not self._is_durable:
+            self._ledger.commit(self._after)
+            self._is_durable = True
+        return self.receipt
+
+
+_open_ledgers: "weakref.WeakSet[LedgerFile]" = weakref.WeakSet()
+
+
+def _forget_after_fork() -> None:
+    for ledger in list(_open_ledgers):
+        ledger.forget_files()
+
+
+os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,177 @@
+"""A ledger without a disk: the same lines, the same chain, the same refusals.
+
+For tests of whatever appends. It keeps the port of `paddock.ledger.ports` and
+passes the same contract suite as `LedgerFile`.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from paddock import limits
+from paddock.errors import HostError, PaddockError
+from paddock.ledger.format import (
+    ID_BYTES,
+    EntryRefusedError,
+    chain_line,
+    encode_body,
+    format_id,
+    format_timestamp,
+    leaf_hash,
+)
+from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.format_lines import StoredEntry, parse_line
+from paddock.ledger.ports import Head, Receipt, Reservation
+from paddock.values.entries import Entry
+
+_GENESIS = Genesis("paddock.invalid/memory", "HOT", str(VerifierKey("memory", bytes(32))))
+
+
+class MemoryLedger:
+    """Entries in a list. Threads may share it.
+
+    `fail_with` makes the next `write` raise; `poison` makes every wait fail, as
+    after a disk that could not sync.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] | None = None,
+        randomness: Callable[[int], bytes] | None = None,
+        genesis: Genesis = _GENESIS,
+    ) -> None:
+        """Without a clock, time stands still; without randomness, ids count up."""
+        self._clock = clock or _no_time
+        self._randomness = randomness or _Counter()
+        self._lock = threading.Lock()
+        self._lines: list[bytes] = []
+        self._failure: PaddockError | None = None
+        self._is_closed = False
+        self._is_poisoned = False
+        self.genesis = genesis
+        self.write([genesis.entry()])
+
+    @property
+    def path(self) -> str:
+        """No file: a name for messages."""
+        return "memory"
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether `poison` was called."""
+        return self._is_poisoned
+
+    @property
+    def head(self) -> Head:
+        """The newest entry."""
+        with self._lock:
+            return Head(len(self._lines) - 1, leaf_hash(self._lines[-1]))
+
+    @property
+    def text(self) -> bytes:
+        """What the file would hold."""
+        return b"".join(line + b"\n" for line in self._lines)
+
+    @property
+    def entries(self) -> tuple[StoredEntry, ...]:
+        """Every entry after GENESIS."""
+        return tuple(parse_line(line) for line in self._lines[1:])
+
+    def fail_with(self, failure: PaddockError) -> None:
+        """Let the next `write` raise this and write nothing."""
+        self._failure = failure
+
+    def poison(self) -> None:
+        """From now on nothing is acknowledged."""
+        self._is_poisoned = True
+
+    def append(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> Receipt:
+        """See `ports.Ledger.append`."""
+        return self.write(entries, reservation=reservation).wait()
+
+    def write(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> "MemoryPending":
+        """See `ports.Ledger.write`."""
+        if self._is_closed:
+            raise HostError("the ledger was closed", where=self.path)
+        if not 0 < len(entries) <= limits.ledger_batch_entries_max:
+            raise EntryRefusedError(f"{len(entries)} entries in one append")
+        timestamp = format_timestamp(self._clock())
+        ids = tuple(format_id(self._randomness(ID_BYTES)) for _ in entries)
+        bodies = [
+            encode_body(entry, entry_id, timestamp)
+            for entry, entry_id in zip(entries, ids, strict=True)
+        ]
+        with self._lock:
+            self._verify_usable()
+            first_seq = len(self._lines)
+            leaf = leaf_hash(self._lines[-1]) if self._lines else "0" * 64
+            for body in bodies:
+                line = chain_line(body, len(self._lines), leaf)
+                self._lines.append(line)
+                leaf = leaf_hash(line)
+            head = Head(len(self._lines) - 1, leaf)
+        if reservation is not None:
+            reservation.release()
+        return MemoryPending(self, Receipt(first_seq, ids, head))
+
+    def reserve(self, size_bytes: int) -> "MemoryReservation":
+        """See `ports.Ledger.reserve`: memory is never full."""
+        if self._is_closed:
+            raise HostError("the ledger was closed", where=self.path)
+        return MemoryReservation(size_bytes)
+
+    def close(self) -> None:
+        """Refuse what comes later."""
+        self._is_closed = True
+
+    def _verify_usable(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if self._is_poisoned:
+            raise HostError("the disk failed to store ledger entries", where=self.path)
+
+
+class MemoryPending:
+    """Entries in a `MemoryLedger`."""
+
+    def __init__(self, ledger: MemoryLedger, receipt: Receipt) -> None:
+        self._ledger = ledger
+        self.receipt = receipt
+
+    def wait(self) -> Receipt:
+        """Return at once, unless the ledger is poisoned."""
+        if self._ledger.is_poisoned:
+            raise HostError("the disk failed to store ledger entries", where=self._ledger.path)
+        return self.receipt
+
+
+class MemoryReservation:
+    """Space in memory: a number."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.is_released = False
+
+    def release(self) -> None:
+        """Note it."""
+        self.is_released = True
+
+
+class _Counter:
+    """Bytes that differ from call to call, and are the same in every run."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __call__(self, size: int) -> bytes:
+        self._count += 1
+        return self._count.to_bytes(size, "big")
+
+
+def _no_time() -> float:
+    return 0.0
