@@ -1,0 +1,233 @@
+"""Actions as text: patterns of rules, and single actions as people type them.
+
+A pattern is a head and, after a space, a target: `tool:file:create docs/**`.
+The head is matched by segments; `*` stands for one of them, and as the last one
+for all that follow. What the target means depends on the category: a path
+pattern by gitignore's rules, a command by words, or a name in which `*` stands
+for any part. Without a target the pattern matches every target.
+
+Heads are checked when a policy loads: a category or an operation that does not
+exist is a mistake, never a rule that silently matches nothing.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from paddock.errors import UsageError
+from paddock.policy.patterns import PathPattern, compile_target
+from paddock.policy.problems import PatternError, quote, suggest
+from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
+
+ANY: Final = "*"
+NAMES_BY_OPERATION: Final = frozenset({"client"})
+"""Categories that take any operation: it is a name that somebody else gave."""
+
+
+class TargetKind(Enum):
+    """What the target of an action is, and so how a pattern for it compares."""
+
+    PATH = "path"
+    COMMAND = "command"
+    NAME = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """A name in which `*` stands for any part, nothing included."""
+
+    text: str
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole of `name` matches, exactly as written."""
+        return self._regex(self.text).fullmatch(name) is not None
+
+    def matches_widely(self, name: str) -> bool:
+        """The same without regard to case: for rules that deny or ask."""
+        return self._regex(self.text.casefold()).fullmatch(name.casefold()) is not None
+
+    @staticmethod
+    def _regex(text: str) -> re.Pattern[str]:
+        parts = [re.escape(part) for part in text.split(ANY)]
+        if len(parts) == 1:
+            return re.compile(parts[0], re.DOTALL)
+        # Atomic, so that many stars cannot make the match take long.
+        middle = "".join(f"(?>.*?{part})" for part in parts[1:-1])
+        return re.compile(f"{parts[0]}{middle}.*{parts[-1]}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadPattern:
+    """`tool:<category>:<operation>`, each maybe `*`."""
+
+    text: str
+    category: str
+    operation: str
+
+    def matches(self, category: str, operation: str) -> bool:
+        """Whether an action with this head is meant."""
+        return self.category in (ANY, category) and self.operation in (ANY, operation)
+
+    @property
+    def categories(self) -> frozenset[str]:
+        """The categories that it can match."""
+        if self.category != ANY:
+            return frozenset({self.category})
+        return frozenset(
+            name
+            for name, operations in OPERATIONS.items()
+            if self.operation == ANY or name in NAMES_BY_OPERATION or self.operation in operations
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ActionPattern:
+    """A rule's pattern.
+
+    `path` or `name` is set by the target's kind; a command is kept as text,
+    since its pattern is compiled by `paddock.policy.commands`.
+    """
+
+    text: str
+    head: HeadPattern
+    target: str
+    kind: TargetKind | None = None
+    path: PathPattern | None = None
+    name: NamePattern | None = None
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it names a target; without one every target matches."""
+        return self.kind is not None
+
+
+def target_kind(category: str) -> TargetKind:
+    """Return what the target of an action of `category` is."""
+    if category in PATH_CATEGORIES:
+        return TargetKind.PATH
+    return TargetKind.COMMAND if category == "shell" else TargetKind.NAME
+
+
+def parse_head(text: str) -> HeadPattern:
+    """Parse `tool:file:create`, `tool:file:*` or `tool:*`.
+
+    Raises:
+        PatternError: it is no head, or names what does not exist.
+    """
+    parts = text.split(":")
+    if parts[0] not in ("tool", ANY) or (parts[0] == ANY and len(parts) > 1):
+        hint = "write tool:<category>:<operation> <target>, as in tool:file:create docs/**"
+        raise PatternError(f"{quote(text)} does not begin with tool:", hint)
+    if parts[-1] == ANY and len(parts) < 3:
+        parts = ["tool", ANY, ANY]
+    for part in parts:
+        if ANY in part and part != ANY:
+            raise PatternError(
+                f"{quote(part)} in {quote(text)} mixes * with text",
+                "* stands for a whole segment",
+            )
+    if len(parts) != 3 or not all(parts):
+        raise PatternError(
+            f"{quote(text)} can match nothing: a head has a category and an operation",
+            f"write {':'.join(parts[:2])}:* for all of a category",
+        )
+    _check_known(text, parts[1], parts[2])
+    return HeadPattern(text, parts[1], parts[2])
+
+
+def parse_pattern(text: str) -> ActionPattern:
+    """Parse a rule's pattern.
+
+    Raises:
+        PatternError: the head or the target can match nothing.
+    """
+    head_text, _, target = text.strip().partition(" ")
+    head = parse_head(head_text)
+    target = target.strip() if head.category != "shell" else target.strip(" \t")
+    if target in ("", ANY) and (target == "" or head.category != "shell"):
+        # `tool:file:create *` is every file, not every file in the root alone.
+        return ActionPattern(text, head, target)
+    kinds = {target_kind(category) for category in head.categories}
+    if len(kinds) != 1:
+        raise PatternError(
+            f"the target {quote(target)} is for more than one category",
+            "name the category: a path, a command and a name are compared differently",
+        )
+    kind = kinds.pop()
+    if kind is TargetKind.PATH:
+        return ActionPattern(text, head, target, kind, path=compile_target(target))
+    if kind is TargetKind.NAME:
+        return ActionPattern(text, head, target, kind, name=NamePattern(target))
+    return ActionPattern(text, head, target, kind)
+
+
+def parse_action(text: str) -> Action:
+    """Parse one action as people type it: `tool:file:view src/a.py`.
+
+    A path is taken from the workspace root; `./` and doubled slashes are
+    removed, for nobody but the workspace resolves the rest.
+
+    Raises:
+        UsageError: it is no action, holds a `*` in its head, names what does
+            not exist, or its path leaves the workspace.
+    """
+    try:
+        return parse_concrete(text)
+    except PatternError as problem:
+        raise UsageError(problem.message, hint=problem.hint) from problem
+
+
+def parse_concrete(text: str) -> Action:
+    """As `parse_action`, with `PatternError`: for the examples of a policy."""
+    head_text, _, target = text.strip().partition(" ")
+    if not head_text.startswith("tool:"):
+        parse_head(head_text)
+    category, _, operation = head_text.removeprefix("tool:").partition(":")
+    if ANY in head_text:
+        raise PatternError(
+            f"{quote(head_text)} stands for many actions",
+            "name one: tool:<category>:<operation> <target>",
+        )
+    parse_head(head_text)
+    if target_kind(category) is TargetKind.PATH:
+        return Action(category, operation, _normal_path(target))
+    return Action(category, operation, target.strip() if category != "shell" else target)
+
+
+def is_normal_path(path: str) -> bool:
+    """Whether `path` is a workspace-relative path as the workspace resolves it."""
+    if path == ".":
+        return True
+    if not path or path.startswith("/") or path.endswith("/") or "\0" in path or "//" in path:
+        return False
+    if "./" not in path and not path.endswith(("/.", "/..")) and path != "..":
+        return True
+    return not any(part in (".", "..") for part in path.split("/"))
+
+
+def _normal_path(target: str) -> str:
+    parts = [part for part in target.strip().split("/") if part not in ("", ".")]
+    if target.strip().startswith("/") or ".." in parts or "\0" in target:
+        raise PatternError(
+            f"the path {quote(target)} is not a resolved path of the workspace",
+            "write it from the workspace root, without a leading slash and without ..",
+        )
+    return "/".join(parts) or "."
+
+
+def _check_known(text: str, category: str, operation: str) -> None:
+    if category != ANY and category not in OPERATIONS:
+        raise PatternError(
+            f"{quote(text)} names the category {quote(category)}, and there is none",
+            suggest(category, OPERATIONS),
+        )
+    if operation == ANY or category in NAMES_BY_OPERATION:
+        return
+    every = frozenset[str]().union(*OPERATIONS.values())
+    known = every if category == ANY else OPERATIONS[category]
+    if operation not in known:
+        raise PatternError(
+            f"{quote(text)} names the operation {quote(operation)}, and there is none",
+            suggest(operation, known),
+        )

@@ -1,0 +1,107 @@
+"""What a line of shell is, as policy sees it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.policy.commands.words import Word
+
+SYSTEM_DIRECTORIES: Final = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/")
+"""A program in one of these, by its full path, is the program by its name."""
+
+
+def program_name(path: str) -> str:
+    """Return the last component of a program's path; the path itself where it ends in a slash."""
+    return path.rpartition("/")[2] or path
+
+
+def exact_program(path: str) -> str:
+    """Return the name of a program in a system directory; any other path as it is.
+
+    Threat: a file in the workspace that is named like an allowed program.
+    """
+    directory, slash, name = path.rpartition("/")
+    return name if directory + slash in SYSTEM_DIRECTORIES else path
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One way to read a command: `head`, then `words` from `start` to `end`."""
+
+    words: tuple[Word, ...]
+    start: int
+    end: int
+    head: tuple[Word, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.head) + self.end - self.start
+
+    def first(self, count: int) -> tuple[Word, ...]:
+        """Return the first `count` words at most."""
+        if len(self.head) >= count:
+            return self.head[:count]
+        stop = min(self.end, self.start + count - len(self.head))
+        return self.head + self.words[self.start : stop]
+
+    def all_words(self) -> tuple[Word, ...]:
+        """Return every word of the reading."""
+        return self.first(len(self))
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleCommand:
+    """One simple command of a line.
+
+    `text` is its source, `words` its words in order, `assignments` what stands
+    before them. `readings` are the ways that deny and ask read it, the words as
+    they stand first. `starts` are the places in `words` where a program's name
+    stands: 0, and what wrappers start. `obstacles` say why no narrow allow may
+    match it, whatever its words are; empty where one may.
+    """
+
+    text: str
+    words: tuple[Word, ...]
+    assignments: tuple[str, ...] = ()
+    readings: tuple[Reading, ...] = ()
+    starts: tuple[int, ...] = (0,)
+    obstacles: tuple[str, ...] = ()
+
+    @property
+    def program(self) -> str:
+        """The first word: the program as it is named in the line."""
+        return self.words[0].text
+
+    @property
+    def word_sequences(self) -> tuple[tuple[str, ...], ...]:
+        """The readings as plain words."""
+        return tuple(
+            tuple(word.text for word in reading.all_words()) for reading in self.readings
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A line of shell, taken apart.
+
+    `commands` are its simple commands in source order: of pipelines, lists,
+    groups, compound commands, functions, substitutions and here-documents, and
+    those of scripts given as text (`sh -c '…'`). What a wrapper such as `env`
+    starts is a reading of the wrapper's command, not another command.
+
+    `writes` are the targets of redirections, `touched` the further targets that
+    can be read off known programs (`tee`, `sed -i`, `cp`), both as they stand in
+    the line, unresolved. `runtime_only` sentences say what is only known at
+    run time, `problems` why the line was not understood: either makes it at
+    least an ask. A line with a problem has one of each.
+    """
+
+    text: str
+    commands: tuple[SimpleCommand, ...] = ()
+    writes: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    runtime_only: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the line has no simple command: only redirections, assignments, comments."""
+        return not self.commands

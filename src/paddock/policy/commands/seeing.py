@@ -1,0 +1,276 @@
+"""Seeing through a command: every way to read it, and what it would start.
+
+Threat: `git push` as `env -i git push`, `/usr/bin/git -C . push`, `{git,push}`,
+`xargs git push`, `sh -c 'git push'`, `git -c alias.x=push x`. A deny of
+`git push *` must catch each of them, so readings are added rather freely; an
+allow never uses them.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from paddock.policy.commands.commandline import Reading, program_name
+from paddock.policy.commands.words import Word
+from paddock.policy.commands.wrappers import (
+    ASSIGNMENT,
+    INTERPRETERS,
+    LOADERS,
+    NESTING,
+    SHELLS,
+    WRAPPERS,
+    find_executed,
+    find_script,
+    find_start,
+)
+
+CHANGERS: Final = frozenset(
+    ". alias bind cd compgen complete compopt coproc declare dirs enable eval exec export fc "
+    "getopts hash history let local logout mapfile popd pushd read readarray readonly select set "
+    "shopt source suspend trap typeset ulimit umask unalias unset".split()
+)
+"""Builtins after which a later word of the line may mean something else: another directory,
+another program of the same name, another environment."""
+STARTING_ENVIRONMENT: Final = re.compile(
+    r"(?:PATH|IFS|ENV|BASH_.*|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|LD_.*|DYLD_.*|GIT_.*"
+    r"|PYTHON.*|PERL.*|RUBY.*|NODE_.*|npm_.*|NPM_.*|GCONV_PATH|LESSOPEN|LESSCLOSE|PAGER|MANPAGER"
+    r"|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES|RIPGREP_.*|RSYNC_.*"
+    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|RUSTC.*|CARGO_.*|PIP_.*|PYTEST_.*|HOME"
+    r"|XDG_.*|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS|BASH_FUNC.*)(?:\[.*\])?\+?="
+)
+"""Assignments that decide which program runs or what it loads."""
+
+_WITH_SCRIPT: Final = frozenset({"su", "runuser", "script", "flock"})
+_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
+
+OPTIONS_MAX: Final = 64
+"""Words after a program's name that are read as its options before a subcommand."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one command turned out to be. `changes` and `run_time` concern the whole line."""
+
+    readings: list[Reading] = field(default_factory=list[Reading])
+    starts: list[int] = field(default_factory=list[int])
+    scripts: list[str] = field(default_factory=list[str])
+    run_time: dict[str, None] = field(default_factory=dict[str, None])
+    changes: dict[str, None] = field(default_factory=dict[str, None])
+    obstacles: dict[str, None] = field(default_factory=dict[str, None])
+
+
+def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> Seen:
+    """Return every reading of a command; `documents` are what stands on its input."""
+    seen = Seen()
+    bases = [words]
+    if any(word.alternatives for word in words):
+        bases.append(tuple(one for word in words for one in word.alternatives or (word,)))
+    for base in bases:
+        _Seeing(seen, base, tuple(documents), is_line=base is words).run()
+    return seen
+
+
+class _Seeing:
+    """All readings of one list of words. Each place is looked at once."""
+
+    def __init__(
+        self, seen: Seen, words: tuple[Word, ...], documents: tuple[str, ...], *, is_line: bool
+    ) -> None:
+        self.seen = seen
+        self.words = words
+        self.documents = documents
+        self.is_line = is_line
+        self.queue: list[tuple[int, int, bool]] = [(0, len(words), True)]
+
+    def run(self) -> None:
+        looked: set[tuple[int, int]] = set()
+        while self.queue:
+            at, end, sure = self.queue.pop()
+            if at >= end or (at, end) in looked:
+                continue
+            looked.add((at, end))
+            self.seen.readings.append(Reading(self.words, at, end))
+            if self.is_line and sure:
+                self.seen.starts.append(at)
+            self.look(at, end, sure=sure)
+
+    def look(self, at: int, end: int, *, sure: bool) -> None:
+        word = self.words[at]
+        name = program_name(word.text)
+        if word.unknown or word.glob:
+            self.run_time("the program's name is only known at run time")
+        if ASSIGNMENT.match(word.text) and at + 1 < end:
+            # What follows an assignment that a wrapper passes on.
+            self.queue.append((at + 1, end, False))
+        if name in CHANGERS:
+            self.seen.changes[f"{name} can change what a later word of the line means"] = None
+        if name in WRAPPERS or LOADERS.fullmatch(name):
+            self.wrapper(at, end, name, sure=sure)
+        elif name in SHELLS:
+            self.shell(at, end)
+        elif name == "find":
+            self.find(at, end)
+        elif name == "git":
+            self.git(at, end)
+        elif INTERPRETERS.fullmatch(name):
+            self.interpreter(at, end, name)
+        else:
+            self.builtin(at, end, name)
+        self.nested(at, end, name)
+        self.leading_options(at, end)
+
+    def wrapper(self, at: int, end: int, name: str, *, sure: bool) -> None:
+        row = WRAPPERS.get(name)
+        start = find_start(self.words, at, end, row) if row else None
+        if start is None or start.unsure_after:
+            self.seen.obstacles[f"what {name} starts cannot be told"] = None
+            first = start.unsure_after if start else at + 1
+            self.queue.extend((index, end, False) for index in range(first, end))
+        else:
+            self.queue.extend((place, end, sure) for place in start.places)
+            if row and row.joins:
+                for place in start.places:
+                    self.script(self.text(place, end))
+        if name in ("xargs", "gxargs", "parallel"):
+            self.run_time(f"{name} takes words from its input")
+        if name == "env":
+            self.split_string(at, end)
+            self.assigned(at, end)
+        if name == "sudo":
+            self.assigned(at, end)
+        if name in _WITH_SCRIPT:
+            self.after_option(at, end, ("-c", "--command"))
+
+    def split_string(self, at: int, end: int) -> None:
+        for index in range(at + 1, end):
+            text = self.words[index].text
+            if text.startswith("--s") and "=" in text:
+                value, rest = text.partition("=")[2], index + 1
+            elif re.fullmatch(r"-[iv0]*S.+", text, re.DOTALL):
+                value, rest = text.partition("S")[2], index + 1
+            elif re.fullmatch(r"-[iv0]*S|--s[a-z-]*", text) and index + 1 < end:
+                value, rest = self.words[index + 1].text, index + 2
+            else:
+                continue
+            self.run_time("env splits a text into words at run time")
+            self.script(f"{value} {self.text(rest, end)}")
+            return
+
+    def shell(self, at: int, end: int) -> None:
+        call = find_script(self.words, at, end)
+        if call is None:
+            return
+        if call.script:
+            self.script(self.words[call.script].text)
+            if self.words[call.script].unknown or "{}" in self.words[call.script].text:
+                self.run_time("a shell runs a text that is only known at run time")
+        elif call.file and self.words[call.file].text not in _STDIN:
+            self.seen.readings.append(Reading(self.words, call.file, end))
+        else:
+            self.run_time("a shell runs what stands on its input")
+            for document in self.documents:
+                self.script(document)
+
+    def interpreter(self, at: int, end: int, name: str) -> None:
+        rest = [word.text for word in self.words[at + 1 : end]]
+        operands = [text for text in rest if not text.startswith("-") or text in _STDIN]
+        if (operands and operands[0] in _STDIN) or (
+            not operands and not any(_ANSWERS.fullmatch(text) for text in rest)
+        ):
+            self.run_time(f"{name} runs what stands on its input")
+        if name.startswith(("python", "pypy")):
+            for index in range(at + 1, end):
+                text = self.words[index].text
+                if re.fullmatch(r"-[A-Za-z]*m", text):
+                    self.queue.append((index + 1, end, True))
+                    return
+                if not text.startswith("-") or "c" in text:
+                    return
+
+    def find(self, at: int, end: int) -> None:
+        for start, stop in find_executed(self.words, at, end):
+            self.queue.append((start, stop, True))
+            if start < stop and "{}" in self.words[start].text:
+                self.run_time("find runs the files that it finds")
+
+    def git(self, at: int, end: int) -> None:
+        for index in range(at + 1, end - 1):
+            value = self.words[index + 1].text
+            if self.words[index].text == "-c" and value.lower().startswith("alias."):
+                command = value.partition("=")[2].lstrip()
+                self.script(command[1:] if command.startswith("!") else f"git {command}")
+        if any(word.text.startswith("--config-env") for word in self.words[at:end]):
+            self.run_time("git takes configuration from the environment")
+
+    def builtin(self, at: int, end: int, name: str) -> None:
+        match name:
+            case "eval":
+                self.run_time("eval runs a text that is made at run time")
+                self.script(self.text(at + 1, end))
+            case "source" | ".":
+                self.run_time(f"{name} runs a file in this shell")
+                self.queue.append((at + 1, end, False))
+            case "trap":
+                for word in self.words[at + 1 : end]:
+                    self.script(word.text)
+            case "alias":
+                for word in self.words[at + 1 : end]:
+                    self.script(word.text.partition("=")[2])
+            case "export" | "declare" | "typeset" | "local" | "readonly":
+                self.assigned(at, end)
+            case _:
+                pass
+
+    def nested(self, at: int, end: int, name: str) -> None:
+        """`uv run COMMAND`, and its kin."""
+        sub = NESTING.get(name)
+        if sub is None:
+            return
+        for index in range(at + 1, end):
+            if self.words[index].text == sub:
+                self.seen.obstacles[f"what {name} {sub} starts cannot be told"] = None
+                self.queue.extend((place, end, False) for place in range(index + 1, end))
+                return
+
+    def leading_options(self, at: int, end: int) -> None:
+        """Read `git -C x push` as `git push`: any option may take the next word, or not."""
+        reach = {at + 1}
+        stop = min(end, at + 1 + OPTIONS_MAX)
+        if stop < end and all(word.text.startswith("-") for word in self.words[at + 1 : stop]):
+            self.run_time("too many options to be read")
+        for index in range(at + 1, stop):
+            if index not in reach:
+                if index - 1 not in reach:
+                    return
+                continue
+            if self.words[index].text.startswith("-"):
+                reach |= {index + 1, index + 2}
+            elif index > at + 1:
+                head = (self.words[at],)
+                self.seen.readings.append(Reading(self.words, index, end, head))
+
+    def after_option(self, at: int, end: int, options: tuple[str, ...]) -> None:
+        for index in range(at + 1, end):
+            name, equals, value = self.words[index].text.partition("=")
+            if name in options:
+                if equals:
+                    self.script(value)
+                elif index + 1 < end:
+                    self.script(self.words[index + 1].text)
+
+    def assigned(self, at: int, end: int) -> None:
+        for word in self.words[at + 1 : end]:
+            if STARTING_ENVIRONMENT.match(word.text):
+                self.run_time("the environment decides which program runs")
+
+    def script(self, text: str) -> None:
+        if text.strip():
+            self.seen.scripts.append(text)
+
+    def run_time(self, sentence: str) -> None:
+        self.seen.run_time[sentence] = None
+
+    def text(self, start: int, end: int) -> str:
+        return " ".join(word.text for word in self.words[start:end])

@@ -1,0 +1,288 @@
+"""One shell word: from its source to what a program would be given.
+
+Source: bash(1), QUOTING and EXPANSION. The rules kept here:
+  * quotes are removed as bash removes them; what is not understood is said to
+    be so (`WordProblem`), never guessed;
+  * an expansion makes the word *unknown*: its value is only known at run time;
+  * what bash may turn into something else before the program sees it (a brace
+    or tilde expansion, a pattern) is marked, since a narrow allow rests on
+    nothing but the plain word.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+EXPANSIONS_MAX: Final = 64
+"""Words that one brace expansion may become; one with more counts as unknown."""
+BRACES_MAX: Final = 12
+"""Opening braces in one word; as above."""
+STARS_MAX: Final = 8
+"""Stars in one pattern that are told apart; one with more may become any word."""
+
+Char = tuple[str, bool]
+"""A character, and whether it was quoted."""
+
+
+class WordProblem(ValueError):
+    """A word whose source is not understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a command.
+
+    `text` is the word without its quotes; of an unknown word, its source.
+    `unknown` says why the value is only known at run time, `inexact` why a
+    narrow allow cannot rest on it; both are empty for a plain word. `glob` is a
+    regular expression for what an unquoted pattern may become. `alternatives`
+    are the words that a brace expansion makes.
+    """
+
+    text: str
+    source: str
+    unknown: str = ""
+    inexact: str = ""
+    glob: str = ""
+    alternatives: tuple["Word", ...] = ()
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the program gets exactly `text`, whatever happens at run time."""
+        return not self.unknown and not self.inexact and not self.glob
+
+
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9_./:=@%+,-]+")
+# Whatever bash's lexer ends a word at never stands in one unquoted.
+_PIECE: Final = re.compile(
+    r"""(?P<plain>[^\\'"$`|&;<>()\s]+)
+      | \\(?P<escaped>.)
+      | '(?P<single>[^']*)'
+      | "(?P<double>(?:[^"\\$`]|\\.|\$(?![\w{(\['"*@\#?$!-]))*)"
+      | \$'(?P<ansi>(?:[^'\\]|\\.)*)'
+      | (?P<dollar>\$)(?![\w{(\['"*@\#?$!-])
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_IN_DOUBLE: Final = re.compile(r'\\([$`"\\])|\\\n', re.DOTALL)
+_PATTERN: Final = re.compile(r"[*?]|\[.+\]", re.DOTALL)
+_RUN_TIME: Final = re.compile(r"[$`]|[<>]\(")
+
+
+def parse_word(source: str) -> Word:
+    """Return the word that `source` is.
+
+    Raises:
+        WordProblem: the source is no single word, or not understood.
+
+    """
+    if _SIMPLE.fullmatch(source):
+        return Word(source, source)
+    chars: list[Char] = []
+    inexact, at = "", 0
+    while at < len(source):
+        piece = _PIECE.match(source, at)
+        if piece is None:
+            if _RUN_TIME.search(source, at):
+                return Word(source, source, unknown="an expansion is only known at run time")
+            raise WordProblem(source)
+        at = piece.end()
+        kind = piece.lastgroup or ""
+        value = piece[kind]
+        if kind in ("plain", "dollar"):
+            chars.extend((char, False) for char in value)
+            continue
+        if kind == "double":
+            value = _IN_DOUBLE.sub(_unescape_double, value)
+        elif kind == "ansi":
+            value = decode_ansi(value)
+            inexact = "$'…' is not plain quoting"
+        elif kind == "escaped" and value == "\n":
+            continue
+        chars.extend((char, True) for char in value)
+        if not value:
+            chars.append(("", True))
+    return _word_of(chars, source, inexact)
+
+
+def _unescape_double(match: re.Match[str]) -> str:
+    return match[1] or ""
+
+
+def _word_of(chars: list[Char], source: str, inexact: str) -> Word:
+    text = "".join(char for char, _ in chars)
+    word = Word(text, source, inexact=inexact)
+    bare = "".join(char for char, quoted in chars if not quoted)
+    if not bare:
+        return word
+    if not bare.isascii() and any(char.isspace() for char in bare):
+        # Threat: a blank that only looks like one; whether it ends the word depends on the locale.
+        word = replace(word, inexact="an unquoted blank that is not ASCII")
+    if re.search(r"(?:^|[=:])~", source):
+        word = replace(word, inexact="a tilde expansion")
+    if _PATTERN.search(bare):
+        word = replace(word, glob=_glob_of(chars))
+    if "{" in bare and "}" in bare and ("," in bare or ".." in bare):
+        word = _with_braces(word, chars)
+    return word
+
+
+def _with_braces(word: Word, chars: list[Char]) -> Word:
+    lists = expand_braces(chars)
+    if lists is None:
+        return replace(word, unknown="a brace expansion too large to follow")
+    if len(lists) == 1 and lists[0] == chars:
+        return replace(word, inexact="braces")
+    words = tuple(_alternative(list_, word.source) for list_ in lists)
+    return replace(word, inexact="a brace expansion", alternatives=words)
+
+
+def _alternative(chars: list[Char], source: str) -> Word:
+    text = "".join(char for char, _ in chars)
+    bare = "".join(char for char, quoted in chars if not quoted)
+    glob = _glob_of(chars) if _PATTERN.search(bare) else ""
+    return Word(text, source, inexact="a brace expansion", glob=glob)
+
+
+def _glob_of(chars: list[Char]) -> str:
+    """Return an expression for the names that the pattern may become; wider, never narrower."""
+    made: list[str] = []
+    at = 0
+    while at < len(chars):
+        char, quoted = chars[at]
+        at += 1
+        if quoted or char not in "*?[":
+            made.append(re.escape(char))
+            continue
+        if char == "[":
+            closing = _find_bracket(chars, at)
+            made.append("." if closing else r"\[")
+            at = closing or at
+        else:
+            # A run of stars is one: two in a row would backtrack.
+            star = char == "*"
+            if not (star and made and made[-1] == ".*"):
+                made.append(".*" if star else ".")
+    if made.count(".*") > STARS_MAX:
+        return "(?s:.*)"
+    # A pattern does not match a leading dot; and one that matches nothing stays as it is.
+    hidden = r"(?!\.)" if made and made[0] in (".*", ".") else ""
+    literal = "".join(re.escape(char) for char, _ in chars)
+    return f"(?s:{hidden}{''.join(made)}|{literal})"
+
+
+def _find_bracket(chars: list[Char], at: int) -> int:
+    """Return the index after the `]` that closes a set opened before `at`, or 0."""
+    start = at + 1 if at < len(chars) and chars[at][0] in "!^" else at
+    for index in range(start + 1, len(chars)):
+        if chars[index] == ("]", False):
+            return index + 1
+    return 0
+
+
+_ESCAPES: Final = {
+    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r",
+    "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
+}  # fmt: skip
+_ANSI: Final = re.compile(
+    r"\\(?:(?P<octal>[0-7]{1,3})|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})"
+    r"|U(?P<long>[0-9A-Fa-f]{1,8})|c(?P<control>.)|(?P<one>.))",
+    re.DOTALL,
+)
+
+
+def decode_ansi(body: str) -> str:
+    r"""Return what `$'body'` stands for (bash(1), QUOTING). `\x` and octal give bytes."""
+    made, at = bytearray(), 0
+    for match in _ANSI.finditer(body):
+        made += body[at : match.start()].encode(errors="surrogateescape")
+        made += _ansi_bytes(match)
+        at = match.end()
+    made += body[at:].encode(errors="surrogateescape")
+    # bash keeps strings as C does: a NUL ends them.
+    return bytes(made).split(b"\0", 1)[0].decode(errors="surrogateescape")
+
+
+def _ansi_bytes(match: re.Match[str]) -> bytes:
+    if match["octal"]:
+        return bytes([int(match["octal"], 8) & 0xFF])
+    if match["hex"]:
+        return bytes([int(match["hex"], 16)])
+    code = match["short"] or match["long"]
+    if code:
+        point = int(code, 16)
+        return chr(point).encode(errors="surrogatepass") if point <= 0x10FFFF else b"?"
+    if match["control"]:
+        return bytes([ord(match["control"]) & 0x1F])
+    one = match["one"]
+    return _ESCAPES.get(one, "\\" + one).encode(errors="surrogateescape")
+
+
+_SEQUENCE: Final = re.compile(r"(-?\d{1,9}|[A-Za-z])\.\.(-?\d{1,9}|[A-Za-z])(?:\.\.(-?\d{1,9}))?")
+
+
+def expand_braces(chars: list[Char]) -> list[list[Char]] | None:
+    """Return the words that brace expansion makes of `chars`; None where they are too many.
+
+    Source: bash(1), Brace Expansion.
+    """
+    if sum(char == ("{", False) for char in chars) > BRACES_MAX:
+        return None
+    for start, char in enumerate(chars):
+        if char != ("{", False):
+            continue
+        end = _closing_brace(chars, start)
+        parts = _brace_parts(chars[start + 1 : end]) if end else []
+        if not parts:
+            continue
+        tails = expand_braces(chars[end + 1 :])
+        if tails is None:
+            return None
+        made: list[list[Char]] = []
+        for part in parts:
+            inner = expand_braces(part)
+            if inner is None or len(made) + len(inner) * len(tails) > EXPANSIONS_MAX:
+                return None
+            made.extend(chars[:start] + middle + tail for middle in inner for tail in tails)
+        return made
+    return [chars]
+
+
+def _closing_brace(chars: list[Char], start: int) -> int:
+    depth = 0
+    for index in range(start, len(chars)):
+        if chars[index] == ("{", False):
+            depth += 1
+        elif chars[index] == ("}", False):
+            depth -= 1
+            if depth == 0:
+                return index
+    return 0
+
+
+def _brace_parts(inside: list[Char]) -> list[list[Char]]:
+    """Return the alternatives of one pair of braces; none where it is no expansion."""
+    parts: list[list[Char]] = [[]]
+    depth = 0
+    for char in inside:
+        depth += (char == ("{", False)) - (char == ("}", False))
+        if char == (",", False) and depth == 0:
+            parts.append([])
+        else:
+            parts[-1].append(char)
+    if len(parts) > 1:
+        return parts
+    sequence = _SEQUENCE.fullmatch("".join(char for char, _ in inside))
+    return _sequence(sequence) if sequence else []
+
+
+def _sequence(match: re.Match[str]) -> list[list[Char]]:
+    first, last, step = match[1], match[2], abs(int(match[3] or 1)) or 1
+    letters = first.isalpha()
+    if letters != last.isalpha():
+        return []
+    low, high = (ord(first), ord(last)) if letters else (int(first), int(last))
+    numbers = range(low, high + 1, step) if low <= high else range(low, high - 1, -step)
+    # One more than is allowed is enough for the caller to see that it is too many.
+    made = [chr(number) if letters else str(number) for number in numbers[: EXPANSIONS_MAX + 1]]
+    return [[(char, False) for char in text] for text in made]

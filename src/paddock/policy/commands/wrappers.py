@@ -1,0 +1,198 @@
+"""Programs that start another program named in their words: `env`, `nice`, `xargs`, `sh -c`.
+
+Deny and ask look through them; an allow must name what they start. A row says
+how to find the command among the words. Where an option is not in its row, or
+its value cannot be told, every later word may be the program: that is how a
+deny stays whole when a program learns a new option.
+
+Sources: the programs' own manual pages (util-linux, coreutils, findutils, sudo).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.policy.commands.words import Word
+
+ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "fish"})
+INTERPRETERS: Final = re.compile(
+    r"(?:python[\d.]*|pypy[\d.]*|perl[\d.]*|ruby[\d.]*|node|nodejs|deno|bun|php[\d.]*|lua[\d.]*"
+    r"|tclsh[\d.]*|Rscript|osascript|pwsh|ed|ex|bc|dc|gdb|sqlite3|psql|mysql)"
+)
+"""Programs that run what stands on their input when no program is named."""
+LOADERS: Final = re.compile(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How `names` take their options before the command that they start.
+
+    `flags` and `valued` are letters, `words` long options without a value,
+    `settings` long options with one; `operands` words stand before the command;
+    `assigns` says that `NAME=value` words do; `joins` that a shell gets all
+    words joined; `prints` are letters with which nothing is started.
+    """
+
+    names: tuple[str, ...]
+    flags: str = ""
+    valued: str = ""
+    words: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    operands: int = 0
+    assigns: bool = False
+    joins: bool = False
+    prints: str = ""
+
+
+_ROWS: Final = (
+    Wrapper(("env",), "iv0", "uC", ("--ignore-environment", "--null", "--debug"),
+            ("--unset", "--chdir"), assigns=True),
+    Wrapper(("command",), "p", prints="vV"),
+    Wrapper(("builtin", "nohup", "busybox", "toybox", "setarch", "linux32", "linux64", "unbuffer",
+             "eatmydata", "fakeroot", "catchsegv", "noglob", "nocorrect", "then", "do", "else")),
+    Wrapper(("exec",), "cl", "a"),
+    Wrapper(("nice",), "", "n", (), ("--adjustment",)),
+    Wrapper(("time",), "pvaqV", "of", ("--portability", "--verbose", "--append", "--quiet"),
+            ("--output", "--format")),
+    Wrapper(("timeout", "gtimeout"), "vfp", "ks",
+            ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal"),
+            operands=1),
+    Wrapper(("stdbuf",), "", "ioe", (), ("--input", "--output", "--error")),
+    Wrapper(("setsid",), "cfw", "", ("--ctty", "--fork", "--wait")),
+    Wrapper(("ionice",), "t", "cnpPu", ("--ignore",), ("--class", "--classdata")),
+    Wrapper(("chrt",), "abdfiormRv", "TPDp",
+            ("--batch", "--deadline", "--fifo", "--idle", "--other", "--rr", "--reset-on-fork"),
+            ("--sched-runtime", "--sched-period", "--sched-deadline"), operands=1),
+    Wrapper(("taskset",), "ac", "p", ("--all-tasks", "--cpu-list"), operands=1),
+    Wrapper(("flock",), "nxseuoFv", "wE",
+            ("--nonblock", "--exclusive", "--shared", "--unlock", "--close", "--no-fork"),
+            ("--timeout", "--wait", "--conflict-exit-code"), operands=1),
+    Wrapper(("chroot",), "", "", ("--skip-chdir",), ("--groups", "--userspec"), operands=1),
+    Wrapper(("sudo",), "AbEHknPSKN", "ughpCrtTUDR",
+            ("--non-interactive", "--preserve-env", "--set-home", "--stdin", "--background"),
+            ("--user", "--group", "--host", "--prompt", "--chdir", "--chroot"), assigns=True),
+    Wrapper(("doas",), "nLs", "uC"),
+    Wrapper(("xargs", "gxargs"), "0oprtx", "adEILnPs",
+            ("--null", "--interactive", "--verbose", "--no-run-if-empty", "--exit", "--open-tty"),
+            ("--arg-file", "--delimiter", "--max-lines", "--max-args", "--max-procs",
+             "--max-chars", "--replace", "--eof")),
+    Wrapper(("watch",), "tbegcpqwx", "n", ("--no-title", "--beep", "--errexit", "--exec"),
+            ("--interval",), joins=True),
+    Wrapper(("parallel",), "", "", joins=True),
+    Wrapper(("npx", "bunx", "pipx", "uvx"), "yq", "p", ("--yes", "--no"), ("--package",)),
+    Wrapper(("strace", "ltrace"), "fFqvcCdiIkrtTxyzZ", "abeEIoOpPsSuUX"),
+    Wrapper(("unshare", "nsenter", "setpriv", "prlimit", "numactl", "systemd-run", "firejail",
+             "bwrap", "xvfb-run", "dbus-run-session", "script", "su", "runuser", "proot",
+             "start-stop-daemon", "coproc", "gdb", "valgrind", "perf", "rlwrap", "faketime",
+             "softlimit", "ssh-agent", "torsocks", "proxychains", "proxychains4"), valued="?"),
+)  # fmt: skip
+WRAPPERS: Final = {name: row for row in _ROWS for name in row.names}
+
+NESTING: Final = {
+    "uv": "run", "poetry": "run", "pipenv": "run", "bundle": "exec", "hatch": "run",
+    "pdm": "run", "rye": "run", "mise": "exec", "direnv": "exec", "nix": "run", "npm": "exec",
+    "pnpm": "exec", "yarn": "exec", "corepack": "exec", "rustup": "run", "cargo": "watch",
+}  # fmt: skip
+"""Programs with a subcommand that starts another program: `uv run pytest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where commands may start among words: at `places`, or (`unsure`) at any from `after` on."""
+
+    places: tuple[int, ...] = ()
+    unsure_after: int = 0
+
+
+def find_start(words: tuple[Word, ...], at: int, end: int, row: Wrapper) -> Start:
+    """Return where the command starts that the wrapper at `at` starts, before `end`."""
+    index = at + 1
+    while index < end:
+        word = words[index]
+        text = word.text
+        if not word.is_literal:
+            return Start(unsure_after=index)
+        if text == "--":
+            index += 1
+            break
+        if text == "-":
+            index += 1
+            continue
+        if not text.startswith("-"):
+            break
+        step = _option_words(text, row)
+        if step == 0:
+            return Start(unsure_after=index)
+        if step < 0:
+            return Start()
+        index += step
+    while row.assigns and index < end and ASSIGNMENT.match(words[index].text):
+        index += 1
+    index += row.operands
+    return Start(places=(index,)) if index < end else Start()
+
+
+def _option_words(text: str, row: Wrapper) -> int:
+    """Return how many words the option takes; 0: cannot be told, -1: nothing is started."""
+    if text.startswith("--"):
+        name, equals, _ = text.partition("=")
+        if name in row.settings:
+            return 1 if equals else 2
+        return 1 if name in row.words else 0
+    for place, letter in enumerate(text[1:], 2):
+        if letter in row.prints:
+            return -1
+        if letter in row.valued:
+            return 1 if len(text) > place else 2
+        if letter not in row.flags and not letter.isdigit():
+            return 0
+    return 1
+
+
+def find_executed(words: tuple[Word, ...], at: int, end: int) -> list[tuple[int, int]]:
+    """Return where the commands of `find … -exec COMMAND ;` start and end."""
+    found: list[tuple[int, int]] = []
+    index = at + 1
+    while index < end:
+        if words[index].text in ("-exec", "-execdir", "-ok", "-okdir"):
+            start = index + 1
+            while index < end and words[index].text not in (";", "+"):
+                index += 1
+            found.append((start, index))
+        index += 1
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCall:
+    """What a shell is given: a script as text, a file, or (neither) its input."""
+
+    script: int = 0
+    file: int = 0
+
+
+def find_script(words: tuple[Word, ...], at: int, end: int) -> ShellCall | None:
+    """Return what the shell at `at` runs; None where it only prints something."""
+    index, takes_text = at + 1, False
+    while index < end:
+        text = words[index].text
+        if text in ("--help", "--version"):
+            return None
+        if text in ("--", "-"):
+            index += 1
+            break
+        if text[:1] not in ("-", "+") or not text:
+            break
+        index += 1
+        if text in ("--rcfile", "--init-file"):
+            index += 1
+        elif not text.startswith("--"):
+            takes_text = takes_text or (text[0] == "-" and "c" in text)
+            # -o NAME and -O NAME, once for each letter.
+            index += sum(letter in "oO" for letter in text[1:])
+            if "s" in text and text[0] == "-" and not takes_text:
+                return ShellCall()
+    if index >= end:
+        return ShellCall()
+    return ShellCall(script=index) if takes_text else ShellCall(file=index)

@@ -1,0 +1,143 @@
+"""Whether one rule's pattern covers another's whole, for `policy lint`.
+
+Decided on samples: the covered pattern with its wildcards filled in, by nothing
+and by texts that no pattern names. A pattern that matches all of them matches
+by its own wildcards, and so whatever else stands there.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final
+
+from paddock.policy.actions import ActionPattern
+from paddock.policy.globs import CharClass, Segment, Wild
+from paddock.policy.guards import PathGuards
+from paddock.policy.patterns import Comparison, MatchedPattern, PathPattern, PathSet
+from paddock.policy.rules import Rule
+from paddock.values.actions import WRITING_OPERATIONS
+
+FILL: Final = "\x01\x02"
+"""A text that no pattern of a policy holds."""
+
+
+def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
+    """Yield each rule that never decides, with a stricter one (or its twin) that covers it."""
+    index = PathSet(
+        (number, rule.pattern.path, Comparison.GUARDING)
+        for number, rule in enumerate(rules)
+        if rule.pattern.path is not None
+    )
+    others = [n for n, rule in enumerate(rules) if rule.pattern.path is None]
+    for number, rule in enumerate(rules):
+        candidates = list(others)
+        if rule.pattern.path is not None:
+            samples = path_samples(rule.pattern.path)
+            common = index.matching(samples[0])
+            for sample in samples[1:]:
+                common &= index.matching(sample)
+            candidates += sorted(common)
+        for candidate in candidates:
+            other = rules[candidate]
+            if candidate != number and _is_stronger(other, rule, candidate < number):
+                yield rule, other
+                break
+
+
+def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
+    """Return the path list's pattern that denies whatever the rule names, if one does."""
+    path = rule.pattern.path
+    if path is None:
+        return None
+    found = [_swallowing(guards, rule.pattern, sample) for sample in path_samples(path)]
+    first = found[0]
+    return first if first is not None and all(each is not None for each in found) else None
+
+
+def path_samples(pattern: PathPattern) -> tuple[str, ...]:
+    """Return paths that the pattern matches, its wildcards filled in several ways."""
+    glob = pattern.glob
+    found: list[str] = []
+    for fill, depth in product((FILL, FILL * 2), (0, 1, 2)):
+        parts: list[str] = []
+        for segment in glob.segments:
+            if segment == (Wild.DEPTH,):
+                parts += [FILL] * depth
+            else:
+                parts.append(_filled(segment, fill))
+        if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
+            parts.append(FILL)
+        if glob.anywhere:
+            parts = [FILL] * depth + parts
+        found.append("/".join(parts))
+    return tuple(dict.fromkeys(found))
+
+
+def _filled(segment: Segment, fill: str) -> str:
+    out = ""
+    for piece in segment:
+        if isinstance(piece, str):
+            out += piece
+        elif isinstance(piece, CharClass):
+            out += piece.ranges[0][0] if piece.ranges and not piece.negated else FILL[0]
+        else:
+            out += FILL[0] if piece is Wild.ONE else fill
+    return out
+
+
+def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> MatchedPattern | None:
+    secret = guards.find_secret(path)
+    if secret is not None:
+        return secret
+    head = pattern.head
+    # A rule that also reads still decides something on a protected path.
+    if (head.category, head.operation) not in WRITING_OPERATIONS:
+        return None
+    return guards.find_protected(path) or guards.find_generated(path)
+
+
+def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
+    if other.outcome < rule.outcome or not _covers_head(other.pattern, rule.pattern):
+        return False
+    if other.outcome is rule.outcome:
+        # Twins: of two rules that say the same, only the later one is superfluous.
+        is_twin = other.pattern.text == rule.pattern.text and other.network == rule.network
+        return is_twin and is_earlier
+    return _covers_target(other, rule)
+
+
+def _covers_head(wide: ActionPattern, narrow: ActionPattern) -> bool:
+    return wide.head.category in ("*", narrow.head.category) and wide.head.operation in (
+        "*",
+        narrow.head.operation,
+    )
+
+
+def _covers_target(other: Rule, rule: Rule) -> bool:
+    if not other.pattern.has_target:
+        return True
+    if other.pattern.path is not None:
+        # The index has said that it matches every sample of `rule`.
+        return rule.pattern.path is not None
+    if other.pattern.name is not None and rule.pattern.name is not None:
+        return all(
+            other.pattern.name.matches_widely(rule.pattern.target.replace("*", fill))
+            for fill in ("", FILL)
+        )
+    return other.command is not None and _covers_command(other, rule)
+
+
+def _covers_command(other: Rule, rule: Rule) -> bool:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if other.command is None or other.command.is_any:
+        return other.command is not None
+    if rule.command is None or rule.command.is_any:
+        return False
+    target = rule.pattern.target
+    bare = target.removesuffix(" *")
+    samples = [bare.replace("*", "qqq"), target.replace("*", "qqq"), target.replace("*", "qqq qq")]
+    for sample in samples:
+        commands = parse_line(sample).commands
+        if not commands or not all(other.command.matches_any_reading(each) for each in commands):
+            return False
+    return True

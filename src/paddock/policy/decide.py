@@ -1,0 +1,244 @@
+"""The decision: a policy, a chain of agents and actions → the strictest answer.
+
+Order of what is asked, all of it always, the strictest deciding:
+  1. the path lists, which no profile can lift;
+  2. each agent's own permissions, compiled above its profile;
+  3. each agent's profile, and the one that `[agents]` gives it: the stricter;
+  4. every ancestor likewise: a child never exceeds its parent;
+  5. for a command line, each simple command, what is only known at run time,
+     and each redirection as a write.
+Warnings come last and change nothing.
+
+Total and deterministic: every action has an answer, unknown is no.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from paddock.limits import agent_chain_max
+from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
+from paddock.policy.engine import Policy
+from paddock.policy.guards import Writer
+from paddock.policy.lines import LineJudge
+from paddock.policy.permissions import AgentPermissions, compile_permissions
+from paddock.policy.presets import LOCKED
+from paddock.policy.problems import quote
+from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
+from paddock.values.actions import OPERATIONS, Action
+from paddock.values.agents import Agent, AgentChain
+from paddock.values.decisions import Decision, Outcome, RuleMatch
+
+CACHED_DECISIONS: Final = 2048
+"""Decisions that one chain keeps; the oldest give way."""
+CACHED_CHAINS: Final = 64
+
+WARNING: Final = (
+    "Writing to production path: {path}. Ensure this is intentional implementation work."
+)
+
+
+def decide(
+    policy: Policy,
+    chain: AgentChain,
+    actions: Sequence[Action],
+    writer: Writer = Writer.FILE_TOOL,
+) -> Decision:
+    """Return the decision for one call: the strictest over all its actions.
+
+    `chain` is the acting agent and then its ancestors; `actions` are resolved.
+    `writer` says who would write: what is `generated` only commands write. A
+    redirection in a command line is taken from the workspace root; a caller
+    that runs the line elsewhere adds those writes as actions.
+
+    No actions, no agent, a chain longer than `agent_chain_max`, an unknown head
+    or a path that is not resolved is denied: whoever asks so has made a mistake.
+    """
+    judge = judge_for(policy, chain)
+    if len(actions) == 1:
+        return judge.decide(actions[0], writer)
+    if not actions:
+        return _refusal(policy, "", "the call names no action")
+    decisions = [judge.decide(action, writer) for action in actions]
+    return _combined(decisions)
+
+
+@lru_cache(maxsize=CACHED_CHAINS)
+def _judge_by_value(policy: Policy, chain: AgentChain) -> "ChainJudge":
+    return ChainJudge(policy, chain)
+
+
+_recent: dict[tuple[int, int], "ChainJudge"] = {}
+"""Judges by the identity of policy and chain; each holds both, so no identity is reused."""
+
+
+def judge_for(policy: Policy, chain: AgentChain) -> "ChainJudge":
+    """Return the compiled judge of a chain, from a bounded cache."""
+    # Hashing a chain costs more than a decision; callers mostly hold on to theirs.
+    identity = (id(policy), id(chain))
+    judge = _recent.get(identity)
+    if judge is not None and judge.policy is policy and judge.chain is chain:
+        return judge
+    judge = _judge_by_value(policy, chain)
+    if judge.chain is chain:
+        if len(_recent) >= CACHED_CHAINS:
+            _recent.clear()
+        _recent[identity] = judge
+    return judge
+
+
+class _Member:
+    """One agent of a chain: its permissions and the profiles that it is held to."""
+
+    __slots__ = ("agent", "permissions", "profiles", "title")
+
+    def __init__(self, policy: Policy, agent: Agent, position: int) -> None:
+        self.agent = agent
+        self.permissions: AgentPermissions = compile_permissions(agent)
+        names = [agent.profile]
+        bound = policy.settings.profile_for(agent.name)
+        if bound is not None:
+            names.append(bound)
+        if agent.name in policy.held_to_locked:
+            names.append(LOCKED)
+        self.profiles: tuple[CompiledProfile, ...] = tuple(
+            policy.compiled_profile(name) for name in dict.fromkeys(names)
+        )
+        self.title = f"the parent agent {quote(agent.name)}: " if position else ""
+
+
+class ChainJudge:
+    """A policy for one chain of agents. Answers are kept, since they never change."""
+
+    __slots__ = ("_members", "_problem", "chain", "decide", "policy")
+
+    def __init__(self, policy: Policy, chain: AgentChain) -> None:
+        self.policy = policy
+        self.chain = chain
+        self._problem = ""
+        if not chain:
+            self._problem = "no agent is named, and nobody may do nothing"
+        elif len(chain) > agent_chain_max:
+            self._problem = f"{len(chain)} agents in a chain are more than {agent_chain_max}"
+        members = () if self._problem else chain
+        self._members = tuple(
+            _Member(policy, agent, position) for position, agent in enumerate(members)
+        )
+        self.decide = lru_cache(maxsize=CACHED_DECISIONS)(self._decide)
+
+    def profiles(self) -> tuple[CompiledProfile, ...]:
+        """Return every profile that has a say, the acting agent's first."""
+        return tuple(profile for member in self._members for profile in member.profiles)
+
+    def findings(self, action: Action, writer: Writer) -> Iterator[Finding]:
+        """Yield every say in the decision about one action."""
+        if action.category == "shell":
+            yield from self._line_findings(action)
+            return
+        if action.is_path:
+            path = action.target or "."
+            for denial in self.policy.guards.denials(path, action.is_write, writer):
+                yield Finding(Outcome.DENY, denial, denial.reason, -1)
+            for member in self._members:
+                for denial in member.permissions.denials(action):
+                    yield Finding(Outcome.DENY, denial, member.title + denial.reason, -1)
+        for member, verdict in self.verdicts(action):
+            yield from _verdict_findings(member.title, verdict)
+
+    def all_findings(self, action: Action) -> tuple[Finding, ...]:
+        """Return every say in the decision, a file tool writing; nothing for a mistake."""
+        if self._problem or _mistake(action):
+            return ()
+        return tuple(self.findings(action, Writer.FILE_TOOL))
+
+    def verdicts(self, action: Action) -> Iterator[tuple[_Member, Verdict]]:
+        """Yield what each profile of each agent says to an action that is no command."""
+        for member in self._members:
+            for profile in member.profiles:
+                yield member, profile.judge(action)
+
+    def _line_findings(self, action: Action) -> Iterator[Finding]:
+        line = LineJudge(action)
+        if line.refusal:
+            yield Finding(Outcome.DENY, None, line.refusal, 2)
+            return
+        for member in self._members:
+            for profile in member.profiles:
+                for finding in line.findings(profile):
+                    yield replace(finding, reason=member.title + finding.reason)
+        for write in line.writes():
+            if isinstance(write, Finding):
+                yield write
+            else:
+                yield from self.findings(write, Writer.COMMAND)
+
+    def _decide(self, action: Action, writer: Writer = Writer.FILE_TOOL) -> Decision:
+        problem = self._problem or _mistake(action)
+        if problem:
+            return _refusal(self.policy, str(action), problem)
+        found = list(self.findings(action, writer))
+        deciding = min(found, key=strictness)
+        matched = dict.fromkeys(finding.rule for finding in found if finding.rule is not None)
+        rule = deciding.rule
+        code = ""
+        if deciding.outcome is Outcome.DENY:
+            code = rule.code if rule is not None else "policy.denied"
+        return Decision(
+            outcome=deciding.outcome,
+            action=str(action),
+            reason=deciding.reason,
+            rule=rule,
+            code=code,
+            policy_digest=self.policy.digest,
+            matched=tuple(matched),
+            warnings=() if deciding.outcome is Outcome.DENY else self._warnings(action),
+        )
+
+    def _warnings(self, action: Action) -> tuple[str, ...]:
+        guards = self.policy.guards
+        if action.category == "shell":
+            writes = [write for write in LineJudge(action).writes() if isinstance(write, Action)]
+        else:
+            writes = [action] if action.is_write else []
+        return tuple(
+            WARNING.format(path=write.target)
+            for write in writes
+            if guards.find_warning(write.target) is not None
+        )
+
+
+def _verdict_findings(title: str, verdict: Verdict) -> Iterator[Finding]:
+    finding = verdict.finding
+    yield replace(finding, reason=title + finding.reason) if title else finding
+    for rule in verdict.matched:
+        shown = rule.shown
+        if shown is not finding.rule:
+            yield Finding(shown.outcome, shown, title + shown.reason, 3)
+
+
+def _mistake(action: Action) -> str:
+    known = OPERATIONS.get(action.category)
+    if known is None or (
+        action.operation not in known and action.category not in NAMES_BY_OPERATION
+    ):
+        return f"there is no action {quote(action.head)}, and unknown is no"
+    # Threat: a path that was not resolved could name a forbidden file by another name.
+    if action.is_path and action.target and not is_normal_path(action.target):
+        return f"{quote(action.target)} is not a resolved path of the workspace"
+    return ""
+
+
+def _refusal(policy: Policy, action: str, reason: str) -> Decision:
+    return Decision(Outcome.DENY, action, reason, None, "policy.denied", policy.digest)
+
+
+def _combined(decisions: list[Decision]) -> Decision:
+    deciding = max(decisions, key=lambda each: (each.outcome, each.rule is not None))
+    matched: dict[RuleMatch, None] = {}
+    warnings: dict[str, None] = {}
+    for decision in decisions:
+        matched.update(dict.fromkeys(decision.matched))
+        warnings.update(dict.fromkeys(decision.warnings))
+    shown = () if deciding.outcome is Outcome.DENY else tuple(warnings)
+    return replace(deciding, matched=tuple(matched), warnings=shown)

@@ -1,0 +1,208 @@
+"""Loading: the built-in values, the user's configuration, the project's file → `Policy`.
+
+The user's own configuration holds defaults for every project; a key that it
+gives replaces the built-in one whole, and a key that a trusted project gives
+replaces both. A profile in a file replaces one of its name whole.
+
+An untrusted project file (it came with a clone, or was changed behind our back)
+can only tighten. Of it holds:
+  * `protected`, `generated`, `secret` and `warned`: what they name, besides what
+    holds already. Each stays a list of its own: its `!` takes nothing out of ours;
+  * `safe`: a path is safe only where both lists say so;
+  * deny and ask rules of a profile that exists without the file: they can make
+    an answer stricter, never softer; the network that such a rule sets does not;
+  * an agent that its `[agents]` gives a profile that stands there alone is held
+    to `locked` besides, and so is one whose own profile stands there alone.
+Everything else is ignored and listed in `Policy.ignored`. It must load all the
+same: a file with a mistake stops, trusted or not.
+"""
+
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Final
+
+from paddock.policy.document import PolicyDocument, Scope, read_policy
+from paddock.policy.guards import PathGuards, compile_guards, tighten
+from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, PlaneKind, presets
+from paddock.policy.profiles import CompiledProfile
+from paddock.policy.rules import Profile, Rule
+from paddock.policy.settings import Settings
+from paddock.values.decisions import Outcome
+
+KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
+RULE_KEYS: Final = ("allow", "otherwise", "shell")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySource:
+    """A policy file as text. `name` is how places show it; JSON if it ends in `.json`."""
+
+    name: str
+    text: bytes
+    trusted: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Policy:
+    """All that decides, compiled once. Immutable; equal policies have equal digests.
+
+    `digest` is `sha256:…` over the texts, their trust and the built-in values.
+    `ignored` says what an untrusted file wanted and did not get, each with its
+    place; it is for showing once.
+    """
+
+    digest: str
+    settings: Settings
+    guards: PathGuards
+    profile_table: tuple[Profile, ...]
+    overlays: tuple[tuple[str, tuple[Rule, ...]], ...] = ()
+    held_to_locked: frozenset[str] = frozenset()
+    ignored: tuple[str, ...] = ()
+    documents: tuple[PolicyDocument, ...] = ()
+    plane_kind: PlaneKind = PlaneKind.PROJECT
+    compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
+    """Profiles compiled so far: a cache, filled as names are asked for."""
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The names of all profiles."""
+        return tuple(profile.name for profile in self.profile_table)
+
+    def find_profile(self, name: str) -> Profile | None:
+        """Return the profile of that name, if any."""
+        for profile in self.profile_table:
+            if profile.name == name:
+                return profile
+        return None
+
+    def compiled_profile(self, name: str) -> CompiledProfile:
+        """Return the profile ready to be asked; `locked`, with a note, for an unknown name."""
+        known = self.compiled.get(name)
+        if known is not None:
+            return known
+        profile, note = self.find_profile(name), ""
+        if profile is None:
+            # Threat: an agent whose profile was taken away must not fall back to more.
+            note = f"the profile {name!r} is unknown, so {LOCKED} holds"
+            profile = self.find_profile(LOCKED) or Profile(LOCKED)
+        overlay = dict(self.overlays).get(profile.name, ())
+        made = CompiledProfile(profile, overlay, note)
+        if not note:
+            self.compiled[name] = made
+        return made
+
+    def with_profile(self, profile: Profile) -> "Policy":
+        """Return this policy with `profile` in place of the one of its name: for a "what if"."""
+        others = tuple(each for each in self.profile_table if each.name != profile.name)
+        return replace(self, profile_table=(*others, profile), compiled={})
+
+
+def load_policy(
+    project: PolicySource | None,
+    user: PolicySource | None = None,
+    plane_kind: PlaneKind = PlaneKind.PROJECT,
+) -> Policy:
+    """Load and compile; see the module for what holds of which file.
+
+    Raises:
+        ConfigError: a file does not load, trusted or not.
+    """
+    known = frozenset(profile.name for profile in presets())
+    documents: list[PolicyDocument] = []
+    settings, table = Settings(), {profile.name: profile for profile in presets()}
+    for source, scope in ((user, Scope.USER), (project, Scope.PROJECT)):
+        if source is None:
+            continue
+        document = read_policy(source.name, source.text, scope, settings, known)
+        documents.append(document)
+        if scope is Scope.PROJECT and not source.trusted:
+            break
+        settings = document.settings
+        table.update({profile.name: profile for profile in document.profiles})
+        known = frozenset(table)
+    untrusted = documents[-1] if project is not None and not project.trusted else None
+    trusted = tuple(each for each in documents if each is not untrusted)
+    policy = Policy(
+        digest=_digest(project, user, plane_kind),
+        settings=settings,
+        guards=compile_guards(plane_kind, tuple(each.paths for each in trusted)),
+        profile_table=tuple(table.values()),
+        documents=tuple(documents),
+        plane_kind=plane_kind,
+    )
+    return policy if untrusted is None else _tightened(policy, untrusted)
+
+
+def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
+    known = policy.profiles
+    overlays = tuple(
+        (profile.name, rules)
+        for profile in document.profiles
+        if profile.name in known and (rules := _strict_rules(profile))
+    )
+    # `document.settings` begins with the bindings that held already.
+    held = frozenset(
+        binding.name for binding in document.settings.agents if binding.profile not in known
+    )
+    return replace(
+        policy,
+        guards=tighten(policy.guards, document.paths),
+        overlays=overlays,
+        held_to_locked=held,
+        ignored=tuple(_ignored(document, frozenset(known))),
+    )
+
+
+def _strict_rules(profile: Profile) -> tuple[Rule, ...]:
+    return tuple(
+        replace(rule, network=None) for rule in profile.rules if rule.outcome is not Outcome.ALLOW
+    )
+
+
+def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
+    found = [
+        f"{document.document.place((name,))}: [{name}] is not in force"
+        for name in document.document.values
+        if name not in KNOWN_TO_UNTRUSTED
+    ]
+    for profile in document.profiles:
+        if profile.name not in known:
+            found.append(
+                f"{profile.place}: the profile {profile.name!r} is not in force; "
+                f"an agent that has it is {LOCKED}"
+            )
+            continue
+        given = document.document.values["profiles"][profile.name]
+        for name in RULE_KEYS:
+            if name in given:
+                place = document.document.place(("profiles", profile.name, name))
+                found.append(f"{place}: {name} of [profiles.{profile.name}] is not in force")
+        allowing = [rule for rule in profile.rules if rule.source.endswith(".rules")]
+        found.extend(
+            f"{rule.place}: the rule that allows {rule.pattern.text!r} is not in force"
+            for rule in allowing
+            if rule.outcome is Outcome.ALLOW
+        )
+    for name in document.document.values.get("agents", {}):
+        place = document.document.place(("agents", name))
+        found.append(f"{place}: [agents.{name!r}] is not in force")
+    return found
+
+
+def _digest(project: PolicySource | None, user: PolicySource | None, kind: PlaneKind) -> str:
+    """Return the digest of all that a decision depends on.
+
+    Each part with its length before it, so that no two sets of texts collide.
+    """
+    hashed = sha256()
+    parts = [BUILT_IN_VERSION.encode(), kind.value.encode()]
+    for source in (user, project):
+        if source is None:
+            parts.append(b"none")
+            continue
+        form = b"json" if source.name.endswith(".json") else b"toml"
+        parts += [b"trusted" if source.trusted else b"untrusted", form, source.text]
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big"))
+        hashed.update(part)
+    return f"sha256:{hashed.hexdigest()}"

@@ -1,0 +1,114 @@
+"""Why a decision is what it is, what nearly matched, and what would change it.
+
+Nothing here decides: the decision comes from `decide`, and every proposed change
+of a rule is tried on a changed policy before it is shown as one that works.
+"""
+
+from dataclasses import dataclass
+
+from paddock.policy.changes import Change, propose_changes
+from paddock.policy.decide import decide, judge_for
+from paddock.policy.engine import Policy
+from paddock.policy.nearness import NearMiss, near_misses
+from paddock.policy.places import place_text
+from paddock.values.actions import Action
+from paddock.values.agents import AgentChain
+from paddock.values.calls import Json
+from paddock.values.decisions import Decision, RuleMatch
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision with its surroundings. `near_misses_left_off` were not kept."""
+
+    decision: Decision
+    agents: tuple[str, ...]
+    profiles: tuple[str, ...]
+    near_misses: tuple[NearMiss, ...]
+    near_misses_left_off: int
+    changes: tuple[Change, ...]
+
+    def render(self) -> str:
+        """Return the whole as text for a person."""
+        decision = self.decision
+        lines = [f"{decision.outcome.word}: {decision.action}", f"  reason: {decision.reason}"]
+        lines.append(f"  rule:   {_rule_text(decision.rule)}")
+        lines.append(f"  agents: {', '.join(self.agents)} (profiles: {', '.join(self.profiles)})")
+        others = [rule for rule in decision.matched if rule != decision.rule]
+        lines += [f"  also matched: {_rule_text(rule)}" for rule in others]
+        lines += [f"  warning: {warning}" for warning in decision.warnings]
+        lines += [
+            f"  nearly matched: {_rule_text(miss.rule)}: {miss.why}" for miss in self.near_misses
+        ]
+        if self.near_misses_left_off:
+            lines.append(f"  {self.near_misses_left_off} further near misses are not shown")
+        lines += [f"  to change it: {_change_text(change)}" for change in self.changes]
+        lines.append(f"  policy: {decision.policy_digest}")
+        return "\n".join(lines)
+
+    def as_json(self) -> dict[str, Json]:
+        """Return the whole as a JSON object."""
+        decision = self.decision
+        return {
+            "action": decision.action,
+            "outcome": decision.outcome.word,
+            "code": decision.code,
+            "reason": decision.reason,
+            "rule": _rule_json(decision.rule),
+            "matched": [_rule_json(rule) for rule in decision.matched],
+            "warnings": list(decision.warnings),
+            "agents": list(self.agents),
+            "profiles": list(self.profiles),
+            "near_misses": [
+                {"rule": _rule_json(miss.rule), "why": miss.why} for miss in self.near_misses
+            ],
+            "near_misses_left_off": self.near_misses_left_off,
+            "changes": [
+                {"text": change.text, "outcome": _outcome_word(change), "tried": change.was_tried}
+                for change in self.changes
+            ],
+            "policy_digest": decision.policy_digest,
+        }
+
+
+def explain(policy: Policy, chain: AgentChain, action: Action) -> Explanation:
+    """Explain the decision about one action of the agent at the head of `chain`."""
+    judge = judge_for(policy, chain)
+    shown, left_off = near_misses(policy, judge.profiles(), action)
+    return Explanation(
+        decision=decide(policy, chain, (action,)),
+        agents=tuple(agent.name for agent in chain),
+        profiles=tuple(dict.fromkeys(profile.name for profile in judge.profiles())),
+        near_misses=shown,
+        near_misses_left_off=left_off,
+        changes=propose_changes(policy, chain, action),
+    )
+
+
+def _rule_text(rule: RuleMatch | None) -> str:
+    if rule is None:
+        return "none matches, and unknown is no"
+    return f"{rule.text} ({rule.outcome.word}, {rule.source}, {place_text(rule.file, rule.line)})"
+
+
+def _change_text(change: Change) -> str:
+    if change.outcome is None:
+        return change.text
+    return f"{change.text} (then: {change.outcome.word})"
+
+
+def _outcome_word(change: Change) -> str | None:
+    return None if change.outcome is None else change.outcome.word
+
+
+def _rule_json(rule: RuleMatch | None) -> Json:
+    if rule is None:
+        return None
+    return {
+        "text": rule.text,
+        "outcome": rule.outcome.word,
+        "source": rule.source,
+        "file": rule.file,
+        "line": rule.line,
+        "reason": rule.reason,
+    }

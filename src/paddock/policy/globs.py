@@ -1,0 +1,337 @@
+"""One path pattern by gitignore's rules, parsed; and its regular expression.
+
+Rules kept here (gitignore(5), and wildmatch as git implements it):
+  * a `/` at the start or in the middle anchors the pattern at the root, without
+    one it matches at any depth;
+  * `*` and `?` stay within a component, `**` as a whole component spans any
+    number of them, `[a-z]`, `[!a-z]` and `[[:digit:]]` stand for one character;
+  * a backslash takes the next character literally; a trailing `/` is a directory.
+
+Stricter than git, because a policy is not a list of lines: what can match
+nothing is refused (`PatternError`) where git would ignore it.
+
+Threat: a pattern from a cloned project meets paths that an agent chooses. The
+expressions made here never backtrack across a `*` or `**` that was satisfied
+(atomic groups), so that no pair of the two takes more than a polynomial of low
+degree. Leftmost matching is exact, since what stands between two stars has a
+fixed length.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from paddock.limits import path_bytes_max
+from paddock.policy.problems import PatternError, quote
+
+
+class Wild(Enum):
+    """What is not a literal and has no parameters."""
+
+    RUN = "*"
+    ONE = "?"
+    DEPTH = "**"
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """`[…]`: one character in (or, negated, in none of) these ranges; never `/`."""
+
+    negated: bool
+    ranges: tuple[tuple[str, str], ...]
+
+
+Piece = str | Wild | CharClass
+Segment = tuple[Piece, ...]
+"""One component of a pattern. `(Wild.DEPTH,)` is `**`."""
+
+DEPTH: Final[Segment] = (Wild.DEPTH,)
+RUN: Final[Segment] = (Wild.RUN,)
+
+_POSIX: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    # ASCII alone, as in git.
+    "alnum": (("0", "9"), ("A", "Z"), ("a", "z")),
+    "alpha": (("A", "Z"), ("a", "z")),
+    "blank": ((" ", " "), ("\t", "\t")),
+    "cntrl": (("\0", "\x1f"), ("\x7f", "\x7f")),
+    "digit": (("0", "9"),),
+    "graph": (("!", "~"),),
+    "lower": (("a", "z"),),
+    "print": ((" ", "~"),),
+    "punct": (("!", "/"), (":", "@"), ("[", "`"), ("{", "~")),
+    "space": ((" ", " "), ("\t", "\r")),
+    "upper": (("A", "Z"),),
+    "xdigit": (("0", "9"), ("A", "F"), ("a", "f")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A parsed pattern. `anywhere`: no slash, so it matches at any depth."""
+
+    text: str
+    negated: bool
+    anywhere: bool
+    directory_only: bool
+    segments: tuple[Segment, ...]
+
+    @property
+    def covers_root(self) -> bool:
+        """Whether it matches whatever there is, and so the root itself."""
+        return all(segment in (DEPTH, RUN) for segment in self.segments)
+
+
+def parse_glob(text: str) -> Glob:
+    """Parse one pattern; `PatternError` for one that can match nothing."""
+    body = _strip_spaces(text)
+    negated = body.startswith("!")
+    if negated:
+        body = body[1:]
+    _refuse_nonsense(text, body)
+    directory_only = body.endswith("/")
+    if directory_only:
+        body = body[:-1]
+    # As git: the brackets count too when it looks for a slash.
+    anywhere = "/" not in body
+    segments = _parse_segments(text, body.removeprefix("/"))
+    return Glob(text, negated, anywhere, directory_only, segments)
+
+
+def fold(text: str) -> str:
+    """Return `text` for comparison without regard to case or Unicode form."""
+    if text.isascii():
+        return text.lower()
+    # Canonical caseless matching (Unicode 3.13, D145), composed at the end.
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+
+
+def fold_segment(segment: Segment) -> Segment:
+    """Return `segment` such that it matches folded components."""
+    return tuple(_fold_piece(piece) for piece in segment)
+
+
+def literal_of(segment: Segment) -> str | None:
+    """Return the text of a segment without wildcards, else None."""
+    if len(segment) == 1 and isinstance(segment[0], str):
+        return segment[0]
+    return None
+
+
+def regex_of(segments: tuple[Segment, ...]) -> str:
+    """Return the expression that must match a whole relative path, `re.DOTALL`."""
+    groups: list[list[Segment]] = [[]]
+    for segment in segments:
+        if segment == DEPTH:
+            groups.append([])
+        else:
+            groups[-1].append(segment)
+    first, later = groups[0], groups[1:]
+    out = "/".join(_segment_regex(segment) for segment in first)
+    if not later:
+        return out
+    if first:
+        out += "/"
+    for group in later[:-1]:
+        if group:
+            body = "/".join(_segment_regex(segment) for segment in group)
+            out += f"(?>(?:[^/]+/)*?{body}/)"
+    if not later[-1]:
+        return out + ".+"
+    return out + "(?:[^/]+/)*" + "/".join(_segment_regex(segment) for segment in later[-1])
+
+
+def _strip_spaces(text: str) -> str:
+    # gitignore(5): trailing spaces are ignored unless quoted with a backslash.
+    stripped = text.rstrip(" ")
+    if stripped != text:
+        backslashes = len(stripped) - len(stripped.rstrip("\\"))
+        if backslashes % 2:
+            stripped += " "
+    return stripped
+
+
+def _refuse_nonsense(text: str, body: str) -> None:
+    if not body.strip("/"):
+        raise PatternError(
+            f"the path pattern {quote(text)} can match nothing",
+            'write "**" for everything',
+        )
+    if "\0" in body:
+        raise PatternError(f"the path pattern {quote(text)} holds a NUL")
+    if len(body.encode("utf-8", "surrogatepass")) > path_bytes_max:
+        raise PatternError(f"the path pattern {quote(text)} is longer than any path")
+    if body.startswith("#"):
+        raise PatternError(
+            f"the path pattern {quote(text)} is a comment by gitignore's rules",
+            "write a backslash before the #",
+        )
+    if "//" in body:
+        raise PatternError(
+            f"the path pattern {quote(text)} can match nothing: no component is empty",
+            "write a single slash; patterns are relative to the workspace root",
+        )
+    if body.startswith("~/") or body == "~" or re.match(r"[A-Za-z]:[/\\]", body):
+        raise PatternError(
+            f"the path pattern {quote(text)} names a place of the host",
+            "patterns are relative to the workspace root; a leading slash means that root",
+        )
+
+
+def _parse_segments(text: str, body: str) -> tuple[Segment, ...]:
+    segments: list[Segment] = []
+    for raw in _split(text, body):
+        segment = _finish_segment(text, raw)
+        if segment == DEPTH and segments and segments[-1] == DEPTH:
+            continue
+        segments.append(segment)
+    return tuple(segments)
+
+
+def _split(text: str, body: str) -> list[list[Piece]]:
+    """Read the pieces, cut at the slashes that are not inside brackets."""
+    parts: list[list[Piece]] = [[]]
+    at = 0
+    while at < len(body):
+        char = body[at]
+        if char == "[":
+            piece, at = _parse_class(text, body, at)
+            parts[-1].append(piece)
+            continue
+        if char == "\\":
+            at += 1
+            if at == len(body):
+                raise PatternError(
+                    f"the path pattern {quote(text)} ends in a backslash and can match nothing"
+                )
+            char = body[at]
+            if char != "/":
+                parts[-1].append(char)
+                at += 1
+                continue
+        if char == "/":
+            parts.append([])
+        else:
+            parts[-1].append({"*": Wild.RUN, "?": Wild.ONE}.get(char, char))
+        at += 1
+    return parts
+
+
+def _finish_segment(text: str, pieces: list[Piece]) -> Segment:
+    if len(pieces) > 1 and all(piece is Wild.RUN for piece in pieces):
+        return DEPTH
+    merged: list[Piece] = []
+    for piece in pieces:
+        last = merged[-1] if merged else None
+        if isinstance(piece, str) and isinstance(last, str):
+            merged[-1] = last + piece
+        elif piece is not Wild.RUN or last is not Wild.RUN:
+            merged.append(piece)
+    segment = tuple(merged)
+    if not segment or segment in ((".",), ("..",)):
+        raise PatternError(
+            f"the path pattern {quote(text)} can match nothing: "
+            "no resolved path has an empty component, . or ..",
+            "write the path from the workspace root",
+        )
+    return segment
+
+
+def _parse_class(text: str, body: str, at: int) -> tuple[CharClass, int]:
+    """Read `[…]` from `at`; return it and the index behind it. As git's wildmatch."""
+    at += 1
+    negated = body[at : at + 1] in ("!", "^")
+    if negated:
+        at += 1
+    ranges: list[tuple[str, str]] = []
+    previous = ""
+    is_first = True
+    while is_first or body[at : at + 1] != "]":
+        is_first = False
+        char = body[at : at + 1]
+        if char == "[" and (name := _posix_name(body, at)) is not None:
+            if name not in _POSIX:
+                raise PatternError(f"[:{name}:] in the path pattern {quote(text)} is unknown")
+            ranges.extend(_POSIX[name])
+            at += len(name) + 4
+            previous = ""
+            continue
+        is_range = char == "-" and previous != "" and body[at + 1 : at + 2] not in ("", "]")
+        if is_range:
+            at += 1
+            char = body[at]
+        if char == "\\":
+            at += 1
+            char = body[at : at + 1]
+        if not char:
+            raise PatternError(
+                f"a bracket in the path pattern {quote(text)} is not closed: it can match nothing",
+                "close it with ] or write a backslash before the [",
+            )
+        ranges.append((previous if is_range else char, char))
+        previous = "" if is_range else char
+        at += 1
+    return _checked_class(text, negated, ranges), at + 1
+
+
+def _posix_name(body: str, at: int) -> str | None:
+    if body[at + 1 : at + 2] != ":":
+        return None
+    end = body.find("]", at + 2)
+    if end < at + 3 or body[end - 1] != ":":
+        return None
+    return body[at + 2 : end - 1]
+
+
+def _checked_class(text: str, negated: bool, ranges: list[tuple[str, str]]) -> CharClass:
+    kept = tuple((low, high) for low, high in ranges if low <= high)
+    if not negated and all(low == high == "/" for low, high in kept):
+        raise PatternError(f"a bracket in the path pattern {quote(text)} can match nothing")
+    return CharClass(negated, kept)
+
+
+def _fold_piece(piece: Piece) -> Piece:
+    if isinstance(piece, str):
+        return fold(piece)
+    if not isinstance(piece, CharClass) or piece.negated:
+        # A negated class is left alone: folding what it excludes would make it
+        # match less than the pattern as written.
+        return piece
+    extra: list[tuple[str, str]] = []
+    for low, high in piece.ranges:
+        first, last = max(low, "A"), min(high, "Z")
+        if first <= last:
+            extra.append((first.lower(), last.lower()))
+        if low == high and not low.isascii():
+            folded = fold(low)
+            extra.append((folded[:1], folded[:1]))
+    return CharClass(False, piece.ranges + tuple(extra))
+
+
+def _segment_regex(segment: Segment) -> str:
+    parts: list[list[Piece]] = [[]]
+    for piece in segment:
+        if piece is Wild.RUN:
+            parts.append([])
+        else:
+            parts[-1].append(piece)
+    out = "".join(_piece_regex(piece) for piece in parts[0])
+    if len(parts) == 1:
+        return out
+    for part in parts[1:-1]:
+        out += "(?>[^/]*?" + "".join(_piece_regex(piece) for piece in part) + ")"
+    return out + "[^/]*" + "".join(_piece_regex(piece) for piece in parts[-1])
+
+
+def _piece_regex(piece: Piece) -> str:
+    if isinstance(piece, str):
+        return re.escape(piece)
+    if isinstance(piece, CharClass):
+        body = "".join(_range_regex(low, high) for low, high in piece.ranges)
+        return f"[^/{body}]" if piece.negated else f"(?!/)[{body}]"
+    return "[^/]"
+
+
+def _range_regex(low: str, high: str) -> str:
+    return re.escape(low) if low == high else f"{re.escape(low)}-{re.escape(high)}"

@@ -1,0 +1,190 @@
+"""`policy lint`: rules that do nothing, and grants that give more than they seem to.
+
+Nothing here stops a load or changes a decision. A finding is sound for the cases
+it names; it is no proof that a policy without findings is good.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.policy.coverage import covering_rules, is_swallowed
+from paddock.policy.document import PolicyDocument
+from paddock.policy.engine import Policy
+from paddock.policy.places import BUILT_IN, Place
+from paddock.policy.problems import quote
+from paddock.policy.rules import Profile, Rule
+from paddock.values.calls import Json
+from paddock.values.decisions import Outcome
+
+INTERPRETERS: Final = frozenset(
+    {
+        "awk", "bash", "bun", "busybox", "dash", "deno", "docker", "env", "eval", "find", "gawk",
+        "ksh", "lua", "make", "node", "npx", "parallel", "perl", "php", "pip", "podman", "python",
+        "python3", "ruby", "sed", "sh", "sudo", "tclsh", "uv", "uvx", "vim", "xargs", "zsh",
+    }
+)  # fmt: skip
+"""Programs that run whatever their arguments or a file say."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """One thing to look at: a stable code, where, and what to do."""
+
+    code: str
+    message: str
+    place: Place
+    hint: str
+
+    def render(self) -> str:
+        """Return it as text: message, then place and hint."""
+        return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Danger:
+    """A setting that gives more than it seems to."""
+
+    key: tuple[str, str]
+    value: Json
+    code: str
+    message: str
+    hint: str
+
+
+_DANGERS: Final = (
+    _Danger(
+        ("shell", "network"),
+        "host",
+        "lint.network_host",
+        "gives every command the network of this machine",
+        'set network = "host" on the rules that need it',
+    ),
+    _Danger(
+        ("shell", "enforcement"),
+        "best-effort",
+        "lint.best_effort",
+        "runs commands where the host cannot hold them to the policy",
+        "paddock doctor says what the host lacks",
+    ),
+    _Danger(
+        ("shell", "git"),
+        "none",
+        "lint.git_none",
+        "leaves .git to protected alone",
+        'git = "safe" lets ordinary git operations through and nothing that runs code later',
+    ),
+    _Danger(
+        ("paths", "protected"),
+        [],
+        "lint.nothing_protected",
+        "is empty: .git, keys and .env may be written",
+        "leave the key out for the default",
+    ),
+    _Danger(
+        ("paths", "secret"),
+        [],
+        "lint.nothing_secret",
+        "is empty: keys and .env may be read",
+        "leave the key out for the default",
+    ),
+    _Danger(
+        ("ledger", "keep_model_contents"),
+        True,
+        "lint.contents_kept",
+        "keeps what people and models wrote",
+        "leave it out unless somebody needs the contents",
+    ),
+)
+
+
+def lint(policy: Policy) -> tuple[LintFinding, ...]:
+    """Return every finding about the policy's files, by file and line."""
+    found = [*_profile_findings(policy)]
+    for document in policy.documents:
+        found.extend(_setting_findings(document))
+    return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
+
+
+def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
+    for profile in policy.profile_table:
+        if profile.place.file == BUILT_IN:
+            continue
+        yield from _covered(profile)
+        for rule in profile.rules:
+            yield from _rule_findings(policy, rule)
+
+
+def _covered(profile: Profile) -> Iterator[LintFinding]:
+    for rule, stronger in covering_rules(profile.rules):
+        yield LintFinding(
+            "lint.rule_covered",
+            f"{quote(rule.pattern.text)} never decides: {quote(stronger.pattern.text)} "
+            f"({stronger.outcome.word}, {stronger.place}) covers it whole",
+            rule.place,
+            "remove it, or make the other rule narrower",
+        )
+
+
+def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
+    text = quote(rule.pattern.text)
+    if rule.outcome is Outcome.DENY:
+        return
+    swallowed = is_swallowed(policy.guards, rule)
+    if swallowed is not None:
+        yield LintFinding(
+            "lint.rule_never",
+            f"{text} never decides: {quote(swallowed.text)} ({swallowed.place}) stands above it",
+            rule.place,
+            "remove it, or change the list under [paths]",
+        )
+    if rule.network == "host":
+        yield LintFinding(
+            "lint.network_host",
+            f"{text} gives a command the network of this machine",
+            rule.place,
+            "what the command can read can leave; keep the pattern as narrow as it can be",
+        )
+    if rule.outcome is not Outcome.ALLOW or "shell" not in rule.pattern.head.categories:
+        return
+    if rule.command is None or rule.command.is_any:
+        yield LintFinding(
+            "lint.any_command",
+            f"{text} allows every command",
+            rule.place,
+            "name the programs, and leave the rest to otherwise",
+        )
+        return
+    words = rule.pattern.target.split()
+    program = words[0].rpartition("/")[2]
+    if program in INTERPRETERS and words[-1].endswith("*"):
+        yield LintFinding(
+            "lint.interpreter",
+            f"{text} allows every command: {program} runs what its arguments say",
+            rule.place,
+            "name the arguments, as in python -m pytest *",
+        )
+
+
+def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
+    for danger in _DANGERS:
+        for way in _ways(document, danger.key):
+            if _value(document, way) == danger.value:
+                place = document.document.place(way)
+                message = f"{'.'.join(way)} {danger.message}"
+                yield LintFinding(danger.code, message, place, danger.hint)
+
+
+def _value(document: PolicyDocument, way: tuple[str, ...]) -> Json:
+    found: Json = document.document.values
+    for part in way:
+        # A document that loaded has tables where tables belong.
+        found = found.get(part, {})
+    return found
+
+
+def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str, ...]]:
+    yield key
+    if key[0] == "shell":
+        for profile in document.profiles:
+            yield "profiles", profile.name, *key

@@ -1,0 +1,55 @@
+"""Whether one rule matches one action. Rules that deny or ask match widely, allow exactly."""
+
+from paddock.policy.actions import TargetKind
+from paddock.policy.patterns import Comparison, PathSet
+from paddock.policy.rules import Rule
+from paddock.values.actions import Action
+from paddock.values.decisions import Outcome
+
+
+def comparison_of(outcome: Outcome) -> Comparison:
+    """Return how the targets of rules with this outcome compare."""
+    return Comparison.PERMITTING if outcome is Outcome.ALLOW else Comparison.GUARDING
+
+
+def names_directory(action: Action) -> bool:
+    """Whether the last component of the action's path counts as a directory.
+
+    What is searched or listed mostly is one; a file of that name that is read
+    under `docs/` instead is no more than the rule's author named.
+    """
+    return action.category == "search"
+
+
+def rule_matches(rule: Rule, action: Action) -> bool:
+    """Whether `rule` matches `action`, judged alone.
+
+    A command line is matched by a deny or an ask if one of its simple commands
+    is, under any reading; by an allow only if all of them are, exactly.
+    """
+    pattern = rule.pattern
+    if not pattern.head.matches(action.category, action.operation):
+        return False
+    if pattern.kind is None:
+        return True
+    if pattern.path is not None:
+        single = PathSet([(0, pattern.path, comparison_of(rule.outcome))])
+        return bool(single.matching(action.target, names_directory(action)))
+    if pattern.name is not None:
+        if rule.outcome is Outcome.ALLOW:
+            return pattern.name.matches(action.target)
+        return pattern.name.matches_widely(action.target)
+    return pattern.kind is TargetKind.COMMAND and _line_matches(rule, action.target)
+
+
+def _line_matches(rule: Rule, line: str) -> bool:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    if rule.command is None:
+        return False
+    if rule.command.is_any:
+        return True
+    commands = parse_line(line).commands
+    if rule.outcome is Outcome.ALLOW:
+        return bool(commands) and all(rule.command.matches_exactly(one) for one in commands)
+    return any(rule.command.matches_any_reading(one) for one in commands)

@@ -1,0 +1,159 @@
+"""Path patterns by gitignore's rules: compiled once, asked often.
+
+A `PathList` is one list of a policy: later patterns win over earlier ones, `!`
+takes out again, a directory covers what is below it, and nothing below a
+directory that matched can be taken out again. Those are git's own rules.
+
+There are two ways to compare, and a list has one of them:
+
+  * `GUARDING`, for lists that forbid or ask (`protected`, `generated`,
+    `secret`, `forbidden`, deny and ask rules): without regard to case and
+    Unicode form, and a pattern with a trailing slash also matches a last
+    component of that name, since a file called `.git` is as dangerous as a
+    directory;
+  * `PERMITTING`, for lists that open something (`safe`, `warned`, `read`,
+    `write`, allow rules): exactly as written.
+
+A `!` pattern works against its list, so it is compared the other way.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from paddock.policy.globs import Glob, fold, parse_glob
+from paddock.policy.pathindex import Hit, Indexed, PathIndex
+from paddock.policy.places import BUILT_IN_PLACE, Place
+from paddock.policy.problems import PatternError, quote
+
+CACHED_PATHS = 2048
+"""Answers that one list keeps; the oldest give way."""
+
+ROOT = "."
+
+
+class Comparison(Enum):
+    """How a list compares; see the module."""
+
+    GUARDING = "guarding"
+    PERMITTING = "permitting"
+
+
+@dataclass(frozen=True, slots=True)
+class PathPattern:
+    """One pattern of a list, and where it stands."""
+
+    glob: Glob
+    place: Place = BUILT_IN_PLACE
+
+    @property
+    def text(self) -> str:
+        """The pattern as written."""
+        return self.glob.text
+
+    @property
+    def negated(self) -> bool:
+        """Whether it takes out again (`!`)."""
+        return self.glob.negated
+
+
+MatchedPattern = PathPattern
+"""The pattern that decided for a path."""
+
+
+def compile_pattern(text: str, place: Place = BUILT_IN_PLACE) -> PathPattern:
+    """Return the pattern of a list's element.
+
+    Raises:
+        PatternError: it can match nothing (empty, `!` alone, a component that
+            is empty, `.` or `..`, an open bracket, a comment), or it names a
+            place of the host (a tilde or a drive letter in front).
+    """
+    return PathPattern(parse_glob(text), place)
+
+
+def compile_target(text: str) -> PathPattern:
+    """Return the pattern of a rule's path target: the same, without `!`."""
+    pattern = compile_pattern(text)
+    if pattern.negated:
+        raise PatternError(
+            f"the target {quote(text)} begins with !, and a rule's target is one pattern",
+            "write a rule of the opposite outcome, or a backslash before the !",
+        )
+    return pattern
+
+
+def indexed(number: int, pattern: PathPattern, comparison: Comparison) -> Indexed:
+    """Return `pattern` as an index takes it."""
+    is_wide = (comparison is Comparison.GUARDING) is not pattern.negated
+    glob = pattern.glob
+    return Indexed(number, glob, folded=is_wide, directory_only=glob.directory_only and not is_wide)
+
+
+class PathList:
+    """Patterns in their order, one comparison, one question: which one decides?"""
+
+    __slots__ = ("_has_negation", "_index", "_root", "comparison", "match", "patterns")
+
+    def __init__(self, patterns: Iterable[PathPattern], comparison: Comparison) -> None:
+        self.patterns = tuple(patterns)
+        self.comparison = comparison
+        self._index = PathIndex(
+            [indexed(number, pattern, comparison) for number, pattern in enumerate(self.patterns)]
+        )
+        self._has_negation = any(pattern.negated for pattern in self.patterns)
+        covering = [pattern for pattern in self.patterns if pattern.glob.covers_root]
+        self._root = covering[-1] if covering and not covering[-1].negated else None
+        self.match = lru_cache(maxsize=CACHED_PATHS)(self.find)
+
+    def find(self, path: str) -> MatchedPattern | None:
+        """Return the pattern that decides for `path`, or None.
+
+        `path` is workspace-relative and normal (no empty component, `.` or
+        `..`); `.` is the root, which only patterns for everything match.
+        `match` is the same with a bounded cache.
+        """
+        return self._decide(path, is_directory=False)
+
+    def find_directory(self, path: str) -> MatchedPattern | None:
+        """Return the deciding pattern for a path that is known to be a directory."""
+        return self._decide(path, is_directory=True)
+
+    def _decide(self, path: str, is_directory: bool) -> MatchedPattern | None:
+        if path == ROOT or not path:
+            return self._root
+        hits = self._index.hits(path, fold(path), is_directory)
+        if not hits:
+            return None
+        best: dict[int, int] = {}
+        for level, number in hits:
+            if number > best.get(level, -1):
+                best[level] = number
+        # From the top down: the first level at which the last match is no
+        # negation decides for everything below.
+        for level in sorted(best):
+            pattern = self.patterns[best[level]]
+            if not pattern.negated:
+                return pattern
+        return None
+
+
+class PathSet:
+    """Patterns that stand for themselves: all that match a path, in no order."""
+
+    __slots__ = ("_covering", "_index")
+
+    def __init__(self, patterns: Iterable[tuple[int, PathPattern, Comparison]]) -> None:
+        listed = list(patterns)
+        self._index = PathIndex([indexed(*item) for item in listed])
+        self._covering = frozenset(
+            number for number, pattern, _ in listed if pattern.glob.covers_root
+        )
+
+    def matching(self, path: str, is_directory: bool = False) -> frozenset[int]:
+        """Return the numbers of the patterns that match `path` or a directory above it."""
+        if path == ROOT or not path:
+            return self._covering
+        hits: list[Hit] = self._index.hits(path, fold(path), is_directory)
+        return frozenset([number for _, number in hits])

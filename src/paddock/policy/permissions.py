@@ -1,0 +1,125 @@
+"""An agent's own path lists, compiled into a profile above its profile.
+
+`forbidden` closes contents, not names: a listing or a search by name is not
+refused by it, reading and searching contents is. Where a directory is searched,
+`read` is asked whether it permits anything below; what is found is judged file
+by file.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from paddock.errors import ConfigError
+from paddock.policy.globs import DEPTH, Segment, regex_of
+from paddock.policy.pathindex import LazyRegex
+from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
+from paddock.policy.places import Place
+from paddock.policy.problems import PatternError, quote
+from paddock.values.actions import Action
+from paddock.values.agents import Agent, Permissions
+from paddock.values.decisions import Outcome, RuleMatch
+
+NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
+"""Operations that show names and no contents."""
+
+_EVERYTHING = Permissions()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPermissions:
+    """The three lists of one agent; None for one that permits or forbids nothing less."""
+
+    agent: Agent
+    read: PathList | None
+    write: PathList | None
+    forbidden: PathList | None
+
+    def denials(self, action: Action) -> tuple[RuleMatch, ...]:
+        """Return what of these lists stands against an action on a path."""
+        path = action.target or "."
+        found: list[RuleMatch] = []
+        if self.forbidden is not None and (action.category, action.operation) not in NAMES_ONLY:
+            pattern = self.forbidden.match(path)
+            if pattern is not None:
+                reason = f"{quote(path)} is forbidden to this agent ({quote(pattern.text)})"
+                found.append(self._denial("forbidden", pattern.text, reason))
+        if action.is_write:
+            if self.write is not None and self.write.match(path) is None:
+                found.append(self._outside("write", self.write, path))
+        elif self.read is not None and not _permits(self.read, action, path):
+            found.append(self._outside("read", self.read, path))
+        return tuple(found)
+
+    def _outside(self, name: str, listed: PathList, path: str) -> RuleMatch:
+        texts = ", ".join(quote(pattern.text) for pattern in listed.patterns)
+        reason = f"{quote(path)} is not among what this agent may {name}: [{texts}]"
+        return self._denial(name, f"[{texts}]", reason)
+
+    def _denial(self, name: str, text: str, reason: str) -> RuleMatch:
+        source = f"agents.{self.agent.name}.permissions.{name}"
+        return RuleMatch(
+            Outcome.DENY, text, source, self.agent.source, 0, reason, "policy.forbidden"
+        )
+
+
+@lru_cache(maxsize=256)
+def compile_permissions(agent: Agent) -> AgentPermissions:
+    """Compile an agent's lists.
+
+    Raises:
+        ConfigError: a pattern can match nothing; `where` is the agent's file.
+    """
+    lists = agent.permissions
+    return AgentPermissions(
+        agent,
+        None if lists.read == _EVERYTHING.read else _permitting(agent, "read", lists.read),
+        None if lists.write == _EVERYTHING.write else _permitting(agent, "write", lists.write),
+        PathList(_patterns(agent, "forbidden", lists.forbidden), Comparison.GUARDING)
+        if lists.forbidden
+        else None,
+    )
+
+
+def _permitting(agent: Agent, name: str, texts: tuple[str, ...]) -> PathList:
+    return PathList(_patterns(agent, name, texts), Comparison.PERMITTING)
+
+
+def _patterns(agent: Agent, name: str, texts: tuple[str, ...]) -> list[PathPattern]:
+    try:
+        return [compile_pattern(text, Place(agent.source, 0)) for text in texts]
+    except PatternError as problem:
+        message = f"permissions.{name} of the agent {quote(agent.name)}: {problem.message}"
+        raise ConfigError(message, where=agent.source, hint=problem.hint) from problem
+
+
+def _permits(listed: PathList, action: Action, path: str) -> bool:
+    if listed.match(path) is not None:
+        return True
+    if action.category != "search":
+        return False
+    return any(_reaches_below(pattern, path) for pattern in listed.patterns)
+
+
+def _reaches_below(pattern: PathPattern, path: str) -> bool:
+    """Whether the pattern can match something under the directory `path`."""
+    if pattern.negated:
+        return False
+    if pattern.glob.anywhere or path == ".":
+        return True
+    segments = pattern.glob.segments
+    names = path.split("/")
+    for segment, name in zip(segments, names, strict=False):
+        if segment == DEPTH:
+            return True
+        if not _segment_matches(segment, name):
+            return False
+    return len(names) < len(segments)
+
+
+@lru_cache(maxsize=1024)
+def _segment_regex(segment: Segment) -> LazyRegex:
+    return LazyRegex(regex_of((segment,)))
+
+
+def _segment_matches(segment: Segment, name: str) -> bool:
+    return _segment_regex(segment).matches(name)

@@ -1,0 +1,307 @@
+"""Where a value stands: TOML and JSON texts as values, with the line of each key.
+
+`tomllib` and `json` are the truth for values. They do not say where a value
+stands, so a syntax tree (tree-sitter) is walked beside them, and only for lines:
+what the tree does not know has the line of the nearest table around it.
+
+Every way in which a text can fail to be a document is one `ConfigError`: not
+UTF-8, a syntax error, a key given twice, NaN, nesting too deep, a number too
+long, a lone surrogate, anything but a table at the top.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NoReturn, cast
+
+from paddock.errors import ConfigError
+from paddock.limits import policy_bytes_max
+from paddock.policy.problems import place_text, quote
+from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+Key = tuple[str | int, ...]
+"""The way to a value: names of keys, and positions in arrays."""
+
+BUILT_IN: Final = "built-in"
+"""The file name of what Paddock brings itself; its line is 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a file. `line` is 1-based; 0 where there is none."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return place_text(self.file, self.line)
+
+
+BUILT_IN_PLACE: Final = Place(BUILT_IN, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed text: its file name, its top table, and the line of each key."""
+
+    file: str
+    values: dict[str, Json]
+    lines: dict[Key, int]
+
+    def line(self, key: Key) -> int:
+        """Return the line of `key`, or of the nearest table around it, or 1."""
+        while key:
+            found = self.lines.get(key)
+            if found is not None:
+                return found
+            key = key[:-1]
+        return 1
+
+    def place(self, key: Key) -> Place:
+        """Return the place of `key`; see `line`."""
+        return Place(self.file, self.line(key))
+
+
+def parse_document(file: str, text: bytes) -> Document:
+    """Parse a TOML text, or a JSON text where `file` ends in `.json`.
+
+    Raises:
+        ConfigError: it is no document; `where` has the file and the line.
+    Limits: `policy_bytes_max`.
+    """
+    if len(text) > policy_bytes_max:
+        raise ConfigError(
+            f"a policy of {len(text)} bytes is larger than {policy_bytes_max}",
+            where=file,
+            hint="write fewer rules; a pattern can stand for many paths",
+        )
+    source = _decode(file, text)
+    if file.endswith(".json"):
+        return Document(file, _json_values(file, source), dict(_json_lines(text)))
+    return Document(file, _toml_values(file, source), dict(_toml_lines(text)))
+
+
+def _decode(file: str, text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        _refuse(file, line, f"byte {error.start} is not UTF-8", "save the file as UTF-8", error)
+
+
+def _toml_values(file: str, source: str) -> dict[str, Json]:
+    import tomllib  # noqa: PLC0415 - a policy from JSON, or none, does without
+
+    try:
+        return tomllib.loads(source)
+    except tomllib.TOMLDecodeError as error:
+        # The message ends in "(at line 3, column 5)" or "(at end of document)".
+        text = str(error)
+        found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", text)
+        line = int(found[1]) if found and found[1] else source.count("\n") + 1
+        what = text[: found.start()] if found else text
+        _refuse(file, line, f"not TOML: {_lowered(what)}", "correct the syntax", error)
+    except RecursionError as error:
+        _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
+    except ValueError as error:
+        # An integer with more digits than Python converts, a date out of range.
+        _refuse(file, 1, f"not TOML: {_lowered(str(error))}", "correct the value", error)
+
+
+def _json_values(file: str, source: str) -> dict[str, Json]:
+    try:
+        values: Json = json.loads(
+            source, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant
+        )
+        # json accepts "\ud800"; nothing that is written or compared later could.
+        json.dumps(values, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {_lowered(error.msg)}"
+        _refuse(file, error.lineno, message, "correct the syntax", error)
+    except _RepeatedKeyError as error:
+        line = _repeated_line(source.encode("utf-8"), error.key)
+        _refuse(file, line, f"the key {quote(error.key)} is given twice", "keep one of them", error)
+    except RecursionError as error:
+        _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
+    except UnicodeEncodeError as error:
+        _refuse(file, 1, "a string holds a lone surrogate", "write the character itself", error)
+    except ValueError as error:
+        _refuse(file, 1, f"not JSON: {_lowered(str(error))}", "correct the value", error)
+    if not isinstance(values, dict):
+        _refuse(file, 1, "the top of a policy is a table", "write an object: { … }", None)
+    return cast(dict[str, Json], values)
+
+
+class _RepeatedKeyError(ValueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _unique_pairs(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    table: dict[str, Json] = {}
+    for key, value in pairs:
+        if key in table:
+            # Threat: two readers that keep different ones see different policies.
+            raise _RepeatedKeyError(key)
+        table[key] = value
+    return table
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _refuse(file: str, line: int, message: str, hint: str, cause: BaseException | None) -> NoReturn:
+    raise ConfigError(message, where=place_text(file, line), hint=hint) from cause
+
+
+def _lowered(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _line_of(node: "Node") -> int:
+    return node.start_point[0] + 1
+
+
+# TOML -----------------------------------------------------------------------
+
+
+def _toml_lines(text: bytes) -> Iterator[tuple[Key, int]]:
+    """Yield the way to each key and array element, with its line."""
+    import tree_sitter  # noqa: PLC0415 - only a file of a project pays for the grammar
+    import tree_sitter_toml  # noqa: PLC0415 - as above
+
+    language = tree_sitter.Language(tree_sitter_toml.language())
+    root = tree_sitter.Parser(language).parse(text).root_node
+    counts: dict[Key, int] = {}
+    for child in root.named_children:
+        base: Key = ()
+        if child.type in ("table", "table_array_element"):
+            base = _resolved(_toml_key(child.named_children[0]), counts)
+            if child.type == "table_array_element":
+                counts[base] = counts.get(base, -1) + 1
+                yield base, _line_of(child)
+                base = (*base, counts[base])
+            yield base, _line_of(child)
+        elif child.type != "pair":
+            continue
+        pairs = [child] if child.type == "pair" else child.named_children
+        for pair in pairs:
+            if pair.type == "pair":
+                yield from _toml_pair(base, pair)
+
+
+def _resolved(key: Key, counts: dict[Key, int]) -> Key:
+    """Put the newest element's position behind each array of tables on the way."""
+    way: Key = ()
+    for index, part in enumerate(key):
+        way = (*way, part)
+        if way in counts and index < len(key) - 1:
+            way = (*way, counts[way])
+    return way
+
+
+def _toml_pair(base: Key, pair: "Node") -> Iterator[tuple[Key, int]]:
+    # An explicit stack: a hostile text nests deeper than Python recurses.
+    stack: list[tuple[Key, Node]] = [(base, pair)]
+    while stack:
+        key, node = stack.pop()
+        if node.type == "pair":
+            named = [child for child in node.named_children if child.type != "comment"]
+            if len(named) < 2:
+                continue
+            names = _toml_key(named[0])
+            for depth in range(1, len(names) + 1):
+                yield key + names[:depth], _line_of(named[0])
+            stack.append((key + names, named[1]))
+        elif node.type == "inline_table":
+            stack.extend((key, child) for child in node.named_children if child.type == "pair")
+        elif node.type == "array":
+            elements = [child for child in node.named_children if child.type != "comment"]
+            for position, child in enumerate(elements):
+                yield (*key, position), _line_of(child)
+                stack.append(((*key, position), child))
+
+
+def _toml_key(node: "Node") -> tuple[str, ...]:
+    names: list[str] = []
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current.type == "dotted_key":
+            stack.extend(reversed(current.named_children))
+            continue
+        names.append(_toml_name((current.text or b"").decode("utf-8", "replace")))
+    return tuple(names)
+
+
+def _toml_name(text: str) -> str:
+    if not text.startswith(('"', "'")):
+        return text
+    import tomllib  # noqa: PLC0415 - as above
+
+    try:
+        return next(iter(tomllib.loads(f"{text} = 0")))
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+# JSON -----------------------------------------------------------------------
+
+
+def _json_lines(text: bytes) -> Iterator[tuple[Key, int]]:
+    """Yield the way to each key and array element, with its line."""
+    stack: list[tuple[Key, Node]] = [((), _json_root(text))]
+    while stack:
+        key, node = stack.pop()
+        if node.type == "pair":
+            name, value = node.child_by_field_name("key"), node.child_by_field_name("value")
+            if name is not None and value is not None:
+                way = (*key, _json_name(name))
+                yield way, _line_of(name)
+                stack.append((way, value))
+        elif node.type == "array":
+            elements = [child for child in node.named_children if child.type != "comment"]
+            for position, child in enumerate(elements):
+                yield (*key, position), _line_of(child)
+                stack.append(((*key, position), child))
+        else:
+            stack.extend((key, child) for child in node.named_children)
+
+
+def _json_root(text: bytes) -> "Node":
+    import tree_sitter  # noqa: PLC0415 - only a file of a project pays for the grammar
+    import tree_sitter_json  # noqa: PLC0415 - as above
+
+    language = tree_sitter.Language(tree_sitter_json.language())
+    return tree_sitter.Parser(language).parse(text).root_node
+
+
+def _json_name(node: "Node") -> str:
+    try:
+        return str(json.loads(node.text or b'""'))
+    except ValueError:
+        return ""
+
+
+def _repeated_line(text: bytes, key: str) -> int:
+    """Return the line of the second `key` of an object, or 1."""
+    stack = [_json_root(text)]
+    while stack:
+        node = stack.pop()
+        lines = [
+            _line_of(name)
+            for child in node.named_children
+            if node.type == "object" and child.type == "pair"
+            for name in [child.child_by_field_name("key")]
+            if name is not None and _json_name(name) == key
+        ]
+        if len(lines) > 1:
+            return lines[1]
+        stack.extend(node.named_children)
+    return 1

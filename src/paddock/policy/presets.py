@@ -1,0 +1,129 @@
+"""What holds without any file: path lists, profiles, Paddock's own files.
+
+All of it is `built-in`, line 0, in places. A change here changes decisions, so
+it changes `BUILT_IN_VERSION`, and with it every policy digest.
+"""
+
+from enum import Enum
+from typing import Final
+
+from paddock.policy.patterns import PathPattern, compile_pattern
+from paddock.policy.rules import Otherwise, Profile, Rule, compile_rule, parse_otherwise
+from paddock.policy.tables import PathsTable
+from paddock.values.decisions import Outcome
+
+BUILT_IN_VERSION: Final = "1"
+
+LOCKED: Final = "locked"
+"""The profile of an agent whose own profile is not known."""
+
+PROTECTED: Final = (".git/", ".env*", "*.key", "*.pem")
+GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
+WARNED: Final = (
+    "/src/**",
+    "/plugins/*/agents/*.md",
+    "/plugins/*/commands/*.md",
+    "/plugins/*/skills/**",
+    "/.claude-plugin/**",
+)
+SAFE: Final = ("/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md")
+SECRET: Final = (".env*", "*.key")
+
+CLIENT_TOOLS: Final = (
+    "Agent",
+    "Task",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
+    "TaskOutput",
+    "TaskStop",
+    "TaskUpdate",
+    "Skill",
+    "TodoWrite",
+    "ToolSearch",
+    "Glob",
+    "Grep",
+    "LS",
+    "ListAgents",
+    "AskUserQuestion",
+    "EnterPlanMode",
+    "ExitPlanMode",
+)
+"""A client's tools that only read, or organise the client's own work."""
+
+
+class PlaneKind(Enum):
+    """What the paths of an agent are relative to.
+
+    `PROJECT`: any workspace that is no plane, also `agents/NAME/workspace/` of
+    a bare one. `BARE`: the root of a bare plane.
+    """
+
+    PROJECT = "project"
+    BARE = "bare"
+
+
+_PROJECT_FILES: Final = ("paddock.toml", "paddock.json")
+_BARE_FILES: Final = (
+    *_PROJECT_FILES,
+    "/HOT/config/",
+    "/HOT/ledger/",
+    "/HO2/ledger/",
+    "/HO1/ledger/",
+    "/HOT/registries/keys/",
+    "/HOT/registries/approvals/",
+    "/HOT/installed/",
+    "/agents/*/agent.json",
+    "/objects/",
+)
+OWN_FILES: Final = {PlaneKind.PROJECT: _PROJECT_FILES, PlaneKind.BARE: _BARE_FILES}
+"""Paddock's own files: operators change policy, agents never."""
+
+
+def built_in_paths() -> PathsTable:
+    """Return the default `[paths]`."""
+    return PathsTable(
+        protected=_patterns(PROTECTED),
+        generated=_patterns(GENERATED),
+        warned=_patterns(WARNED),
+        safe=_patterns(SAFE),
+        secret=_patterns(SECRET),
+    )
+
+
+def own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
+    """Return the patterns of Paddock's own files."""
+    return _patterns(OWN_FILES[kind])
+
+
+def presets() -> tuple[Profile, ...]:
+    """Return the built-in profiles."""
+    client = tuple(f"tool:client:{name}" for name in CLIENT_TOOLS)
+    files = ("tool:file:*", "tool:search:*", "tool:output:*")
+    asked = ("tool:shell:*", "tool:mcp:*", "tool:client:*")
+    reading = ("tool:file:view", "tool:search:grep", "tool:search:find", "tool:search:ls")
+    governing = ("tool:ledger:*", "tool:package:*", "tool:gate:*", "tool:shell:*")
+    return (
+        _preset("open", ("tool:*",)),
+        _preset("standard", (*files, *client), asked),
+        _preset(LOCKED, (*reading, *client)),
+        _preset("admin", (*files, *governing, *client)),
+    )
+
+
+def _preset(name: str, allow: tuple[str, ...], ask_otherwise: tuple[str, ...] = ()) -> Profile:
+    return Profile(name, _allow_rules(name, allow), _ask_entries(name, ask_otherwise))
+
+
+def _allow_rules(name: str, allow: tuple[str, ...]) -> tuple[Rule, ...]:
+    source = f"profiles.{name}.allow"
+    return tuple(compile_rule(text, Outcome.ALLOW, source) for text in allow)
+
+
+def _ask_entries(name: str, heads: tuple[str, ...]) -> tuple[Otherwise, ...]:
+    source = f"profiles.{name}.otherwise"
+    return tuple(parse_otherwise(text, Outcome.ASK, source) for text in heads)
+
+
+def _patterns(texts: tuple[str, ...]) -> tuple[PathPattern, ...]:
+    return tuple(compile_pattern(text) for text in texts)

@@ -1,0 +1,195 @@
+"""Profiles compiled for judging: rules by head, path targets in an index.
+
+Deny before ask before allow, whatever their order in the file; then the
+strictest entry of `otherwise`; then no. Rules laid over a profile by an
+untrusted file can only make the answer stricter.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from paddock.policy.matching import comparison_of, names_directory
+from paddock.policy.patterns import PathSet
+from paddock.policy.problems import quote
+from paddock.policy.rules import Profile, Rule
+from paddock.values.actions import Action
+from paddock.values.decisions import Outcome, RuleMatch
+
+if TYPE_CHECKING:
+    from paddock.policy.commands import SimpleCommand
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One say in a decision. Among equally strict ones the lowest `rank` decides.
+
+    `rule` is None where nothing matched.
+    """
+
+    outcome: Outcome
+    rule: RuleMatch | None
+    reason: str
+    rank: int
+    """0: a rule; 1: `otherwise`; 2: nothing matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one profile says to one action or command: its finding, and all that matched."""
+
+    finding: Finding
+    matched: tuple[Rule, ...] = ()
+    otherwise: RuleMatch | None = None
+
+    @property
+    def allows_any_command(self) -> bool:
+        """Whether a rule that allows any command at all is among those that matched."""
+        return any(
+            rule.outcome is Outcome.ALLOW and (rule.command is None or rule.command.is_any)
+            for rule in self.matched
+        )
+
+
+@dataclass(slots=True)
+class _HeadRules:
+    """The rules for one head, by the kind of their target."""
+
+    untargeted: list[Rule] = field(default_factory=list[Rule])
+    by_path: list[Rule] = field(default_factory=list[Rule])
+    by_name: list[Rule] = field(default_factory=list[Rule])
+    by_command: list[Rule] = field(default_factory=list[Rule])
+    paths: PathSet | None = None
+    otherwise: RuleMatch | None = None
+
+
+class CompiledProfile:
+    """A profile that can be asked."""
+
+    __slots__ = ("_heads", "_note", "_overlay", "profile")
+
+    def __init__(self, profile: Profile, overlay: tuple[Rule, ...] = (), note: str = "") -> None:
+        """Compile `profile` under `overlay`, ask and deny rules of an untrusted file.
+
+        `note` is said with every answer (as, that the profile asked for is unknown).
+        """
+        self.profile = profile
+        self._overlay = CompiledProfile(Profile(profile.name, overlay)) if overlay else None
+        self._note = note
+        self._heads: dict[tuple[str, str], _HeadRules] = {}
+
+    @property
+    def name(self) -> str:
+        """The profile's name."""
+        return self.profile.name
+
+    def judge(self, action: Action) -> Verdict:
+        """Judge an action whose target is no command."""
+        head = self._head(action.category, action.operation)
+        matched = list(head.untargeted)
+        if head.paths is not None:
+            numbers = head.paths.matching(action.target or ".", names_directory(action))
+            matched.extend(head.by_path[number] for number in sorted(numbers))
+        matched.extend(rule for rule in head.by_name if _name_matches(rule, action.target))
+        verdict = self._verdict(head, matched, action)
+        return verdict if self._overlay is None else self._overlaid(verdict, action, None)
+
+    def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
+        """Judge one simple command of `action`'s line; None for what could not be parsed.
+
+        Only a rule for any command matches what could not be parsed.
+        """
+        head = self._head(action.category, action.operation)
+        matched = list(head.untargeted)
+        matched.extend(rule for rule in head.by_command if _command_matches(rule, command))
+        verdict = self._verdict(head, matched, action)
+        return verdict if self._overlay is None else self._overlaid(verdict, action, command)
+
+    def _overlaid(
+        self, verdict: Verdict, action: Action, command: "SimpleCommand | None"
+    ) -> Verdict:
+        if self._overlay is None:
+            return verdict
+        if action.category == "shell":
+            above = self._overlay.judge_command(action, command)
+        else:
+            above = self._overlay.judge(action)
+        if not above.matched:
+            return verdict
+        # Only ever stricter: an ask from there does not soften a no from here.
+        finding = min(verdict.finding, above.finding, key=strictness)
+        return Verdict(finding, verdict.matched + above.matched, verdict.otherwise)
+
+    def _verdict(self, head: _HeadRules, matched: list[Rule], action: Action) -> Verdict:
+        if matched:
+            rule = max(matched, key=lambda each: each.outcome).shown
+            reason = rule.reason or f"{quote(rule.text)} stands in {rule.source}"
+            return Verdict(Finding(rule.outcome, rule, self._noted(reason), 0), tuple(matched))
+        found = head.otherwise
+        if found is not None:
+            reason = f"no rule matches {quote(action.head)}, and {found.source} says {found.text}"
+            finding = Finding(found.outcome, found, self._noted(reason), 1)
+            return Verdict(finding, otherwise=found)
+        reason = (
+            f"no rule of the profile {quote(self.name)} matches {quote(str(action))}, "
+            f"and unknown is no; an operator can allow it in [profiles.{self.name}]"
+        )
+        return Verdict(Finding(Outcome.DENY, None, self._noted(reason), 2))
+
+    def _noted(self, reason: str) -> str:
+        return f"{reason} ({self._note})" if self._note else reason
+
+    def _head(self, category: str, operation: str) -> _HeadRules:
+        known = self._heads.get((category, operation))
+        if known is not None:
+            return known
+        head = _HeadRules()
+        for rule in self.profile.rules:
+            if not rule.pattern.head.matches(category, operation):
+                continue
+            if rule.pattern.path is not None:
+                head.by_path.append(rule)
+            elif rule.pattern.name is not None:
+                head.by_name.append(rule)
+            elif rule.command is not None:
+                head.by_command.append(rule)
+            else:
+                head.untargeted.append(rule)
+        if head.by_path:
+            head.paths = PathSet(
+                (number, rule.pattern.path, comparison_of(rule.outcome))
+                for number, rule in enumerate(head.by_path)
+                if rule.pattern.path is not None
+            )
+        entries = [e for e in self.profile.otherwise if e.head.matches(category, operation)]
+        if entries:
+            # Where keys overlap, the strictest.
+            head.otherwise = max(entries, key=lambda each: each.outcome).as_match()
+        if category != "client":
+            # A client's tool names are its own: they are not kept.
+            self._heads[category, operation] = head
+        return head
+
+
+def strictness(finding: Finding) -> tuple[int, int]:
+    """Sort key: the strictest first, and among equals what a rule says."""
+    return -finding.outcome, finding.rank
+
+
+def _name_matches(rule: Rule, name: str) -> bool:
+    pattern = rule.pattern.name
+    if pattern is None:
+        return False
+    return pattern.matches(name) if rule.outcome is Outcome.ALLOW else pattern.matches_widely(name)
+
+
+def _command_matches(rule: Rule, command: "SimpleCommand | None") -> bool:
+    pattern = rule.command
+    if pattern is None:
+        return False
+    if pattern.is_any:
+        return True
+    if command is None:
+        return False
+    if rule.outcome is Outcome.ALLOW:
+        return pattern.matches_exactly(command)
+    return pattern.matches_any_reading(command)

@@ -1,0 +1,209 @@
+"""Strict reading of tables: each key by its type, what is left over is a mistake.
+
+Reading never stops at the first problem: a value that does not fit is reported
+and its default returned, so that one load names everything that is wrong.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar, cast
+
+from paddock.policy.places import Document, Key, Place
+from paddock.policy.problems import PatternError, Problem, quote, suggest
+from paddock.values.calls import Json
+
+Word = TypeVar("Word", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string of the file with its place."""
+
+    text: str
+    place: Place
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found wrong in one file so far."""
+
+    document: Document
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def add(self, key: Key, message: str, hint: str = "") -> None:
+        """Report a problem with the value at `key`."""
+        self.problems.append(Problem(message, self.document.line(key), hint))
+
+    def add_at(self, place: Place, problem: PatternError) -> None:
+        """Report a pattern that cannot be used."""
+        self.problems.append(Problem(problem.message, place.line, problem.hint))
+
+
+class Table:
+    """One table of the file. Every key that is read is known; `finish` reports the others."""
+
+    __slots__ = ("_known", "_values", "key", "report")
+
+    def __init__(self, report: Report, key: Key, values: dict[str, Json]) -> None:
+        self.report = report
+        self.key = key
+        self._values = values
+        self._known: set[str] = set()
+
+    @property
+    def title(self) -> str:
+        """How the table is called in messages."""
+        return "[" + ".".join(str(part) for part in self.key) + "]" if self.key else "the file"
+
+    def has(self, name: str) -> bool:
+        """Whether `name` is given; it counts as known from here on."""
+        self._known.add(name)
+        return name in self._values
+
+    def is_text(self, name: str) -> bool:
+        """Whether `name` is given as a string."""
+        return self.has(name) and isinstance(self._values[name], str)
+
+    def names(self) -> list[str]:
+        """Return all keys, for tables whose keys are names of things."""
+        self._known.update(self._values)
+        return list(self._values)
+
+    def place(self, name: str) -> Place:
+        """Return the place of the key `name`."""
+        return self.report.document.place((*self.key, name))
+
+    def problem(self, name: str, message: str, hint: str = "") -> None:
+        """Report a problem with the value of `name`."""
+        self.report.add((*self.key, name), message, hint)
+
+    def table(self, name: str) -> "Table | None":
+        """Return the table `name`, or None where it is absent or no table."""
+        if not self.has(name):
+            return None
+        value = self._values[name]
+        if not isinstance(value, dict):
+            self._mistyped(name, value, "a table")
+            return None
+        return Table(self.report, (*self.key, name), cast(dict[str, Json], value))
+
+    def tables(self, name: str) -> Iterator["Table"]:
+        """Yield the tables of the array `name`."""
+        for position, value in enumerate(self._array(name, "an array of tables")):
+            key = (*self.key, name, position)
+            if isinstance(value, dict):
+                yield Table(self.report, key, cast(dict[str, Json], value))
+            else:
+                self.report.add(key, f"{name} of {self.title} holds {quote(value)}, not a table")
+
+    def string(self, name: str, default: str = "") -> str:
+        """Return a string that is not empty, or `default` where it is absent."""
+        if not self.has(name):
+            return default
+        value = self._values[name]
+        if not isinstance(value, str):
+            self._mistyped(name, value, "a string")
+            return default
+        if not value.strip():
+            self.problem(name, f"{name} in {self.title} is empty", "leave the key out instead")
+            return default
+        return value
+
+    def word(self, name: str, known: tuple[Word, ...], default: Word) -> Word:
+        """Return one of the words `known`."""
+        value = self.string(name, str(default))
+        for option in known:
+            if option == value:
+                return option
+        message = f"{name} in {self.title} is {quote(value)}, and that is none of its values"
+        self.problem(name, message, suggest(value, known))
+        return default
+
+    def given_word(self, name: str, known: tuple[Word, ...]) -> Word | None:
+        """Return one of the words `known`, or None where the key is absent."""
+        return self.word(name, known, known[0]) if self.has(name) else None
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """Return a boolean; a string or a number is none."""
+        if not self.has(name):
+            return default
+        value = self._values[name]
+        if isinstance(value, bool):
+            return value
+        self._mistyped(name, value, "true or false")
+        return default
+
+    def integer(self, name: str, default: int, lowest: int, highest: int) -> int:
+        """Return an integer from `lowest` to `highest`."""
+        if not self.has(name):
+            return default
+        value = self._values[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            self._mistyped(name, value, "an integer")
+            return default
+        return int(self._in_range(name, value, default, lowest, highest))
+
+    def number(self, name: str, lowest: float, highest: float) -> int | float | None:
+        """Return a given number in the range, or None where there is none such."""
+        value = self._values[name]
+        self._known.add(name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self._mistyped(name, value, "a number")
+            return None
+        if isinstance(highest, int) and not isinstance(value, int):
+            self._mistyped(name, value, "an integer")
+            return None
+        found = self._in_range(name, value, -1, lowest, highest)
+        return None if found == -1 else found
+
+    def texts(self, name: str) -> tuple[Text, ...] | None:
+        """Return the strings of an array with their places, or None where it is absent."""
+        if not self.has(name):
+            return None
+        found: list[Text] = []
+        for position, value in enumerate(self._array(name, "an array of strings")):
+            key = (*self.key, name, position)
+            if isinstance(value, str):
+                found.append(Text(value, self.report.document.place(key)))
+            else:
+                self.report.add(key, f"{name} in {self.title} holds {quote(value)}, not a string")
+        return tuple(found)
+
+    def strings(self, name: str) -> tuple[str, ...] | None:
+        """Return the strings of an array that may hold no empty one."""
+        found = self.texts(name)
+        if found is None:
+            return None
+        for position, item in enumerate(found):
+            if not item.text.strip() or "\0" in item.text:
+                key = (*self.key, name, position)
+                self.report.add(key, f"{name} in {self.title} holds {quote(item.text)}")
+        return tuple(item.text for item in found)
+
+    def finish(self) -> None:
+        """Report every key that nobody asked for."""
+        for name in self._values:
+            if name not in self._known:
+                message = f"unknown key {quote(name)} in {self.title}"
+                self.problem(name, message, suggest(name, self._known))
+
+    def _array(self, name: str, wanted: str) -> list[Json]:
+        if not self.has(name):
+            return []
+        value = self._values[name]
+        if isinstance(value, list):
+            return cast(list[Json], value)
+        self._mistyped(name, value, wanted)
+        return []
+
+    def _mistyped(self, name: str, value: Json, wanted: str) -> None:
+        self.problem(name, f"{name} in {self.title} is {quote(value)}, not {wanted}")
+
+    def _in_range(
+        self, name: str, value: float, default: float, lowest: float, highest: float
+    ) -> int | float:
+        if lowest <= value <= highest:
+            return value
+        message = f"{name} in {self.title} is {quote(value)}, outside {lowest} to {highest}"
+        self.problem(name, message, f"{highest} is the cap, and no file raises it")
+        return default

@@ -1,0 +1,178 @@
+"""Rules and profiles as a file writes them, each with its place."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head, parse_pattern
+from paddock.policy.places import BUILT_IN_PLACE, Place
+from paddock.policy.problems import PatternError, quote, suggest
+from paddock.policy.reader import Table, Text
+from paddock.policy.settings import NETWORKS, Network
+from paddock.policy.shell import ShellChanges, read_shell_changes
+from paddock.values.decisions import Outcome, RuleMatch
+
+if TYPE_CHECKING:
+    from paddock.policy.commands import CommandPattern
+
+OUTCOME_WORDS: Final = tuple(outcome.word for outcome in Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern with an outcome. `command` is set where its target is a command.
+
+    `network` holds for just this command. `match` and `not_match` are its
+    examples: tests that stop the load when they are false.
+    """
+
+    pattern: ActionPattern
+    outcome: Outcome
+    source: str
+    place: Place = BUILT_IN_PLACE
+    reason: str = ""
+    network: Network | None = None
+    command: "CommandPattern | None" = None
+    match: tuple[Text, ...] = ()
+    not_match: tuple[Text, ...] = ()
+    shown: RuleMatch = field(init=False)
+    """The rule as a decision shows it."""
+
+    def __post_init__(self) -> None:
+        file, line = self.place.file, self.place.line
+        shown = RuleMatch(self.outcome, self.pattern.text, self.source, file, line, self.reason)
+        object.__setattr__(self, "shown", shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Otherwise:
+    """An outcome for a head, where no rule matches."""
+
+    head: HeadPattern
+    outcome: Outcome
+    source: str
+    place: Place = BUILT_IN_PLACE
+
+    def as_match(self) -> RuleMatch:
+        """Return the entry as a decision shows it."""
+        place = self.place
+        return RuleMatch(self.outcome, self.head.text, self.source, place.file, place.line)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A named set of rules. Their order means nothing."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+    otherwise: tuple[Otherwise, ...] = ()
+    shell: ShellChanges | None = None
+    place: Place = BUILT_IN_PLACE
+
+
+def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE) -> Rule:
+    """Return the rule for a pattern's text.
+
+    Raises:
+        PatternError: the pattern can match nothing.
+    """
+    pattern = parse_pattern(text)
+    return Rule(pattern, outcome, source, place, command=_command_of(pattern))
+
+
+def parse_otherwise(
+    text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE
+) -> Otherwise:
+    """Return the entry of `otherwise` for a head's text; `PatternError` for none."""
+    return Otherwise(parse_head(text), outcome, source, place)
+
+
+def read_profile(table: Table, name: str) -> Profile:
+    """Read `[profiles.NAME]`; problems go to the table's report."""
+    source = f"profiles.{name}"
+    rules: list[Rule] = []
+    for word in OUTCOME_WORDS:
+        for text in table.texts(word) or ():
+            rule = _short_rule(table, text, Outcome.parse(word), f"{source}.{word}")
+            if rule is not None:
+                rules.append(rule)
+    for long_form in table.tables("rules"):
+        rule = _long_rule(long_form, f"{source}.rules")
+        if rule is not None:
+            rules.append(rule)
+    otherwise = _read_otherwise(table, source)
+    shell_table = table.table("shell")
+    shell = read_shell_changes(shell_table) if shell_table is not None else None
+    table.finish()
+    place = table.report.document.place(table.key)
+    return Profile(name, tuple(rules), otherwise, shell, place)
+
+
+def _command_of(pattern: ActionPattern) -> "CommandPattern | None":
+    if pattern.kind is not TargetKind.COMMAND:
+        return None
+    # The command parser is loaded only by a policy that has such a rule.
+    from paddock.policy.commands import compile_command_pattern  # noqa: PLC0415 - late on purpose
+
+    try:
+        return compile_command_pattern(pattern.target)
+    except PatternError:
+        raise
+    except ValueError as error:
+        raise PatternError(str(error)) from error
+
+
+def _short_rule(table: Table, text: Text, outcome: Outcome, source: str) -> Rule | None:
+    try:
+        return compile_rule(text.text, outcome, source, text.place)
+    except PatternError as problem:
+        table.report.add_at(text.place, problem)
+        return None
+
+
+def _long_rule(table: Table, source: str) -> Rule | None:
+    action = table.string("action")
+    word = table.string("outcome")
+    reason = table.string("reason")
+    network: Network | None = table.given_word("network", NETWORKS)
+    match, not_match = table.texts("match") or (), table.texts("not_match") or ()
+    table.finish()
+    for name, value in (("action", action), ("outcome", word)):
+        if not value and not table.has(name):
+            table.problem(name, f"a rule in {source} has no {name}", f"add {name} = …")
+    if word and word not in OUTCOME_WORDS:
+        message = f"outcome {quote(word)} is none"
+        table.problem("outcome", message, suggest(word, OUTCOME_WORDS))
+    if not action or word not in OUTCOME_WORDS:
+        return None
+    place, outcome = table.place("action"), Outcome.parse(word)
+    try:
+        pattern = parse_pattern(action)
+        command = _command_of(pattern)
+    except PatternError as problem:
+        table.report.add_at(place, problem)
+        return None
+    if network is not None and (pattern.head.category != "shell" or outcome is Outcome.DENY):
+        table.problem(
+            "network",
+            f"network stands in a rule for {quote(action)} that runs no command",
+            "only a rule that allows or asks for tool:shell:run sets the network",
+        )
+    return Rule(pattern, outcome, source, place, reason, network, command, match, not_match)
+
+
+def _read_otherwise(table: Table, source: str) -> tuple[Otherwise, ...]:
+    entries = table.table("otherwise")
+    if entries is None:
+        return ()
+    found: list[Otherwise] = []
+    for head_text in entries.names():
+        word = entries.word(head_text, OUTCOME_WORDS, Outcome.DENY.word)
+        try:
+            outcome, place = Outcome.parse(word), entries.place(head_text)
+            found.append(parse_otherwise(head_text, outcome, f"{source}.otherwise", place))
+        except PatternError as problem:
+            hint = problem.hint
+            if " " in head_text.strip():
+                hint = "otherwise takes heads without a target; write a rule for the target"
+            entries.problem(head_text, problem.message, hint)
+    return tuple(found)

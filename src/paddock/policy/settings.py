@@ -1,0 +1,195 @@
+"""The tables of a policy that are no rules: typed, frozen, with their defaults.
+
+What a file does not give keeps the value that stands here. Paths of `[shell]`
+and `[hook]` are paths of the host; they are read, never opened, by this layer.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from paddock import limits as caps
+
+Network = Literal["none", "loopback", "host"]
+Git = Literal["safe", "read-only", "none"]
+Enforcement = Literal["required", "best-effort"]
+Approve = Literal["command", "diff"]
+Commit = Literal["each", "all"]
+OnAllow = Literal["silent", "approve"]
+HookWarnings = Literal["all", "once", "off"]
+
+NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
+"""From the strictest to the loosest."""
+GITS: Final[tuple[Git, ...]] = get_args(Git)
+ENFORCEMENTS: Final[tuple[Enforcement, ...]] = get_args(Enforcement)
+APPROVES: Final[tuple[Approve, ...]] = get_args(Approve)
+COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
+ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
+HOOK_WARNINGS: Final[tuple[HookWarnings, ...]] = get_args(HookWarnings)
+
+SYSTEM_READ: Final = (
+    "/bin",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/sbin",
+    "/usr",
+)
+"""System directories (hier(7)): programs and libraries; no home, no secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellLimits:
+    """What one command may use, over its whole process tree."""
+
+    processes: int = 256
+    memory_mb: int = 4096
+    file_mb: int = 1024
+    cpu_s: int = 120
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSettings:
+    """`[shell]`: what a command may see and reach, and what an ask is about."""
+
+    network: Network = "loopback"
+    git: Git = "safe"
+    read: tuple[str, ...] = SYSTEM_READ
+    write: tuple[str, ...] = ()
+    enforcement: Enforcement = "required"
+    approve: Approve = "command"
+    commit: Commit = "each"
+    limits: ShellLimits = field(default_factory=ShellLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class HookSettings:
+    """`[hook]`. `also_write` is None where each client's own default holds."""
+
+    on_allow: OnAllow = "silent"
+    warnings: HookWarnings = "once"
+    also_write: tuple[str, ...] | None = None
+    sandbox_shell: bool = False
+    paranoid: bool = False
+    sandbox_ignored: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AgentBinding:
+    """`[agents."NAME"]`: a profile for an agent or a client's agent type."""
+
+    name: str
+    profile: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredLimits:
+    """`[limits]`: caps of `paddock.limits` that a file lowers; none is ever raised."""
+
+    given: tuple[tuple[str, int | float], ...] = ()
+
+    def value(self, name: str) -> int | float:
+        """Return the lowered cap, else the one of `paddock.limits`.
+
+        Raises:
+            KeyError: there is no cap of that name.
+        """
+        return dict(self.given).get(name, hard_caps()[name])
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """`[history]`: how much of what was replaced is kept."""
+
+    bytes_max: int = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class McpSettings:
+    """`[mcp]`: calls that the server runs at once."""
+
+    calls_max: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorSettings:
+    """`[ledger] anchor`: where checkpoints of the governance ledger go.
+
+    Exactly one of the three is given; all empty is the default, a directory
+    beside the planes.
+    """
+
+    directory: str = ""
+    git: str = ""
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """`[ledger]`. `anchor` is read from the user's own configuration alone."""
+
+    keep_model_contents: bool = False
+    anchor: AnchorSettings = field(default_factory=AnchorSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """`[providers.NAME]`: how a model is reached. Empty where a default holds.
+
+    A key never stands in a file: `api_key_env` names a variable,
+    `api_key_command` a program that prints it.
+    """
+
+    name: str
+    provider: str = ""
+    model: str = ""
+    base_url: str = ""
+    api: str = ""
+    api_key_env: str = ""
+    api_key_command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All tables that are no rules, as they hold together."""
+
+    shell: ShellSettings = field(default_factory=ShellSettings)
+    hook: HookSettings = field(default_factory=HookSettings)
+    agents: tuple[AgentBinding, ...] = ()
+    limits: LoweredLimits = field(default_factory=LoweredLimits)
+    history: HistorySettings = field(default_factory=HistorySettings)
+    mcp: McpSettings = field(default_factory=McpSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)
+    providers: tuple[ProviderSettings, ...] = ()
+
+    def profile_for(self, agent: str) -> str | None:
+        """Return the profile that `[agents]` gives to this name, if any."""
+        for binding in self.agents:
+            if binding.name == agent:
+                return binding.profile
+        return None
+
+
+def hard_caps() -> dict[str, int | float]:
+    """Return the caps of `paddock.limits` by name."""
+    return {
+        name: value
+        for name, value in vars(caps).items()
+        if name.islower() and not name.startswith("_") and isinstance(value, (int, float))
+    }

@@ -1,0 +1,230 @@
+"""The tables without rules: `[paths]`, `[hook]`, `[agents]`, `[limits]` and the rest.
+
+Each function reads one table over the values that hold already and returns what
+then holds; a key that is given replaces its value whole.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock.policy.patterns import PathPattern, compile_pattern
+from paddock.policy.problems import PatternError, quote, suggest
+from paddock.policy.reader import Table
+from paddock.policy.settings import (
+    HOOK_WARNINGS,
+    ON_ALLOWS,
+    AgentBinding,
+    AnchorSettings,
+    HistorySettings,
+    HookSettings,
+    LedgerSettings,
+    LoweredLimits,
+    McpSettings,
+    ProviderSettings,
+    hard_caps,
+)
+from paddock.policy.shell import host_paths
+
+HISTORY_BYTES_MAX: Final = 10**15
+MCP_CALLS_MAX: Final = 1024
+
+PROVIDERS: Final = ("builtin", "scripted", "anthropic", "openai")
+APIS: Final = ("responses", "chat")
+
+
+@dataclass(frozen=True, slots=True)
+class PathsTable:
+    """`[paths]` as a file gives it; None for a list that it does not give."""
+
+    protected: tuple[PathPattern, ...] | None = None
+    generated: tuple[PathPattern, ...] | None = None
+    warned: tuple[PathPattern, ...] | None = None
+    safe: tuple[PathPattern, ...] | None = None
+    secret: tuple[PathPattern, ...] | None = None
+
+
+def read_paths(table: Table) -> PathsTable:
+    """Read `[paths]`."""
+    paths = PathsTable(
+        protected=_patterns(table, "protected"),
+        generated=_patterns(table, "generated"),
+        warned=_patterns(table, "warned"),
+        safe=_patterns(table, "safe"),
+        secret=_patterns(table, "secret"),
+    )
+    table.finish()
+    return paths
+
+
+def read_hook(table: Table, base: HookSettings) -> HookSettings:
+    """Read `[hook]`. `sandbox_shell` needs `on_allow = "approve"`."""
+    also_write = host_patterns(table, "also_write")
+    hook = HookSettings(
+        on_allow=table.word("on_allow", ON_ALLOWS, base.on_allow),
+        warnings=table.word("warnings", HOOK_WARNINGS, base.warnings),
+        also_write=base.also_write if also_write is None else also_write,
+        sandbox_shell=table.boolean("sandbox_shell", base.sandbox_shell),
+        paranoid=table.boolean("paranoid", base.paranoid),
+        sandbox_ignored=table.boolean("sandbox_ignored", base.sandbox_ignored),
+    )
+    table.finish()
+    if hook.sandbox_shell and hook.on_allow != "approve":
+        name = "sandbox_shell" if table.has("sandbox_shell") else "on_allow"
+        table.problem(
+            name,
+            'sandbox_shell without on_allow = "approve" would change nothing',
+            'clients honour a changed command only with an allow: add on_allow = "approve"',
+        )
+    return hook
+
+
+def read_agents(
+    table: Table, base: tuple[AgentBinding, ...], profiles: frozenset[str]
+) -> tuple[AgentBinding, ...]:
+    """Read `[agents."NAME"]`; each must name a profile of `profiles`."""
+    bindings = {binding.name: binding for binding in base}
+    for name in table.names():
+        entry = table.table(name)
+        if entry is None:
+            continue
+        profile = entry.string("profile")
+        entry.finish()
+        if not profile:
+            if not entry.has("profile"):
+                table.problem(name, f"{entry.title} has no profile", 'add profile = "locked"')
+            continue
+        if profile not in profiles:
+            message = f"the profile {quote(profile)} of {entry.title} is unknown"
+            entry.problem("profile", message, suggest(profile, profiles))
+        bindings[name] = AgentBinding(name, profile)
+    return tuple(bindings.values())
+
+
+def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
+    """Read `[limits]`: names of `paddock.limits`, at most their values there."""
+    caps = hard_caps()
+    given = dict(base.given)
+    for name in table.names():
+        if name not in caps:
+            table.problem(name, f"unknown limit {quote(name)}", suggest(name, caps))
+            continue
+        cap = caps[name]
+        lowest = 1 if isinstance(cap, int) else min(0.001, cap)
+        value = table.number(name, lowest, cap)
+        if value is not None:
+            given[name] = value
+    return LoweredLimits(tuple(sorted(given.items())))
+
+
+def read_history(table: Table, base: HistorySettings) -> HistorySettings:
+    """Read `[history]`."""
+    read = HistorySettings(table.integer("bytes_max", base.bytes_max, 0, HISTORY_BYTES_MAX))
+    table.finish()
+    return read
+
+
+def read_mcp(table: Table, base: McpSettings) -> McpSettings:
+    """Read `[mcp]`."""
+    read = McpSettings(table.integer("calls_max", base.calls_max, 1, MCP_CALLS_MAX))
+    table.finish()
+    return read
+
+
+def read_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
+    """Read `[ledger]` of a project: no `anchor`."""
+    keep = table.boolean("keep_model_contents", base.keep_model_contents)
+    if table.has("anchor"):
+        # Threat: a cloned project that names a command runs it on the host.
+        table.problem(
+            "anchor",
+            "anchor stands in the user's own configuration, never in a project",
+            "move it to paddock/config.toml in the user's configuration directory",
+        )
+    table.finish()
+    return replace(base, keep_model_contents=keep)
+
+
+def read_user_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
+    """Read `[ledger]` of the user's own configuration, `anchor` included.
+
+    `anchor` is a directory as a string, or a table with exactly one of
+    `directory`, `git` and `command`.
+    """
+    keep = table.boolean("keep_model_contents", base.keep_model_contents)
+    anchor = _read_anchor(table, base.anchor) if table.has("anchor") else base.anchor
+    table.finish()
+    return LedgerSettings(keep, anchor)
+
+
+def read_providers(table: Table) -> tuple[ProviderSettings, ...]:
+    """Read `[providers.NAME]` of the user's own configuration."""
+    found: list[ProviderSettings] = []
+    for name in table.names():
+        entry = table.table(name)
+        if entry is None:
+            continue
+        provider = entry.word("provider", PROVIDERS, "builtin") if entry.has("provider") else ""
+        api = entry.word("api", APIS, "responses") if entry.has("api") else ""
+        found.append(
+            ProviderSettings(
+                name,
+                provider,
+                entry.string("model"),
+                entry.string("base_url"),
+                api,
+                entry.string("api_key_env"),
+                entry.strings("api_key_command") or (),
+            )
+        )
+        entry.finish()
+    return tuple(found)
+
+
+def host_patterns(table: Table, name: str) -> tuple[str, ...] | None:
+    """Read an array of patterns for paths of the host, from `/` or `~/`."""
+    found = host_paths(table, name)
+    for position, text in enumerate(found or ()):
+        # The part behind the anchor follows the same rules as any path pattern.
+        inner = re.sub(r"^~?/*", "", text)
+        try:
+            compile_pattern(inner or "**")
+        except PatternError as problem:
+            table.report.add((*table.key, name, position), problem.message, problem.hint)
+    return found
+
+
+def _read_anchor(table: Table, base: AnchorSettings) -> AnchorSettings:
+    if table.is_text("anchor"):
+        return AnchorSettings(directory=table.string("anchor"))
+    entry = table.table("anchor")
+    if entry is None:
+        return base
+    anchor = AnchorSettings(
+        entry.string("directory"), entry.string("git"), entry.strings("command") or ()
+    )
+    entry.finish()
+    if sum(map(bool, (anchor.directory, anchor.git, anchor.command))) != 1:
+        table.problem(
+            "anchor", "anchor names not exactly one place", "give one of directory, git or command"
+        )
+    return anchor
+
+
+def _patterns(table: Table, name: str) -> tuple[PathPattern, ...] | None:
+    texts = table.texts(name)
+    if texts is None:
+        return None
+    found: list[PathPattern] = []
+    for text in texts:
+        try:
+            found.append(compile_pattern(text.text, text.place))
+        except PatternError as problem:
+            table.report.add_at(text.place, problem)
+    if found and all(pattern.negated for pattern in found):
+        table.problem(
+            name,
+            f"{name} in {table.title} can match nothing: it only takes out",
+            "write what is meant before the ! patterns",
+        )
+    return tuple(found)

@@ -1,0 +1,186 @@
+"""Path patterns by gitignore's rules."""
+
+import pytest
+
+from paddock.policy.patterns import Comparison, PathList, PathSet, compile_pattern, compile_target
+from paddock.policy.problems import PatternError
+
+
+def guarding(*texts: str) -> PathList:
+    return PathList([compile_pattern(text) for text in texts], Comparison.GUARDING)
+
+
+def permitting(*texts: str) -> PathList:
+    return PathList([compile_pattern(text) for text in texts], Comparison.PERMITTING)
+
+
+def matched(patterns: PathList, *paths: str) -> dict[str, str | None]:
+    found = {path: patterns.match(path) for path in paths}
+    return {path: None if pattern is None else pattern.text for path, pattern in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.md", ["a.md", "docs/a.md", "x.md/y"], ["a.mdx", "md"]),
+        ("/*.md", ["a.md"], ["docs/a.md"]),
+        ("/docs/**", ["docs/a", "docs/a/b"], ["docs", "x/docs/a"]),
+        ("docs/*.md", ["docs/a.md", "docs/a.md/b"], ["docs/a/b.md", "x/docs/a.md"]),
+        ("**/gen", ["gen", "a/gen", "a/b/gen/c"], ["agen"]),
+        ("a/**/b", ["a/b", "a/x/b", "a/x/y/b/c"], ["b", "x/a/b"]),
+        ("build/", ["build/x", "a/build/x"], ["build", "a/build"]),
+        ("a?c", ["abc", "x/abc"], ["ac", "a/c"]),
+        ("[a-c]x", ["ax", "cx"], ["dx", "A"]),
+        ("[!a-c]x", ["dx"], ["ax"]),
+        ("[[:digit:]]", ["7"], ["x"]),
+        (r"\*", ["*"], ["x"]),
+        (r"\!x", ["!x"], ["x"]),
+        (r"a\ ", ["a "], ["a"]),
+        ("a ", ["a"], ["a "]),
+        ("x**y", ["xy", "xaby"], ["xa/y"]),
+        ("/plugins/*/agents/*.md", ["plugins/p/agents/a.md"], ["plugins/p/q/agents/a.md"]),
+        ("*_*_*.py", ["a_b_c.py", "d/__.py"], ["a_b.py"]),
+        ("a]", ["a]"], ["a"]),
+        ("[]]", ["]"], ["["]),
+        ("ünï*", ["ünïx"], ["uni"]),
+        ("a\nb", ["a\nb"], ["a"]),
+        ("*", ["a", "a/b", "a\nb"], []),
+    ],
+)
+def test_a_pattern_matches_as_gitignore_says(pattern: str, yes: list[str], no: list[str]) -> None:
+    patterns = permitting(pattern)
+    expected = dict.fromkeys(yes, pattern) | dict.fromkeys(no, None)
+    assert matched(patterns, *expected) == expected
+
+
+def test_the_last_match_wins_and_an_excluded_parent_stays_excluded() -> None:
+    patterns = permitting("*.key", "!test.key", "/sub/", "!/sub/test.key")
+    assert matched(patterns, "a.key", "test.key", "x/test.key", "sub/test.key", "sub/b") == {
+        "a.key": "*.key",
+        "test.key": None,
+        "x/test.key": None,
+        "sub/test.key": "/sub/",
+        "sub/b": "/sub/",
+    }
+
+
+def test_a_guarding_list_sees_case_form_and_files_where_directories_are_named() -> None:
+    patterns = guarding(".git/", ".env*", "*.key", "/Straße/**", "caf\u00e9")
+    assert matched(
+        patterns, ".GIT", "a/.Git/config", ".ENV", "X.Key", "STRASSE/a", "cafe\u0301", "CAFÉ", "git"
+    ) == {
+        ".GIT": ".git/",
+        "a/.Git/config": ".git/",
+        ".ENV": ".env*",
+        "X.Key": "*.key",
+        "STRASSE/a": "/Straße/**",
+        "cafe\u0301": "caf\u00e9",
+        "CAFÉ": "caf\u00e9",
+        "git": None,
+    }
+
+
+def test_a_permitting_list_compares_exactly() -> None:
+    patterns = permitting("/docs/**", "build/")
+    assert matched(patterns, "docs/a", "Docs/a", "build", "build/x") == {
+        "docs/a": "/docs/**",
+        "Docs/a": None,
+        "build": None,
+        "build/x": "build/",
+    }
+
+
+def test_a_negation_is_compared_the_other_way() -> None:
+    assert matched(guarding("*.key", "!public.key"), "public.key", "PUBLIC.key") == {
+        "public.key": None,
+        "PUBLIC.key": "*.key",
+    }
+    assert matched(permitting("**", "!.git/"), "a", ".git", ".GIT/x") == {
+        "a": "**",
+        ".git": None,
+        ".GIT/x": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("[Z-a]x", "Zx"),
+        ("[A-Z]x", "bx"),
+        ("[A-Z]x", "Bx"),
+        ("[!A-Z]x", "bx"),
+        ("a?c", "aßc"),
+        ("e*", "e\u0301x"),
+        ("[É]", "é"),
+        ("?", "İ"),
+    ],
+)
+def test_folding_never_loses_a_match_of_a_guarding_pattern(pattern: str, path: str) -> None:
+    assert matched(guarding(pattern), path) == {path: pattern}
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "", " ", "!", "/", "!/", "//", "a//b", "//a", "../a", "a/../b", "./a", "a/.", "..",
+        "[a", "[", "[!", "[z-a]", "[/]", "[[:nope:]]", "a\\", "a\\/", "#x", "~/x", "~", "C:\\x",
+        "c:/x", "a\0b", "x" * 5000, "a/ /", "!#x",
+    ],
+)  # fmt: skip
+def test_a_pattern_that_can_match_nothing_is_refused(pattern: str) -> None:
+    if pattern == "a/ /":
+        compile_pattern(pattern)
+        return
+    with pytest.raises(PatternError):
+        compile_pattern(pattern)
+
+
+def test_a_rule_target_takes_no_negation() -> None:
+    assert compile_target("docs/**").text == "docs/**"
+    with pytest.raises(PatternError):
+        compile_target("!docs/**")
+
+
+def test_the_root_is_matched_by_patterns_for_everything_alone() -> None:
+    for text in ("**", "*", "/**", "**/"):
+        assert matched(permitting(text), ".") == {".": text}
+    for text in ("a", "*.md", "/docs/**"):
+        assert matched(permitting(text), ".") == {".": None}
+    assert matched(permitting("**", "!**"), ".") == {".": None}
+
+
+def test_a_path_known_to_be_a_directory_is_matched_by_a_directory_pattern() -> None:
+    patterns = permitting("build/")
+    assert patterns.find_directory("build") == patterns.patterns[0]
+    assert patterns.find("build") is None
+
+
+def test_a_set_tells_every_pattern_that_matches() -> None:
+    texts = ["*.py", "/src/**", "src/a.py", "docs/", "**"]
+    patterns = PathSet(
+        (number, compile_pattern(text), Comparison.PERMITTING) for number, text in enumerate(texts)
+    )
+    assert patterns.matching("src/a.py") == frozenset({0, 1, 2, 4})
+    assert patterns.matching("docs", is_directory=True) == frozenset({3, 4})
+    assert patterns.matching(".") == frozenset({4})
+
+
+def test_many_stars_do_not_make_a_match_take_long() -> None:
+    text = "*a" * 40 + "b"
+    deep = "/".join(["**", "a*a*a*a*"] * 12) + "/b"
+    patterns = permitting(text, deep)
+    assert patterns.find("a" * 250) is None
+    assert patterns.find("/".join(["a" * 30] * 100)) is None
+
+
+def test_a_thousand_patterns_are_found_by_the_right_one() -> None:
+    texts = [f"*.ext{n}" for n in range(300)] + [f"/d{n}/sub/**" for n in range(300)]
+    texts += [f"name{n}" for n in range(200)] + [f"*_{n}_*" for n in range(200)]
+    patterns = permitting(*texts)
+    assert matched(patterns, "a.ext7", "d299/sub/x", "a/name42", "b/x_199_y", "nothing/here") == {
+        "a.ext7": "*.ext7",
+        "d299/sub/x": "/d299/sub/**",
+        "a/name42": "name42",
+        "b/x_199_y": "*_199_*",
+        "nothing/here": None,
+    }
