@@ -1,0 +1,104 @@
+# Everything a newcomer needs. Only Python 3.11+, make and git have to be there;
+# `make demo` and `make test` do the rest of the set-up themselves.
+
+VENV    := .venv
+PY      := $(VENV)/bin/python
+LOCKED  := $(VENV)/.locked
+STAMP   := $(VENV)/.ready
+# No package arrives past the lock: nothing is resolved, nothing is built apart.
+PIP     := $(PY) -m pip --disable-pip-version-check install -qq --no-deps
+WORKERS ?= 2
+UV      ?= uv
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+# --- environment --------------------------------------------------------------
+
+.PHONY: env
+env: $(STAMP) ## the environment in .venv, from requirements.lock
+
+# Made again when what it is made from changes; otherwise this costs nothing.
+$(LOCKED): requirements.lock scripts/find-python
+	@echo "making $(VENV) (some twenty seconds)" >&2
+	@python=$$(sh scripts/find-python $(PYTHON)) \
+	  && { "$$python" -m venv --clear $(VENV) \
+	  || { echo "error: $$python cannot make an environment; a distribution may keep that in a package of its own (python3-venv)" >&2; exit 5; }; }
+	@$(PIP) --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(STAMP): $(LOCKED) pyproject.toml
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: lock
+lock: ## resolve the dependencies again (needs uv)
+	@command -v $(UV) >/dev/null || { echo "error: make lock needs uv; name it with UV=/path/to/uv" >&2; exit 5; }
+	$(UV) pip compile pyproject.toml --group dev --upgrade --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	  --quiet --output-file requirements.lock
+
+# --- use ----------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(STAMP) ## the tour, on this repository
+	@$(VENV)/bin/paddock demo
+
+# --- checks -------------------------------------------------------------------
+
+.PHONY: check
+check: lint types layers ## lint, types and layers
+
+.PHONY: lint
+lint: $(STAMP)
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check . || { echo "error: not formatted; run: make format" >&2; exit 1; }
+
+.PHONY: types
+types: $(STAMP)
+	@$(VENV)/bin/basedpyright
+
+.PHONY: layers
+layers: $(STAMP)
+	@$(VENV)/bin/lint-imports --no-cache
+
+.PHONY: format
+format: $(STAMP) ## format the code and mend what can be mended
+	@$(VENV)/bin/ruff check --quiet --fix-only .
+	@$(VENV)/bin/ruff format --quiet .
+
+.PHONY: test
+test: $(STAMP) ## every test
+	@$(PY) -m pytest -n $(WORKERS) tests
+
+.PHONY: unit
+unit: $(STAMP) ## the unit tests alone, in seconds
+	@$(PY) -m pytest tests/unit
+
+.PHONY: coverage
+coverage: $(STAMP) ## what the tests reach, by line and branch
+	@$(PY) -m coverage erase
+	@$(PY) -m coverage run -m pytest tests
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report
+
+.PHONY: mutants
+mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
+	@$(PY) tests/mutants/run.py
+
+.PHONY: torture
+torture: $(STAMP) ## property, fault and kernel tests, long
+	@HYPOTHESIS_PROFILE=torture $(PY) -m pytest -n $(WORKERS) tests/property tests/fault tests/kernel
+
+.PHONY: bench
+bench: $(STAMP) ## measure
+	@set -e; for program in bench/*.py; do \
+	  if [ -e "$$program" ]; then echo "== $$program"; $(PY) "$$program"; fi; done
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .pytest_cache .ruff_cache
+	@find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

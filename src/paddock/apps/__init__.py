@@ -1,0 +1,1 @@
+"""Interfaces. Each knows the runtime; none knows another. Only these print and exit."""

@@ -1,0 +1,82 @@
+"""`paddock call`."""
+
+import argparse
+
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import use_project
+from paddock.apps.cli.prompt import PromptApprover
+from paddock.assembly import open_runtime
+from paddock.errors import InvalidArgumentsError
+from paddock.runtime.approvals import Approver, NoApprover, YesApprover
+from paddock.runtime.runtime import Runtime
+from paddock.tools.arguments import parse_arguments
+from paddock.values.calls import Refusal, ToolResult
+
+_HOST_CODES = frozenset({"sandbox.unavailable", "storage.full", "ledger.busy", "ledger.full"})
+
+
+class Call:
+    """One governed call. Prints the result object."""
+
+    summary = (
+        "Run one governed tool call and print its result as one JSON object.\n"
+        "Arguments are one JSON object, or - to read it from standard input."
+    )
+    examples = (
+        '  paddock call view \'{"path": "README.md"}\'\n'
+        '  paddock call str_replace \'{"path": "README.md", "old_str": "teh", "new_str": "the"}\'\n'
+        "  paddock call create_file - --no-input < arguments.json"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """TOOL, JSON, --agent, --yes or --no-input."""
+        parser.add_argument("tool", metavar="TOOL")
+        parser.add_argument("arguments", nargs="?", default="{}", metavar="JSON|-")
+        parser.add_argument("--agent", metavar="NAME", help="who calls (default: main)")
+        answers = parser.add_mutually_exclusive_group()
+        answers.add_argument("--yes", action="store_true", help="answer an ask with yes")
+        answers.add_argument("--no-input", action="store_true", help="there is no approver")
+
+    def run(self, options: Options, console: Console) -> int:
+        """0 ok, 1 refused or failed, 5 the host could not."""
+        approver = _approver(options, console)
+        source = _read_arguments(options.arguments, console)
+        project = use_project(options, console)
+        with open_runtime(project, agent=options.agent, approver=approver) as runtime:
+            result = _run(runtime, options.tool, source)
+        console.write_json(result.as_json())
+        if result.refusal is None:
+            return 0
+        return 5 if result.refusal.code in _HOST_CODES else 1
+
+
+def _run(runtime: Runtime, tool: str, source: str | bytes) -> ToolResult:
+    try:
+        arguments = parse_arguments(source)
+    except InvalidArgumentsError as error:
+        return runtime.refuse(tool, Refusal(error.code, error.message, error.hint))
+    return runtime.call(tool, arguments)
+
+
+def _read_arguments(given: str, console: Console) -> str | bytes:
+    if given != "-":
+        return given
+    # Bytes, not text: what is not UTF-8 is the caller's mistake and is said so.
+    buffer = getattr(console.stdin, "buffer", None)
+    if buffer is None:
+        return console.stdin.read(limits.argument_bytes_max + 1)
+    return buffer.read(limits.argument_bytes_max + 1)
+
+
+def _approver(options: Options, console: Console) -> Approver:
+    if options.yes:
+        return YesApprover("--yes")
+    # Standard input that held the arguments cannot answer a question as well.
+    if options.no_input or options.arguments == "-" or not console.is_interactive:
+        return NoApprover()
+    return PromptApprover(console)
+
+
+COMMAND = Call()

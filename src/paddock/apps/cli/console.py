@@ -1,0 +1,70 @@
+"""What a command talks to: streams, environment, current directory."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from paddock.errors import PaddockError
+from paddock.text.show import show_line
+from paddock.values.calls import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """A command's view of the process. Tests make one of their own."""
+
+    stdin: TextIO
+    stdout: TextIO
+    stderr: TextIO
+    variables: Mapping[str, str]
+    directory: Path
+
+    @classmethod
+    def of_process(cls) -> "Console":
+        """The console of this process.
+
+        Streams are set to write what the terminal's encoding lacks as escapes, so
+        that a file name cannot end a command.
+        """
+        for stream in (sys.stdout, sys.stderr):
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="backslashreplace")
+        return cls(sys.stdin, sys.stdout, sys.stderr, os.environ, Path.cwd())
+
+    def say(self, text: str = "") -> None:
+        """One line, or several, for a person."""
+        rows = (show_line(row)[0] for row in text.split("\n"))
+        self.stdout.write("\n".join(rows) + "\n")
+
+    def write_json(self, value: Json) -> None:
+        """One JSON value on one line; ASCII only, so that no terminal can be misled."""
+        self.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+
+    def warn(self, text: str) -> None:
+        """One line, or several, on stderr."""
+        rows = (show_line(row)[0] for row in text.split("\n"))
+        self.stderr.write("\n".join(rows) + "\n")
+
+    def report(self, error: PaddockError) -> None:
+        """An error with its place and hint, on stderr."""
+        self.warn(error.render())
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person can be asked: input and messages are a terminal."""
+        return self.stdin.isatty() and self.stderr.isatty()
+
+    def paint(self, text: str, code: str) -> str:
+        """`text` in a colour where stdout is a terminal that wants it.
+
+        NO_COLOR set to anything, or TERM=dumb, means no colour (no-color.org).
+        """
+        plain = self.variables.get("NO_COLOR") or self.variables.get("TERM") == "dumb"
+        if plain or not self.stdout.isatty():
+            return text
+        return f"\x1b[{code}m{text}\x1b[0m"

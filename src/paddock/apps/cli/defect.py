@@ -1,0 +1,32 @@
+"""A defect of ours: an id for the user, the traceback in a file for the report."""
+
+import os
+import traceback
+from pathlib import Path
+
+from paddock.apps.cli.console import Console
+from paddock.errors import InternalError
+
+
+def report_defect(error: Exception, console: Console) -> None:
+    """Say that it is our fault, with an id, and keep the traceback for a report."""
+    identity = os.urandom(6).hex()
+    kept = _keep(error, identity, console)
+    hint = f"please report it with {kept}" if kept else "please report it"
+    console.report(
+        InternalError(f"a defect of Paddock, {type(error).__name__} (id {identity})", hint=hint)
+    )
+
+
+def _keep(error: Exception, identity: str, console: Console) -> str:
+    """The file that holds the traceback, or an empty text where none could be written."""
+    state = console.variables.get("XDG_STATE_HOME") or "~/.local/state"
+    home = console.variables.get("PADDOCK_HOME") or f"{state}/paddock"
+    path = Path(home).expanduser() / "defects" / f"{identity}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with path.open("x", encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
+    except OSError:
+        return ""
+    return str(path)

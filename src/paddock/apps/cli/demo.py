@@ -1,0 +1,310 @@
+"""`paddock demo`: the tour, on a governed copy of the project at hand. Everything is real."""
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.demo_copy import copy_project
+from paddock.apps.cli.options import Options
+from paddock.assembly import (
+    Project,
+    init_project,
+    open_project,
+    open_runtime,
+    review_trust,
+    trust_policy,
+)
+from paddock.errors import UsageError
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import verify
+from paddock.plane.environment import Environment
+from paddock.policy.actions import parse_action
+from paddock.policy.explain import explain
+from paddock.runtime.approvals import Approver, NoApprover, YesApprover
+from paddock.values.calls import Json, ToolResult
+
+_ASK_RULE = """
+
+[profiles.standard]
+allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
+ask   = ["tool:file:delete **"]                # someone is asked before anything is deleted
+"""
+_NOTE = "paddock-demo-note.md"
+_ROW_CHARS_MAX = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What one act of the tour showed."""
+
+    title: str
+    did: str
+    outcome: str
+    detail: str
+
+    def as_json(self) -> dict[str, Json]:
+        """For `--json`."""
+        return {
+            "title": self.title,
+            "did": self.did,
+            "outcome": self.outcome,
+            "detail": self.detail,
+        }
+
+
+class Demo:
+    """Seconds, no key, no network, no root; ends with the verified ledger."""
+
+    summary = (
+        "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
+        "question, refusals, an escape attempt that the kernel stops, an explanation, and a\n"
+        "ledger that catches an edited byte."
+    )
+    examples = "  paddock demo\n  paddock demo --keep /tmp/paddock-demo"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """--keep."""
+        parser.add_argument("--keep", metavar="DIR", help="make the copy in DIR and keep it")
+
+    def run(self, options: Options, console: Console) -> int:
+        """0 when every act ended as it should, 1 otherwise."""
+        if options.keep is None:
+            with tempfile.TemporaryDirectory(prefix="paddock-demo-") as directory:
+                return _play(Path(directory), options, console)
+        directory = console.directory / options.keep
+        if directory.exists():
+            raise UsageError(f"{directory} exists", hint="name a directory that is not there yet")
+        directory.mkdir(parents=True)
+        status = _play(directory, options, console)
+        if not options.json:
+            console.say(f"kept in {directory}")
+        return status
+
+
+def _play(directory: Path, options: Options, console: Console) -> int:
+    stage = _set_up(directory, console)
+    tour = Tour(stage, directory)
+    scenes: list[Scene] = []
+    for act in tour.acts():
+        scene = act()
+        scenes.append(scene)
+        if not options.json:
+            _show(scene, console)
+    if options.json:
+        console.write_json([scene.as_json() for scene in scenes])
+    elif tour.surprises:
+        console.say(f"unexpected: {', '.join(tour.surprises)}")
+    return 1 if tour.surprises else 0
+
+
+def _set_up(directory: Path, console: Console) -> Project:
+    """A copy of the project, with a plane of its own that the user's never meets."""
+    copied = copy_project(console.directory, directory / "project")
+    environment = Environment(
+        home=directory,
+        paddock_home=directory / "state",
+        config_home=directory / "config",
+    )
+    console.warn(copied.said())
+    result = init_project(directory / "project", environment)
+    result.policy_file.write_bytes(result.policy_file.read_bytes() + _ASK_RULE.encode())
+    trust_policy(review_trust(result.root.path, environment), environment, by="demo")
+    return open_project(result.root.path, environment)
+
+
+def _show(scene: Scene, console: Console) -> None:
+    colour = {"allowed": "32", "refused": "31", "asked": "33"}.get(scene.outcome, "36")
+    console.say("")
+    console.stdout.write(console.paint(scene.title, "1") + "\n")
+    console.say(f"  $ {scene.did}")
+    console.stdout.write(f"  {console.paint(scene.outcome, colour)}\n")
+    for row in scene.detail.split("\n"):
+        cut = row if len(row) <= _ROW_CHARS_MAX else row[: _ROW_CHARS_MAX - 3] + "..."
+        console.say(f"    {cut}")
+
+
+class Tour:
+    """The acts. Each runs a real call and notes a surprise where it ended otherwise."""
+
+    def __init__(self, project: Project, directory: Path) -> None:
+        self._project = project
+        self._directory = directory
+        self.surprises: list[str] = []
+
+    def acts(self) -> list[Callable[[], Scene]]:
+        """The acts in their order."""
+        return [
+            self.look,
+            self.write,
+            self.edit,
+            self.ask_nobody,
+            self.ask_someone,
+            self.protected,
+            self.own_policy,
+            self.dots,
+            self.link,
+            self.explained,
+            self.recorded,
+            self.tampered,
+        ]
+
+    def look(self) -> Scene:
+        """Reading a file of the project."""
+        name = self._some_text_file()
+        result = self._call("view", {"path": name, "limit": 3})
+        return self._scene("An agent looks at a file", f"view {name}", result, "allowed")
+
+    def write(self) -> Scene:
+        """A new file."""
+        arguments = {"path": _NOTE, "content": "one\ntwo\nthree\n"}
+        result = self._call("create_file", arguments)
+        return self._scene("It writes one", f"create_file {_NOTE}", result, "allowed")
+
+    def edit(self) -> Scene:
+        """One exact text; every other byte stays."""
+        arguments = {"path": _NOTE, "old_str": "two", "new_str": "2"}
+        result = self._call("str_replace", arguments)
+        return self._scene("It changes one word", f"str_replace {_NOTE}", result, "allowed")
+
+    def ask_nobody(self) -> Scene:
+        """An ask without an approver is a no."""
+        result = self._call("delete_file", {"path": _NOTE})
+        return self._scene(
+            "Deleting needs a yes, and nobody is there to ask",
+            f"delete_file {_NOTE}",
+            result,
+            "approval.unavailable",
+        )
+
+    def ask_someone(self) -> Scene:
+        """The same with someone who says yes."""
+        result = self._call("delete_file", {"path": _NOTE}, YesApprover("demo"))
+        return self._scene("Somebody says yes", f"delete_file {_NOTE}", result, "allowed")
+
+    def protected(self) -> Scene:
+        """A git hook would run code later."""
+        arguments = {"path": ".git/hooks/pre-commit", "content": "#!/bin/sh\n"}
+        result = self._call("create_file", arguments)
+        return self._scene(
+            "It tries to plant a git hook",
+            "create_file .git/hooks/pre-commit",
+            result,
+            "policy.protected",
+        )
+
+    def own_policy(self) -> Scene:
+        """An agent never changes what governs it."""
+        arguments = {"path": "paddock.toml", "content": '[profiles.standard]\nallow = ["tool:*"]\n'}
+        result = self._call("create_file", arguments)
+        return self._scene(
+            "It tries to rewrite its own policy",
+            "create_file paddock.toml",
+            result,
+            "policy.protected",
+        )
+
+    def dots(self) -> Scene:
+        """Out by `..`."""
+        result = self._call("view", {"path": "docs/../../secret.txt"})
+        return self._scene(
+            "It tries to climb out", "view docs/../../secret.txt", result, "path.escapes_root"
+        )
+
+    def link(self) -> Scene:
+        """Out by a link that stands in the workspace: the kernel refuses to pass it."""
+        outside = self._directory / "outside"
+        outside.mkdir(exist_ok=True)
+        (outside / "diary.txt").write_text("not for agents\n", encoding="utf-8")
+        (self._project.root.path / "shortcut").symlink_to(outside)
+        result = self._call("create_file", {"path": "shortcut/diary.txt", "content": "gotcha\n"})
+        if (outside / "diary.txt").read_text(encoding="utf-8") != "not for agents\n":
+            self.surprises.append("the file outside was changed")
+        return self._scene(
+            "A link leads out of the workspace, and the kernel will not pass it",
+            "create_file shortcut/diary.txt",
+            result,
+            "path.escapes_root",
+        )
+
+    def explained(self) -> Scene:
+        """Why, and what would change it."""
+        text = "tool:file:create .git/hooks/pre-commit"
+        chain = self._project.agents.chain(self._project.default_agent)
+        explanation = explain(self._project.policy, chain, parse_action(text))
+        return Scene(
+            "Why was that?",
+            f"paddock policy explain '{text}'",
+            "explained",
+            explanation.render(),
+        )
+
+    def recorded(self) -> Scene:
+        """The ledger holds every call, the refused ones too."""
+        path = str(self._project.layout.ledger_paths()["ho1m"])
+        rows = [
+            f"{row.seq:>3}  {row.entry.event_type:<12} {row.entry.decision:<6} "
+            f"{row.entry.metadata.get('tool', '')} {row.entry.reason}"
+            for row in query(path, Filter(), last=6).entries
+        ]
+        report = verify(path)
+        if report.problems:
+            self.surprises.append("the ledger does not verify")
+        head = "" if report.head is None else f", head {report.head.hash[:16]}"
+        said = f"{report.entries} entries, chain whole{head}"
+        return Scene(
+            "All of it is on record",
+            "paddock ledger query --ledger ho1m --last 6; paddock ledger verify",
+            "verified",
+            "\n".join([*rows, said]),
+        )
+
+    def tampered(self) -> Scene:
+        """One byte of a copy is changed, and found."""
+        path = self._project.layout.ledger_paths()["ho1m"]
+        copy = self._directory / "tampered.jsonl"
+        shutil.copyfile(path, copy)
+        content = bytearray(copy.read_bytes())
+        at = content.index(b'"decision":"deny"') + len(b'"decision":"')
+        content[at : at + 4] = b"deni"
+        copy.write_bytes(bytes(content))
+        report = verify(str(copy))
+        if not report.problems:
+            self.surprises.append("the changed byte was not found")
+        said = "\n".join(f"line {p.line}: {p.kind}: {p.detail}" for p in report.problems)
+        return Scene(
+            "Somebody edits one byte of a copy of it",
+            "sed 's/deny/deni/' …; paddock ledger verify",
+            "caught",
+            said,
+        )
+
+    def _call(
+        self, tool: str, arguments: dict[str, Json], approver: Approver | None = None
+    ) -> ToolResult:
+        with open_runtime(self._project, agent=None, approver=approver or NoApprover()) as runtime:
+            return runtime.call(tool, arguments)
+
+    def _scene(self, title: str, did: str, result: ToolResult, expected: str) -> Scene:
+        ended = "allowed" if result.refusal is None else result.refusal.code
+        if ended != expected:
+            self.surprises.append(f"{did} ended as {ended}, not as {expected}")
+        if expected == "allowed":
+            outcome = "allowed"
+        else:
+            outcome = "asked" if expected.startswith("approval.") else "refused"
+        return Scene(title, did, outcome, result.content)
+
+    def _some_text_file(self) -> str:
+        root = self._project.root.path
+        for name in ("README.md", "README.rst", "README", "pyproject.toml"):
+            if (root / name).is_file():
+                return name
+        files = sorted(path for path in root.iterdir() if path.is_file())
+        return files[0].name if files else "."
+
+
+COMMAND = Demo()

@@ -1,0 +1,73 @@
+"""A copy of the project at hand, for the tour: its own files, bounded, never its links."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_FILES_MAX: Final = 2_000
+_BYTES_MAX: Final = 50_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What was copied, and what was left."""
+
+    source: Path
+    files: int
+    left: int
+
+    def said(self) -> str:
+        """One line for a person."""
+        said = f"the tour works on a copy of {self.source} ({self.files} files)"
+        return f"{said}; {self.left} more files were left out" if self.left else said
+
+
+def copy_project(source: Path, target: Path) -> Copied:
+    """Copy the files of `source` that git knows (all, where there is no git) to `target`.
+
+    At most 2,000 files and 50 MB; links and special files are left out. The copy
+    gets an empty `.git`, so that it is a project of its own.
+    """
+    names = _git_files(source) or _plain_files(source)
+    copied = bytes_copied = 0
+    left = 0
+    for name in names:
+        file = source / name
+        if not file.is_file() or file.is_symlink():
+            continue
+        size = file.stat().st_size
+        if copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX:
+            left += 1
+            continue
+        destination = target / name
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, destination)
+        copied += 1
+        bytes_copied += size
+    (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
+    return Copied(source, copied, left)
+
+
+def _git_files(source: Path) -> list[str]:
+    """Files that git would keep; none where git or a repository is missing."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    if done.returncode != 0:
+        return []
+    names = done.stdout.decode("utf-8", "surrogateescape").split("\0")
+    return sorted(name for name in names if name)
+
+
+def _plain_files(source: Path) -> list[str]:
+    found: list[str] = []
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            found.append(str(path.relative_to(source)))
+        if len(found) > _FILES_MAX:
+            break
+    return found

@@ -1,0 +1,172 @@
+"""`paddock`: find the command, load it alone, run it, turn errors into exit codes.
+
+The table of commands is plain data, so that `paddock --help` loads nothing else.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.apps.cli.console import Console
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    IntegrityError,
+    PaddockError,
+    ToolError,
+    UsageError,
+)
+
+EXIT_DONE: Final = 0
+EXIT_NO: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_CONFIG: Final = 3
+EXIT_INTEGRITY: Final = 4
+EXIT_HOST: Final = 5
+EXIT_DEFECT: Final = 70
+EXIT_INTERRUPTED: Final = 130
+"""As a shell reports a command that SIGINT ended."""
+
+_EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
+    (UsageError, EXIT_USAGE),
+    (ConfigError, EXIT_CONFIG),
+    (IntegrityError, EXIT_INTEGRITY),
+    (HostError, EXIT_HOST),
+    (ToolError, EXIT_NO),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One row of the table: what it does, and the module that does it."""
+
+    summary: str
+    module: str
+
+
+COMMANDS: Final = {
+    "demo": Listed("take the tour on a governed copy of this project", "demo"),
+    "init": Listed("make a governed project", "init"),
+    "where": Listed("show where root, plane, policy and ledgers are", "where"),
+    "trust": Listed("look at a project's policy and trust it", "trust"),
+    "call": Listed("run one governed tool call", "call"),
+    "tools": Listed("list the tools that an agent has", "tools"),
+    "agent": Listed("create, list, show and remove agents", "agent"),
+    "policy": Listed("check, explain, test and lint policy", "policy"),
+    "ledger": Listed("query, follow and verify ledgers", "ledger"),
+    "doctor": Listed("show what this host can enforce", "doctor"),
+    "completion": Listed("print a completion script for a shell", "completion"),
+}
+
+_HELP: Final = """\
+paddock - a workspace with a fence for LLM agents
+
+usage: paddock [--plane DIR] COMMAND [ARGUMENT ...]
+
+commands:
+{commands}
+
+options:
+  --plane DIR   the project or bare plane to work on (default: found from the
+                current directory; PADDOCK_PLANE names it as well)
+  --version     print the version
+  --help        print this; `paddock COMMAND --help` tells more of one command
+
+Every command takes --json.
+
+examples:
+  paddock demo
+  paddock call view '{{"path": "README.md"}}'
+  paddock policy explain 'tool:file:create .git/hooks/pre-commit'
+  paddock ledger verify
+
+exit status:
+  0 done   1 the answer is no   2 usage   3 configuration or policy invalid
+  4 integrity broken   5 the host could not do it   70 a defect of Paddock
+"""
+
+
+def help_text() -> str:
+    """The text of `paddock --help`."""
+    rows = (f"  {name:<12}{listed.summary}" for name, listed in COMMANDS.items())
+    return _HELP.format(commands="\n".join(rows))
+
+
+def main(arguments: list[str], console: Console) -> int:
+    """Run one command and return its exit status. Never raises but for a broken console."""
+    try:
+        return _run(arguments, console)
+    except PaddockError as error:
+        console.report(error)
+        return next((code for kind, code in _EXITS if isinstance(error, kind)), EXIT_DEFECT)
+    except KeyboardInterrupt:
+        console.warn("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # The door: a defect has an id, not a traceback.
+        from paddock.apps.cli.defect import report_defect
+
+        report_defect(error, console)
+        return EXIT_DEFECT
+
+
+def _run(arguments: list[str], console: Console) -> int:
+    plane: str | None = None
+    rest = list(arguments)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option in ("--help", "-h"):
+            console.stdout.write(help_text())
+            return EXIT_DONE
+        if option == "--version":
+            from paddock import __version__
+
+            console.say(f"paddock {__version__}")
+            return EXIT_DONE
+        if option == "--plane" and rest:
+            plane = rest.pop(0)
+        elif option.startswith("--plane="):
+            plane = option.removeprefix("--plane=")
+        else:
+            raise UsageError(f"unknown option {option!r}", hint="paddock --help lists them")
+    if not rest:
+        console.stdout.write(help_text())
+        return EXIT_USAGE
+    return _run_command(rest[0], rest[1:], plane, console)
+
+
+def _run_command(name: str, arguments: list[str], plane: str | None, console: Console) -> int:
+    listed = COMMANDS.get(name)
+    if listed is None:
+        from paddock.apps.cli.options import nearest
+
+        raise UsageError(
+            f"unknown command {name[:80]!r}",
+            hint=nearest(name, list(COMMANDS)) or "paddock --help lists them",
+        )
+    from importlib import import_module
+
+    from paddock.apps.cli.options import parse
+
+    module = import_module(f"paddock.apps.cli.{listed.module}")
+    options = parse(module.COMMAND, name, arguments, plane)
+    if options is None:
+        return EXIT_DONE
+    return module.COMMAND.run(options, console)
+
+
+def console() -> None:
+    """The `paddock` program."""
+    here = Console.of_process()
+    try:
+        status = main(sys.argv[1:], here)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away, as `paddock … | head` does. Point stdout elsewhere, or
+        # the interpreter's own flush at exit complains once more.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = EXIT_DONE
+    sys.exit(status)

@@ -1,0 +1,68 @@
+"""Ask a person at a terminal, so that a model cannot fake the question or the answer."""
+
+import json
+import select
+import termios
+import time
+from typing import Final
+
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.text.show import show_name
+
+_SHOWN_CHARS_MAX: Final = 2000
+
+
+class PromptApprover:
+    """Asks on the terminal; anything but an explicit yes is no.
+
+    Threat: arguments that carry terminal sequences or direction overrides could
+    draw a question of their own, and keys typed before the question was drawn
+    could answer it. The first are escaped, the second are thrown away.
+    """
+
+    def __init__(self, console: Console, timeout_s: float = limits.approval_timeout_s) -> None:
+        self._console = console
+        self._timeout_s = timeout_s
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Yes or no within the time limit; end of input and time-out are a no."""
+        console = self._console
+        console.warn(_question(request))
+        console.stderr.write("allow this once? [y/N] ")
+        console.stderr.flush()
+        try:
+            termios.tcflush(console.stdin.fileno(), termios.TCIFLUSH)
+        except (OSError, termios.error, ValueError):
+            return Approval(False, "terminal", "approval.unavailable", "no terminal to ask on")
+        said = self._read_line()
+        if said is None:
+            note = f"no answer within {self._timeout_s:g} s"
+            console.warn("")
+            return Approval(False, "terminal", "approval.unavailable", note)
+        return Approval(said.strip().lower() in ("y", "yes"), "terminal")
+
+    def _read_line(self) -> str | None:
+        deadline = time.monotonic() + self._timeout_s
+        left = self._timeout_s
+        while left > 0:
+            ready, _, _ = select.select([self._console.stdin], [], [], left)
+            if ready:
+                return self._console.stdin.readline()
+            left = deadline - time.monotonic()
+        return None
+
+
+def _question(request: ApprovalRequest) -> str:
+    arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
+    missing = len(arguments) - _SHOWN_CHARS_MAX
+    shown = arguments[:_SHOWN_CHARS_MAX] + (f" … {missing} more characters" if missing > 0 else "")
+    rows = [
+        f"agent {show_name(request.agent)} asks to run {show_name(request.tool)} {shown}",
+        *(f"  action: {show_name(action)}" for action in request.actions),
+        f"  why asked: {show_name(request.reason)}",
+    ]
+    if request.rule:
+        rows.append(f"  rule: {show_name(request.rule)}")
+    return "\n".join(rows)

@@ -1,0 +1,57 @@
+"""`paddock trust`."""
+
+import argparse
+from pathlib import Path
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import environment_of
+from paddock.assembly import review_trust, trust_policy
+from paddock.errors import UsageError
+
+
+class Trust:
+    """Show what a project's policy grants, ask, and trust exactly what was shown."""
+
+    summary = (
+        "Show what a project's policy grants beyond the defaults and, after a yes, trust it.\n"
+        "Trust is in this path and these bytes: a changed file has to be trusted again."
+    )
+    examples = "  paddock trust\n  paddock trust path/to/clone --yes"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """DIR and --yes."""
+        parser.add_argument("directory", nargs="?", metavar="DIR", help="default: here")
+        parser.add_argument("--yes", action="store_true", help="do not ask")
+
+    def run(self, options: Options, console: Console) -> int:
+        """0 trusted, 1 not."""
+        start = Path(console.directory / (options.directory or options.plane or "."))
+        environment = environment_of(console)
+        review = review_trust(start, environment)
+        if not options.json:
+            console.say(review.summary)
+        if review.is_trusted:
+            return self._end(options, console, "trusted already", trusted=True)
+        if not options.yes and not _agrees(console):
+            return self._end(options, console, "not trusted", trusted=False)
+        trust_policy(review, environment, by="--yes" if options.yes else "person")
+        return self._end(options, console, "trusted", trusted=True)
+
+    def _end(self, options: Options, console: Console, said: str, *, trusted: bool) -> int:
+        if options.json:
+            console.write_json({"status": "ok" if trusted else "error", "trusted": trusted})
+        else:
+            console.say(said)
+        return 0 if trusted else 1
+
+
+def _agrees(console: Console) -> bool:
+    if not console.is_interactive:
+        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
+    console.stderr.write("trust this policy? [y/N] ")
+    console.stderr.flush()
+    return console.stdin.readline().strip().lower() in ("y", "yes")
+
+
+COMMAND = Trust()

@@ -1,0 +1,129 @@
+"""Someone's answer to an `ask`, bound to a digest of exactly what will run."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from paddock import limits
+from paddock.tools.spec import SCHEMA_VERSION
+from paddock.values.calls import Json
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What is shown to whoever is asked. `digest` names exactly this call."""
+
+    digest: str
+    tool: str
+    arguments: Mapping[str, Json]
+    actions: tuple[str, ...]
+    agent: str
+    reason: str
+    rule: str
+    """Text and place of the rule that asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """The answer. `by` says who or what gave it, for the ledger.
+
+    `code` is that of the refusal where it was not granted.
+    """
+
+    is_granted: bool
+    by: str
+    code: str = "approval.refused"
+    note: str = ""
+
+
+class Approver(Protocol):
+    """Whoever can be asked. Answers once, for this digest, within the time limit."""
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Yes or no; anything unclear is no."""
+        ...
+
+
+class NoApprover:
+    """Nobody can be asked: the answer is no, and says so."""
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Always `approval.unavailable`."""
+        del request
+        return Approval(False, "nobody", "approval.unavailable", "there is no approver")
+
+
+class YesApprover:
+    """Says yes to everything, in the name of whoever chose it beforehand."""
+
+    def __init__(self, by: str) -> None:
+        self._by = by
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Always granted."""
+        del request
+        return Approval(True, self._by)
+
+
+class CallbackApprover:
+    """Asks the embedding program's function: `True` is yes, all else is no.
+
+    The function runs in a thread of its own; after `timeout_s` the answer is no
+    and whatever it returns later counts for nothing.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[ApprovalRequest], bool],
+        timeout_s: float = limits.approval_timeout_s,
+    ) -> None:
+        self._ask = ask
+        self._timeout_s = timeout_s
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """The function's answer, or `approval.unavailable` if it raised or was too slow."""
+        asking = _Asking(self._ask, request)
+        asking.start()
+        asking.join(self._timeout_s)
+        if asking.is_alive():
+            note = f"no answer within {self._timeout_s:g} s"
+            return Approval(False, "callback", "approval.unavailable", note)
+        if asking.problem:
+            return Approval(False, "callback", "approval.unavailable", asking.problem)
+        return Approval(asking.said is True, "callback")
+
+
+class _Asking(threading.Thread):
+    def __init__(self, ask: Callable[[ApprovalRequest], bool], request: ApprovalRequest) -> None:
+        super().__init__(name="paddock-approval", daemon=True)
+        self._ask = ask
+        self._request = request
+        self.said: object = None
+        self.problem = ""
+
+    def run(self) -> None:
+        try:
+            self.said = self._ask(self._request)
+        except Exception as error:  # The embedding program's code: whatever it raises is a no.
+            self.problem = f"the approver raised {type(error).__name__}"
+
+
+def approval_digest(
+    *,
+    tool: str,
+    arguments: Mapping[str, Json],
+    agents: tuple[str, ...],
+    policy_digest: str,
+    target_digest: str,
+) -> str:
+    """SHA-256 over everything that an approval is for.
+
+    Another argument, agent, policy, schema or content at the target gives
+    another digest, and an approval for one never counts for the other.
+    """
+    bound = [tool, SCHEMA_VERSION, dict(arguments), list(agents), policy_digest, target_digest]
+    text = json.dumps(bound, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()

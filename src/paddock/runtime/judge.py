@@ -1,0 +1,60 @@
+"""The policy as one agent meets it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from paddock.policy.decide import decide
+from paddock.policy.engine import Policy
+from paddock.values.actions import Action
+from paddock.values.agents import AgentChain
+from paddock.values.decisions import Decision
+
+
+class Judge(Protocol):
+    """Decides for one agent; also says what may be shown to it."""
+
+    @property
+    def chain(self) -> AgentChain:
+        """The agent and its ancestors."""
+        ...
+
+    @property
+    def policy_digest(self) -> str:
+        """The digest of the policy that decides."""
+        ...
+
+    def decide(self, actions: Sequence[Action]) -> Decision:
+        """The strictest decision over all actions."""
+        ...
+
+    def is_shown(self, relative: str) -> bool:
+        """Whether a path may appear in a listing, search or diff."""
+        ...
+
+
+class PolicyJudge:
+    """One policy for one agent and its ancestors."""
+
+    __slots__ = ("_chain", "_policy")
+
+    def __init__(self, policy: Policy, chain: AgentChain) -> None:
+        self._policy = policy
+        self._chain = chain
+
+    @property
+    def chain(self) -> AgentChain:
+        """The agent and its ancestors."""
+        return self._chain
+
+    @property
+    def policy_digest(self) -> str:
+        """The digest of the policy that decides."""
+        return self._policy.digest
+
+    def decide(self, actions: Sequence[Action]) -> Decision:
+        """The strictest decision over all actions."""
+        return decide(self._policy, self._chain, actions)
+
+    def is_shown(self, relative: str) -> bool:
+        """Not what is secret."""
+        return self._policy.guards.find_secret(relative) is None

@@ -1,0 +1,128 @@
+"""The tool calls in a provider's message, and the blocks that answer them.
+
+A message may be the SDK's own object or the plain dictionaries of the wire; both
+are only read. No SDK is imported.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from paddock.errors import InvalidArgumentsError, UsageError
+from paddock.text.show import quote
+from paddock.tools.arguments import parse_arguments
+from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A call whose arguments do not parse: answered, never run."""
+
+    call: ToolCall
+    refusal: Refusal
+
+
+Asked = ToolCall | Malformed
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one provider writes calls and wants their results."""
+
+    read: Callable[[object], list[Asked]]
+    write: Callable[[list[ToolResult]], list[dict[str, Json]]]
+
+
+def dialect_of(provider: str) -> Dialect:
+    """The dialect of `anthropic`, `openai` or `openai-responses`.
+
+    Raises: UsageError for another name.
+    """
+    dialect = _DIALECTS.get(provider)
+    if dialect is None:
+        raise UsageError(
+            f"unknown provider {quote(provider)}", hint=f"one of: {', '.join(sorted(_DIALECTS))}"
+        )
+    return dialect
+
+
+def _get(value: object, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(name)
+    return getattr(value, name, None)
+
+
+def _items(value: object) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
+
+
+def _asked(call_id: object, tool: object, arguments: object) -> Asked:
+    """A call from its parts; whatever is not as it should be is answered with an error."""
+    name = tool if isinstance(tool, str) else ""
+    identity = call_id if isinstance(call_id, str) else ""
+    try:
+        if isinstance(arguments, str):
+            return ToolCall(identity, name, parse_arguments(arguments))
+        if isinstance(arguments, Mapping):
+            return ToolCall(identity, name, dict(cast("Mapping[str, Json]", arguments)))
+        raise InvalidArgumentsError("the arguments are not an object")
+    except InvalidArgumentsError as error:
+        refusal = Refusal(error.code, error.message, error.hint)
+        return Malformed(ToolCall(identity, name, {}), refusal)
+
+
+def _read_anthropic(message: object) -> list[Asked]:
+    return [
+        _asked(_get(block, "id"), _get(block, "name"), _get(block, "input"))
+        for block in _items(_get(message, "content"))
+        if _get(block, "type") == "tool_use"
+    ]
+
+
+def _write_anthropic(results: list[ToolResult]) -> list[dict[str, Json]]:
+    return [
+        {
+            "type": "tool_result",
+            "tool_use_id": result.call_id,
+            "content": result.content,
+            "is_error": result.refusal is not None,
+        }
+        for result in results
+    ]
+
+
+def _read_openai(message: object) -> list[Asked]:
+    asked: list[Asked] = []
+    for call in _items(_get(message, "tool_calls")):
+        function = _get(call, "function")
+        asked.append(_asked(_get(call, "id"), _get(function, "name"), _get(function, "arguments")))
+    return asked
+
+
+def _write_openai(results: list[ToolResult]) -> list[dict[str, Json]]:
+    return [
+        {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
+        for result in results
+    ]
+
+
+def _read_responses(message: object) -> list[Asked]:
+    return [
+        _asked(_get(item, "call_id"), _get(item, "name"), _get(item, "arguments"))
+        for item in _items(_get(message, "output"))
+        if _get(item, "type") == "function_call"
+    ]
+
+
+def _write_responses(results: list[ToolResult]) -> list[dict[str, Json]]:
+    return [
+        {"type": "function_call_output", "call_id": result.call_id, "output": result.content}
+        for result in results
+    ]
+
+
+_DIALECTS: Final = {
+    "anthropic": Dialect(_read_anthropic, _write_anthropic),
+    "openai": Dialect(_read_openai, _write_openai),
+    "openai-responses": Dialect(_read_responses, _write_responses),
+}

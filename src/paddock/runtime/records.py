@@ -1,0 +1,237 @@
+"""What a call leaves in the ledger: entries made from a call, its decision, its outcome.
+
+With them a decision can be made again and an effect checked. Pure: salts come
+in as an argument. Content that a tool declares as such, and any long text, is
+kept as a salted digest: small value spaces make unsalted digests guessable.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paddock.tools.spec import Change, Tool, ToolOutput
+from paddock.values.agents import Agent, AgentChain
+from paddock.values.calls import Json, Refusal, ToolCall
+from paddock.values.decisions import Decision
+from paddock.values.entries import Entry
+
+_TEXT_KEPT_MAX: Final = 4096
+"""Longer argument texts are kept as a digest, in characters."""
+_NAME_KEPT_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, as the host knows it; the same for every call of a dispatcher."""
+
+    chain: AgentChain
+    session_id: str
+
+    @property
+    def agent(self) -> str:
+        """The name of the acting agent."""
+        return self.chain[0].name
+
+    def chain_json(self) -> list[dict[str, Json]]:
+        """The chain as entries keep it: enough to decide again."""
+        return [_agent_json(agent) for agent in self.chain]
+
+
+def _agent_json(agent: Agent) -> dict[str, Json]:
+    kept: dict[str, Json] = {"name": agent.name, "profile": agent.profile}
+    permissions = agent.permissions
+    if permissions.read != ("**",) or permissions.write != ("**",) or permissions.forbidden:
+        kept["permissions"] = {
+            "read": list(permissions.read),
+            "write": list(permissions.write),
+            "forbidden": list(permissions.forbidden),
+        }
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A decision as entries keep it: who decided in the end, and what policy said."""
+
+    decision: Decision
+    approved_by: str = ""
+    approval_digest: str = ""
+
+
+class Recorder:
+    """Makes the entries of one caller. Holds what is the same for all of them."""
+
+    __slots__ = ("_agent", "_chain", "_session")
+
+    def __init__(self, caller: Caller) -> None:
+        self._agent = caller.agent
+        self._session = caller.session_id
+        self._chain = caller.chain_json()
+
+    def intent(
+        self, call: ToolCall, arguments: Mapping[str, Json], actions: Sequence[str], judged: Judged
+    ) -> Entry:
+        """`TOOL_INTENT`: what is about to run, and why it may."""
+        decision = judged.decision
+        metadata: dict[str, Json] = {
+            "tool": call.tool,
+            "arguments": arguments,
+            "actions": actions,
+            **_decision_json(judged),
+            "agents": self._chain,
+        }
+        return self._entry("TOOL_INTENT", call, "allow", decision.reason, metadata)
+
+    def result(
+        self, call: ToolCall, output: ToolOutput, duration_us: int, *, status: str = "ok"
+    ) -> Entry:
+        """`TOOL_RESULT` of a call that ran to its end."""
+        content = output.content.encode("utf-8", "surrogatepass")
+        metadata: dict[str, Json] = {
+            "tool": call.tool,
+            "status": status,
+            "effects": [_change_json(change) for change in output.changes],
+            "bytes_written": output.bytes_written,
+            "duration_us": duration_us,
+            "result_digest": "sha256:" + hashlib.sha256(content).hexdigest(),
+        }
+        return self._entry("TOOL_RESULT", call, "allow", "", metadata)
+
+    def failure(
+        self,
+        call: ToolCall,
+        refusal: Refusal,
+        duration_us: int,
+        effects_known: bool,
+        frames: Sequence[str] = (),
+    ) -> Entry:
+        """`TOOL_RESULT` of a call that ran and did not do it.
+
+        `effects_known` is false where a defect of ours leaves it open what happened.
+        """
+        metadata: dict[str, Json] = {
+            "tool": call.tool,
+            "status": "error",
+            "code": refusal.code,
+            "effects": [] if effects_known else "unknown",
+            "duration_us": duration_us,
+        }
+        if frames:
+            metadata["frames"] = list(frames)
+        return self._entry("TOOL_RESULT", call, "allow", _clean(refusal.error), metadata)
+
+    def denied(
+        self,
+        call: ToolCall,
+        arguments: Mapping[str, Json],
+        actions: Sequence[str],
+        refusal: Refusal,
+        judged: Judged | None,
+    ) -> Entry:
+        """`TOOL_DENIED`: a call that did not run, with its code."""
+        metadata: dict[str, Json] = {
+            "tool": _clean(call.tool[:_NAME_KEPT_MAX]),
+            "arguments": arguments,
+            "actions": actions,
+            "code": refusal.code,
+        }
+        if judged is not None:
+            metadata.update(_decision_json(judged))
+        metadata["agents"] = self._chain
+        return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata)
+
+    def _entry(
+        self, event: str, call: ToolCall, decision: str, reason: str, metadata: dict[str, Json]
+    ) -> Entry:
+        return Entry(
+            event_type=event,
+            decision=decision,
+            reason=reason,
+            session_id=self._session,
+            agent=self._agent,
+            call_id=_clean(call.id[:_NAME_KEPT_MAX]),
+            metadata=metadata,
+        )
+
+
+def _decision_json(judged: Judged) -> dict[str, Json]:
+    decision = judged.decision
+    rule = decision.rule
+    kept: dict[str, Json] = {
+        "outcome": decision.outcome.word,
+        "rule": None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line},
+        "source": judged.approved_by or ("no rule" if rule is None else rule.source),
+        "policy_digest": decision.policy_digest,
+    }
+    if len(decision.matched) > 1:
+        kept["matched"] = [
+            {"outcome": m.outcome.word, "text": m.text, "file": m.file, "line": m.line}
+            for m in decision.matched
+        ]
+    if decision.warnings:
+        kept["warnings"] = list(decision.warnings)
+    if judged.approval_digest:
+        kept["approval"] = {"by": judged.approved_by, "digest": judged.approval_digest}
+    return kept
+
+
+def _change_json(change: Change) -> dict[str, Json]:
+    kept: dict[str, Json] = {
+        "path": _clean(change.path),
+        "kind": change.kind,
+        "before": change.before,
+        "after": change.after,
+    }
+    if change.to is not None:
+        kept["to"] = _clean(change.to)
+    return kept
+
+
+def kept_arguments(
+    given: Mapping[str, Json], tool: Tool[Any] | None, salt: bytes
+) -> dict[str, Json]:
+    """A call's arguments as an entry keeps them, fit for a ledger line.
+
+    A text that the tool declares as content, that is long, or that holds what a
+    line must not (NUL, half a surrogate pair) becomes `{"salted_sha256", "salt",
+    "bytes"}`; so does any nested value, as its JSON text. Unknown names are kept
+    with their values so digested.
+    """
+    declared = {} if tool is None else tool.binder.declared
+    kept: dict[str, Json] = {}
+    for name, value in given.items():
+        argument = declared.get(name)
+        if type(value) is str:
+            is_content = argument is None or argument.is_content
+            if not is_content and len(value) <= _TEXT_KEPT_MAX and _is_plain(value):
+                kept[name] = value
+                continue
+        elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
+            kept[_clean(name[:_NAME_KEPT_MAX])] = value
+            continue
+        kept[_clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, salt)
+    return kept
+
+
+def salted_digest(value: Json, salt: bytes) -> dict[str, Json]:
+    """`value` as a digest over salt and bytes; a value that is no text by its `repr`."""
+    text = value if isinstance(value, str) else repr(value)
+    content = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(salt + content).hexdigest()
+    return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
+
+
+def _is_plain(value: str) -> bool:
+    if value.isascii():
+        return "\0" not in value
+    return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def _clean(value: str) -> str:
+    """`value` without what a ledger line refuses, visibly escaped."""
+    if _is_plain(value):
+        return value
+    return "".join(
+        f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
+    )

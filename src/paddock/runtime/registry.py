@@ -1,0 +1,62 @@
+"""The tools that exist: name, spec and handler registered together, once."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from paddock.errors import ConfigError, UnknownToolError
+from paddock.runtime.schemas import schemas_for
+from paddock.text.show import quote
+from paddock.tools.spec import Tool
+from paddock.values.calls import Json
+
+
+class Registry:
+    """Tools by name. A name used twice stops the start."""
+
+    __slots__ = ("_tools",)
+
+    def __init__(self, tools: Iterable[Tool[Any]] = ()) -> None:
+        self._tools: dict[str, Tool[Any]] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool[Any]) -> None:
+        """Register a tool.
+
+        Raises: ConfigError where the name is taken.
+        """
+        if tool.name in self._tools:
+            raise ConfigError(
+                f"the tool name {quote(tool.name)} is used twice",
+                hint="every tool needs a name of its own",
+            )
+        self._tools[tool.name] = tool
+
+    def get(self, name: str) -> Tool[Any]:
+        """The tool of that name.
+
+        Raises: UnknownToolError naming what there is.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            raise UnknownToolError(
+                f"unknown tool {quote(name)}",
+                hint=f"the tools are: {', '.join(sorted(self._tools)) or 'none'}",
+            )
+        return tool
+
+    def list_all(self) -> list[Tool[Any]]:
+        """Every tool, in the order in which they were registered."""
+        return list(self._tools.values())
+
+    def for_provider(self, provider: str) -> list[dict[str, Json]]:
+        """Every tool as `provider` wants it: anthropic, openai, openai-responses or mcp.
+
+        Raises: UsageError for another provider.
+        """
+        return schemas_for(provider, [tool.spec for tool in self._tools.values()])
+
+    def only(self, toolsets: Iterable[str]) -> "Registry":
+        """A registry of the tools in these toolsets."""
+        wanted = frozenset(toolsets)
+        return Registry(tool for tool in self._tools.values() if tool.spec.toolset in wanted)

@@ -1,0 +1,1 @@
+"""What this host can enforce on commands. Commands themselves come later."""

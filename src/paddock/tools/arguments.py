@@ -1,0 +1,321 @@
+"""From a model's JSON to a typed value, or to an error that names the field.
+
+An argument type is a frozen dataclass whose fields are made with `text`,
+`integer` or `flag`. From it come the JSON Schema that a model sees and the
+binder that checks what the model sent. Nothing is coerced: a wrong type, an
+unknown name, a missing or empty text is an error; a number out of range is an
+error unless its field is clamped.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
+
+from paddock import limits
+from paddock.errors import InvalidArgumentsError, UnknownArgumentError
+from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
+
+_KEY: Final = "paddock.argument"
+_JSON_NAMES: Final = {
+    str: "a string",
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What one field accepts. `kind` is the exact Python type of its JSON value."""
+
+    kind: type
+    description: str
+    is_required: bool = True
+    may_be_empty: bool = True
+    is_content: bool = False
+    """Large or personal: ledgers keep a salted digest instead of the text."""
+    minimum: int | None = None
+    maximum: int | None = None
+    out_of_range: Literal["refused", "clamped"] = "refused"
+
+
+def text(description: str, *, is_content: bool = False) -> Any:
+    """A required text that may be empty."""
+    return _field(Argument(str, description, is_content=is_content))
+
+
+def needed_text(description: str, *, is_content: bool = False) -> Any:
+    """A required text that must not be empty."""
+    return _field(Argument(str, description, may_be_empty=False, is_content=is_content))
+
+
+def optional_text(description: str) -> Any:
+    """A text that may be left out; then the field is None. Not empty if given."""
+    return _field(Argument(str, description, is_required=False, may_be_empty=False), None)
+
+
+def optional_integer(
+    description: str, default: int | None, *, minimum: int, maximum: int | None = None
+) -> Any:
+    """An integer that may be left out; out of range is an error."""
+    declared = Argument(int, description, is_required=False, minimum=minimum, maximum=maximum)
+    return _field(declared, default)
+
+
+def clamped_integer(description: str, default: int, *, minimum: int, maximum: int) -> Any:
+    """An integer that may be left out; out of range is clamped, and that is said."""
+    declared = Argument(
+        int,
+        description,
+        is_required=False,
+        minimum=minimum,
+        maximum=maximum,
+        out_of_range="clamped",
+    )
+    return _field(declared, default)
+
+
+def flag(description: str, *, default: bool) -> Any:
+    """A boolean that may be left out."""
+    return _field(Argument(bool, description, is_required=False), default)
+
+
+def _field(argument: Argument, default: object = dataclasses.MISSING) -> Any:
+    return dataclasses.field(default=default, metadata={_KEY: argument})
+
+
+class ArgumentType:
+    """Base of every argument type: a frozen dataclass of `Argument` fields."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
+A = TypeVar("A")
+
+
+_ABSENT: Final = object()
+_REQUIRED: Final = object()
+_NOTHING_CLAMPED: Final[Mapping[str, int]] = MappingProxyType({})
+
+# One field, laid out for the loop that binds a call. A plain tuple: unpacking a named one
+# costs a third of the whole binding.
+_Slot = tuple[str, type, bool, int | None, object, Callable[[object, object], None]]
+
+
+class Binder(Generic[A]):
+    """Checks a call's arguments against one argument type; compiled once.
+
+    A frozen dataclass's own constructor costs more than all checks together, so
+    the slots are filled directly; nothing else ever holds the unfinished value.
+    """
+
+    __slots__ = ("_by_name", "_needed", "_slots", "_type", "schema")
+
+    def __init__(self, type_: type[A]) -> None:
+        fields = dataclasses.fields(type_)  # pyright: ignore[reportArgumentType]
+        self._type = type_
+        self._by_name: dict[str, Argument] = {f.name: f.metadata[_KEY] for f in fields}
+        self._slots = tuple(_slot_of(type_, field) for field in fields)
+        self._needed = tuple(
+            n for n, a in self._by_name.items() if a.is_required and not a.may_be_empty
+        )
+        self.schema: dict[str, Json] = self._make_schema()
+
+    @property
+    def declared(self) -> Mapping[str, Argument]:
+        """Field name → what it accepts."""
+        return self._by_name
+
+    def bind(self, given: Mapping[str, Json]) -> tuple[A, Mapping[str, int]]:
+        """The typed arguments, and the numbers that were clamped (name → value used).
+
+        Raises:
+            UnknownArgumentError: a name that the tool does not have.
+            InvalidArgumentsError: missing, empty, mistyped or out of range.
+        """
+        bound = object.__new__(self._type)
+        clamped = _NOTHING_CLAMPED
+        left = len(given)
+        for name, kind, must_be_filled, minimum, default, put in self._slots:
+            value = given.get(name, _ABSENT)
+            if type(value) is kind:
+                left -= 1
+                if kind is str:
+                    if must_be_filled and not value:
+                        raise self._missing(name)
+                    if not value.isascii():
+                        _require_characters(name, value)
+                elif minimum is not None:
+                    used = _in_range(name, self._by_name[name], value)
+                    if used != value:
+                        clamped = {**clamped, name: used}
+                        value = used
+                put(bound, value)
+            elif value is _ABSENT and default is not _REQUIRED:
+                put(bound, default)
+            else:
+                raise self._problem(name, value, given)
+        if left:
+            raise self._unknown(given)
+        return bound, clamped
+
+    def _problem(self, name: str, value: Json, given: Mapping[str, Json]) -> InvalidArgumentsError:
+        if value is not _ABSENT:
+            return _mistyped(name, self._by_name[name], value)
+        # A misspelt name is both unknown and missing; the former says more.
+        if any(other not in self._by_name for other in given):
+            return self._unknown(given)
+        return self._missing(name)
+
+    def _missing(self, name: str) -> InvalidArgumentsError:
+        declared = self._by_name[name]
+        if declared.may_be_empty:
+            return InvalidArgumentsError(f"{name} is required", where=name)
+        if not declared.is_required:
+            return InvalidArgumentsError(
+                f"{name} must not be empty", where=name, hint=f"leave {name} out, or fill it"
+            )
+        verb = "is" if len(self._needed) == 1 else "are"
+        return InvalidArgumentsError(
+            f"{' and '.join(self._needed)} {verb} required",
+            where=name,
+            hint=f"{name} is missing or empty",
+        )
+
+    def _unknown(self, given: Mapping[str, Json]) -> UnknownArgumentError:
+        name = next(name for name in given if name not in self._by_name)
+        return UnknownArgumentError(
+            f"unknown argument {quote(name)}",
+            where=show_name(str(name)[: limits.message_value_chars_max]),
+            hint=f"the arguments are: {', '.join(self._by_name) or 'none'}",
+        )
+
+    def _make_schema(self) -> dict[str, Json]:
+        return {
+            "type": "object",
+            "properties": {
+                name: _schema_of(self._by_name[name], default)
+                for name, _, _, _, default, _ in self._slots
+            },
+            "required": [n for n, a in self._by_name.items() if a.is_required],
+            "additionalProperties": False,
+        }
+
+
+def _slot_of(type_: type, field: "dataclasses.Field[Any]") -> _Slot:
+    declared: Argument = field.metadata[_KEY]
+    default = _REQUIRED if declared.is_required else field.default
+    put = getattr(type_, field.name).__set__
+    must_be_filled = not declared.may_be_empty
+    return field.name, declared.kind, must_be_filled, declared.minimum, default, put
+
+
+def parse_arguments(source: str | bytes) -> dict[str, Json]:
+    """A JSON object of arguments from its text.
+
+    Raises:
+        InvalidArgumentsError: not JSON, not an object, a key given twice, NaN,
+            nested too deep, or over `limits.argument_bytes_max`.
+    """
+    if len(source) > limits.argument_bytes_max:
+        raise InvalidArgumentsError(
+            f"the arguments have {len(source)} bytes, {limits.argument_bytes_max} are allowed"
+        )
+    try:
+        value = json.loads(source, object_pairs_hook=_once, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentsError(f"the arguments are not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise InvalidArgumentsError(
+            f"the arguments are not JSON: {error.msg.lower()}",
+            where=f"line {error.lineno}, column {error.colno}",
+            hint='give one object, such as {"path": "README.md"}',
+        ) from None
+    except RecursionError:
+        raise InvalidArgumentsError("the arguments are nested too deep") from None
+    except ValueError as error:  # An integer of more digits than Python converts.
+        raise InvalidArgumentsError(f"the arguments are not usable: {error}") from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentsError(
+            f"the arguments are {_json_name(value)}, not an object",
+            hint='give one object, such as {"path": "README.md"}',
+        )
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidArgumentsError(f"{quote(name)} is given twice", where=show_name(name[:80]))
+        found[name] = value
+    return found
+
+
+def _no_constant(word: str) -> Json:
+    raise InvalidArgumentsError(f"{word} is not a JSON number")
+
+
+def _json_name(value: Json) -> str:
+    return next(
+        (name for kind, name in _JSON_NAMES.items() if type(value) is kind),
+        "a value of no JSON type",
+    )
+
+
+def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsError:
+    shown = "" if value is None else f" {quote(value)}"
+    return InvalidArgumentsError(
+        f"{name} must be {_JSON_NAMES[declared.kind]}, not {_json_name(value)}{shown}", where=name
+    )
+
+
+def _require_characters(name: str, value: str) -> None:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentsError(
+            f"{name} has half of a surrogate pair at position {error.start}", where=name
+        ) from None
+
+
+def _in_range(name: str, declared: Argument, value: int) -> int:
+    low, high = declared.minimum, declared.maximum
+    used = value
+    if low is not None and used < low:
+        used = low
+    if high is not None and used > high:
+        used = high
+    if used != value and declared.out_of_range == "refused":
+        top = "" if high is None else f" and at most {high}"
+        raise InvalidArgumentsError(
+            f"{name} must be at least {low}{top}, not {quote(value)}", where=name
+        )
+    return used
+
+
+def _schema_of(declared: Argument, default: object) -> dict[str, Json]:
+    kinds = {str: "string", int: "integer", bool: "boolean"}
+    schema: dict[str, Json] = {"type": kinds[declared.kind]}
+    description = declared.description
+    if declared.kind is str and not declared.may_be_empty:
+        schema["minLength"] = 1
+    if declared.out_of_range == "clamped":
+        description += f" Clamped to {declared.minimum}-{declared.maximum}."
+    else:
+        if declared.minimum is not None:
+            schema["minimum"] = declared.minimum
+        if declared.maximum is not None:
+            schema["maximum"] = declared.maximum
+    schema["description"] = description
+    if default is not _REQUIRED and default is not None:
+        schema["default"] = default
+    return schema

@@ -1,0 +1,87 @@
+"""`move_file`: give a file, an empty directory or a link another name."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock.text.show import show_name
+from paddock.tools.arguments import ArgumentType, needed_text, optional_text
+from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
+from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.targets import absolute, path_actions
+from paddock.values.actions import Action
+from paddock.workspace import EntryPath, WritePath
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFileArguments(ArgumentType):
+    """Arguments of `move_file`."""
+
+    path: str = needed_text("What to move, relative to the workspace root.")
+    to: str = needed_text("Its new path, relative to the workspace root; nothing may be there.")
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFilePlan:
+    """What goes where."""
+
+    entry: EntryPath
+    to: WritePath
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+
+class MoveFile:
+    """Never overwrites, never follows a link: the link itself moves."""
+
+    def resolve(self, arguments: MoveFileArguments, ports: Ports) -> MoveFilePlan:
+        """Raises: ToolError for paths that cannot be used."""
+        entry = ports.workspace.resolve_entry(arguments.path)
+        to = ports.workspace.resolve_write(arguments.to)
+        actions = (
+            Action("file", "delete", entry.path.relative),
+            *path_actions("file", "create", to),
+        )
+        return MoveFilePlan(entry, to, arguments.if_version, actions)
+
+    def pin(self, plan: MoveFilePlan, ports: Ports) -> tuple[MoveFilePlan, str]:
+        """Tied to what stands there now."""
+        found = ports.workspace.entry_version(plan.entry)
+        return replace(plan, if_version=plan.if_version or found), found
+
+    def run(self, plan: MoveFilePlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then nothing has moved."""
+        receipt = ports.workspace.move(plan.entry, plan.to, if_version=plan.if_version)
+        source, target = plan.entry.path, plan.to.real
+        details = {
+            "path": absolute(ports.workspace, source),
+            "to": absolute(ports.workspace, target),
+            "action": "moved",
+            "success": True,
+            "error": None,
+        }
+        change = Change(
+            source.relative, "moved", receipt.version, receipt.version, to=target.relative
+        )
+        said = f"moved {show_name(source.relative)} to {show_name(target.relative)}"
+        return ToolOutput(said, details, (change,))
+
+
+SPEC: Final = ToolSpec(
+    name="move_file",
+    title="Move file",
+    description=(
+        "Move or rename a file, an empty directory or a symbolic link (the link itself). "
+        "Directories on the way are created. Nothing is ever overwritten."
+    ),
+    toolset="workspace",
+    arguments=MoveFileArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=workspace_schema(["moved"], {"to": {"type": "string"}}),
+    failure_details=WORKSPACE_FAILURE,
+)
+
+
+def move_file_tool() -> Tool[MoveFileArguments]:
+    """The tool, ready to register."""
+    return Tool(SPEC, MoveFile())

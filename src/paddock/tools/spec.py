@@ -1,0 +1,139 @@
+"""What a tool is: name, text, schema, effects, and its two steps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from paddock.tools.arguments import Binder
+from paddock.values.actions import Action
+from paddock.values.calls import Json
+from paddock.workspace import Workspace
+
+SCHEMA_VERSION = 1
+"""Part of every approval's digest: a changed schema voids old approvals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What a call may do, as clients want to know it (MCP annotations)."""
+
+    reads_only: bool
+    is_destructive: bool = False
+    is_idempotent: bool = False
+    is_open_world: bool = False
+
+
+READS = Effects(reads_only=True, is_idempotent=True)
+"""The effects of a tool that only reads inside the workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a call did to one path, with the content's digests before and after.
+
+    None stands for absence. `kind` is `created`, `overwritten`, `edited`,
+    `moved` or `deleted`.
+    """
+
+    path: str
+    kind: str
+    before: str | None
+    after: str | None
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutput:
+    """What a tool hands back: text for the model, fields for the host."""
+
+    content: str
+    details: Mapping[str, Json]
+    changes: tuple[Change, ...] = ()
+    bytes_written: int = 0
+
+
+class Plan(Protocol):
+    """A call with its targets resolved: what is judged and then carried out."""
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Everything the call would do; policy judges all of it."""
+        ...
+
+
+A = TypeVar("A")
+Given = TypeVar("Given", contravariant=True)
+P = TypeVar("P", bound=Plan)
+
+
+class Shown(Protocol):
+    """What may appear in a listing, by workspace-relative path."""
+
+    def is_shown(self, relative: str) -> bool:
+        """False for what is secret or Paddock's own state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a handler may touch. `workspace` is the only way to a file."""
+
+    workspace: Workspace
+    shown: Shown
+
+
+class Handler(Protocol[Given, P]):
+    """A tool's two steps. It keeps no state between calls."""
+
+    def resolve(self, arguments: Given, ports: Ports) -> P:
+        """The plan; touches nothing.
+
+        Raises: ToolError for a target that cannot be used as asked.
+        """
+        ...
+
+    def run(self, plan: P, ports: Ports) -> ToolOutput:
+        """Carry out `plan`, which was decided and approved.
+
+        Raises: ToolError where it did not happen; then nothing has changed.
+        """
+        ...
+
+
+class Pinned(Protocol):
+    """A handler that can bind a plan to its target's present content."""
+
+    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
+        """The plan tied to what stands there now, and that content's digest."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec(Generic[A]):
+    """A tool's declaration; its schema is that of its argument type."""
+
+    name: str
+    title: str
+    description: str
+    toolset: str
+    arguments: type[A]
+    effects: Effects
+    output_schema: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    failure_details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Fields of the tool's own that an error result carries too."""
+
+
+class Tool(Generic[A]):
+    """A spec and a handler that belong together, with the spec's binder."""
+
+    __slots__ = ("binder", "handler", "spec")
+
+    def __init__(self, spec: ToolSpec[A], handler: Handler[A, Any]) -> None:
+        self.spec = spec
+        self.handler = handler
+        self.binder: Binder[A] = Binder(spec.arguments)
+
+    @property
+    def name(self) -> str:
+        """The name that a model calls."""
+        return self.spec.name

@@ -1,0 +1,165 @@
+"""`str_replace`: change one exact text in a file, and no other byte."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock import limits
+from paddock.errors import AmbiguousMatchError, StringNotFoundError, TextUnchangedError
+from paddock.text.check import require_content, require_text
+from paddock.text.locate import Span, find_spans, lines_of
+from paddock.text.nearest import find_nearest
+from paddock.text.show import quote, show_line, show_name
+from paddock.text.snippet import snippet_around
+from paddock.text.splice import Spliced, splice
+from paddock.tools.arguments import ArgumentType, needed_text, optional_text, text
+from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
+from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.targets import absolute, path_actions
+from paddock.values.actions import Action
+from paddock.workspace import WritePath
+
+
+@dataclass(frozen=True, slots=True)
+class StrReplaceArguments(ArgumentType):
+    """Arguments of `str_replace`."""
+
+    path: str = needed_text("File to edit, relative to the workspace root.")
+    old_str: str = needed_text(
+        "The exact text to replace. It must stand in the file exactly once; "
+        "a newline matches the file's own line end.",
+        is_content=True,
+    )
+    new_str: str = text("The text to put in its place; empty deletes.", is_content=True)
+    if_version: str | None = optional_text(IF_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class StrReplacePlan:
+    """What will be replaced where."""
+
+    path: WritePath
+    old: bytes
+    new: bytes
+    if_version: str | None
+    actions: tuple[Action, ...]
+
+
+class Replacement:
+    """One exact replacement in the content that the workspace hands over under its lock.
+
+    Afterwards `spliced` says where the new text stands.
+    """
+
+    __slots__ = ("_name", "_new", "_old", "spliced")
+
+    def __init__(self, name: str, old: bytes, new: bytes) -> None:
+        self._name = name
+        self._old = old
+        self._new = new
+        self.spliced: Spliced | None = None
+
+    def apply(self, content: bytes) -> bytes:
+        """The content with the one place changed.
+
+        Raises: TextError if it is no text, or the place is missing or not the only one.
+        """
+        require_text(content, self._name)
+        place = find_only(content, self._old, self._name)
+        self.spliced = splice(content, place, self._old, self._new)
+        return self.spliced.content
+
+
+def find_only(content: bytes, sought: bytes, name: str) -> Span:
+    """The one place of `sought`.
+
+    Raises:
+        StringNotFoundError: with the nearest lines in the hint.
+        AmbiguousMatchError: with the count, overlaps included, and line numbers.
+    """
+    spans = list(find_spans(content, sought))
+    if len(spans) == 1:
+        return spans[0]
+    if not spans:
+        raise StringNotFoundError(
+            f"old_str not found in {quote(name)}", where=name, hint=_nearest_hint(content, sought)
+        )
+    listed = ", ".join(str(line) for line in lines_of(content, spans[: limits.matches_listed_max]))
+    more = len(spans) - limits.matches_listed_max
+    tail = f" and {more} more places" if more > 0 else ""
+    raise AmbiguousMatchError(
+        f"old_str found {len(spans)} times in {quote(name)}, at lines {listed}{tail}",
+        where=name,
+        hint="include a neighbouring line, so that old_str stands there once",
+    )
+
+
+def _nearest_hint(content: bytes, sought: bytes) -> str:
+    nearest = find_nearest(content, sought)
+    if not nearest:
+        return "view the file and copy the text exactly"
+    rows = [
+        f"line {number}: {show_line(line[: limits.message_value_chars_max])[0]}"
+        for number, line in nearest
+    ]
+    return "copy the text exactly; the nearest lines are:\n" + "\n".join(rows)
+
+
+class StrReplace:
+    """Exactly one match or an error; every byte that is not named stays."""
+
+    def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
+        """Raises: ToolError for equal texts, unusable texts or path."""
+        if arguments.old_str == arguments.new_str:
+            raise TextUnchangedError(
+                "old_str and new_str are the same", hint="there is nothing to change"
+            )
+        old = require_content(arguments.old_str, "old_str")
+        new = require_content(arguments.new_str, "new_str")
+        path = ports.workspace.resolve_write(arguments.path)
+        actions = path_actions("file", "str_replace", path)
+        return StrReplacePlan(path, old, new, arguments.if_version, actions)
+
+    def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
+        """Tied to the content that stands there now."""
+        found = ports.workspace.version(plan.path.real)
+        return replace(plan, if_version=plan.if_version or found), found
+
+    def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then the file is as it was."""
+        name = plan.path.asked.relative
+        edit = Replacement(name, plan.old, plan.new)
+        receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
+        spliced = edit.spliced
+        snippet = "" if spliced is None else snippet_around(spliced.content, spliced.span)
+        said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
+        details = {
+            "path": absolute(ports.workspace, plan.path.asked),
+            "action": "edited",
+            "content_snippet": snippet,
+            "bytes_written": receipt.bytes_written,
+            "version": receipt.version,
+            "success": True,
+            "error": None,
+        }
+        change = Change(plan.path.real.relative, "edited", receipt.version_before, receipt.version)
+        return ToolOutput("\n".join(said), details, (change,), receipt.bytes_written)
+
+
+SPEC: Final = ToolSpec(
+    name="str_replace",
+    title="Replace text",
+    description=(
+        "Replace one exact text in a UTF-8 file. old_str must occur exactly once, white space "
+        "included. Every other byte of the file stays as it is, line ends included."
+    ),
+    toolset="workspace",
+    arguments=StrReplaceArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=written_schema(["edited"]),
+    failure_details=WORKSPACE_FAILURE,
+)
+
+
+def str_replace_tool() -> Tool[StrReplaceArguments]:
+    """The tool, ready to register."""
+    return Tool(SPEC, StrReplace())

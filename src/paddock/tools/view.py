@@ -1,0 +1,241 @@
+"""`view`: numbered lines of a file, or a directory's listing."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.errors import BinaryFileError, PathNotAFileError, TextEncodingError
+from paddock.text.show import escape_notices, number_line, quote, show_name
+from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
+from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
+from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
+from paddock.tools.targets import absolute, path_actions
+from paddock.values.actions import Action
+from paddock.values.calls import Json
+from paddock.workspace import (
+    Entry,
+    EntryKind,
+    Listing,
+    OpenFile,
+    ReadPath,
+    Window,
+    WindowLimits,
+    Workspace,
+    WorkspacePath,
+)
+
+_LIMITS: Final = WindowLimits(
+    bytes_max=limits.view_bytes_max, line_bytes_max=limits.view_line_bytes_max
+)
+_ALL_LINES: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class ViewArguments(ArgumentType):
+    """Arguments of `view`."""
+
+    path: str = needed_text("File or directory to show, relative to the workspace root.")
+    offset: int | None = optional_integer("First line to show, from 1.", None, minimum=1)
+    limit: int | None = optional_integer("How many lines to show.", None, minimum=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ViewPlan:
+    """What will be shown."""
+
+    path: ReadPath
+    offset: int
+    limit: int
+    actions: tuple[Action, ...]
+
+
+class View:
+    """Streams: line 900,000 of a million-line file costs one pass and little memory."""
+
+    def resolve(self, arguments: ViewArguments, ports: Ports) -> ViewPlan:
+        """Raises: ToolError for a path that leads out."""
+        path = ports.workspace.resolve_read(arguments.path)
+        return ViewPlan(
+            path,
+            arguments.offset or 1,
+            arguments.limit or _ALL_LINES,
+            path_actions("file", "view", path),
+        )
+
+    def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError where there is nothing to show."""
+        workspace = ports.workspace
+        try:
+            file = workspace.open_file(plan.path)
+        except PathNotAFileError:
+            listing = workspace.list_directory(
+                plan.path,
+                limits.view_directory_depth,
+                limits.view_directory_entries_max,
+                _ShownEntries(ports.shown),
+            )
+            return _show_directory(plan, listing, workspace)
+        with file:
+            return _show_file(plan, file, workspace)
+
+
+class _ShownEntries:
+    """Leaves out what may not be shown, and does not enter `.git`."""
+
+    __slots__ = ("_shown",)
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+
+    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
+        """Whether the entry is part of the listing."""
+        del is_directory
+        return self._shown.is_shown(path.relative)
+
+    def enters(self, path: WorkspacePath) -> bool:
+        """Whether what the directory holds is listed."""
+        return path.name != ".git" and self._shown.is_shown(path.relative)
+
+
+def _show_file(plan: ViewPlan, file: OpenFile, workspace: Workspace) -> ToolOutput:
+    name = plan.path.asked.relative
+    probe = file.read_start(limits.binary_probe_bytes)
+    if b"\0" in probe:
+        raise BinaryFileError(
+            f"{quote(name)} is a binary file: it has a NUL byte at offset {probe.index(0)}",
+            hint="only UTF-8 text can be viewed",
+        )
+    window = file.window_with_version(plan.offset, plan.limit, _LIMITS)
+    _require_utf8(window, name)
+    rows, escaped = _number(window)
+    notices = [f"[{notice}]" for notice in (*_notices(plan, window), *escape_notices(escaped))]
+    snippet = "\n".join(rows)
+    details = _details(plan, workspace, snippet)
+    details |= {
+        "lines_total": window.lines_total,
+        "truncated": window.truncated,
+        "version": window.version,
+    }
+    return ToolOutput("\n".join([*rows, *notices]), details)
+
+
+def _details(plan: ViewPlan, workspace: Workspace, snippet: str) -> dict[str, Json]:
+    return {
+        "path": absolute(workspace, plan.path.asked),
+        "action": "viewed",
+        "content_snippet": snippet,
+        "success": True,
+        "error": None,
+    }
+
+
+def _require_utf8(window: Window, name: str) -> None:
+    for line in window.lines:
+        try:
+            line.content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise TextEncodingError(
+                f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
+                f"at byte {error.start + 1} of line {line.number}",
+                hint="convert the file to UTF-8 first",
+            ) from None
+
+
+def _number(window: Window) -> tuple[list[str], int]:
+    """The rows, and how many characters had to be escaped in them."""
+    rows: list[str] = []
+    escaped = 0
+    for line in window.lines:
+        row, changed = number_line(line.number, line.content)
+        if line.is_cut:
+            row += f" [... {line.length_bytes - len(line.content)} more bytes of this line]"
+        rows.append(row)
+        escaped += changed
+    return rows, escaped
+
+
+def _notices(plan: ViewPlan, window: Window) -> list[str]:
+    """What the model has to know beyond the rows."""
+    total = window.lines_total
+    said: list[str] = []
+    if total == 0:
+        said.append("the file is empty")
+    elif plan.offset > total:
+        said.append(f"offset {plan.offset} is past the end: the file has {total} lines")
+    elif window.next_line is not None:
+        why = (
+            f"cut at {limits.view_bytes_max} bytes"
+            if window.cut_by_bytes
+            else f"limit={plan.limit} reached"
+        )
+        said.append(
+            f"lines {plan.offset}-{window.next_line - 1} of {total} shown, {why}; "
+            f"use offset={window.next_line} to go on"
+        )
+    if window.changed_while_reading:
+        said.append("the file changed while it was read; view it again")
+    return said
+
+
+def _show_directory(plan: ViewPlan, listing: Listing, workspace: Workspace) -> ToolOutput:
+    name = plan.path.asked.relative
+    rows = [f"{show_name(name)}/", *(_row(entry) for entry in listing.entries)]
+    if not listing.total:
+        rows.append("[the directory is empty]")
+    if listing.missing:
+        rows.append(
+            f"[{listing.missing} of {listing.total} entries not shown; "
+            "view a directory below to see its own]"
+        )
+    rows += [f"[{quote(path.relative)} could not be read]" for path in listing.unreadable]
+    text = "\n".join(rows)
+    details = _details(plan, workspace, text)
+    details |= {"entries_total": listing.total, "truncated": listing.missing > 0}
+    return ToolOutput(text, details)
+
+
+def _row(entry: Entry) -> str:
+    name = show_name(entry.path.relative)
+    match entry.kind:
+        case EntryKind.DIRECTORY:
+            return f"  {name}/"
+        case EntryKind.FILE:
+            return f"  {name}  {entry.size_bytes} bytes"
+        case EntryKind.LINK:
+            target = "" if entry.target is None else show_name(entry.target.relative)
+            return f"  {name} -> {target}"
+        case EntryKind.DANGLING_LINK:
+            return f"  {name} (link to nothing)"
+        case EntryKind.LINK_OUT:
+            return f"  {name} (link out of the workspace, never followed)"
+        case EntryKind.SPECIAL:
+            return f"  {name} (FIFO, socket or device)"
+
+
+SPEC: Final = ToolSpec(
+    name="view",
+    title="View",
+    description=(
+        "Show a UTF-8 text file with line numbers, whole up to 100 kB, or from line "
+        "`offset` on for `limit` lines; for a directory, list it two levels deep."
+    ),
+    toolset="workspace",
+    arguments=ViewArguments,
+    effects=READS,
+    output_schema=workspace_schema(
+        ["viewed"],
+        {
+            "content_snippet": {"type": "string", "description": "The numbered lines."},
+            "lines_total": {"type": "integer"},
+            "entries_total": {"type": "integer"},
+            "truncated": {"type": "boolean"},
+            "version": {"type": "string", "description": "sha256 of the whole file's bytes."},
+        },
+    ),
+    failure_details=WORKSPACE_FAILURE,
+)
+
+
+def view_tool() -> Tool[ViewArguments]:
+    """The tool, ready to register."""
+    return Tool(SPEC, View())

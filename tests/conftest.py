@@ -1,0 +1,127 @@
+"""What every test gets: bounded properties, no network, and skips that cannot hide.
+
+Three settings from outside: HYPOTHESIS_PROFILE (`quick`, `ci`, `torture`),
+KERNEL_TESTS=required (a host that lacks something fails instead of skipping),
+and who runs the tests (root or a plain user: some behaviour needs one of them).
+"""
+
+import os
+import socket
+from collections.abc import Generator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support import host
+
+# A deadline per example would be a wall-clock assertion, and a shared machine is slow at times.
+settings.register_profile("quick", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "torture",
+    max_examples=5_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick")
+)
+
+
+# --- network ------------------------------------------------------------------
+
+
+class NetworkBlockedError(RuntimeError):
+    """A test tried to reach the network; mark it `loopback` if it means this machine."""
+
+
+class _Network:
+    """Which socket addresses the running test may use."""
+
+    loopback_allowed = False
+
+    @classmethod
+    def judge(cls, family: int, address: object) -> None:
+        if family not in {socket.AF_INET, socket.AF_INET6}:
+            return
+        host_name = address[0] if isinstance(address, tuple) else address
+        if cls.loopback_allowed and host_name in {"127.0.0.1", "::1", "localhost"}:
+            return
+        raise NetworkBlockedError(f"network address {address!r} in a test")
+
+
+class _GuardedSocket(socket.socket):
+    """A socket that asks first. The families of this machine alone are free."""
+
+    def connect(self, address: object, /) -> None:
+        _Network.judge(self.family, address)
+        super().connect(address)
+
+    def connect_ex(self, address: object, /) -> int:
+        _Network.judge(self.family, address)
+        return super().connect_ex(address)
+
+    def bind(self, address: object, /) -> None:
+        _Network.judge(self.family, address)
+        super().bind(address)
+
+    def sendto(self, *arguments: object) -> int:
+        _Network.judge(self.family, arguments[-1])
+        return super().sendto(*arguments)
+
+
+socket.socket = _GuardedSocket
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Open this machine's own addresses for a test that is marked `loopback`."""
+    _Network.loopback_allowed = item.get_closest_marker("loopback") is not None
+    try:
+        return (yield)
+    finally:
+        _Network.loopback_allowed = False
+
+
+# --- what a host may lack -------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a need that nobody can look for: it would never skip and never fail."""
+    for item in items:
+        for marker in item.iter_markers("needs"):
+            for what in marker.args:
+                if what not in host.PROBES:
+                    raise pytest.UsageError(
+                        f"{item.nodeid}: unknown need {what!r}; known: {sorted(host.PROBES)}"
+                    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what this host cannot show, with the reason."""
+    for marker in item.iter_markers("needs"):
+        for what in marker.args:
+            reason = host.missing(what)
+            if reason is not None:
+                pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With KERNEL_TESTS=required a skip is a failure, however it came about.
+
+    Only who runs the tests is no failing: CI runs them both ways.
+    """
+    report = yield
+    if (
+        os.environ.get("KERNEL_TESTS") == "required"
+        and report.skipped
+        and not hasattr(report, "wasxfail")
+    ):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(identity in reason for identity in host.IDENTITY_REASONS):
+            report.outcome = "failed"
+            report.longrepr = f"{item.nodeid}: skipped where nothing may be skipped: {reason}"
+    return report

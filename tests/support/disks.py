@@ -1,0 +1,53 @@
+"""Disks that lack something, and what a tree holds."""
+
+import os
+from pathlib import Path
+
+from paddock.workspace.disk import Disk
+from paddock.testing.failing_disk import FailingDisk
+
+
+class NamedOnlyDisk(Disk):
+    """A file system without O_TMPFILE, such as NFS."""
+
+    def open_unnamed(self, dir_fd: int, mode: int) -> int | None:
+        return None
+
+
+class PlainRenameDisk(NamedOnlyDisk):
+    """One that has neither O_TMPFILE nor any flag of renameat2."""
+
+    def exchange(self, dir_fd: int, name: str, other: str) -> bool:
+        return False
+
+    def move_new(self, from_fd: int, name: str, to_fd: int, to: str) -> None:
+        self._move_new_by_link(from_fd, name, to_fd, to)
+
+
+class FailingNamedOnlyDisk(FailingDisk):
+    """A failing disk without O_TMPFILE."""
+
+    def open_unnamed(self, dir_fd: int, mode: int) -> int | None:
+        return None
+
+
+DISKS = {"whole": Disk, "named-only": NamedOnlyDisk, "plain-rename": PlainRenameDisk}
+
+
+def tree(root: str | os.PathLike[str]) -> dict[str, object]:
+    """Everything below `root` but times: bytes of files, texts of links, None of directories."""
+    found: dict[str, object] = {}
+    for path in sorted(Path(root).rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            found[name] = f"-> {os.readlink(path)}"
+        elif path.is_dir():
+            found[name] = None
+        else:
+            found[name] = path.read_bytes()
+    return found
+
+
+def temporaries(root: str | os.PathLike[str]) -> list[str]:
+    """What looks like one of Paddock's temporary names, anywhere below `root`."""
+    return [name for name in tree(root) if ".paddock-" in name]

@@ -1,0 +1,84 @@
+"""What this host can show: one probe for each name of the `needs` marker.
+
+A probe tries the thing itself; a version number or a file's presence proves
+little inside containers.
+"""
+
+import ctypes
+import errno
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Final
+
+NEEDS_ROOT: Final = "runs as root only"
+NEEDS_PLAIN_USER: Final = "runs as a plain user only"
+IDENTITY_REASONS: Final = ("runs as root", "runs as a plain user")
+"""What a skip's reason begins with that stays a skip in CI: the other run shows it."""
+
+
+def _root() -> str | None:
+    return None if os.geteuid() == 0 else NEEDS_ROOT
+
+
+def _plain_user() -> str | None:
+    return NEEDS_PLAIN_USER if os.geteuid() == 0 else None
+
+
+def _linux() -> str | None:
+    return None if sys.platform == "linux" else "needs Linux"
+
+
+def _openat2() -> str | None:
+    if sys.platform != "linux":
+        return "needs openat2(2), which only Linux has"
+    # Number 437 on every architecture (it came after they were unified); a
+    # size of 0 is EINVAL where the call exists and ENOSYS or EPERM where not.
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(437, -100, b".", None, 0)
+    found = ctypes.get_errno()
+    return None if found == errno.EINVAL else f"needs openat2(2): {os.strerror(found)}"
+
+
+def _user_namespaces() -> str | None:
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return "needs user namespaces: no unshare(1) to try them with"
+    tried = subprocess.run(
+        [unshare, "--user", "--map-root-user", "true"], capture_output=True, text=True, check=False
+    )
+    return None if tried.returncode == 0 else f"needs user namespaces: {tried.stderr.strip()}"
+
+
+def _program(name: str) -> Callable[[], str | None]:
+    def probe() -> str | None:
+        return None if shutil.which(name) else f"needs the program {name}"
+
+    return probe
+
+
+PROBES: Final = MappingProxyType(
+    {
+        "root": _root,
+        "plain_user": _plain_user,
+        "linux": _linux,
+        "openat2": _openat2,
+        "user_namespaces": _user_namespaces,
+        "bash": _program("bash"),
+        "git": _program("git"),
+        "make": _program("make"),
+        "bwrap": _program("bwrap"),
+        "node": _program("node"),
+        "chromium": _program("chromium"),
+    }
+)
+
+
+@functools.cache
+def missing(what: str) -> str | None:
+    """Why this host cannot show `what`; None where it can."""
+    return PROBES[what]()

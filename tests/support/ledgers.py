@@ -1,0 +1,86 @@
+"""Ledgers for tests: a clock and ids that are the same in every run, and what has to hold after."""
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+
+from paddock.ledger.disk import Disk, Waiting
+from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.query import Filter, query
+from paddock.ledger.store import LedgerFile
+from paddock.ledger.verify import Verification, verify
+from paddock.values.entries import Entry
+
+GENESIS = Genesis("paddock.test/ledger", "HOT", str(VerifierKey("paddock.test/ledger", bytes(32))))
+QUICK = Waiting(lock_timeout_s=0.05, commit_timeout_s=0.05)
+INTENT = Entry(
+    "TOOL_INTENT",
+    decision="allow",
+    session_id="SES-1",
+    agent="main",
+    call_id="call-1",
+    metadata={"tool": "view_file", "arguments": {"path": "a.txt"}, "actions": [], "agents": []},
+)
+RESULT = Entry(
+    "TOOL_RESULT",
+    session_id="SES-1",
+    agent="main",
+    call_id="call-1",
+    metadata={"status": "ok", "bytes": 12},
+)
+
+
+def no_time() -> float:
+    """1970-01-01."""
+    return 0.0
+
+
+def counting_ids() -> Callable[[int], bytes]:
+    """Bytes that differ from call to call."""
+    count = itertools.count(1)
+
+    def randomness(size: int) -> bytes:
+        return b"".join(next(count).to_bytes(16, "big") for _ in range(size // 16))
+
+    return randomness
+
+
+def open_ledger(
+    path: str | os.PathLike[str],
+    *,
+    create: Genesis | None = GENESIS,
+    disk: Disk | None = None,
+    waiting: Waiting | None = None,
+    randomness: Callable[[int], bytes] = os.urandom,
+    clock: Callable[[], float] = no_time,
+) -> LedgerFile:
+    """The ledger at a path, made if there is none."""
+    return LedgerFile.open(
+        os.fspath(path),
+        create=create,
+        clock=clock,
+        randomness=randomness,
+        disk=disk,
+        waiting=waiting,
+    )
+
+
+def note(text: str, size: int = 0) -> Entry:
+    """An entry that is known by its reason."""
+    return Entry("NOTE", reason=text, metadata={"filling": "x" * size} if size else {})
+
+
+def reasons(path: str | os.PathLike[str]) -> list[str]:
+    """The reasons of all NOTE entries, in order."""
+    rows = query(os.fspath(path), Filter(event_type="NOTE"))
+    assert rows.bad == ()
+    return [row.entry.reason for row in rows.entries]
+
+
+def assert_holds(path: str | os.PathLike[str], acknowledged: Sequence[str]) -> Verification:
+    """Every line verifies, and every acknowledged note is there once, in order."""
+    found = verify(os.fspath(path))
+    assert found.problems == ()
+    wanted = set(acknowledged)
+    assert [reason for reason in reasons(path) if reason in wanted] == list(acknowledged)
+    return found

@@ -1,0 +1,92 @@
+"""A yes counts for exactly what was shown; everything unclear is a no."""
+
+import threading
+
+import pytest
+
+from paddock.runtime.approvals import (
+    Approval,
+    ApprovalRequest,
+    CallbackApprover,
+    NoApprover,
+    YesApprover,
+    approval_digest,
+)
+
+REQUEST = ApprovalRequest("sha256:0", "delete_file", {"path": "a"}, ("x",), "main", "why", "rule")
+SAME = {
+    "tool": "create_file",
+    "arguments": {"path": "a", "content": "x"},
+    "agents": ("main",),
+    "policy_digest": "sha256:1",
+    "target_digest": "absent",
+}
+
+
+def test_nobody_is_a_no() -> None:
+    assert NoApprover().answer(REQUEST) == Approval(
+        False, "nobody", "approval.unavailable", "there is no approver"
+    )
+
+
+def test_a_yes_given_beforehand_says_who_gave_it() -> None:
+    assert YesApprover("--yes").answer(REQUEST) == Approval(True, "--yes")
+
+
+def test_a_callback_that_says_true_is_a_yes() -> None:
+    seen: list[ApprovalRequest] = []
+
+    def ask(request: ApprovalRequest) -> bool:
+        seen.append(request)
+        return True
+
+    assert CallbackApprover(ask).answer(REQUEST) == Approval(True, "callback")
+    assert seen == [REQUEST]
+
+
+@pytest.mark.parametrize("said", [False, None, 1, "yes"])
+def test_anything_but_true_is_a_no(said: object) -> None:
+    approval = CallbackApprover(lambda _: said).answer(REQUEST)
+    assert approval == Approval(False, "callback")
+
+
+def test_a_callback_that_raises_is_a_no() -> None:
+    def ask(request: ApprovalRequest) -> bool:
+        raise RuntimeError(request.tool)
+
+    assert CallbackApprover(ask).answer(REQUEST) == Approval(
+        False, "callback", "approval.unavailable", "the approver raised RuntimeError"
+    )
+
+
+def test_a_callback_that_is_too_slow_is_a_no_and_its_late_yes_counts_for_nothing() -> None:
+    release = threading.Event()
+
+    def ask(request: ApprovalRequest) -> bool:
+        release.wait(30)
+        return True
+
+    approval = CallbackApprover(ask, timeout_s=0.01).answer(REQUEST)
+    release.set()
+    assert approval == Approval(
+        False, "callback", "approval.unavailable", "no answer within 0.01 s"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tool": "str_replace"},
+        {"arguments": {"path": "a", "content": "y"}},
+        {"agents": ("main", "parent")},
+        {"policy_digest": "sha256:2"},
+        {"target_digest": "sha256:3"},
+    ],
+)
+def test_whatever_changes_gives_another_digest(other: dict[str, object]) -> None:
+    assert approval_digest(**{**SAME, **other}) != approval_digest(**SAME)
+
+
+def test_the_order_of_arguments_does_not_matter() -> None:
+    turned = {"content": "x", "path": "a"}
+    assert approval_digest(**{**SAME, "arguments": turned}) == approval_digest(**SAME)

@@ -1,0 +1,193 @@
+"""str_replace: exactly one match or an error; no other byte changes."""
+
+import pytest
+
+from paddock.errors import (
+    AmbiguousMatchError,
+    BinaryFileError,
+    FileChangedError,
+    InvalidArgumentsError,
+    PathNotFoundError,
+    PathTraversalError,
+    StringNotFoundError,
+    TextEncodingError,
+    TextTooLargeError,
+    TextUnchangedError,
+)
+from paddock.tools.spec import Change
+from paddock.workspace import version_of
+
+
+def test_the_one_place_is_changed_and_shown_in_its_neighbourhood(desk):
+    desk.write("a.py", b"1\n2\n3\n4\nold\n6\n7\n8\n9\n")
+    output = desk.run("str_replace", path="a.py", old_str="old", new_str="new")
+    assert desk.tree() == {"a.py": b"1\n2\n3\n4\nnew\n6\n7\n8\n9\n"}
+    snippet = "     2\t2\n     3\t3\n     4\t4\n     5\tnew\n     6\t6\n     7\t7\n     8\t8"
+    assert output.details == {
+        "path": f"{desk.root}/a.py",
+        "action": "edited",
+        "content_snippet": snippet,
+        "bytes_written": 20,
+        "version": version_of(b"1\n2\n3\n4\nnew\n6\n7\n8\n9\n"),
+        "success": True,
+        "error": None,
+    }
+    assert output.content == f"edited a.py\n{snippet}"
+    assert output.changes == (
+        Change(
+            "a.py",
+            "edited",
+            version_of(b"1\n2\n3\n4\nold\n6\n7\n8\n9\n"),
+            version_of(b"1\n2\n3\n4\nnew\n6\n7\n8\n9\n"),
+        ),
+    )
+
+
+def test_the_snippet_is_at_the_edit_even_where_the_new_text_stands_elsewhere_too(desk):
+    desk.write("a", b"new\n" + b"x\n" * 20 + b"old\n")
+    output = desk.run("str_replace", path="a", old_str="old", new_str="new")
+    assert output.details["content_snippet"].endswith("    22\tnew")
+
+
+def test_an_empty_new_text_deletes(desk):
+    desk.write("a", b"keep drop keep2")
+    desk.run("str_replace", path="a", old_str=" drop", new_str="")
+    assert desk.tree() == {"a": b"keep keep2"}
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nold\r\nb\r\n", "old", "n1\nn2", b"a\r\nn1\r\nn2\r\nb\r\n"),
+        (b"a\r\nold\nb\r\n", "old\nb", "new\nb", b"a\r\nnew\nb\r\n"),
+        (b"a\rold\rb", "old", "new", b"a\rnew\rb"),
+        (b"\xef\xbb\xbfold\n", "old", "new", b"\xef\xbb\xbfnew\n"),
+        (b"x\nold", "old", "new", b"x\nnew"),
+    ],
+)
+def test_line_ends_mark_and_missing_last_newline_survive(desk, before, old, new, after):
+    desk.write("a", before)
+    desk.run("str_replace", path="a", old_str=old, new_str=new)
+    assert desk.tree() == {"a": after}
+
+
+def test_a_missing_text_names_the_nearest_lines_and_changes_nothing(desk):
+    desk.write("a.py", b"def f( a ):\n    pass\n")
+    with pytest.raises(StringNotFoundError) as caught:
+        desk.run("str_replace", path="a.py", old_str="def f(a):", new_str="def g(a):")
+    assert caught.value.message == "old_str not found in 'a.py'"
+    assert "line 1: def f( a ):" in caught.value.hint
+    assert desk.tree() == {"a.py": b"def f( a ):\n    pass\n"}
+
+
+def test_an_ambiguous_text_names_count_and_lines_and_changes_nothing(desk):
+    desk.write("a", b"x\ny\nx\n")
+    with pytest.raises(AmbiguousMatchError) as caught:
+        desk.run("str_replace", path="a", old_str="x", new_str="z")
+    assert caught.value.message == "old_str found 2 times in 'a', at lines 1, 3"
+    assert desk.tree() == {"a": b"x\ny\nx\n"}
+
+
+def test_overlapping_places_count_as_several(desk):
+    desk.write("a", b"aaaa")
+    with pytest.raises(AmbiguousMatchError, match="found 2 times"):
+        desk.run("str_replace", path="a", old_str="aaa", new_str="b")
+    assert desk.tree() == {"a": b"aaaa"}
+
+
+def test_many_places_are_counted_and_the_list_is_cut_with_a_word(desk):
+    desk.write("a", b"x\n" * 50)
+    with pytest.raises(AmbiguousMatchError, match="found 50 times .* and 30 more places$"):
+        desk.run("str_replace", path="a", old_str="x", new_str="z")
+
+
+def test_equal_texts_are_refused(desk):
+    desk.write("a", b"x")
+    with pytest.raises(TextUnchangedError):
+        desk.run("str_replace", path="a", old_str="x", new_str="x")
+
+
+def test_an_empty_old_text_is_an_argument_error(desk):
+    with pytest.raises(InvalidArgumentsError, match="^path and old_str are required$"):
+        desk.plan("str_replace", path="a", old_str="", new_str="x")
+
+
+def test_a_missing_file_is_not_found(desk):
+    with pytest.raises(PathNotFoundError):
+        desk.run("str_replace", path="nope", old_str="a", new_str="b")
+    assert desk.tree() == {}
+
+
+def test_a_binary_file_is_not_edited(desk):
+    desk.write("a", b"old\0old2")
+    with pytest.raises(BinaryFileError):
+        desk.run("str_replace", path="a", old_str="old2", new_str="new")
+    assert desk.tree() == {"a": b"old\0old2"}
+
+
+def test_a_file_that_is_not_utf8_is_not_edited_and_the_place_is_named(desk):
+    desk.write("a", b"old\n\xe9\n")
+    with pytest.raises(TextEncodingError, match="byte 0xe9 at offset 4, line 2"):
+        desk.run("str_replace", path="a", old_str="old", new_str="new")
+    assert desk.tree() == {"a": b"old\n\xe9\n"}
+
+
+def test_a_file_over_the_limit_is_not_edited(desk):
+    path = desk.write("a", b"old\n")
+    with path.open("r+b") as file:
+        file.truncate(256_000_001)
+    with pytest.raises(TextTooLargeError):
+        desk.run("str_replace", path="a", old_str="old", new_str="new")
+
+
+def test_a_hard_linked_file_gets_a_copy_of_its_own_and_says_so(desk):
+    outside = desk.root.parent / "outside.txt"
+    outside.write_bytes(b"old")
+    (desk.root / "a").hardlink_to(outside)
+    output = desk.run("str_replace", path="a", old_str="old", new_str="new")
+    assert (desk.tree(), outside.read_bytes()) == ({"a": b"new"}, b"old")
+    assert "copy of its own" in output.content
+
+
+def test_an_edit_through_a_link_changes_the_target_and_judges_both(desk):
+    desk.write("real", b"old")
+    (desk.root / "link").symlink_to("real")
+    assert desk.actions("str_replace", path="link", old_str="old", new_str="new") == [
+        "tool:file:str_replace link",
+        "tool:file:str_replace real",
+    ]
+    desk.run("str_replace", path="link", old_str="old", new_str="new")
+    assert desk.tree() == {"real": b"new", "link": "real"}
+
+
+def test_a_path_that_leads_out_is_refused_and_the_target_is_untouched(desk):
+    outside = desk.root.parent / "victim"
+    outside.write_bytes(b"old")
+    (desk.root / "link").symlink_to(outside)
+    with pytest.raises(PathTraversalError):
+        desk.run("str_replace", path="link", old_str="old", new_str="new")
+    assert outside.read_bytes() == b"old"
+
+
+def test_if_version_guards_the_edit_on_both_sides(desk):
+    desk.write("a", b"old")
+    with pytest.raises(FileChangedError):
+        desk.run("str_replace", path="a", old_str="old", new_str="new", if_version="sha256:0")
+    assert desk.tree() == {"a": b"old"}
+    desk.run(
+        "str_replace", path="a", old_str="old", new_str="new", if_version=version_of(b"old")
+    )
+    assert desk.tree() == {"a": b"new"}
+
+
+def test_a_pinned_plan_runs_only_on_what_was_there(desk):
+    desk.write("a", b"old")
+    from paddock.tools.str_replace import StrReplace
+
+    plan = desk.plan("str_replace", path="a", old_str="old", new_str="new")
+    plan, digest = StrReplace().pin(plan, desk.ports)
+    assert digest == version_of(b"old")
+    desk.write("a", b"old, and changed")
+    with pytest.raises(FileChangedError):
+        StrReplace().run(plan, desk.ports)
+    assert desk.tree() == {"a": b"old, and changed"}

@@ -1,0 +1,200 @@
+"""view: numbered lines, streamed, with every cut stated."""
+
+import os
+
+import pytest
+
+from paddock import limits
+from paddock.errors import (
+    BinaryFileError,
+    InvalidArgumentsError,
+    PathNotFoundError,
+    PathTraversalError,
+    SpecialFileError,
+    TextEncodingError,
+)
+from paddock.workspace import version_of
+
+
+def test_a_whole_file_is_shown_with_numbers(desk):
+    desk.write("a.txt", b"one\ntwo\n")
+    output = desk.run("view", path="a.txt")
+    assert output.content == "     1\tone\n     2\ttwo"
+    assert output.details == {
+        "path": f"{desk.root}/a.txt",
+        "action": "viewed",
+        "content_snippet": "     1\tone\n     2\ttwo",
+        "success": True,
+        "error": None,
+        "lines_total": 2,
+        "truncated": False,
+        "version": version_of(b"one\ntwo\n"),
+    }
+    assert (output.changes, output.bytes_written) == ((), 0)
+
+
+def test_a_window_says_how_to_go_on(desk):
+    desk.write("a", b"".join(b"%d\n" % n for n in range(1, 11)))
+    output = desk.run("view", path="a", offset=3, limit=2)
+    assert output.content == (
+        "     3\t3\n     4\t4\n[lines 3-4 of 10 shown, limit=2 reached; use offset=5 to go on]"
+    )
+    assert output.details["truncated"] is True
+
+
+def test_the_last_window_has_no_notice(desk):
+    desk.write("a", b"1\n2\n3")
+    assert desk.run("view", path="a", offset=2, limit=5).content == "     2\t2\n     3\t3"
+
+
+def test_past_the_end_is_empty_and_says_how_many_lines_there_are(desk):
+    desk.write("a", b"1\n2\n")
+    output = desk.run("view", path="a", offset=9)
+    assert output.content == "[offset 9 is past the end: the file has 2 lines]"
+    assert output.details["content_snippet"] == ""
+
+
+def test_an_empty_file_says_so(desk):
+    desk.write("a", b"")
+    assert desk.run("view", path="a").content == "[the file is empty]"
+
+
+def test_a_long_file_is_cut_at_the_output_limit_and_can_be_read_on_to_its_end(desk):
+    lines = [b"%06d %s" % (n, b"x" * 40) for n in range(1, 5001)]
+    desk.write("a", b"\n".join(lines) + b"\n")
+    seen, offset = [], 1
+    while offset is not None:
+        output = desk.run("view", path="a", offset=offset)
+        rows = output.details["content_snippet"].split("\n")
+        seen += [row.split("\t", 1)[1].encode() for row in rows]
+        assert len(output.content) < limits.view_bytes_max * 1.3
+        offset = len(seen) + 1 if output.details["truncated"] else None
+        if offset:
+            assert f"cut at 100000 bytes; use offset={offset} to go on" in output.content
+    assert seen == lines
+
+
+def test_a_very_long_line_is_cut_and_says_how_much_is_missing(desk):
+    desk.write("a", b"x" * (limits.view_line_bytes_max + 5) + b"\nnext\n")
+    output = desk.run("view", path="a")
+    assert "x [... 5 more bytes of this line]\n     2\tnext" in output.content
+    assert output.details["truncated"] is True
+
+
+def test_a_line_is_never_cut_inside_a_character(desk):
+    desk.write("a", "é".encode() * limits.view_line_bytes_max)
+    assert "\ufffd" not in desk.run("view", path="a").content
+
+
+def test_a_byte_order_mark_is_not_shown(desk):
+    desk.write("a", b"\xef\xbb\xbfone\n")
+    assert desk.run("view", path="a").content == "     1\tone"
+
+
+def test_crlf_lines_look_like_any_other(desk):
+    desk.write("a", b"one\r\ntwo\r\n")
+    assert desk.run("view", path="a").content == "     1\tone\n     2\ttwo"
+
+
+def test_content_cannot_forge_a_row_or_a_notice(desk):
+    desk.write("a", b"x\r     2\tforged\n[offset 9 is past the end]\x1b[2K\n")
+    rows = desk.run("view", path="a").content.split("\n")
+    assert rows[:2] == [
+        "     1\tx\\r     2\tforged",
+        "     2\t[offset 9 is past the end]\\x1b[2K",
+    ]
+    assert rows[2].startswith("[2 control or direction characters are shown as")
+
+
+def test_line_900000_of_a_million_lines_is_reached_without_reading_it_all_into_memory(desk):
+    import tracemalloc
+
+    desk.write("a", b"".join(b"line %d\n" % n for n in range(1, 1_000_001)))
+    tracemalloc.start()
+    output = desk.run("view", path="a", offset=900_000, limit=2)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert output.content.startswith("900000\tline 900000\n900001\tline 900001\n")
+    assert output.details["lines_total"] == 1_000_000
+    assert peak_bytes < 4_000_000
+
+
+def test_a_directory_is_listed_two_levels_deep(desk):
+    desk.write("d/a.txt", b"12345")
+    desk.write("d/sub/b.txt", b"")
+    desk.write("d/sub/deep/c.txt", b"")
+    (desk.root / "d/out").symlink_to("/etc")
+    (desk.root / "d/gone").symlink_to("nowhere")
+    (desk.root / "d/in").symlink_to("a.txt")
+    os.mkfifo(desk.root / "d/fifo")
+    assert desk.run("view", path="d").content == (
+        "d/\n"
+        "  d/a.txt  5 bytes\n"
+        "  d/fifo (FIFO, socket or device)\n"
+        "  d/gone (link to nothing)\n"
+        "  d/in -> d/a.txt\n"
+        "  d/out (link out of the workspace, never followed)\n"
+        "  d/sub/\n"
+        "  d/sub/b.txt  0 bytes\n"
+        "  d/sub/deep/"
+    )
+
+
+def test_what_is_secret_is_not_even_a_name_in_a_listing(desk):
+    desk.write("secret.txt", b"x")
+    desk.write("open.txt", b"x")
+    assert desk.run("view", path=".").content == "./\n  open.txt  1 bytes"
+
+
+def test_an_empty_directory_says_so(desk):
+    assert desk.run("view", path=".").content == "./\n[the directory is empty]"
+
+
+def test_a_listing_over_the_limit_says_how_much_is_missing(desk):
+    for number in range(limits.view_directory_entries_max + 3):
+        desk.write(f"d/{number:04d}", b"")
+    last = desk.run("view", path="d").content.split("\n")[-1]
+    assert last == "[3 of 503 entries not shown; view a directory below to see its own]"
+
+
+def test_a_file_name_cannot_forge_a_row(desk):
+    desk.write("d/a\n  d/forged.txt  9 bytes", b"")
+    rows = desk.run("view", path="d").content.split("\n")
+    assert rows == ["d/", "  d/a\\n  d/forged.txt  9 bytes/"] or len(rows) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("../x", PathTraversalError),
+        ("out/passwd", PathTraversalError),
+        ("/proc/self/root/etc/passwd", PathTraversalError),
+        ("nope", PathNotFoundError),
+        ("fifo", SpecialFileError),
+        ("binary", BinaryFileError),
+        ("latin", TextEncodingError),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(desk, path, error):
+    (desk.root / "out").symlink_to("/etc")
+    os.mkfifo(desk.root / "fifo")
+    desk.write("binary", b"a\0b")
+    desk.write("latin", b"caf\xe9\n")
+    with pytest.raises(error):
+        desk.run("view", path=path)
+
+
+def test_a_link_inside_is_followed_and_both_names_are_judged(desk):
+    desk.write("d/real", b"x\n")
+    (desk.root / "link").symlink_to("d")
+    assert desk.actions("view", path="link/real") == [
+        "tool:file:view link/real",
+        "tool:file:view d/real",
+    ]
+    assert desk.run("view", path="link/real").content == "     1\tx"
+
+
+@pytest.mark.parametrize(("name", "value"), [("offset", 0), ("limit", 0), ("offset", -1)])
+def test_a_line_or_count_below_one_is_an_error(desk, name, value):
+    with pytest.raises(InvalidArgumentsError, match=f"^{name} must be at least 1"):
+        desk.plan("view", path="a", **{name: value})
