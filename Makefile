@@ -9,6 +9,7 @@ STAMP   := $(VENV)/.ready
 PIP     := $(PY) -m pip --disable-pip-version-check install -qq --no-deps
 WORKERS ?= 2
 UV      ?= uv
+TORTURE_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
 
@@ -91,7 +92,7 @@ mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
 
 .PHONY: torture
 torture: $(STAMP) ## property, fault and kernel tests, long
-	@HYPOTHESIS_PROFILE=torture $(PY) -m pytest -n $(WORKERS) tests/property tests/fault tests/kernel
+	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PY) -m pytest -n $(WORKERS) tests/property tests/fault tests/kernel
 
 .PHONY: bench
 bench: $(STAMP) ## measure

@@ -21,12 +21,91 @@ class Guarantee:
 
 GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
     {
+        "G1": Guarantee(
+            tests=("tests/unit/runtime/test_dispatch.py",),
+            mutants=("denied-call-runs.toml", "refused-approval-runs.toml"),
+        ),
+        "G2": Guarantee(
+            tests=("tests/unit/runtime/test_approvals.py", "tests/unit/tools/test_arguments.py"),
+            mutants=("anything-truthy-is-yes.toml",),
+        ),
+        "G3": Guarantee(
+            tests=(
+                "tests/unit/workspace/test_resolution.py",
+                "tests/unit/workspace/test_resolving.py",
+            ),
+            mutants=(
+                "climbing-out-is-allowed.toml",
+                "openat2-follows-links.toml",
+                "walk-follows-links.toml",
+            ),
+        ),
+        "G4": Guarantee(
+            tests=(
+                "tests/unit/workspace/test_resolving.py",
+                "tests/unit/tools/test_create_file.py",
+            ),
+            mutants=("linked-parent-is-written-through.toml",),
+        ),
+        "G5": Guarantee(
+            tests=(
+                "tests/unit/policy/test_policy_decide.py",
+                "tests/unit/policy/test_policy_patterns.py",
+            ),
+            mutants=("letter-case-opens.toml", "secret-is-readable.toml"),
+        ),
+        "G6": Guarantee(
+            tests=("tests/unit/policy/test_policy_decide.py",),
+            mutants=("mildest-action-decides.toml", "parent-has-no-say.toml"),
+        ),
+        "G7": Guarantee(
+            tests=("tests/unit/policy/commands", "tests/unit/policy/test_policy_lines.py"),
+            mutants=("run-time-words-are-ignored.toml",),
+        ),
+        "G8": Guarantee(
+            tests=("tests/unit/policy/test_policy_document.py",),
+            mutants=("unknown-keys-load.toml",),
+        ),
+        "G9": Guarantee(
+            tests=("tests/unit/plane/test_trust.py",),
+            mutants=("trust-ignores-changes.toml",),
+        ),
+        "G10": Guarantee(
+            tests=("tests/unit/runtime/test_approvals.py",),
+            mutants=("approval-ignores-content.toml",),
+        ),
+        "G11": Guarantee(
+            tests=("tests/unit/runtime/test_dispatch.py",),
+            mutants=("intent-is-not-recorded.toml", "unknown-outcome-goes-on.toml"),
+        ),
+        "G12": Guarantee(
+            tests=(
+                "tests/fault/test_write_order.py",
+                "tests/fault/test_workspace_faults.py",
+                "tests/fault/test_kill_writer.py",
+                "tests/fault/test_full_disk.py",
+                "tests/fault/test_parallel_edits.py",
+            ),
+            mutants=("displaced-file-is-not-compared.toml", "draft-is-not-synced.toml"),
+        ),
         "G13": Guarantee(
-            tests=("tests/property/test_text_edits.py", "tests/unit/text/test_splice.py"),
+            tests=(
+                "tests/property/test_text_edits.py",
+                "tests/unit/text/test_splice.py",
+                "tests/unit/tools/test_str_replace.py",
+            ),
             mutants=("edit-counts-shown-bytes.toml",),
         ),
+        "G14": Guarantee(
+            tests=("tests/fault/test_ledger_faults.py",),
+            mutants=("commit-without-sync.toml",),
+        ),
+        "G15": Guarantee(
+            tests=("tests/unit/ledger/test_verify.py",),
+            mutants=("links-are-not-compared.toml",),
+        ),
         "G16": Guarantee(
-            tests=("tests/unit/text/test_show.py", "tests/property/test_shown_text.py"),
+            tests=("tests/property/test_shown_text.py", "tests/unit/text/test_show.py"),
             mutants=("direction-overrides-are-shown.toml",),
         ),
     }

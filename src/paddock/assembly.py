@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.errors import ConfigError, HostError
+from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.format_events import POLICY_LOADED
 from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.keys import create_key, load_key
@@ -48,6 +48,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
+from paddock.text.show import quote
 from paddock.tools.spec import Ports
 from paddock.tools.toolsets import all_tools
 from paddock.values.entries import Entry
@@ -231,8 +232,8 @@ def init_project(directory: Path, environment: Environment) -> InitResult:
 def create_agent(project: Project, new: NewAgent) -> AgentRecord:
     """Declare an agent and record it. Raises: UsageError, ConfigError."""
     if new.profile not in project.policy.profiles:
-        raise ConfigError(
-            f"there is no profile {new.profile!r}",
+        raise UsageError(
+            f"there is no profile {quote(new.profile)}",
             where="--profile",
             hint=f"one of: {', '.join(sorted(project.policy.profiles))}",
         )

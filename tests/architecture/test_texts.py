@@ -8,7 +8,7 @@ from tests.support.repository import ROOT, files
 
 # Written with a class of one letter, so that this file does not hold what it forbids.
 FORBIDDEN = {
-    "a path of a machine": r"/w[o]rk/|/r[o]ot/|/h[o]me/[a-z]|/Us[e]rs/|/tmp/[a-z]|\.p[y]env/",
+    "a path of a machine": r"/w[o]rk/|/r[o]ot/|/h[o]me/[a-z]|/Us[e]rs/|/tmp/(b[a]sh|t[e]am|pr[o]be)|\.p[y]env/",
     "a registry's address": r"py[p]i\.org|pythonh[o]sted|npm[j]s\.|deb[i]an\.org",
     "an unfinished mark": r"\b(T[O]DO|F[I]XME|X[X]X)\b",
     "a neighbour of the repository": r"\.\./sh[a]red|sh[a]red/(contr[a]cts|f[a]cts)",

@@ -99,9 +99,8 @@ def steps_of(root, change: Change, disk_type: type[FailingDisk]) -> list[str]:
 def only_new_directories(found: dict[str, object], change: Change) -> bool:
     """Whether the tree is as before but for empty directories that the change makes."""
     extra = {name: what for name, what in found.items() if name not in BEFORE}
-    return (
-        {name: what for name, what in found.items() if name in BEFORE} == BEFORE
-        and all(what is None and name in change.changes for name, what in extra.items())
+    return {name: what for name, what in found.items() if name in BEFORE} == BEFORE and all(
+        what is None and name in change.changes for name, what in extra.items()
     )
 
 

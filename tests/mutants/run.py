@@ -2,8 +2,8 @@
 
 A mutant is a TOML file here: `file` with `find` standing in it exactly once,
 `replace` to put there instead, and `breaks`, what no longer holds. It is applied
-to a copy of the repository; a mutant that its guarantee's tests survive is a
-guarantee that they do not prove.
+to a copy of the repository. A guarantee's tests must pass without a mutant and
+fail with each; what they let live, they do not prove.
 """
 
 import os
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,29 +38,46 @@ class Mutant:
         return cls(**tomllib.loads((ROOT / "tests" / "mutants" / name).read_text(encoding="utf-8")))
 
 
-def survivors(guarantee: str) -> Iterator[str]:
-    """The guarantee's mutants that its tests did not notice."""
-    for name in GUARANTEES[guarantee].mutants:
-        code, output = tests_with(Mutant.read(name), GUARANTEES[guarantee].tests)
-        print(f"{'ok  ' if code == 1 else 'FAIL'} {guarantee} {name}", flush=True)
-        # 1 is a failing test; anything else is a pass or a run that did not come to testing.
-        if code != 1:
-            print(output)
-            yield f"{guarantee} {name}"
+@dataclass(frozen=True)
+class Trial:
+    """One guarantee's tests, with one of its mutants in the code or (None) without."""
+
+    guarantee: str
+    mutant: str | None
+
+    def run(self) -> "Verdict":
+        """Without a mutant all tests pass; with one, at least one fails."""
+        mutant = None if self.mutant is None else Mutant.read(self.mutant)
+        code, output = tests_with(mutant, GUARANTEES[self.guarantee].tests)
+        # 1 is a failing test; 2 and more are runs that did not come to testing.
+        return Verdict(self, code == (0 if mutant is None else 1), output)
 
 
-def tests_with(mutant: Mutant, tests: tuple[str, ...]) -> tuple[int, str]:
-    """pytest's exit code and output for these tests on a copy with the mutant in it."""
+@dataclass(frozen=True)
+class Verdict:
+    """How a trial ended."""
+
+    trial: Trial
+    is_good: bool
+    output: str
+
+    def __str__(self) -> str:
+        outcome = "ok  " if self.is_good else "FAIL"
+        line = f"{outcome} {self.trial.guarantee} {self.trial.mutant or 'as it is'}"
+        return line if self.is_good else f"{line}\n{self.output}"
+
+
+def tests_with(mutant: Mutant | None, tests: tuple[str, ...]) -> tuple[int, str]:
+    """pytest's exit code and output for these tests on a copy, with the mutant in it."""
     with tempfile.TemporaryDirectory(prefix="paddock-mutant-") as directory:
         copy = Path(directory)
         for name in ("src", "tests"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", copy)
-        broken = copy / mutant.file
-        broken.write_text(
-            broken.read_text(encoding="utf-8").replace(mutant.find, mutant.replace),
-            encoding="utf-8",
-        )
+        if mutant is not None:
+            broken = copy / mutant.file
+            text = broken.read_text(encoding="utf-8").replace(mutant.find, mutant.replace)
+            broken.write_text(text, encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests],
             cwd=copy,
@@ -71,11 +89,23 @@ def tests_with(mutant: Mutant, tests: tuple[str, ...]) -> tuple[int, str]:
         return done.returncode, done.stdout + done.stderr
 
 
+def trials(wanted: list[str]) -> Iterator[Trial]:
+    """For each guarantee its tests as they are, then with each mutant."""
+    for guarantee in wanted or GUARANTEES:
+        yield Trial(guarantee, None)
+        for mutant in GUARANTEES[guarantee].mutants:
+            yield Trial(guarantee, mutant)
+
+
 def main(wanted: list[str]) -> int:
-    """Exit code 1 when a mutant survives."""
-    alive = [name for guarantee in wanted or GUARANTEES for name in survivors(guarantee)]
-    print(f"{len(alive)} survived" if alive else "every mutant was noticed")
-    return 1 if alive else 0
+    """Exit code 1 when a mutant survives, or when tests fail without one."""
+    bad = 0
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for verdict in pool.map(Trial.run, trials(wanted)):
+            print(verdict, flush=True)
+            bad += not verdict.is_good
+    print(f"{bad} trials ended badly" if bad else "every mutant was noticed")
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from paddock import limits
 from paddock.errors import InternalError
 from paddock.ledger.format_json import encode_json, encode_string
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, Shared
 
 PREV_OF_GENESIS: Final = "0" * 64
 """`prev` of line 0, which follows nothing."""
@@ -66,6 +66,9 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
     if metadata.__class__ is not dict:
         metadata = dict(entry.metadata)
     check_json(metadata)
+    shared = entry.shared
+    if shared is not None and not shared.members.keys().isdisjoint(metadata):
+        raise _refused("key", "one that stands in metadata and in shared", "keys are unique")
     if not _is_event_type(entry.event_type):
         raise _refused("event type", entry.event_type, "upper case letters, digits and _")
     try:
@@ -78,7 +81,7 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
             f',"session_id":{encode_string(entry.session_id)}'
             f',"agent":{encode_string(entry.agent)}'
             f',"call_id":{encode_string(entry.call_id)}'
-            f',"metadata":{encode_json(metadata)}'
+            f',"metadata":{_join(encode_json(metadata), entry.shared)}'
         )
     except (TypeError, ValueError) as fault:
         raise _refused("value", str(fault)) from fault
@@ -99,6 +102,20 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
             f"a line holds {limits.entry_bytes_max} bytes; record a digest of what is large",
         )
     return body
+
+
+def _join(metadata: str, shared: Shared | None) -> str:
+    """One object's text from its own members and the shared ones, which are encoded once."""
+    if shared is None:
+        return metadata
+    encoded = shared.encoded
+    if encoded is None:
+        members = dict(shared.members)
+        check_json(members)
+        encoded = shared.encoded = encode_json(members)[1:]
+    if metadata == "{}" or encoded == "}":
+        return f"{{{encoded}" if metadata == "{}" else metadata
+    return f"{metadata[:-1]},{encoded}"
 
 
 def encode_text(value: str) -> bytes:
@@ -221,6 +238,7 @@ def _values(entry: Entry) -> list[Json]:
         entry.agent,
         entry.call_id,
         entry.metadata,
+        {} if entry.shared is None else entry.shared.members,
     ]
 
 

@@ -68,13 +68,15 @@ class HeadPage(NamedTuple):
     """Where the older, or no, commit mark stands: the next one goes there."""
 
 
-_EMPTY: Final = HeadPage(None, None, 0)
+_Seen = tuple[bytes, Mark | None, int]
+"""Two slots, the mark that counts, and which slot it does not stand in."""
+_UNSEEN: Final[_Seen] = (b"", None, 0)
 
 
 class HeadFile:
     """The head file of one ledger. Reading needs no lock: a torn record is no record."""
 
-    __slots__ = ("_disk", "_seen", "descriptor", "path")
+    __slots__ = ("_disk", "_durable", "_newest", "descriptor", "path")
 
     def __init__(self, disk: Disk, path: str, *, create: bool) -> None:
         """Open the file; `create` makes it, at its full size, where there is none."""
@@ -82,7 +84,8 @@ class HeadFile:
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         self.path = path
         self._disk = disk
-        self._seen: tuple[bytes, HeadPage] = (b"", _EMPTY)
+        self._newest: _Seen = _UNSEEN
+        self._durable: _Seen = _UNSEEN
         try:
             self.descriptor = disk.open(path, flags, 0o600)
         except OSError as fault:
@@ -102,13 +105,14 @@ class HeadFile:
             page = self._disk.read(self.descriptor, _PAGE_BYTES, 0)
         except OSError as fault:
             raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
-        seen = self._seen
-        if page == seen[0]:
-            return seen[1]
-        marks = _decode_page(page)
-        # One assignment: bytes and marks that belong together, whichever thread wins.
-        self._seen = (page, marks)
-        return marks
+        # Attributes are read and set once: bytes and marks that belong together,
+        # whichever thread wins.
+        newest, durable = self._newest, self._durable
+        if not page.startswith(newest[0]) or not newest[0]:
+            self._newest = newest = _decode_pair(page[: _DURABLE[0]])
+        if not page.endswith(durable[0]) or not durable[0]:
+            self._durable = durable = _decode_pair(page[_DURABLE[0] :])
+        return HeadPage(newest[1], durable[1], durable[2])
 
     def store_newest(self, mark: Mark) -> None:
         """Write an append's mark into the slot that its predecessor does not use."""
@@ -116,10 +120,10 @@ class HeadFile:
         record = encode_mark(mark)
         self._store(offset, record)
         # The next append of this process mostly finds the page as it leaves it here.
-        page, marks = self._seen
-        if page:
-            end = offset + len(record)
-            self._seen = (page[:offset] + record + page[end:], marks._replace(newest=mark))
+        seen = self._newest[0]
+        if seen:
+            seen = seen[:offset] + record + seen[offset + len(record) :]
+            self._newest = (seen, mark, 0)
 
     def store_durable(self, mark: Mark, slot: int) -> None:
         """Write a commit's mark into the slot that `HeadPage.durable_slot` names."""
@@ -161,15 +165,11 @@ def decode_mark(record: bytes) -> Mark | None:
     return Mark(generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
 
 
-def _decode_page(page: bytes) -> HeadPage:
-    newest = [mark for at in _NEWEST if (mark := decode_mark(page[at : at + _SECTOR]))]
-    durable = [decode_mark(page[at : at + _SECTOR]) for at in _DURABLE]
-    first, second = durable
+def _decode_pair(pair: bytes) -> _Seen:
+    first, second = decode_mark(pair[:_SECTOR]), decode_mark(pair[_SECTOR:])
     if second is None or (first is not None and _rank(first) >= _rank(second)):
-        chosen, free = first, 1
-    else:
-        chosen, free = second, 0
-    return HeadPage(max(newest, default=None), chosen, free if chosen else 0)
+        return pair, first, 0 if first is None else 1
+    return pair, second, 0
 
 
 def _rank(mark: Mark) -> tuple[int, bool]:

@@ -14,8 +14,8 @@ from typing import Final
 from paddock.errors import LedgerBusyError
 from paddock.ledger.disk import Disk, Waiting, failure
 
-_SPIN_TRIES: Final = 16
-"""The lock is held for some ten microseconds: yielding the processor mostly suffices."""
+_SPIN_TRIES: Final = 4
+"""The lock is held for some ten microseconds: yielding the processor often suffices."""
 _SLEEP_MIN_S: Final = 20e-6
 _SLEEP_MAX_S: Final = 2e-3
 _HELD: Final = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})

@@ -81,7 +81,8 @@ def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: st
     generation = max(
         (known.generation for known in (page.newest, page.durable) if known), default=0
     )
-    return Tail(mark._replace(generation=generation + 1, boot=boot), size)
+    # A mark of its own: nothing of an old commit's fate is carried over.
+    return Tail(Mark(generation + 1, mark.entries, mark.offset_bytes, mark.leaf, boot), size)
 
 
 def _start(page: HeadPage, boot: bytes) -> Mark | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.lines import LineJudge
+from paddock.policy.lines import judge_line
 from paddock.policy.places import BUILT_IN
 from paddock.policy.problems import PatternError, place_text, quote
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
@@ -88,7 +88,7 @@ def exact_pattern(action: Action) -> str:
 
 def _is_mistake(policy: Policy, action: Action) -> bool:
     return not any(profile.rules for profile in policy.profile_table) or (
-        action.category == "shell" and bool(LineJudge(action).refusal)
+        action.category == "shell" and bool(judge_line(action).refusal)
     )
 
 
@@ -187,7 +187,7 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
     if action.category != "shell":
         yield action, compiled.judge(action)
         return
-    line = LineJudge(action)
+    line = judge_line(action)
     for command, verdict in zip(line.commands, line.verdicts(compiled), strict=True):
         if command is not None:
             yield replace(action, target=command.text), verdict
@@ -213,4 +213,4 @@ def _edit_text(policy: Policy, edit: _Edit) -> str:
         )
     elif edit.added:
         parts.append(f"in {place}")
-    return " ".join(parts)
+    return ", ".join(parts)

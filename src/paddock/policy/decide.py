@@ -21,7 +21,7 @@ from paddock.limits import agent_chain_max
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
-from paddock.policy.lines import LineJudge
+from paddock.policy.lines import judge_line
 from paddock.policy.permissions import AgentPermissions, compile_permissions
 from paddock.policy.presets import LOCKED
 from paddock.policy.problems import quote
@@ -159,7 +159,7 @@ class ChainJudge:
                 yield member, profile.judge(action)
 
     def _line_findings(self, action: Action) -> Iterator[Finding]:
-        line = LineJudge(action)
+        line = judge_line(action)
         if line.refusal:
             yield Finding(Outcome.DENY, None, line.refusal, 2)
             return
@@ -198,7 +198,7 @@ class ChainJudge:
     def _warnings(self, action: Action) -> tuple[str, ...]:
         guards = self.policy.guards
         if action.category == "shell":
-            writes = [write for write in LineJudge(action).writes() if isinstance(write, Action)]
+            writes = [write for write in judge_line(action).writes() if isinstance(write, Action)]
         else:
             writes = [action] if action.is_write else []
         return tuple(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.lines import LineJudge
+from paddock.policy.lines import LineJudge, judge_line
 from paddock.policy.profiles import CompiledProfile, Verdict
 from paddock.policy.rules import Rule
 from paddock.policy.settings import (
@@ -47,7 +47,7 @@ def shell_for(policy: Policy, chain: AgentChain, action: Action | None = None) -
     profiles = judge_for(policy, chain).profiles()
     if not profiles:
         return policy.settings.shell
-    line = LineJudge(action) if action is not None else None
+    line = judge_line(action) if action is not None else None
     shells = [_profile_shell(policy, profile, line) for profile in profiles]
     is_protected = policy.guards.find_protected(".git/HEAD") is not None
     gits = GITS_STRICTEST_FIRST if is_protected else GITS_WHERE_UNPROTECTED

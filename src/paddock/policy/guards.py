@@ -61,7 +61,7 @@ class PathGuards:
 
     def is_safe(self, path: str) -> bool:
         """Whether `safe` names `path`, in every layer."""
-        return all(layer.match(path) is not None for layer in self.safe)
+        return all(layer.permits(path) for layer in self.safe)
 
     def find_secret(self, path: str) -> MatchedPattern | None:
         """Return the pattern by which `path` is neither read nor shown."""

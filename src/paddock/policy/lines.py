@@ -7,6 +7,7 @@ writes, judged as `tool:file:create` besides.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from paddock.policy.places import BUILT_IN
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 HARMLESS_TARGETS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 PRIVATE_DIRECTORY: Final = "/tmp"  # noqa: S108 - named, never opened
 """A sandboxed command has one of its own. A door without a sandbox holds its own boundary."""
+
+
+@lru_cache(maxsize=64)
+def judge_line(action: Action) -> "LineJudge":
+    """Return the parsed line of an action, from a small cache: one decision asks often."""
+    return LineJudge(action)
 
 
 class LineJudge:

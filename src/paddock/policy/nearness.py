@@ -8,7 +8,7 @@ from typing import Final
 from paddock.policy.actions import ActionPattern, NamePattern
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
-from paddock.policy.lines import LineJudge
+from paddock.policy.lines import judge_line
 from paddock.policy.matching import comparison_of, names_directory, rule_matches
 from paddock.policy.patterns import Comparison, PathPattern, PathSet
 from paddock.policy.profiles import CompiledProfile
@@ -89,7 +89,7 @@ def _path_miss(rule: Rule, path: PathPattern, action: Action) -> tuple[float, st
 
 
 def _command_miss(rule: Rule, action: Action) -> tuple[float, str] | None:
-    commands = [command for command in LineJudge(action).commands if command is not None]
+    commands = [command for command in judge_line(action).commands if command is not None]
     for command in commands:
         if rule.command is None or not rule.command.matches_any_reading(command):
             continue

@@ -116,6 +116,20 @@ class PathList:
         """
         return self._decide(path, is_directory=False)
 
+    def permits(self, path: str) -> bool:
+        """Whether `path` is matched, and the list's last word on it is no `!`.
+
+        Threat: in `["**", "!secrets/"]` gitignore takes out the directory alone,
+        and `**` matches what is below it again. A list that opens something
+        must not open what its author took out.
+        """
+        if self.match(path) is None:
+            return False
+        if not self._has_negation:
+            return True
+        hits = self._index.hits(path, fold(path), is_final_directory=False)
+        return not hits or not self.patterns[max(number for _, number in hits)].negated
+
     def find_directory(self, path: str) -> MatchedPattern | None:
         """Return the deciding pattern for a path that is known to be a directory."""
         return self._decide(path, is_directory=True)

@@ -44,7 +44,7 @@ class AgentPermissions:
                 reason = f"{quote(path)} is forbidden to this agent ({quote(pattern.text)})"
                 found.append(self._denial("forbidden", pattern.text, reason))
         if action.is_write:
-            if self.write is not None and self.write.match(path) is None:
+            if self.write is not None and not self.write.permits(path):
                 found.append(self._outside("write", self.write, path))
         elif self.read is not None and not _permits(self.read, action, path):
             found.append(self._outside("read", self.read, path))
@@ -93,7 +93,7 @@ def _patterns(agent: Agent, name: str, texts: tuple[str, ...]) -> list[PathPatte
 
 
 def _permits(listed: PathList, action: Action, path: str) -> bool:
-    if listed.match(path) is not None:
+    if listed.permits(path):
         return True
     if action.category != "search":
         return False

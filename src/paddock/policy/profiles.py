@@ -90,7 +90,7 @@ class CompiledProfile:
             numbers = head.paths.matching(action.target or ".", names_directory(action))
             matched.extend(head.by_path[number] for number in sorted(numbers))
         matched.extend(rule for rule in head.by_name if _name_matches(rule, action.target))
-        verdict = self._verdict(head, matched, action)
+        verdict = self._verdict(head, matched, str(action))
         return verdict if self._overlay is None else self._overlaid(verdict, action, None)
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
@@ -101,7 +101,8 @@ class CompiledProfile:
         head = self._head(action.category, action.operation)
         matched = list(head.untargeted)
         matched.extend(rule for rule in head.by_command if _command_matches(rule, command))
-        verdict = self._verdict(head, matched, action)
+        asked = f"{action.head} {action.target if command is None else command.text}"
+        verdict = self._verdict(head, matched, asked)
         return verdict if self._overlay is None else self._overlaid(verdict, action, command)
 
     def _overlaid(
@@ -119,18 +120,21 @@ class CompiledProfile:
         finding = min(verdict.finding, above.finding, key=strictness)
         return Verdict(finding, verdict.matched + above.matched, verdict.otherwise)
 
-    def _verdict(self, head: _HeadRules, matched: list[Rule], action: Action) -> Verdict:
+    def _verdict(self, head: _HeadRules, matched: list[Rule], asked: str) -> Verdict:
         if matched:
             rule = max(matched, key=lambda each: each.outcome).shown
             reason = rule.reason or f"{quote(rule.text)} stands in {rule.source}"
             return Verdict(Finding(rule.outcome, rule, self._noted(reason), 0), tuple(matched))
         found = head.otherwise
         if found is not None:
-            reason = f"no rule matches {quote(action.head)}, and {found.source} says {found.text}"
+            reason = (
+                f"no rule matches {quote(asked)}, and {quote(found.text)} in {found.source} "
+                f"says {found.outcome.word}"
+            )
             finding = Finding(found.outcome, found, self._noted(reason), 1)
             return Verdict(finding, otherwise=found)
         reason = (
-            f"no rule of the profile {quote(self.name)} matches {quote(str(action))}, "
+            f"no rule of the profile {quote(self.name)} matches {quote(asked)}, "
             f"and unknown is no; an operator can allow it in [profiles.{self.name}]"
         )
         return Verdict(Finding(Outcome.DENY, None, self._noted(reason), 2))

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from paddock.errors import IntegrityError, LedgerUnknownError, PaddockError, ToolError
 from paddock.ledger.ports import Ledger
@@ -46,8 +46,7 @@ class Context:
     monotonic_ns: Callable[[], int] = time.monotonic_ns
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(NamedTuple):
     """A call that may run: bound, resolved, decided and, where asked, approved."""
 
     call: ToolCall
@@ -123,8 +122,7 @@ class Dispatcher:
             if isinstance(asked, ToolResult):
                 return asked
             plan, judged = asked
-        salt = context.randomness(16)
-        kept = kept_arguments(call.arguments, tool, salt)
+        kept = kept_arguments(call.arguments, tool, context.randomness)
         return _Ready(call, tool, plan, clamped, kept, actions, judged)
 
     def _ask(
@@ -239,7 +237,7 @@ class Dispatcher:
         judged: Judged | None = None,
     ) -> ToolResult:
         """A refused call is one entry. It did not run; an unrecorded refusal stays one."""
-        kept = kept_arguments(call.arguments, tool, self._context.randomness(16))
+        kept = kept_arguments(call.arguments, tool, self._context.randomness)
         entry = self._recorder.denied(call, kept, actions, refusal, judged)
         try:
             self._context.ledger.append([entry])

@@ -1,24 +1,26 @@
 """What a call leaves in the ledger: entries made from a call, its decision, its outcome.
 
-With them a decision can be made again and an effect checked. Pure: salts come
+With them a decision can be made again and an effect checked. Pure: randomness comes
 in as an argument. Content that a tool declares as such, and any long text, is
 kept as a salted digest: small value spaces make unsalted digests guessable.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
-from paddock.values.decisions import Decision
-from paddock.values.entries import Entry
+from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.entries import Entry, Shared
 
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
 _NAME_KEPT_MAX: Final = 200
+_SHARED_KEPT_MAX: Final = 256
+_SALT_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,8 @@ def _agent_json(agent: Agent) -> dict[str, Json]:
     return kept
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A decision as entries keep it: who decided in the end, and what policy said."""
+class Judged(NamedTuple):
+    """A decision as entries keep it: what policy said, and who decided in the end."""
 
     decision: Decision
     approved_by: str = ""
@@ -62,26 +63,25 @@ class Judged:
 class Recorder:
     """Makes the entries of one caller. Holds what is the same for all of them."""
 
-    __slots__ = ("_agent", "_chain", "_session")
+    __slots__ = ("_agent", "_chain", "_session", "_shared")
 
     def __init__(self, caller: Caller) -> None:
         self._agent = caller.agent
         self._session = caller.session_id
         self._chain = caller.chain_json()
+        self._shared: dict[tuple[object, ...], Shared] = {}
 
     def intent(
         self, call: ToolCall, arguments: Mapping[str, Json], actions: Sequence[str], judged: Judged
     ) -> Entry:
         """`TOOL_INTENT`: what is about to run, and why it may."""
-        decision = judged.decision
         metadata: dict[str, Json] = {
             "tool": call.tool,
             "arguments": arguments,
             "actions": actions,
-            **_decision_json(judged),
-            "agents": self._chain,
         }
-        return self._entry("TOOL_INTENT", call, "allow", decision.reason, metadata)
+        shared = self._judgement(judged, metadata)
+        return self._entry("TOOL_INTENT", call, "allow", judged.decision.reason, metadata, shared)
 
     def result(
         self, call: ToolCall, output: ToolOutput, duration_us: int, *, status: str = "ok"
@@ -136,44 +136,68 @@ class Recorder:
             "actions": actions,
             "code": refusal.code,
         }
-        if judged is not None:
-            metadata.update(_decision_json(judged))
-        metadata["agents"] = self._chain
-        return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata)
+        if judged is None:
+            metadata["agents"] = self._chain
+            return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata)
+        shared = self._judgement(judged, metadata)
+        return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata, shared)
 
     def _entry(
-        self, event: str, call: ToolCall, decision: str, reason: str, metadata: dict[str, Json]
+        self,
+        event: str,
+        call: ToolCall,
+        decision: str,
+        reason: str,
+        metadata: dict[str, Json],
+        shared: Shared | None = None,
     ) -> Entry:
+        call_id = _clean(call.id[:_NAME_KEPT_MAX])
         return Entry(
-            event_type=event,
-            decision=decision,
-            reason=reason,
-            session_id=self._session,
-            agent=self._agent,
-            call_id=_clean(call.id[:_NAME_KEPT_MAX]),
-            metadata=metadata,
+            event, "", decision, reason, self._session, self._agent, call_id, metadata, shared
         )
+
+    def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
+        """What all calls under one rule share; what this call has besides goes to `metadata`."""
+        decision, approved_by, approval_digest = judged
+        rule = decision.rule
+        if len(decision.matched) > 1:
+            metadata["matched"] = [_match_json(match) for match in decision.matched]
+        if decision.warnings:
+            metadata["warnings"] = list(decision.warnings)
+        if approval_digest:
+            metadata["approval"] = {"by": approved_by, "digest": approval_digest}
+        key = (decision.outcome, decision.policy_digest, approved_by, *_identity(rule))
+        shared = self._shared.get(key)
+        if shared is None:
+            if len(self._shared) >= _SHARED_KEPT_MAX:
+                self._shared.clear()
+            shared = self._shared[key] = Shared({**_decision_json(judged), "agents": self._chain})
+        return shared
+
+
+def _identity(rule: RuleMatch | None) -> tuple[object, ...]:
+    return () if rule is None else (rule.text, rule.file, rule.line, rule.source)
 
 
 def _decision_json(judged: Judged) -> dict[str, Json]:
     decision = judged.decision
     rule = decision.rule
-    kept: dict[str, Json] = {
+    shown = None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line}
+    return {
         "outcome": decision.outcome.word,
-        "rule": None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line},
+        "rule": shown,
         "source": judged.approved_by or ("no rule" if rule is None else rule.source),
         "policy_digest": decision.policy_digest,
     }
-    if len(decision.matched) > 1:
-        kept["matched"] = [
-            {"outcome": m.outcome.word, "text": m.text, "file": m.file, "line": m.line}
-            for m in decision.matched
-        ]
-    if decision.warnings:
-        kept["warnings"] = list(decision.warnings)
-    if judged.approval_digest:
-        kept["approval"] = {"by": judged.approved_by, "digest": judged.approval_digest}
-    return kept
+
+
+def _match_json(match: RuleMatch) -> dict[str, Json]:
+    return {
+        "outcome": match.outcome.word,
+        "text": match.text,
+        "file": match.file,
+        "line": match.line,
+    }
 
 
 def _change_json(change: Change) -> dict[str, Json]:
@@ -189,7 +213,7 @@ def _change_json(change: Change) -> dict[str, Json]:
 
 
 def kept_arguments(
-    given: Mapping[str, Json], tool: Tool[Any] | None, salt: bytes
+    given: Mapping[str, Json], tool: Tool[Any] | None, randomness: Callable[[int], bytes]
 ) -> dict[str, Json]:
     """A call's arguments as an entry keeps them, fit for a ledger line.
 
@@ -210,7 +234,7 @@ def kept_arguments(
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
             kept[_clean(name[:_NAME_KEPT_MAX])] = value
             continue
-        kept[_clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, salt)
+        kept[_clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, randomness(_SALT_BYTES))
     return kept
 
 

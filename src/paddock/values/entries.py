@@ -1,16 +1,35 @@
 """What is written to a ledger, before it has a place in the chain."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from paddock.values.calls import Json
 
+_NO_METADATA: Final[Mapping[str, Json]] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+
+class Shared:
+    """Metadata members that many entries have in common, such as the rule that decided.
+
+    A ledger encodes them once for all entries that hold this object. `members`
+    never changes.
+    """
+
+    __slots__ = ("encoded", "members")
+
+    def __init__(self, members: Mapping[str, Json]) -> None:
+        self.members = members
+        self.encoded: str | None = None
+        """Kept by the ledger's format: the members as JSON text without braces."""
+
+
+class Entry(NamedTuple):
     """One record without its id, time and place: the ledger adds those.
 
-    Strings are empty where a field does not apply. `metadata` is a JSON object.
+    Strings are empty where a field does not apply. The entry's metadata is a
+    JSON object: `metadata`, then the members of `shared`; no name stands in both.
+    A named tuple, because every call makes two.
     """
 
     event_type: str
@@ -20,4 +39,5 @@ class Entry:
     session_id: str = ""
     agent: str = ""
     call_id: str = ""
-    metadata: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    metadata: Mapping[str, Json] = _NO_METADATA
+    shared: Shared | None = None

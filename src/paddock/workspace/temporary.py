@@ -26,7 +26,6 @@ import errno
 import os
 import re
 import secrets
-from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
@@ -152,16 +151,15 @@ def _sweep_one(
     temporary = name.removesuffix(_RECORD) + _NAMED if is_record else name
     found = 0
     try:
-        # If the directory is gone, so is the temporary; the record goes below.
-        with (
-            suppress(FileNotFoundError, NotADirectoryError),
-            LockedDirectories(root_fd, resolution, directory, wait_s=_SWEEP_WAIT_S) as (fd,),
-        ):
+        with LockedDirectories(root_fd, resolution, directory, wait_s=_SWEEP_WAIT_S) as (fd,):
             found = int(_stands(fd, temporary))
             if not _removed(disk, fd, temporary):
                 return 0
-    except (OSError, PaddockError):
-        return 0
+    except (PermissionError, PaddockError):
+        return 0  # not ours to remove, or its writer lives: the record stays
+    except OSError:
+        # The directory is gone or became a link, and its temporary cannot be found again.
+        found = 0
     if is_record:
         _removed(disk, root_fd, name)
     return found

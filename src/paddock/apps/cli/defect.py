@@ -2,10 +2,10 @@
 
 import os
 import traceback
-from pathlib import Path
 
 from paddock.apps.cli.console import Console
-from paddock.errors import InternalError
+from paddock.errors import ConfigError, InternalError
+from paddock.plane.environment import read_environment
 
 
 def report_defect(error: Exception, console: Console) -> None:
@@ -20,13 +20,12 @@ def report_defect(error: Exception, console: Console) -> None:
 
 def _keep(error: Exception, identity: str, console: Console) -> str:
     """The file that holds the traceback, or an empty text where none could be written."""
-    state = console.variables.get("XDG_STATE_HOME") or "~/.local/state"
-    home = console.variables.get("PADDOCK_HOME") or f"{state}/paddock"
-    path = Path(home).expanduser() / "defects" / f"{identity}.txt"
     try:
+        home = read_environment(console.variables).paddock_home
+        path = home / "defects" / f"{identity}.txt"
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("x", encoding="utf-8") as file:
             file.writelines(traceback.format_exception(error))
-    except OSError:
+    except (OSError, ConfigError):
         return ""
     return str(path)

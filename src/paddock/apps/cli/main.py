@@ -150,7 +150,7 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
     from paddock.apps.cli.options import parse
 
     module = import_module(f"paddock.apps.cli.{listed.module}")
-    options = parse(module.COMMAND, name, arguments, plane)
+    options = parse(module.COMMAND, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE
     return module.COMMAND.run(options, console)

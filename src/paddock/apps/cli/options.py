@@ -26,20 +26,21 @@ class Command(Protocol):
         ...
 
 
-class _HelpShownError(Exception):
-    """argparse has printed a help text and would exit."""
+class _HelpAskedError(Exception):
+    """Somebody asked for a help text: argparse would print it and exit."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that neither prints errors nor exits by itself."""
+    """An argparse parser that neither prints nor exits by itself."""
 
     def error(self, message: str) -> NoReturn:
         """Raises: UsageError with argparse's message."""
         raise UsageError(message, where=self.prog, hint=f"{self.prog} --help")
 
-    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Raises: what `parse` turns into a plain end."""
-        raise _HelpShownError(status, message)
+    def print_help(self, file: object = None) -> NoReturn:
+        """Raises: the help text, for `parse` to print."""
+        del file
+        raise _HelpAskedError(self.format_help())
 
 
 def make_parser(command: Command, name: str) -> Parser:
@@ -67,7 +68,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def parse(
-    command: Command, name: str, arguments: Sequence[str], plane: str | None
+    command: Command, name: str, arguments: Sequence[str], plane: str | None, console: Console
 ) -> Options | None:
     """The options, or None where a help text was asked for and printed.
 
@@ -76,7 +77,8 @@ def parse(
     preset = argparse.Namespace(json=False, plane=plane)
     try:
         return make_parser(command, name).parse_args(list(arguments), preset)
-    except _HelpShownError:
+    except _HelpAskedError as asked:
+        console.stdout.write(str(asked))
         return None
 
 

@@ -22,6 +22,9 @@ _WRITES: Final = re.compile(r">[>|&]?\s*([^\s;&|<>()]+)")
 def rough_commands(text: str) -> list[tuple[Word, ...]]:
     """Return the words of everything in `text` that could be a command."""
     plain = _QUOTING.sub("", _CONTINUATION.sub("", text))
+    if "{" in plain:
+        # A brace expansion where a program is expected: `{git,push}`.
+        plain += "\n" + plain.replace("{", " ").replace(",", " ").replace("}", " ")
     found: list[tuple[Word, ...]] = []
     for part in _ENDS.split(plain):
         words = [Word(word, word, inexact="the line does not parse") for word in part.split()]

@@ -440,7 +440,9 @@ class _Walk:
             self.problem("a command ends inside a word")
 
     def frame(self, root: "Node") -> None:
-        """Check what stands before the first and after the last token."""
+        """Check the tree as a whole, and what stands before the first and after the last token."""
+        if root.has_error:
+            self.problem("the line does not parse")
         outside = (self.data[: root.start_byte], self.data[root.end_byte :])
         if not all(_GAP.fullmatch(part) for part in outside):
             self.problem("text outside of every command")

@@ -1,8 +1,8 @@
 """A ledger's disk that fails at one call, in one way, and says what it was asked.
 
 It stands where `paddock.ledger.disk.SystemDisk` stands and acts on real files.
-`Fault` names the call by its number (from 0) and how it fails: not done, done
-all the same, or done by half. A `SimulatedCrash` ends every later call too, as
+`Fault` names the call, by its number or as the next of its kind, and how it
+fails: not done, done all the same, or done by half. A `SimulatedCrash` ends every later call too, as
 a dead process makes none; `bury` then closes what it had open, which frees its
 locks.
 """
@@ -37,11 +37,11 @@ class How(StrEnum):
 class Fault:
     """Which call fails, and how.
 
-    `error` is the errno; None is a crash. With `is_silent` a half-done write
+    `call` is its number, from 0, or the name of the next one to fail. `error` is the errno; None is a crash. With `is_silent` a half-done write
     reports the bytes it wrote instead of failing, as write(2) may.
     """
 
-    call: int
+    call: int | str
     how: How
     error: int | None = None
     is_silent: bool = False
@@ -162,8 +162,9 @@ class FaultyDisk:
         number = len(self.calls)
         self.calls.append(name)
         fault = self.fault
-        if fault is None or number != fault.call:
+        if fault is None or fault.call not in {number, name}:
             return whole()
+        self.fault = None
         if fault.how is How.AFTER:
             whole()
         elif fault.how is How.HALF and half is not None:

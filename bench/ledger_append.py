@@ -1,0 +1,165 @@
+"""What an append costs: by one writer without a sync, and by eight with group commit.
+
+    python bench/ledger_append.py [--folder DIR] [--rounds 5] [--seconds 1.0]
+
+The yardstick of the second part is the obvious way, the same store with the
+sync inside the lock, in rounds that alternate with ours: machines and disks
+differ, so look at the ratio.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import tempfile
+import time
+
+from paddock.ledger.disk import SystemDisk
+from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.store import LedgerFile
+from paddock.values.entries import Entry
+
+WRITERS = 8
+ORIGIN = "paddock.bench/ledger"
+GENESIS = Genesis(ORIGIN, "HO1", str(VerifierKey(ORIGIN, bytes(32))))
+INTENT = Entry(
+    "TOOL_INTENT",
+    decision="allow",
+    session_id="SES-0123456789abcdef",
+    agent="main",
+    call_id="call-1",
+    metadata={
+        "tool": "view_file",
+        "arguments": {"path": "src/app/main.py", "view_range": [1, 40]},
+        "actions": ["tool:file:view src/app/main.py"],
+        "outcome": "allow",
+        "rule": {"text": "tool:file:view **", "file": "built-in", "line": 0},
+        "source": "rule",
+        "policy_digest": "sha256:" + "ab12" * 16,
+        "agents": ["main"],
+    },
+)
+RESULT = Entry(
+    "TOOL_RESULT",
+    session_id="SES-0123456789abcdef",
+    agent="main",
+    call_id="call-1",
+    metadata={
+        "status": "ok",
+        "exit": None,
+        "effects": [],
+        "bytes": 1200,
+        "duration_ms": 3,
+        "digest": "sha256:" + "ab12" * 16,
+    },
+)
+
+
+class SyncInsideLock(SystemDisk):
+    """The obvious way: nobody else appends until the disk has the line."""
+
+    def append(self, descriptor: int, data: bytes, /) -> int:
+        """Write, then sync, while the append lock is held."""
+        written = os.write(descriptor, data)
+        os.fdatasync(descriptor)
+        return written
+
+
+def open_ledger(path: str, disk: SystemDisk | None = None) -> LedgerFile:
+    return LedgerFile.open(path, create=GENESIS, clock=time.time, randomness=os.urandom, disk=disk)
+
+
+def per_call_us(ledger: LedgerFile, entries: list[Entry], calls: int) -> float:
+    started = time.perf_counter()
+    for _ in range(calls):
+        ledger.write(entries)
+    return (time.perf_counter() - started) / calls * 1e6
+
+
+def one_writer(folder: str, rounds: int) -> None:
+    ledger = open_ledger(f"{folder}/one.jsonl")
+    for name, entries in (("one entry", [INTENT]), ("two entries", [INTENT, RESULT])):
+        found = [per_call_us(ledger, entries, 5_000) for _ in range(rounds)]
+        print(
+            f"write without sync, {name}: median {statistics.median(found):.1f} us, "
+            f"best {min(found):.1f} us"
+        )
+    started = time.perf_counter()
+    for _ in range(1_000):
+        ledger.append([INTENT, RESULT])
+    print(f"append, durable, two entries: {(time.perf_counter() - started) * 1e3:.0f} us")
+    ledger.close()
+
+
+def count_appends(path: str, seconds: float, disk: SystemDisk | None) -> int:
+    """Append for a while; group commit without a disk of its own, else as that disk does."""
+    ledger = open_ledger(path, disk)
+    count = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pending = ledger.write([INTENT])
+        if disk is None:
+            pending.wait()
+        count += 1
+    return count
+
+
+def eight_writers(path: str, seconds: float, disk: SystemDisk | None) -> list[int]:
+    """Durable appends per writer."""
+    pipes: list[tuple[int, int]] = []
+    for _ in range(WRITERS):
+        read_end, write_end = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write_end, str(count_appends(path, seconds, disk)).encode())
+            os._exit(0)
+        os.close(write_end)
+        pipes.append((child, read_end))
+    counts: list[int] = []
+    for child, read_end in pipes:
+        os.waitpid(child, 0)
+        counts.append(int(os.read(read_end, 100)))
+        os.close(read_end)
+    return counts
+
+
+def compare(folder: str, rounds: int, seconds: float) -> None:
+    rates: dict[str, list[float]] = {"group": [], "inside": []}
+    fairness: list[float] = []
+    for number in range(rounds):
+        for name, disk in (("inside", SyncInsideLock()), ("group", None)):
+            path = f"{folder}/{name}{number}.jsonl"
+            open_ledger(path).close()
+            counts = eight_writers(path, seconds, disk)
+            rates[name].append(sum(counts) / seconds)
+            if disk is None:
+                fairness.append(min(counts) / max(counts))
+    ratios = [ours / theirs for ours, theirs in zip(rates["group"], rates["inside"], strict=True)]
+    for name, title in (("inside", "sync inside the lock"), ("group", "group commit")):
+        found = rates[name]
+        print(
+            f"eight writers, {title}: median {statistics.median(found):.0f} durable entries/s "
+            f"[{min(found):.0f} to {max(found):.0f}]"
+        )
+    print(
+        f"ratio: median {statistics.median(ratios):.1f} [{min(ratios):.1f} to {max(ratios):.1f}], "
+        f"slowest to fastest writer {statistics.median(fairness):.2f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", default=None, help="a directory on the disk to measure")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    arguments = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="bench-ledger-", dir=arguments.folder)
+    try:
+        one_writer(folder, arguments.rounds)
+        compare(folder, arguments.rounds, arguments.seconds)
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,311 @@
+"""What a wildcard in an allow rule does not cover: options that write or run something.
+
+A rule `git diff *` means "look at differences", not `git diff --output=~/.bashrc`.
+Whoever wants such an option names it in the rule. One row a reason; a program
+may have several. A program without a row is judged by the generic ones.
+
+Sources: the manual pages of the programs, and the published ways out of
+allow-lists by "harmless" commands.
+"""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final
+
+WRITES: Final = "writes a file"
+RUNS: Final = "runs a program"
+LOADS: Final = "loads code or configuration from a place of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """Words of `programs` that only a literal word of a rule covers, and what they do.
+
+    `long` options without dashes (an abbreviation counts as well), `short`
+    letters (anywhere in a cluster), `prefixes` of whole words, `holding` parts
+    of operands. A program is a name, or a name with its subcommand.
+    """
+
+    programs: tuple[str, ...]
+    does: str
+    long: tuple[str, ...] = ()
+    short: str = ""
+    prefixes: tuple[str, ...] = ()
+    holding: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """The only options of `programs` that a wildcard covers; the rest is dangerous.
+
+    `short` letters without and `valued` letters with a value, `long` options.
+    `operands_max` operands at most (the next would be written), none `holding`
+    one of these; `script` says which language the first operand is in. With
+    `stops`, what follows the first operand is not the program's own.
+    """
+
+    programs: tuple[str, ...]
+    why: str
+    short: str = ""
+    valued: str = ""
+    long: tuple[str, ...] = ()
+    operands_max: int = 1_000_000
+    holding: tuple[str, ...] = ()
+    script: str = ""
+    stops: bool = False
+
+
+CAUTIONS: Final = (
+    Caution(("git",), WRITES, ("output", "output-directory"), prefixes=("--output-directory",)),
+    Caution(("git",), RUNS, ("ext-diff", "textconv", "upload-pack", "receive-pack", "exec",
+                             "open-files-in-pager", "extcmd", "edit-description", "filters",
+                             "exec-batch", "tool", "gpg-sign", "interactive"), "O"),
+    Caution(("git",), LOADS, ("config", "config-env", "template", "exec-path", "git-dir",
+                              "work-tree", "no-index", "reference", "separate-git-dir")),
+    Caution(("git clone",), RUNS, ("recurse-submodules",), "uc"),
+    Caution(("git fetch", "git pull"), RUNS, ("recurse-submodules",)),
+    Caution(("git rebase", "git difftool"), RUNS, ("exec", "extcmd"), "xi"),
+    Caution(("git archive", "git format-patch", "git bundle"), WRITES, ("remote",), "o"),
+    Caution(("git apply", "git am"), WRITES, ("unsafe-paths", "directory")),
+    Caution(("find", "gfind", "bfs"), RUNS, prefixes=("-exec", "-ok")),
+    Caution(("find", "gfind", "bfs"), WRITES, prefixes=("-delete", "-fprint", "-fls")),
+    Caution(("fd", "fdfind"), RUNS, ("exec", "exec-batch"), "xX"),
+    Caution(("sort", "gsort"), WRITES, ("output", "temporary-directory"), "oT"),
+    Caution(("sort", "gsort"), RUNS, ("compress-program",)),
+    Caution(("shuf",), WRITES, ("output",), "o"),
+    Caution(("rg",), RUNS, ("pre", "hostname-bin", "search-zip"), "z"),
+    Caution(("ag", "ack", "bat", "batcat", "delta"), RUNS, ("pager", "config-file", "ackrc")),
+    Caution(("make", "gmake"), LOADS, ("file", "makefile", "directory", "include-dir", "eval"),
+            "fCIE", holding=("=",)),
+    Caution(("cmake", "ninja", "just", "meson"), LOADS, ("justfile", "shell", "working-directory"),
+            "PECDfSBtd"),
+    Caution(("pytest", "py.test"), LOADS,
+            ("rootdir", "override-ini", "confcutdir", "pdbcls", "config-file", "cov-config", "tx",
+             "px", "import-mode", "pyargs", "pythonwarnings"), "pcoW", ("@",)),
+    Caution(("pytest", "py.test"), WRITES,
+            ("basetemp", "junitxml", "junit-xml", "log-file", "pastebin", "debug", "report-log",
+             "resultlog", "cov-report", "rsyncdir", "html", "profile-svg", "cache-clear")),
+    Caution(("tree",), WRITES, short="oR"),
+    Caution(("less", "more", "most"), RUNS, ("log-file", "lesskey-file", "lesskey-src",
+                                             "lesskey-content"), "oOk", ("+",)),
+    Caution(("man",), RUNS, ("pager", "html", "config-file", "gxditview", "preprocessor",
+                             "troff-device"), "PHCXpT"),
+    Caution(("info",), WRITES, ("output", "restore", "dribble", "init-file"), "o"),
+    Caution(("date",), WRITES, ("set",), "s"),
+    Caution(("hostname",), WRITES, ("file", "boot"), "Fb"),
+    Caution(("file",), WRITES, ("compile", "magic-file", "uncompress", "uncompress-noreport"),
+            "CmzZ"),
+    Caution(("yq",), WRITES, ("inplace", "in-place", "split-exp"), "is"),
+    Caution(("curl",), WRITES,
+            ("output", "remote-name", "remote-name-all", "output-dir", "dump-header", "cookie-jar",
+             "trace", "trace-ascii", "stderr", "libcurl", "etag-save", "hsts", "alt-svc",
+             "write-out", "upload-file"), "oODcTw"),
+    Caution(("curl",), LOADS, ("config", "engine", "netrc-file"), "K"),
+    Caution(("wget",), WRITES,
+            ("output-document", "output-file", "append-output", "directory-prefix", "warc-file",
+             "save-cookies", "post-file", "body-file"), "OoaP"),
+    Caution(("wget",), RUNS, ("execute", "use-askpass", "config", "input-file"), "ei"),
+    Caution(("ssh", "scp", "sftp"), RUNS, short="oFSDEIwLRJ"),
+    Caution(("rsync",), RUNS, ("rsh", "rsync-path", "daemon", "remote-option"), "eM"),
+    Caution(("rsync",), WRITES, ("log-file", "partial-dir", "backup-dir", "temp-dir",
+                                 "write-batch", "only-write-batch"), "T"),
+    Caution(("zip",), RUNS, ("unzip-command", "test"), "T"),
+    Caution(("zip",), WRITES, ("output-file", "temp-path", "move", "logfile-path"), "Obm"),
+    Caution(("split",), RUNS, ("filter",)),
+    Caution(("install",), RUNS, ("strip-program",)),
+    Caution(("patch",), RUNS, ("ed",), "e"),
+    Caution(("patch",), WRITES, ("output", "directory", "reject-file", "input"), "odri"),
+    Caution(("openssl",), WRITES, prefixes=("-out", "-keyout", "-writerand", "-CAcreate", "-sess_")),
+    Caution(("openssl",), LOADS, prefixes=("-engine", "-provider", "-config", "-dynamic")),
+    Caution(("npm", "pnpm", "yarn", "bun"), RUNS,
+            ("script-shell", "node-options", "shell", "editor", "viewer", "browser", "git", "call",
+             "package", "use-yarnrc"), "c"),
+    Caution(("npm", "pnpm", "yarn", "bun"), LOADS,
+            ("prefix", "userconfig", "globalconfig", "dir", "cwd", "global", "cache"), "Cg"),
+    Caution(("pip", "pip3"), LOADS, ("python", "requirement", "editable", "config-settings",
+                                     "global-option", "constraint", "proxy", "isolated"), "rec"),
+    Caution(("pip", "pip3"), WRITES, ("target", "prefix", "root", "log", "report", "src",
+                                      "cache-dir", "dest"), "td"),
+    Caution(("cargo",), LOADS, ("config", "manifest-path", "lockfile-path"), "ZC", ("+",)),
+    Caution(("cargo",), WRITES, ("target-dir", "artifact-dir", "out-dir", "fix")),
+    Caution(("go",), RUNS, prefixes=("-exec", "-toolexec", "-vettool", "-overlay", "-modfile",
+                                     "-ldflags", "-gcflags", "-asmflags", "-gccgoflags", "-C")),
+    Caution(("go",), WRITES, prefixes=("-o", "-cpuprofile", "-memprofile", "-coverprofile",
+                                       "-blockprofile", "-mutexprofile", "-trace", "-pkgdir",
+                                       "-w", "-u", "-c", "-fix", "-json=")),
+    Caution(("gcc", "cc", "g++", "c++", "clang", "clang++", "ld"), RUNS,
+            prefixes=("-wrapper", "-fplugin", "-specs", "--specs", "-B", "@", "-Wl", "-Xlinker",
+                      "-Xclang", "-load", "-T", "--config", "-fuse-ld", "-plugin")),
+    Caution(("gcc", "cc", "g++", "c++", "clang", "clang++", "ld"), WRITES,
+            prefixes=("-o", "--output", "-save-temps", "-dump", "-M", "-fdump", "-aux")),
+    Caution(("ruff",), WRITES, ("fix", "unsafe-fixes", "fix-only", "output-file", "add-noqa",
+                                "cache-dir"), "o"),
+    Caution(("ruff",), LOADS, ("config",)),
+    Caution(("mypy",), LOADS, ("config-file", "python-executable", "custom-typeshed-dir",
+                               "install-types"), prefixes=("@",)),
+    Caution(("mypy",), WRITES, ("cache-dir", "junit-xml", "html-report", "txt-report",
+                                "xml-report", "any-exprs-report", "linecount-report")),
+    Caution(("eslint", "prettier", "tsc", "jest", "vitest", "mocha"), LOADS,
+            ("config", "rulesdir", "resolve-plugins-relative-to", "parser", "format", "plugin",
+             "reporter", "require", "import", "project", "build", "globalSetup", "ui", "file"),
+            "cfrpb"),
+    Caution(("eslint", "prettier", "tsc", "jest", "vitest", "mocha"), WRITES,
+            ("fix", "fix-dry-run", "write", "output-file", "outDir", "outFile", "cache-location",
+             "coverageDirectory", "outputFile", "init", "updateSnapshot"), "owu"),
+    Caution(("sqlite3",), RUNS, prefixes=(".", "-cmd", "-init"),
+            holding=("writefile", "load_extension", "edit(", "ATTACH", "attach")),
+    Caution(("psql", "mysql"), RUNS, ("command", "file", "output", "execute", "pager", "tee"),
+            "cfoLve", holding=("\\",)),
+    Caution(("test", "["), RUNS, prefixes=("-v", "-R")),
+    Caution(("printf", "wait"), RUNS, prefixes=("-v", "-p")),
+)  # fmt: skip
+
+TRUSTED: Final = (
+    Trusted(("sed", "gsed"), "its script can write and run", "nErsuz", "e",
+            ("quiet", "silent", "regexp-extended", "posix", "separate", "unbuffered",
+             "null-data"), script="sed"),
+    Trusted(("awk", "gawk", "mawk", "nawk", "original-awk"), "its script can write and run", "",
+            "Fv", script="awk"),
+    Trusted(("tar", "gtar", "bsdtar"), "its options write and run, and a colon means a host",
+            "tvzjJ", "f", ("list", "verbose", "gzip", "bzip2", "xz", "file"), holding=(":",)),
+    Trusted(("uniq", "guniq"), "its second operand is written", "cdDiuz", "fsw",
+            ("count", "repeated", "all-repeated", "unique", "ignore-case", "zero-terminated",
+             "group", "skip-fields", "skip-chars", "check-chars"), operands_max=1),
+    Trusted(("xxd",), "its second operand is written", "abeEipuU", "cglos", operands_max=1),
+    Trusted(("python", "python2", "python3", "pypy", "pypy3"), "its options run text and modules",
+            "BEIOPqsSuvVdb", "", ("version", "help"), stops=True),
+    Trusted(("perl", "ruby", "node", "nodejs", "php", "lua", "deno", "Rscript", "tclsh"),
+            "its options run text and load modules", "v", "", ("version", "help"), stops=True),
+    Trusted(("sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "fish"),
+            "its options run text and files", "", "", ("version", "help"), stops=True),
+    Trusted(("vi", "vim", "nvim", "view", "ex", "ed", "emacs", "nano", "dc", "bc", "gdb", "lldb",
+             "m4", "osascript", "screen", "tmux", "expect", "socat", "nc", "ncat", "telnet"),
+            "it runs whatever its options, files or keys say", "", "", ("version", "help"),
+            operands_max=0),
+)  # fmt: skip
+
+GENERIC: Final = (
+    Caution((), WRITES, ("output", "output-file", "output-dir", "outfile", "outdir", "out-dir",
+                         "out", "in-place", "inplace", "write", "fix", "delete", "log-file",
+                         "report", "save", "target-dir", "dest", "destination"), "",
+            ("-o", "-i", "-w")),
+    Caution((), RUNS, ("exec", "execute", "command", "eval", "expression", "shell", "pager",
+                       "editor", "rsh", "pre", "post", "hook", "filter", "script", "run",
+                       "to-command", "compress-program", "use-compress-program", "init-command",
+                       "checkpoint-action"), "", ("-e", "-c", "-x")),
+    Caution((), LOADS, ("config", "config-file", "rcfile", "init-file", "plugin", "load", "require",
+                        "import", "module", "preload", "include"), "", ("@",)),
+)  # fmt: skip
+"""For programs without a row."""
+
+READERS: Final = frozenset(
+    "ls dir vdir cat tac head tail wc grep egrep fgrep zgrep echo pwd which whereis stat du df cut "
+    "tr nl od hexdump strings basename dirname realpath readlink true false seq diff cmp comm join "
+    "paste fold fmt expand unexpand column rev sleep id whoami groups users who w uname arch nproc "
+    "uptime free ps pgrep lscpu lsblk lsof printenv tty locale md5sum sha1sum sha224sum sha256sum "
+    "sha384sum sha512sum b2sum cksum sum base32 base64 numfmt factor expr type : exit return break "
+    "continue caller help jobs times jq zcat bzcat xzcat zstdcat nm size objdump readelf ldd cal "
+    "colordiff sdiff tput clear yes pathchk tsort ptx hostid logname getent".split()
+)
+"""Programs that no option makes write or run: anything a wildcard covers is fine."""
+
+WRITERS: Final = frozenset(
+    "tee touch mkdir rmdir rm mv cp ln link unlink truncate chmod chown chgrp dd csplit mktemp "
+    "mkfifo gzip gunzip bzip2 bunzip2 xz unxz zstd unzip shred sync kill pkill killall".split()
+)
+"""Programs whose plain purpose is to change something: a rule that names one means it."""
+
+SUBCOMMANDS: Final = {
+    "git": frozenset(
+        "status diff log show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree "
+        "cat-file grep branch tag stash add commit checkout switch restore merge reset mv rm init "
+        "fetch pull push remote cherry-pick revert merge-base name-rev for-each-ref show-ref "
+        "reflog diff-tree diff-index diff-files whatchanged count-objects check-ignore check-attr "
+        "range-diff version".split()
+    ),
+    "npm": frozenset(
+        "test t run run-script start ls list ll la outdated view info show why explain ping whoami "
+        "root bin fund search doctor".split()
+    ),
+    "pnpm": frozenset("test t run start ls list outdated why".split()),
+    "yarn": frozenset("test run start list info outdated why".split()),
+    "bun": frozenset("test run".split()),
+    "pip": frozenset("list show freeze check debug".split()),
+    "pip3": frozenset("list show freeze check debug".split()),
+    "cargo": frozenset(
+        "build b check c test t run r bench clippy doc d fmt metadata tree search version "
+        "locate-project".split()
+    ),
+    "go": frozenset("build test vet list version env doc fmt mod".split()),
+    "ruff": frozenset("check rule linter version".split()),
+}
+"""Subcommands that a wildcard covers; any other must be named (an alias, an extension, a new one
+may run anything)."""
+
+GIT_BEFORE: Final = frozenset(
+    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects",
+     "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs", "--version", "-v", "--help"}
+)  # fmt: skip
+"""What a wildcard covers between `git` and its subcommand."""
+GIT_BEFORE_VALUED: Final = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
+     "--config-env", "--attr-source"}
+)  # fmt: skip
+
+VALUED: Final = {
+    "git": "S", "sort": "kSt", "rg": "efgtTABCmMjEr", "make": "jlWoO", "pytest": "kmnr",
+    "py.test": "kmnr", "fd": "etEdSj", "curl": "XHdAuemxb", "cargo": "pjF", "npm": "w",
+    "ssh": "bcilmpQW",
+}  # fmt: skip
+"""Letters whose value may be attached: what follows them in a cluster is no letter.
+One that is a mere flag in some subcommand does not stand here."""
+
+# Threat: of sed, anything but what is listed: e, w, W, r, R, the flags e and w, files of scripts.
+_SED_ADDRESS: Final = r"(?:\d+(?:~\d+)?|\$|/(?:\\[^\n]|[^/\\\n\[]|\[[^\]\n/]+\])*/I?)"
+_SED_COMMAND: Final = (
+    rf"\s*(?:{_SED_ADDRESS}(?:\s*,\s*(?:{_SED_ADDRESS}|[+~]\d+))?)?\s*!?\s*"
+    r"(?:[pdDPgGhHnNxz=}{]|[qQl]\s?\d*"
+    r"|s([/|,#@:])(?:\\[^\n]|(?!\1)[^\\\n\[])*(?:\[(?:(?!\1)[^\]\n])+\](?:\\[^\n]|(?!\1)[^\\\n\[])*)*"
+    r"\1(?:\\[^\n]|(?!\1)[^\\\n])*\1[gpiI\d]*"
+    r"|)"
+)
+_SED_ONE: Final = re.compile(_SED_COMMAND)
+_AWK_DANGER: Final = re.compile(
+    r"\bsystem\b|(?<!\|)\|(?!\|)|\|\|\||>(?!=)|getline|@|\bclose\b|\bfflush\b"
+)
+
+
+def is_plain_sed(script: str) -> bool:
+    """Whether a sed script only prints, deletes, substitutes and moves between its spaces."""
+    at = 0
+    while True:
+        match = _SED_ONE.match(script, at)
+        if match is None:
+            return False
+        at = match.end()
+        rest = script[at:].lstrip(" \t")
+        if not rest:
+            return True
+        opens = match[0].rstrip().endswith(("{", "}"))
+        if rest[0] in ";\n}":
+            at = len(script) - len(rest) + (rest[0] != "}")
+        elif not opens or match.end() == match.start():
+            return False
+
+
+def is_plain_awk(program: str) -> bool:
+    """Whether an awk program neither writes, nor runs, nor reads other files by name."""
+    return not _AWK_DANGER.search(program)
+
+
+def _by_program(rows: tuple[Caution, ...]) -> dict[str, tuple[Caution, ...]]:
+    found: defaultdict[str, list[Caution]] = defaultdict(list)
+    for row in rows:
+        for program in row.programs:
+            found[program].append(row)
+    return {program: tuple(own) for program, own in found.items()}
+
+
+CAUTIONS_BY_PROGRAM: Final = _by_program(CAUTIONS)
+TRUSTED_BY_PROGRAM: Final = {program: row for row in TRUSTED for program in row.programs}

@@ -1,0 +1,219 @@
+"""The command target of a rule: `git diff *`, compiled once, matched often.
+
+By words. A final `*` stands for any words, none included; inside a word `*`
+stands for any part of it, newlines included. Quotes group a word and take `*`
+literally. What no simple command can ever match does not compile.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.policy.commands.commandline import (
+    Reading,
+    SimpleCommand,
+    exact_program,
+    program_name,
+)
+from paddock.policy.commands.exact import find_danger, find_loose_word
+from paddock.policy.commands.words import Word
+from paddock.policy.problems import PatternError, quote
+
+_PIECE: Final = re.compile(r"""'(?P<single>[^']*)'|"(?P<double>[^"]*)"|\\(?P<escaped>.)|(?P<one>.)""")
+_OPERATORS: Final = frozenset(";&|<>()`")
+_LITERAL_PREFIX: Final = re.compile(r"[^*?\[\\]*")
+
+
+@dataclass(frozen=True, slots=True)
+class PatternWord:
+    """One word of a pattern: literal parts, with `*` between them."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether it stands for one word only."""
+        return len(self.parts) == 1
+
+    def matches(self, text: str) -> bool:
+        """Whether it stands for `text`."""
+        first, last = self.parts[0], self.parts[-1]
+        if len(self.parts) == 1:
+            return text == first
+        if len(text) < len(first) + len(last):
+            return False
+        if not (text.startswith(first) and text.endswith(last)):
+            return False
+        at, end = len(first), len(text) - len(last)
+        for part in self.parts[1:-1]:
+            found = text.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+
+    def may_match(self, word: Word) -> bool:
+        """Whether it stands for `word`, or for what an unquoted pattern may become."""
+        if self.matches(word.text):
+            return True
+        if not word.glob:
+            return False
+        if self.is_literal:
+            return re.fullmatch(word.glob, self.parts[0]) is not None
+        prefix = _LITERAL_PREFIX.match(word.text)
+        known = prefix[0] if prefix else ""
+        return known.startswith(self.parts[0]) or self.parts[0].startswith(known)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPattern:
+    """A compiled command pattern.
+
+    `text` is the pattern as written, `words` its words without a final `*`,
+    which `is_open` stands for.
+    """
+
+    text: str
+    words: tuple[PatternWord, ...]
+    is_open: bool
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it stands for every command: `*`."""
+        return self.is_open and all(word.parts == ("", "") for word in self.words[:1]) and (
+            len(self.words) < 2
+        )
+
+    def matches_any_reading(self, command: SimpleCommand) -> bool:
+        """Whether a deny or an ask with this pattern concerns `command`."""
+        return any(self._matches_reading(reading) for reading in command.readings)
+
+    def matches_exactly(self, command: SimpleCommand) -> bool:
+        """Whether an allow with this pattern covers `command`.
+
+        The pattern for any command covers any; a narrow one only what
+        `find_obstacle` has nothing against.
+        """
+        return self.is_any or not self.find_obstacle(command)
+
+    def find_obstacle(self, command: SimpleCommand) -> str:
+        """Return why a narrow allow with this pattern does not cover `command`; empty if it does."""
+        words = command.words
+        if not words or not self._fits(len(words)):
+            return "the words do not match"
+        texts = [word.text for word in words]
+        as_named = [self._program(texts[0]), *texts[1:]]
+        if not all(
+            word.matches(text) for word, text in zip(self.words, as_named, strict=False)
+        ):
+            return "the words do not match"
+        if command.obstacles:
+            return command.obstacles[0]
+        if command.assignments:
+            return "an assignment stands before the command"
+        named = self._named(len(words))
+        loose = find_loose_word(words, named)
+        if loose:
+            return loose
+        for start in command.starts:
+            danger = find_danger(texts, start, named)
+            if danger:
+                return danger
+        if "/" in as_named[0] and named[0] is not None:
+            return f"{texts[0]!r} is no program of a system directory"
+        return ""
+
+    def _program(self, text: str) -> str:
+        """Return the program as an allow sees it: its path, or its name in a system directory."""
+        return exact_program(text)
+
+    def _named(self, count: int) -> list[str | None]:
+        named: list[str | None] = [
+            None if word.is_literal else word.parts[0] for word in self.words
+        ]
+        return named + [""] * (count - len(named))
+
+    def _fits(self, count: int) -> bool:
+        return count >= len(self.words) if self.is_open else count == len(self.words)
+
+    def _matches_reading(self, reading: Reading) -> bool:
+        if not self._fits(len(reading)):
+            return False
+        if not self.words:
+            return True
+        found = reading.first(len(self.words))
+        if not self._matches_program(found[0]):
+            return False
+        return all(
+            word.may_match(one) for word, one in zip(self.words[1:], found[1:], strict=True)
+        )
+
+    def _matches_program(self, word: Word) -> bool:
+        pattern = self.words[0]
+        if pattern.may_match(word):
+            return True
+        name = program_name(word.text)
+        if name == word.text:
+            return False
+        plain = _plain_path(word.text)
+        if pattern.matches(plain) or pattern.matches(name):
+            return True
+        if pattern.is_literal and _plain_path(pattern.parts[0]) == plain:
+            return True
+        if not word.glob or not pattern.is_literal:
+            return False
+        # A pattern of a path: its last component may become the program's name.
+        return re.fullmatch(word.glob, word.text.removesuffix(name) + pattern.parts[0]) is not None
+
+
+def _plain_path(path: str) -> str:
+    return re.sub(r"/(?:\.?/)+", "/", path).removeprefix("./")
+
+
+def compile_command_pattern(text: str) -> CommandPattern:
+    """Return the compiled pattern.
+
+    Raises:
+        PatternError: a ValueError; the pattern can match nothing.
+
+    """
+    if not text.strip(" "):
+        raise PatternError("an empty command pattern matches nothing", 'for any command, write "*"')
+    hidden = next((char for char in text if not char.isprintable()), "")
+    if hidden:
+        raise PatternError(f"the command pattern holds {quote(hidden)}")
+    words = _split(text)
+    program = words[0].parts
+    if len(program) == 1:
+        words[0] = PatternWord((exact_program(program[0]),))
+        if not program[0] or program[0].endswith("/"):
+            raise PatternError(f"no program is named {quote(program[0])}")
+    is_open = words[-1].parts == ("", "") and text.endswith("*")
+    return CommandPattern(text, tuple(words[:-1] if is_open else words), is_open)
+
+
+def _split(text: str) -> list[PatternWord]:
+    words: list[PatternWord] = []
+    parts: list[str] | None = None
+    for match in _PIECE.finditer(text):
+        one = match["one"]
+        if one == " ":
+            if parts is not None:
+                words.append(PatternWord(tuple(parts)))
+            parts = None
+            continue
+        if one is not None and one in _OPERATORS:
+            raise PatternError(
+                f"the command pattern {quote(text)} holds {quote(one)}, which no word of a command has",
+                "a line is judged command by command; quote the character if it is meant",
+            )
+        if one is not None and one in "'\"\\":
+            raise PatternError(f"the command pattern {quote(text)} has an open quote")
+        parts = parts if parts is not None else [""]
+        if one == "*":
+            parts.append("")
+        else:
+            parts[-1] += next(piece for piece in match.groups() if piece is not None)
+    if parts is not None:
+        words.append(PatternWord(tuple(parts)))
+    return words

@@ -1,0 +1,90 @@
+"""No space left, for real: the old content stands, and nothing else is left."""
+
+import os
+import resource
+import signal
+import subprocess
+
+import pytest
+
+from paddock.errors import StorageFullError
+from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace.disk import Disk
+from tests.support.disks import NamedOnlyDisk, tree
+
+OLD = b"old\n" * 1000
+TOO_MUCH = b"x" * 4_000_000
+RESOLUTIONS = [pytest.param(Openat2Resolution, marks=pytest.mark.needs("openat2")), WalkResolution]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of one megabyte."""
+    tried = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "none", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("disk_type", [Disk, NamedOnlyDisk])
+@pytest.mark.parametrize("resolution", RESOLUTIONS)
+def test_a_write_to_a_full_disk_is_refused_and_leaves_no_trace(small_disk, resolution, disk_type):
+    (small_disk / "a").mkdir()
+    (small_disk / "a/old").write_bytes(OLD)
+    free = os.statvfs(small_disk).f_bfree
+    with Workspace.open(str(small_disk), resolution(), disk_type()) as workspace:
+        for name in ("a/old", "a/new", "b/c/new"):
+            with pytest.raises(StorageFullError, match="no space"):
+                workspace.write_file(workspace.resolve_write(name), TOO_MUCH)
+            assert tree(small_disk) == {"a": None, "a/old": OLD}
+        assert os.statvfs(small_disk).f_bfree == free
+        # The same act succeeds where it fits.
+        workspace.write_file(workspace.resolve_write("b/c/new"), b"fits")
+    assert tree(small_disk)["b/c/new"] == b"fits"
+
+
+@pytest.mark.needs("root")
+def test_a_disk_without_inodes_left_is_told_as_full(tmp_path):
+    tried = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "nr_inodes=6", "none", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
+    try:
+        with Workspace.open(str(tmp_path)) as workspace:
+            workspace.write_file(workspace.resolve_write("a/b/c"), b"fits")
+            before = tree(tmp_path)
+            with pytest.raises(StorageFullError):
+                workspace.write_file(workspace.resolve_write("d/e/f/g"), b"does not")
+            assert tree(tmp_path) == before
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_file_larger_than_the_process_may_write_is_refused_and_leaves_no_trace(tmp_path):
+    (tmp_path / "old").write_bytes(OLD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with Workspace.open(str(tmp_path)) as workspace:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+            for name in ("old", "new", "d/new"):
+                with pytest.raises(StorageFullError, match="larger than this host"):
+                    workspace.write_file(workspace.resolve_write(name), TOO_MUCH)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert tree(tmp_path) == {"old": OLD}
+            workspace.write_file(workspace.resolve_write("new"), TOO_MUCH)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert tree(tmp_path) == {"old": OLD, "new": TOO_MUCH}

@@ -1,0 +1,121 @@
+"""Our path patterns against git's own: `git check-ignore` on generated patterns and paths."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from paddock.policy.patterns import Comparison, PathList, compile_pattern
+from paddock.policy.problems import PatternError
+
+NAMES = ["a", "b", "ab", "abc", "c.md", "ab.md", "x]y", "b-c", "a*"]
+PIECES = [
+    "a", "b", "c", "ab", "*", "**", "?", "/", "/", ".md", "[ab]", "[!a]", "[a-c]", "[b-]", "\\*",
+    "[]x]", "***", "[[:alpha:]]", "[^b]",
+]  # fmt: skip
+
+components = st.sampled_from(NAMES)
+paths = st.lists(components, min_size=1, max_size=4).map("/".join)
+# A trailing slash takes part only without `!`: there our lists are stricter than git.
+positive = st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map("".join)
+negated = positive.map(lambda text: "!" + text.rstrip("/"))
+patterns = st.lists(st.one_of(positive, positive, negated), min_size=1, max_size=6)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    root = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", str(root)], check=True, env=environment(root))
+    return root
+
+
+def environment(root: Path) -> dict[str, str]:
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(root),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def git_answers(root: Path, lines: list[str], asked: list[str]) -> dict[str, str | None]:
+    """What git says about each path: the pattern that decides, or None."""
+    (root / ".gitignore").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    done = subprocess.run(
+        ["git", "check-ignore", "-v", "-n", "-z", "--no-index", "--stdin"],
+        cwd=root,
+        env=environment(root),
+        input="".join(f"{path}\0" for path in asked).encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    fields = done.stdout.decode().split("\0")
+    answers: dict[str, str | None] = {}
+    for at in range(0, len(fields) - 1, 4):
+        pattern = fields[at + 2]
+        answers[fields[at + 3]] = pattern if pattern and not pattern.startswith("!") else None
+    return answers
+
+
+def usable(texts: list[str]) -> list[str]:
+    found: list[str] = []
+    for text in texts:
+        try:
+            compile_pattern(text)
+        except PatternError:
+            continue
+        found.append(text)
+    return found
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=patterns, asked=st.lists(paths, min_size=1, max_size=12, unique=True))
+def test_the_deciding_pattern_is_the_one_that_git_names(
+    repository: Path, texts: list[str], asked: list[str]
+) -> None:
+    kept = usable(texts)
+    ours = PathList([compile_pattern(text) for text in kept], Comparison.PERMITTING)
+    found = {path: ours.match(path) for path in asked}
+    assert {
+        path: None if pattern is None else pattern.text for path, pattern in found.items()
+    } == git_answers(repository, kept, asked)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(texts=patterns, asked=st.lists(paths, min_size=1, max_size=12, unique=True))
+def test_what_we_refuse_to_compile_matches_nothing_in_git(
+    repository: Path, texts: list[str], asked: list[str]
+) -> None:
+    refused = [text for text in texts if not usable([text]) and not text.startswith("!")]
+    assert git_answers(repository, refused, asked) == dict.fromkeys(asked)
+
+
+@given(
+    texts=st.lists(positive, min_size=1, max_size=6),
+    path=st.lists(
+        st.text(st.sampled_from("abABé\u0301ßSs.*-"), min_size=1, max_size=4), min_size=1, max_size=3
+    ).map("/".join),
+)
+def test_a_guarding_list_matches_whatever_a_permitting_one_does(
+    texts: list[str], path: str
+) -> None:
+    compiled = [compile_pattern(text) for text in usable(texts)]
+    exact, wide = (
+        PathList(compiled, Comparison.PERMITTING),
+        PathList(compiled, Comparison.GUARDING),
+    )
+    if exact.match(path) is not None:
+        assert wide.match(path) is not None
+
+
+@given(texts=st.lists(positive, min_size=1, max_size=6), path=paths)
+def test_a_guarding_list_does_not_see_case(texts: list[str], path: str) -> None:
+    patterns = [compile_pattern(text) for text in usable(texts) if "[" not in text]
+    guarding = PathList(patterns, Comparison.GUARDING)
+    assert (guarding.match(path) is None) == (guarding.match(path.upper()) is None)

@@ -1,0 +1,111 @@
+"""paddock call: one governed call, one JSON object, an honest exit status."""
+
+import json
+
+import pytest
+
+
+def test_an_edit_needs_no_set_up_and_leaves_nothing_of_ours_in_the_project(user):
+    ran = user.call("str_replace", path="README.md", old_str="teh", new_str="the")
+    assert (ran.status, ran.json["status"], ran.err) == (0, "ok", "")
+    assert (user.project / "README.md").read_bytes() == b"hello the world\n"
+    assert user.files() == ["README.md"]
+
+
+def test_a_refusal_is_one_json_object_and_exit_one(user):
+    ran = user.call("create_file", path=".git/hooks/pre-commit", content="x")
+    assert (ran.status, ran.json["code"]) == (1, "policy.protected")
+    assert not (user.project / ".git/hooks").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ('{"path": "a", "path": "b"}', "args.invalid"),
+        ("[1]", "args.invalid"),
+        ("not json", "args.invalid"),
+        ('{"pth": "a"}', "args.unknown"),
+        ("{}", "args.invalid"),
+    ],
+)
+def test_what_is_wrong_inside_the_json_is_one_and_on_record(user, source, code):
+    ran = user.run("call", "view", source)
+    assert (ran.status, ran.json["code"]) == (1, code)
+    rows = user.run("ledger", "query", "--ledger", "ho1m", "--json").out.splitlines()
+    assert json.loads(rows[-1])["event_type"] == "TOOL_DENIED"
+
+
+def test_arguments_can_come_from_standard_input(user):
+    ran = user.run("call", "view", "-", stdin='{"path": "README.md"}')
+    assert (ran.status, ran.json["content"]) == (0, "     1\thello teh world")
+
+
+def test_input_that_is_not_utf8_is_a_refusal(user):
+    ran = user.run("call", "view", "-", stdin=b'{"path": "\xff"}')
+    assert (ran.status, ran.json["code"]) == (1, "args.invalid")
+
+
+def test_an_unknown_tool_is_a_refusal_that_names_the_tools(user):
+    ran = user.run("call", "no_such_tool", "{}")
+    assert (ran.status, ran.json["code"]) == (1, "tool.unknown")
+    assert "str_replace" in ran.json["hint"]
+
+
+def test_an_agent_that_does_not_exist_is_a_usage_error_and_prints_no_object(user):
+    ran = user.call("view", "--agent", "nobody", path="README.md")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("error[usage]: there is no agent")
+
+
+ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
+
+
+@pytest.mark.parametrize("options", [(), ("--no-input",)])
+def test_an_ask_without_a_terminal_is_a_no(user, options):
+    (user.project / "paddock.toml").write_text(ASKING)
+    user.run("trust", "--yes")
+    ran = user.call("delete_file", *options, path="README.md")
+    assert (ran.status, ran.json["code"]) == (1, "approval.unavailable")
+    assert (user.project / "README.md").exists()
+
+
+def test_yes_answers_an_ask_and_is_recorded_as_such(user):
+    (user.project / "paddock.toml").write_text(ASKING)
+    user.run("trust", "--yes")
+    ran = user.call("delete_file", "--yes", path="README.md")
+    assert (ran.status, (user.project / "README.md").exists()) == (0, False)
+    rows = user.run("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_INTENT", "--json")
+    metadata = json.loads(rows.out.splitlines()[-1])["metadata"]
+    assert (metadata["outcome"], metadata["source"]) == ("ask", "--yes")
+
+
+def test_yes_and_no_input_exclude_each_other(user):
+    ran = user.call("view", "--yes", "--no-input", path="README.md")
+    assert (ran.status, ran.out) == (2, "")
+
+
+def test_a_policy_that_does_not_load_stops_the_call(user):
+    (user.project / "paddock.toml").write_text('[profiles.standard]\nallwo = ["tool:*"]\n')
+    ran = user.call("create_file", path="new", content="x")
+    assert (ran.status, ran.out) == (3, "")
+    assert "paddock.toml:2" in ran.err
+    assert user.files() == ["README.md", "paddock.toml"]
+
+
+def test_a_damaged_ledger_stops_the_call(user):
+    user.call("view", path="README.md")
+    path = user.run("where", "--json").json["ledgers"]["ho1m"]
+    with open(path, "r+b") as file:
+        file.seek(100)
+        file.write(b"XXXX")
+    with open(path, "ab") as file:
+        file.write(b"garbage\n")
+    ran = user.call("create_file", path="new", content="x")
+    assert ran.status in (0, 4)
+    assert user.run("ledger", "verify").status == 4
+
+
+def test_output_is_ascii_so_that_no_terminal_is_misled(user):
+    (user.project / "a.txt").write_text("\u202egnp.exe\n", encoding="utf-8")
+    ran = user.call("view", path="a.txt")
+    assert ran.out.isascii()

@@ -1,0 +1,268 @@
+"""The other commands: what they print and how they end."""
+
+import json
+
+import pytest
+
+from paddock.apps.cli.main import COMMANDS
+
+
+def test_help_lists_every_command_and_exits_zero(user):
+    ran = user.run("--help")
+    assert ran.status == 0
+    assert all(f"\n  {name} " in ran.out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_with_examples_and_takes_json(user, name):
+    ran = user.run(name, "--help")
+    assert (ran.status, ran.err) == (0, "")
+    assert "examples:" in ran.out
+    assert "--json" in ran.out
+
+
+def test_no_command_is_a_usage_error_that_shows_the_help(user):
+    ran = user.run()
+    assert (ran.status, "usage: paddock" in ran.out) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["vew"], "unknown command 'vew'"),
+        (["--plan", "x"], "unknown option '--plan'"),
+        (["where", "--nonsense"], "unrecognized arguments: --nonsense"),
+        (["ledger"], "required"),
+        (["ledger", "query", "--last", "-1"], "--last must not be negative: -1"),
+        (["ledger", "query", "--since", "yesterday"], "'yesterday' is no time"),
+        (["tools", "--provider", "acme"], "invalid choice"),
+        (["agent", "create", "Bad Name"], "Bad Name"),
+        (["agent", "show", "nobody"], "there is no agent"),
+        (["policy", "explain", "file:view x"], "error[usage]"),
+        (["--plane", "/no/such/dir", "where"], "/no/such/dir"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_two_with_a_reason_and_nothing_on_stdout(
+    user, arguments, said
+):
+    user.call("view", path="README.md")
+    ran = user.run(*arguments)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_version_is_printed(user):
+    assert user.run("--version").out == "paddock 0.1.0\n"
+
+
+def test_where_names_everything_and_makes_nothing(user):
+    shown = user.run("where", "--json").json
+    assert shown["root"] == str(user.project)
+    assert set(shown["ledgers"]) == {"governance", "packages", "ho2m", "ho1m"}
+    assert shown["policy"] == []
+    assert list(user.home.iterdir()) == []
+
+
+def test_init_writes_one_file_and_a_second_time_nothing(user):
+    first = user.run("init", "--json")
+    assert (first.status, first.json["already"]) == (0, False)
+    assert user.files() == ["README.md", "paddock.toml"]
+    content = (user.project / "paddock.toml").read_bytes()
+    second = user.run("init")
+    assert (second.status, "already" in second.out) == (0, True)
+    assert (user.project / "paddock.toml").read_bytes() == content
+
+
+def test_what_init_wrote_is_trusted_and_changes_no_decision(user):
+    before = user.run("policy", "check", "tool:file:create src/a.py", "--json").json["outcome"]
+    user.run("init")
+    ran = user.call("create_file", path="docs/a.md", content="x")
+    assert (ran.status, ran.err) == (0, "")
+    after = user.run("policy", "check", "tool:file:create src/a.py", "--json").json["outcome"]
+    assert (before, after) == ("allow", "allow")
+
+
+GREEDY = '[paths]\nprotected = []\nsecret = []\n[profiles.standard]\nallow = ["tool:*"]\n'
+
+
+def test_a_cloned_policy_that_grants_everything_gets_nothing_until_it_is_trusted(user):
+    (user.project / "paddock.toml").write_text(GREEDY)
+    (user.project / ".env").write_text("TOKEN=1\n")
+    refused = user.call("create_file", path=".git/hooks/x", content="x")
+    assert (refused.status, refused.json["code"]) == (1, "policy.protected")
+    assert "not trusted" in refused.err
+    assert user.call("view", path=".env").json["code"] == "policy.secret"
+    assert user.run("policy", "check", "tool:shell:run rm -rf x").status == 3
+    assert "not trusted" not in user.call("view", path="README.md").err
+
+    assert user.run("trust").status == 2
+    trusted = user.run("trust", "--yes")
+    assert (trusted.status, "trusted" in trusted.out) == (0, True)
+    assert user.call("create_file", path=".git/hooks/x", content="x").status == 0
+    assert user.call("view", path=".env").status == 0
+    assert user.run("policy", "check", "tool:shell:run rm -rf x").status == 0
+
+
+def test_a_changed_policy_is_untrusted_again(user):
+    (user.project / "paddock.toml").write_text(GREEDY)
+    user.run("trust", "--yes")
+    (user.project / "paddock.toml").write_text(GREEDY + "\n# more\n")
+    assert user.call("create_file", path=".git/x", content="x").json["code"] == "policy.protected"
+
+
+def test_trust_shows_what_is_granted_before_it_asks(user):
+    (user.project / "paddock.toml").write_text(GREEDY)
+    ran = user.run("trust")
+    assert "tool:*" in ran.out
+    assert "no longer" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "outcome"),
+    [
+        ("tool:file:create docs/a.md", 0, "allow"),
+        ("tool:file:create .git/config", 1, "deny"),
+        ("tool:shell:run git push origin main", 3, "ask"),
+    ],
+)
+def test_policy_check_answers_by_exit_status(user, action, status, outcome):
+    ran = user.run("policy", "check", action)
+    assert ran.status == status
+    assert ran.out.startswith(f"{outcome}: ")
+    assert user.run("policy", "check", action, "--json").json["outcome"] == outcome
+
+
+@pytest.mark.parametrize("action", ["nonsense", "tool:file:explode x", "tool:file:view ../x"])
+def test_policy_check_of_what_is_no_action_is_two(user, action):
+    ran = user.run("policy", "check", action)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("error[")
+
+
+def test_policy_explain_names_rule_place_and_the_change_that_would_flip_it(user):
+    user.run("init")
+    ran = user.run("policy", "explain", "tool:file:create .git/config")
+    assert ran.status == 0
+    assert "paddock.toml:" in ran.out
+    assert "to change it:" in ran.out
+
+
+def test_agents_are_made_listed_shown_and_removed(user):
+    user.run("agent", "create", "writer", "--profile", "locked", "--parent", "main")
+    names = [row["name"] for row in user.run("agent", "list", "--json").json]
+    assert names == ["main", "writer"]
+    assert user.run("agent", "show", "writer", "--json").json["parent"] == "main"
+    assert user.call("view", "--agent", "writer", path="README.md").json["code"] == "path.not_found"
+    assert user.run("agent", "remove", "main").status == 2
+    assert user.run("agent", "remove", "writer").status == 0
+    assert [row["name"] for row in user.run("agent", "list", "--json").json] == ["main"]
+    rows = user.run("ledger", "query", "--json").out.splitlines()
+    events = [json.loads(row)["event_type"] for row in rows]
+    assert events[-2:] == ["AGENT_CREATED", "AGENT_REMOVED"]
+
+
+def test_an_agent_with_a_profile_that_does_not_exist_is_not_made(user):
+    ran = user.run("agent", "create", "writer", "--profile", "godlike")
+    assert (ran.status, ran.out) == (2, "")
+    assert "locked" in ran.err
+    assert user.run("agent", "show", "writer").status == 2
+
+
+def test_tools_are_listed_for_people_and_providers(user):
+    assert [row["name"] for row in user.run("tools", "--json").json] == [
+        "create_file",
+        "str_replace",
+        "view",
+        "move_file",
+        "delete_file",
+    ]
+    assert "str_replace" in user.run("tools").out
+    schemas = user.run("tools", "--provider", "anthropic").json
+    assert set(schemas[0]) == {"name", "description", "input_schema"}
+
+
+def test_the_ledger_is_queried_newest_last_and_cut_at_last(user):
+    for _ in range(3):
+        user.call("view", path="README.md")
+    rows = user.run("ledger", "query", "--ledger", "ho1m", "--last", "2", "--json")
+    seqs = [json.loads(row)["seq"] for row in rows.out.splitlines()]
+    assert seqs == [5, 6]
+    everything = user.run("ledger", "query", "--ledger", "ho1m", "--last", "0", "--json")
+    assert len(everything.out.splitlines()) == 7
+
+
+def test_a_ledger_that_does_not_exist_yet_has_no_entries(user):
+    ran = user.run("ledger", "query", "--ledger", "ho2m", "--json")
+    assert (ran.status, ran.out) == (0, "")
+
+
+def test_verify_says_whole_and_what_no_checkpoint_covers(user):
+    user.call("view", path="README.md")
+    ran = user.run("ledger", "verify")
+    assert ran.status == 0
+    assert "ho1m: whole, 3 entries" in ran.out
+    assert "covered by no exported checkpoint" in ran.out
+
+
+def test_verify_finds_an_edited_byte_and_says_where(user):
+    user.call("create_file", path="a", content="x")
+    user.call("view", path="README.md")
+    path = user.run("where", "--json").json["ledgers"]["ho1m"]
+    with open(path, "r+b") as file:
+        content = file.read()
+        file.seek(content.index(b'"create_file"'))
+        file.write(b'"create_fill"')
+    ran = user.run("ledger", "verify", "--ledger", "ho1m", "--json")
+    assert (ran.status, ran.json["ho1m"]["whole"]) == (4, False)
+    assert ran.json["ho1m"]["problems"][0]["line"] == 2
+
+
+def test_an_intent_without_result_is_reported_as_unknown(user, monkeypatch):
+    from paddock.tools.create_file import CreateFile
+
+    def killed(self, plan, ports):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CreateFile, "run", killed)
+    assert user.call("create_file", path="a", content="x").status == 130
+    ran = user.run("ledger", "verify", "--ledger", "ho1m", "--json")
+    assert (ran.status, ran.json["ho1m"]["unknown"][0]["tool"]) == (0, "create_file")
+
+
+def test_doctor_says_what_the_host_can_enforce(user):
+    names = [row["name"] for row in user.run("doctor", "--json").json["host"]]
+    assert "openat2" in names
+    assert "landlock" in names
+    assert "openat2" in user.run("doctor").out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_names_every_command(user, shell):
+    script = user.run("completion", shell).out
+    assert all(name in script for name in COMMANDS)
+
+
+def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
+    ran = user.run("demo", "--json")
+    assert ran.status == 0
+    outcomes = [scene["outcome"] for scene in ran.json]
+    assert outcomes[:4] == ["allowed", "allowed", "allowed", "asked"]
+    assert outcomes[-1] == "caught"
+    assert user.files() == ["README.md"]
+    assert list(user.home.iterdir()) == []
+
+
+def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user, monkeypatch):
+    import paddock.apps.cli.where as where
+
+    def broken(options, console):
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(where, "find_project", broken)
+    ran = user.run("where")
+    assert (ran.status, ran.out) == (70, "")
+    assert "Traceback" not in ran.err
+    (report,) = (user.home / ".local/state/paddock/defects").iterdir()
+    assert report.stem in ran.err
+    assert "boom" in report.read_text()

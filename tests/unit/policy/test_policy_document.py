@@ -1,0 +1,333 @@
+"""A policy file loads whole or not at all."""
+
+import json
+from pathlib import PurePosixPath
+
+import pytest
+
+from paddock import limits
+from paddock.errors import ConfigError
+from paddock.policy import PlaneKind, PolicySource, load_policy
+from paddock.policy.settings import (
+    AgentBinding,
+    AnchorSettings,
+    HistorySettings,
+    HookSettings,
+    LedgerSettings,
+    LoweredLimits,
+    McpSettings,
+    ProviderSettings,
+    Settings,
+    ShellLimits,
+    ShellSettings,
+)
+from paddock.policy.shell import ShellChanges
+
+EVERYTHING = """
+[paths]
+protected = [".git/", ".env*", "*.key", "*.pem"]
+generated = ["node_modules/", "package-lock.json", "yarn.lock"]
+warned    = ["/src/**", "/plugins/*/agents/*.md"]
+safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
+secret    = [".env*", "*.key"]
+
+[profiles.standard]
+allow = ["tool:file:*", "tool:search:*", "tool:output:*", "tool:client:Agent"]
+ask   = ["tool:mcp:call mcp__toy__*"]
+deny  = ["tool:file:delete docs/**"]
+otherwise = { "tool:shell:*" = "ask" }
+
+[[profiles.standard.rules]]
+action  = "tool:file:create migrations/**"
+outcome = "ask"
+reason  = "migrations are reviewed by hand"
+match     = ["tool:file:create migrations/0001.sql"]
+not_match = ["tool:file:create src/migrations.py"]
+
+[[profiles.standard.rules]]
+action  = "tool:shell:*"
+outcome = "ask"
+network = "host"
+
+[shell]
+network     = "loopback"
+git         = "read-only"
+read        = ["/usr", "/lib", "/etc/ssl"]
+write       = ["~/cache"]
+enforcement = "best-effort"
+approve     = "diff"
+commit      = "all"
+limits      = { processes = 16, memory_mb = 64 }
+
+[hook]
+on_allow = "approve"
+warnings = "all"
+also_write = ["~/.claude/plans/**"]
+sandbox_shell = true
+paranoid = true
+sandbox_ignored = false
+[agents."Explore"]
+profile = "locked"
+
+[profiles.standard.shell]
+commit = "each"
+
+[limits]
+view_bytes_max = 1000
+approval_timeout_s = 60
+[history]
+bytes_max = 5
+[mcp]
+calls_max = 3
+
+[ledger]
+keep_model_contents = true
+"""
+
+
+def load(text: str, name: str = "paddock.toml") -> Settings:
+    return load_policy(PolicySource(name, text.encode())).settings
+
+
+def refused(text: str, name: str = "paddock.toml") -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_policy(PolicySource(name, text.encode()))
+    assert type(caught.value) is ConfigError
+    return caught.value
+
+
+def test_every_table_is_read() -> None:
+    policy = load_policy(PolicySource("paddock.toml", EVERYTHING.encode()))
+    assert policy.settings == Settings(
+        shell=ShellSettings(
+            network="loopback",
+            git="read-only",
+            read=("/usr", "/lib", "/etc/ssl"),
+            write=("~/cache",),
+            enforcement="best-effort",
+            approve="diff",
+            commit="all",
+            limits=ShellLimits(processes=16, memory_mb=64),
+        ),
+        hook=HookSettings("approve", "all", ("~/.claude/plans/**",), True, True, False),
+        agents=(AgentBinding("Explore", "locked"),),
+        limits=LoweredLimits((("approval_timeout_s", 60), ("view_bytes_max", 1000))),
+        history=HistorySettings(5),
+        mcp=McpSettings(3),
+        ledger=LedgerSettings(keep_model_contents=True),
+    )
+    standard = policy.find_profile("standard")
+    assert standard is not None
+    assert standard.shell == ShellChanges(commit="each")
+    assert [(rule.pattern.text, str(rule.place)) for rule in standard.rules][4:] == [
+        ("tool:mcp:call mcp__toy__*", "paddock.toml:11"),
+        ("tool:file:delete docs/**", "paddock.toml:12"),
+        ("tool:file:create migrations/**", "paddock.toml:16"),
+        ("tool:shell:*", "paddock.toml:23"),
+    ]
+    assert policy.profiles == ("open", "standard", "locked", "admin")
+
+
+def test_what_is_absent_keeps_its_default() -> None:
+    assert load("") == Settings()
+    assert load('[shell]\ncommit = "all"\n') == Settings(shell=ShellSettings(commit="all"))
+    assert load_policy(None).settings == Settings()
+
+
+def test_json_with_the_same_keys_gives_the_same_settings() -> None:
+    text = json.dumps({"shell": {"git": "none"}, "agents": {"X": {"profile": "locked"}}})
+    assert load(text, "policy.json") == Settings(
+        shell=ShellSettings(git="none"), agents=(AgentBinding("X", "locked"),)
+    )
+
+
+def test_json_with_path_lists_alone_is_a_paths_table() -> None:
+    text = '{\n "protected": ["a"],\n "safe": ["b"]\n}'
+    policy = load_policy(PolicySource("paths.json", text.encode()))
+    pattern = policy.guards.find_protected("a")
+    assert pattern is not None
+    assert str(pattern.place) == "paths.json:2"
+    assert policy.guards.find_protected(".git") is None
+    assert refused('{\n "protected": ["a"],\n "saef": []\n}', "p.json").where == "p.json:2"
+    assert refused('protected = ["a"]').where == "paddock.toml:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("[paths]\nprotectd = []", 2, "protectd"),
+        ("[path]\n", 1, "path"),
+        ("x = 1", 1, "x"),
+        ('[paths]\nsafe = [\n"a",\n"[b"]', 4, "[b"),
+        ('[paths]\nsafe = ["!a"]', 2, "safe"),
+        ('[paths]\nsafe = "a"', 2, "safe"),
+        ("[paths]\nsafe = [1]", 2, "safe"),
+        ('paths = "a"', 1, "paths"),
+        ('[profiles.x]\nallow = ["tool:fil:create"]', 2, "fil"),
+        ('[profiles.x]\nallow = ["tool:file:create ../a"]', 2, "../a"),
+        ('[profiles.x]\nalow = ["tool:file:create"]', 2, "alow"),
+        ('[profiles.x]\notherwise = { "tool:file:* x" = "ask" }', 2, "tool:file:* x"),
+        ('[profiles.x]\notherwise = { "tool:file:*" = "maybe" }', 2, "maybe"),
+        ('[[profiles.x.rules]]\noutcome = "ask"', 1, "action"),
+        ('[[profiles.x.rules]]\naction = "tool:file:view"', 1, "outcome"),
+        ('[[profiles.x.rules]]\naction = "tool:file:view"\noutcome = "yes"', 3, "yes"),
+        (
+            '[[profiles.x.rules]]\naction = "tool:file:view a"\noutcome = "ask"\n'
+            'match = ["tool:file:view a",\n"tool:file:view b"]',
+            5,
+            "tool:file:view b",
+        ),
+        (
+            '[[profiles.x.rules]]\naction = "tool:file:view a/"\noutcome = "ask"\n'
+            'not_match = ["tool:file:view A"]',
+            4,
+            "tool:file:view A",
+        ),
+        (
+            '[[profiles.x.rules]]\naction = "tool:file:view a"\noutcome = "ask"\nmatch = ["view a"]',
+            4,
+            "view",
+        ),
+        (
+            '[[profiles.x.rules]]\naction = "tool:file:view"\noutcome = "ask"\nnetwork = "host"',
+            4,
+            "network",
+        ),
+        (
+            '[[profiles.x.rules]]\naction = "tool:shell:run"\noutcome = "deny"\nnetwork = "host"',
+            4,
+            "network",
+        ),
+        ('[shell]\nnetwork = "wide"', 2, "wide"),
+        ('[shell]\nread = ["usr"]', 2, "usr"),
+        ('[shell]\nwrite = ["/a/../b"]', 2, "/a/../b"),
+        ("[shell]\nlimits = { processes = 0 }", 2, "processes"),
+        ("[shell]\nlimits = { processes = true }", 2, "processes"),
+        ("[shell]\nlimits = { process = 1 }", 2, "process"),
+        ("[hook]\nsandbox_shell = true", 2, "sandbox_shell"),
+        ('[hook]\nparanoid = "false"', 2, "paranoid"),
+        ('[hook]\nalso_write = ["a/**"]', 2, "a/**"),
+        ('[hook]\nalso_write = ["~/[a"]', 2, "[a"),
+        ('[agents."X"]\nprofile = "standrd"', 2, "standrd"),
+        ('[agents."X"]\n', 1, "profile"),
+        ('[agents."X"]\nprofile = "open"\nx = 1', 3, "x"),
+        ("[limits]\nview_bytes_max = 100_001", 2, "view_bytes_max"),
+        ("[limits]\nview_bytes_max = 0", 2, "view_bytes_max"),
+        ("[limits]\nview_bytes_max = 1.5", 2, "view_bytes_max"),
+        ("[limits]\napproval_timeout_s = nan", 2, "approval_timeout_s"),
+        ("[limits]\napproval_timeout_s = 121", 2, "approval_timeout_s"),
+        ("[limits]\nview_bytes = 1", 2, "view_bytes"),
+        ("[history]\nbytes_max = -1", 2, "bytes_max"),
+        ("[mcp]\ncalls_max = 0", 2, "calls_max"),
+        ('[ledger]\nanchor = "/x"', 2, "anchor"),
+        ('[providers.x]\nmodel = "m"', 1, "providers"),
+        ("a = = 1", 1, "not TOML"),
+    ],
+)
+def test_a_mistake_stops_the_load_with_its_line(text: str, line: int, words: str) -> None:
+    error = refused(text)
+    assert error.where == f"paddock.toml:{line}"
+    assert words in error.message
+
+
+def test_all_mistakes_are_counted_and_the_first_is_named_with_a_hint() -> None:
+    error = refused('[paths]\nprotectd = []\nsafe = ["", "ok"]\n[hook]\nx = 1\n')
+    assert error.message == 'unknown key "protectd" in [paths] (and 2 more)'
+    assert error.where == "paddock.toml:2"
+    assert error.hint.startswith('did you mean "protected"?; also paddock.toml:3: ')
+
+
+def test_more_rules_than_the_cap_do_not_load() -> None:
+    rules = ", ".join(['"tool:file:view"'] * (limits.policy_rules_max + 1))
+    assert str(limits.policy_rules_max) in refused(f"[profiles.x]\nallow = [{rules}]").message
+
+
+def test_what_only_the_user_may_configure_is_read_from_the_user() -> None:
+    text = """
+[ledger]
+anchor = { command = ["push", "it"] }
+[providers.local]
+provider = "openai"
+base_url = "http://127.0.0.1:1"
+api = "chat"
+[agents."Plan"]
+profile = "mine"
+[profiles.mine]
+allow = ["tool:file:view"]
+"""
+    policy = load_policy(None, PolicySource("config.toml", text.encode()))
+    assert policy.settings.ledger == LedgerSettings(
+        anchor=AnchorSettings(command=("push", "it"))
+    )
+    assert policy.settings.providers == (
+        ProviderSettings("local", "openai", base_url="http://127.0.0.1:1", api="chat"),
+    )
+    assert policy.profiles[-1] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("anchor", "loads"),
+    [
+        ('"/dir"', True),
+        ('{ directory = "/dir" }', True),
+        ('{ git = "/repo" }', True),
+        ('{ git = "/repo", directory = "/dir" }', False),
+        ("{ }", False),
+        ("{ command = [] }", False),
+        ("3", False),
+        ('{ comand = ["x"] }', False),
+    ],
+)
+def test_an_anchor_names_exactly_one_place(anchor: str, loads: bool) -> None:
+    source = PolicySource("config.toml", f"[ledger]\nanchor = {anchor}\n".encode())
+    if loads:
+        assert load_policy(None, source).settings.ledger.anchor != AnchorSettings()
+    else:
+        with pytest.raises(ConfigError):
+            load_policy(None, source)
+
+
+def test_the_projects_keys_replace_the_users_whole_and_leave_the_others() -> None:
+    user = PolicySource(
+        "config.toml",
+        b'[paths]\nprotected = ["mine"]\n[shell]\ncommit = "all"\nlimits = { cpu_s = 5 }\n'
+        b'[hook]\non_allow = "approve"\n[agents.A]\nprofile = "open"\n[agents.B]\nprofile = "open"',
+    )
+    project = PolicySource(
+        "paddock.toml",
+        b'[paths]\nsecret = ["s"]\n[shell]\nlimits = { memory_mb = 7 }\n'
+        b'[hook]\nsandbox_shell = true\n[agents.A]\nprofile = "locked"',
+    )
+    policy = load_policy(project, user)
+    assert policy.settings.shell == ShellSettings(commit="all", limits=ShellLimits(memory_mb=7))
+    assert policy.settings.hook == HookSettings(on_allow="approve", sandbox_shell=True)
+    assert {binding.name: binding.profile for binding in policy.settings.agents} == {
+        "A": "locked",
+        "B": "open",
+    }
+    found = {path: policy.guards.find_protected(path) is not None for path in ("mine", ".git")}
+    assert found == {"mine": True, ".git": False}
+    assert policy.guards.find_secret("s") is not None
+
+
+def test_lowered_limits_answer_with_the_cap_where_none_is_given() -> None:
+    lowered = load("[limits]\nview_bytes_max = 10\n").limits
+    assert lowered.value("view_bytes_max") == 10
+    assert lowered.value("path_depth_max") == limits.path_depth_max
+
+
+def test_the_digest_tells_texts_trust_and_kind_apart() -> None:
+    text = b"[mcp]\ncalls_max = 3\n"
+    policies = [
+        load_policy(None),
+        load_policy(None, None, PlaneKind.BARE),
+        load_policy(PolicySource("paddock.toml", text)),
+        load_policy(PolicySource("paddock.toml", text, trusted=False)),
+        load_policy(None, PolicySource("config.toml", text)),
+        load_policy(PolicySource("paddock.toml", text + b"\n")),
+    ]
+    assert len({policy.digest for policy in policies}) == len(policies)
+    same = load_policy(PolicySource(str(PurePosixPath("x/paddock.toml")), text))
+    assert same.digest == policies[2].digest
+    assert same.digest.startswith("sha256:")
+    assert len(same.digest) == 71

@@ -1,0 +1,202 @@
+"""Explanations: the rule and its place, what nearly matched, what would change it."""
+
+import json
+
+import pytest
+
+from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
+from paddock.policy.changes import Change, exact_pattern
+from paddock.policy.explain import Explanation, explain
+from paddock.values.actions import Action
+from paddock.values.agents import Agent, Permissions
+from paddock.values.decisions import Outcome
+
+TEXT = """[paths]
+protected = [".git/", "conf/"]
+[profiles.p]
+allow = ["tool:file:view Docs/*.md", "tool:file:create out/**", "tool:shell:run git status",
+         "tool:shell:run git diff *", "tool:mcp:call mcp__toy__Add"]
+ask = ["tool:file:create out/asked"]
+deny = ["tool:file:create out/denied", "tool:shell:run git push *"]
+"""
+
+
+def policy(text: str = TEXT, trusted: bool = True) -> Policy:
+    return load_policy(PolicySource("paddock.toml", text.encode(), trusted))
+
+
+POLICY = policy()
+
+
+def explained(text: str, profile: str = "p", decided: Policy = POLICY) -> Explanation:
+    return explain(decided, (Agent("main", profile),), parse_action(text))
+
+
+def test_the_explanation_holds_the_decision_itself() -> None:
+    chain = (Agent("main", "p"), Agent("boss", "open"))
+    action = Action("file", "create", "out/denied")
+    explanation = explain(POLICY, chain, action)
+    assert explanation.decision == decide(POLICY, chain, (action,))
+    assert (explanation.agents, explanation.profiles) == (("main", "boss"), ("p", "open"))
+
+
+def test_a_denying_rule_is_proposed_for_removal_and_the_proposal_was_tried() -> None:
+    assert explained("tool:file:create out/denied").changes == (
+        Change(
+            'remove "tool:file:create out/denied" from profiles.p.deny, paddock.toml:7',
+            Outcome.ALLOW,
+        ),
+    )
+    assert explained("tool:file:create out/asked").changes[0].outcome is Outcome.ALLOW
+
+
+def test_an_exact_rule_is_proposed_where_none_matches() -> None:
+    assert explained("tool:file:view README.md").changes == (
+        Change(
+            'add `allow = ["tool:file:view /README.md"]` to [profiles.p], in paddock.toml:3',
+            Outcome.ALLOW,
+        ),
+    )
+    both = explained("tool:shell:run make && git push").changes
+    assert both == (
+        Change(
+            'remove "tool:shell:run git push *" from profiles.p.deny, paddock.toml:7, '
+            'add `allow = ["tool:shell:run make", "tool:shell:run git push"]` to [profiles.p], '
+            "in paddock.toml:3",
+            Outcome.ALLOW,
+        ),
+    )
+
+
+def test_a_change_of_a_preset_says_that_a_profile_in_a_file_replaces_it_whole() -> None:
+    (change,) = explained("tool:mcp:call mcp__x", "standard").changes
+    assert change.outcome is Outcome.ALLOW
+    assert '`allow = ["tool:mcp:call mcp__x"]` to [profiles.standard]' in change.text
+    assert 'the rest of the built-in profile "standard" written out' in change.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("tool:file:create conf/a", 'remove "conf/" from [paths] protected, paddock.toml:2'),
+        ("tool:file:create yarn.lock", 'give generated under [paths] in paddock.toml, without "yar'),
+        ("tool:file:create paddock.toml", "operators change them, agents never"),
+        ("tool:file:view .env", "secret stands above any profile"),
+    ],
+)
+def test_what_no_profile_lifts_is_said_to_be_so(text: str, words: str) -> None:
+    changes = explained(text, "open").changes
+    assert [change.was_tried for change in changes] == [False] * len(changes)
+    assert changes[0].text.startswith("cannot be lifted: ")
+    assert words in changes[0].text
+
+
+def test_what_stands_above_and_in_the_profile_are_both_named() -> None:
+    first, second = explained("tool:file:create conf/a").changes
+    assert first.text.startswith("cannot be lifted: ")
+    assert second.text.startswith("and besides: add `allow = ")
+
+
+def test_permissions_are_named_with_their_file() -> None:
+    who = Agent("main", "open", permissions=Permissions(forbidden=("x",)), source="agent.json")
+    changes = explain(POLICY, (who,), Action("file", "view", "x")).changes
+    assert changes == (
+        Change("no profile lifts it: remove what names the path from permissions.forbidden in agent.json"),
+    )
+
+
+def test_an_allow_is_flipped_by_a_deny() -> None:
+    assert explained("tool:file:create out/a").changes == (
+        Change(
+            'add `deny = ["tool:file:create out/a"]` to [profiles.p], in paddock.toml:3',
+            Outcome.DENY,
+        ),
+    )
+
+
+def test_what_is_known_at_run_time_only_needs_another_line_or_an_approval() -> None:
+    changes = explained("tool:shell:run eval x", "standard").changes
+    assert all(not change.was_tried for change in changes)
+    assert "write the command so that all of it stands in the line" in changes[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("tool:file:view docs/a.md", "letter case or Unicode form differs"),
+        ("tool:file:view Docs/a/b.md", "its * does not cross a slash"),
+        ("tool:file:view x/Docs/a.md", "it is anchored at the workspace root"),
+        ("tool:file:create out", "it matches what is below, not the directory itself"),
+        ("tool:file:delete out/x", "it is for tool:file:create, not for tool:file:delete"),
+        ("tool:file:view Docs/a.txt", "the path differs"),
+        ("tool:mcp:call mcp__toy__add", "letter case differs"),
+        ("tool:mcp:call mcp__toy__sub", "the name differs"),
+        ("tool:shell:run git diff --output=x", "an allow matches only the exact command"),
+        ("tool:shell:run git diff && make", "an allow has to match every command"),
+        ("tool:shell:run git stash", "the words behind the program differ"),
+    ],
+)
+def test_a_near_miss_says_what_kept_it_from_matching(text: str, why: str) -> None:
+    assert any(miss.why.startswith(why) for miss in explained(text).near_misses)
+
+
+def test_rules_that_match_are_no_near_misses_and_far_ones_are_not_shown() -> None:
+    assert explained("tool:file:create out/denied").near_misses == ()
+    assert explained("tool:file:view completely/elsewhere").near_misses == ()
+
+
+def test_near_misses_are_bounded_and_the_cut_is_stated() -> None:
+    rules = ", ".join(f'"tool:file:view aaaaaaaa{n}"' for n in range(9))
+    explanation = explained("tool:file:view aaaaaaaa", "p", policy(f"[profiles.p]\nallow = [{rules}]"))
+    assert (len(explanation.near_misses), explanation.near_misses_left_off) == (5, 4)
+    assert "4 further near misses are not shown" in explanation.render()
+
+
+def test_the_text_and_the_json_say_the_same() -> None:
+    explanation = explained("tool:file:view docs/a.md")
+    assert explanation.render() == f"""\
+deny: tool:file:view docs/a.md
+  reason: no rule of the profile "p" matches "tool:file:view docs/a.md", and unknown is no; an \
+operator can allow it in [profiles.p]
+  rule:   none matches, and unknown is no
+  agents: main (profiles: p)
+  nearly matched: tool:file:view Docs/*.md (allow, profiles.p.allow, paddock.toml:4): letter case \
+or Unicode form differs, and an allow compares exactly
+  to change it: add `allow = ["tool:file:view docs/a.md"]` to [profiles.p], in paddock.toml:3 \
+(then: allow)
+  policy: {POLICY.digest}"""
+    data = json.loads(json.dumps(explanation.as_json()))
+    assert data["outcome"] == "deny"
+    assert data["near_misses"][0]["rule"] == {
+        "text": "tool:file:view Docs/*.md",
+        "outcome": "allow",
+        "source": "profiles.p.allow",
+        "file": "paddock.toml",
+        "line": 4,
+        "reason": "",
+    }
+    assert data["changes"] == [
+        {"text": explanation.changes[0].text, "outcome": "allow", "tried": True}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "pattern"),
+    [
+        (Action("file", "create", "README.md"), "tool:file:create /README.md"),
+        (Action("file", "create", "a/b"), "tool:file:create a/b"),
+        (Action("file", "create", "a/[x]*?\\"), "tool:file:create a/\\[x]\\*\\?\\\\"),
+        (Action("file", "create", "!a/b"), "tool:file:create /!a/b"),
+        (Action("file", "create", "#a"), "tool:file:create /#a"),
+        (Action("file", "create", "a/b "), "tool:file:create a/b\\ "),
+        (Action("search", "ls", "."), "tool:search:ls"),
+        (Action("client", "Foo"), "tool:client:Foo"),
+    ],
+)
+def test_the_exact_pattern_of_an_action_matches_it_alone(action: Action, pattern: str) -> None:
+    assert exact_pattern(action) == pattern
+
+
+def test_an_untrusted_rule_is_not_proposed_as_if_a_profile_could_lift_it() -> None:
+    decided = policy('[profiles.standard]\ndeny = ["tool:file:create x"]', trusted=False)
+    assert explained("tool:file:create x", "standard", decided).changes == ()

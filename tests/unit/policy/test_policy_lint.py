@@ -1,0 +1,144 @@
+"""Rules that do nothing and grants that give more than they seem to; examples as a report."""
+
+import pytest
+
+from paddock.policy import Policy, PolicySource, load_policy
+from paddock.policy.examples import run_examples
+from paddock.policy.lint import lint
+
+
+def policy(text: str) -> Policy:
+    return load_policy(PolicySource("paddock.toml", text.encode()))
+
+
+def found(text: str) -> list[tuple[str, int]]:
+    return [(finding.code, finding.place.line) for finding in lint(policy(text))]
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "is_covered"),
+    [
+        ("tool:file:create docs/a", "tool:file:create docs/**", True),
+        ("tool:file:create docs/**", "tool:file:* docs/**", True),
+        ("tool:file:create docs/**", "tool:file:create", True),
+        ("tool:file:create docs/**", "tool:file:create docs/a", False),
+        ("tool:file:create docs/**", "tool:file:create docs/*.md", False),
+        ("tool:file:create docs/*.md", "tool:file:create *.md", True),
+        ("tool:file:create *.md", "tool:file:create docs/*.md", False),
+        ("tool:file:create **/x", "tool:file:create /x", False),
+        ("tool:file:create x", "tool:file:create **/x", True),
+        ("tool:file:* docs/a", "tool:file:create docs/a", False),
+        ("tool:mcp:call mcp__a__*", "tool:mcp:call mcp__*", True),
+        ("tool:mcp:call mcp__*", "tool:mcp:call mcp__a__*", False),
+        ("tool:shell:run git push origin", "tool:shell:run git push *", True),
+        ("tool:shell:run git *", "tool:shell:run git push *", False),
+        ("tool:shell:run git push *", "tool:shell:run git *", True),
+        ("tool:shell:run git push *", "tool:shell:run *", True),
+        ("tool:file:view a", "tool:shell:run *", False),
+    ],
+)
+def test_a_rule_that_a_stricter_one_covers_whole_is_found(
+    weak: str, strong: str, is_covered: bool
+) -> None:
+    text = f'[profiles.p]\nallow = ["{weak}"]\ndeny = ["{strong}"]'
+    assert (("lint.rule_covered", 2) in found(text)) == is_covered
+
+
+def test_a_twin_is_found_once() -> None:
+    text = '[profiles.p]\nask = ["tool:file:view a",\n"tool:file:view a"]'
+    assert found(text) == [("lint.rule_covered", 3)]
+
+
+def test_a_rule_that_a_path_list_swallows_is_found() -> None:
+    text = """[profiles.p]
+allow = ["tool:file:create .git/**",
+"tool:file:view .git/**",
+"tool:file:view .env.local",
+"tool:file:create yarn.lock",
+"tool:file:* x.pem",
+"tool:file:create *.py"]
+ask = ["tool:file:create /paddock.toml"]
+"""
+    assert found(text) == [("lint.rule_never", line) for line in (2, 4, 5, 8)]
+
+
+def test_dangerous_grants_are_found_with_their_places() -> None:
+    text = """[paths]
+protected = []
+secret = []
+[profiles.p]
+allow = ["tool:shell:run ls *",
+"tool:shell:run python *",
+"tool:shell:run python -m pytest",
+"tool:shell:run /bin/bash *"]
+[[profiles.p.rules]]
+action = "tool:shell:run npm install *"
+outcome = "ask"
+network = "host"
+[profiles.wide]
+allow = ["tool:*"]
+[profiles.wide.shell]
+network = "host"
+[shell]
+enforcement = "best-effort"
+git = "none"
+[ledger]
+keep_model_contents = true
+"""
+    assert found(text) == [
+        ("lint.nothing_protected", 2),
+        ("lint.nothing_secret", 3),
+        ("lint.interpreter", 6),
+        ("lint.interpreter", 8),
+        ("lint.network_host", 10),
+        ("lint.any_command", 14),
+        ("lint.network_host", 16),
+        ("lint.best_effort", 18),
+        ("lint.git_none", 19),
+        ("lint.contents_kept", 21),
+    ]
+
+
+def test_the_defaults_and_an_ordinary_policy_give_no_findings() -> None:
+    assert lint(load_policy(None)) == ()
+    text = """[profiles.p]
+allow = ["tool:file:*", "tool:shell:run git status"]
+deny = ["tool:file:create migrations/**"]
+"""
+    assert found(text) == []
+
+
+def test_a_finding_is_one_text_with_place_code_and_hint() -> None:
+    (finding,) = lint(policy('[profiles.p]\nallow = ["tool:shell:*"]'))
+    assert finding.render() == (
+        'paddock.toml:2: lint.any_command: "tool:shell:*" allows every command\n'
+        "  hint: name the programs, and leave the rest to otherwise"
+    )
+
+
+def test_every_example_is_reported_with_its_place() -> None:
+    text = """[[profiles.p.rules]]
+action = "tool:file:create m/**"
+outcome = "ask"
+match = ["tool:file:create m/1"]
+not_match = ["tool:file:create x/m/1",
+"tool:file:create m"]
+"""
+    assert [(each.render(), each.wanted, each.holds) for each in run_examples(policy(text))] == [
+        (
+            "ok: 'tool:file:create m/1' matches 'tool:file:create m/**' (paddock.toml:4)",
+            True,
+            True,
+        ),
+        (
+            "ok: 'tool:file:create x/m/1' does not match 'tool:file:create m/**' (paddock.toml:5)",
+            False,
+            True,
+        ),
+        (
+            "ok: 'tool:file:create m' does not match 'tool:file:create m/**' (paddock.toml:6)",
+            False,
+            True,
+        ),
+    ]
+    assert run_examples(load_policy(None)) == ()

@@ -1,0 +1,357 @@
+"""The one door: every step in order, every refusal without effect, everything on record."""
+
+import hashlib
+from dataclasses import dataclass
+
+import pytest
+
+from paddock.errors import (
+    HostError,
+    LedgerBusyError,
+    LedgerDamagedError,
+    LedgerFullError,
+    PermissionDeniedError,
+    StringNotFoundError,
+)
+from paddock.runtime.approvals import Approval, YesApprover
+from paddock.tools.arguments import ArgumentType, clamped_integer
+from paddock.tools.spec import READS, Effects, Tool, ToolOutput, ToolSpec
+from paddock.values.actions import Action
+from paddock.values.agents import Agent
+from paddock.values.calls import ToolCall
+from tests.unit.runtime.conftest import ASKING, Answers
+
+
+def test_an_allowed_write_is_intent_then_effect_then_result(door):
+    result = door.call("create_file", path="a.txt", content="hello")
+    assert (result.status, door.names()) == ("ok", ["a.txt"])
+    assert door.events() == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+def test_the_intent_holds_every_input_of_the_decision(door):
+    door.call("create_file", path="a.txt", content="hello")
+    intent = door.ledger.entries[0].entry
+    metadata = dict(intent.metadata)
+    digest = metadata["arguments"].pop("content")
+    assert (intent.session_id, intent.agent, intent.call_id) == ("SES-1", "main", "C-1")
+    assert metadata == {
+        "tool": "create_file",
+        "arguments": {"path": "a.txt"},
+        "actions": ["tool:file:create a.txt"],
+        "outcome": "allow",
+        "rule": {"text": "tool:file:*", "file": "paddock.toml", "line": 3},
+        "source": "profiles.standard.allow",
+        "policy_digest": door.dispatcher()._context.judge.policy_digest,
+        "agents": [{"name": "main", "profile": "standard"}],
+    }
+    salted = hashlib.sha256(b"\7" * 16 + b"hello").hexdigest()
+    assert digest == {"salted_sha256": salted, "salt": "07" * 16, "bytes": 5}
+
+
+def test_the_result_holds_effects_with_digests_before_and_after(door):
+    (door.root / "a.txt").write_bytes(b"old")
+    door.call("str_replace", path="a.txt", old_str="old", new_str="new")
+    from paddock.workspace import version_of
+
+    metadata = door.metadata()
+    metadata.pop("result_digest")
+    assert metadata == {
+        "tool": "str_replace",
+        "status": "ok",
+        "effects": [
+            {
+                "path": "a.txt",
+                "kind": "edited",
+                "before": version_of(b"old"),
+                "after": version_of(b"new"),
+            }
+        ],
+        "bytes_written": 3,
+        "duration_us": 0,
+    }
+
+
+def test_a_read_is_recorded_in_one_write_before_it_is_released(door):
+    (door.root / "a.txt").write_bytes(b"secret plan")
+    result = door.call("view", path="a.txt")
+    assert "secret plan" in result.content
+    intent, outcome = door.ledger.entries
+    assert intent.timestamp == outcome.timestamp
+    assert door.events() == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+@pytest.mark.parametrize("failure", [LedgerFullError("full"), LedgerBusyError("busy")])
+def test_a_read_that_cannot_be_recorded_is_withheld(door, failure):
+    (door.root / "a.txt").write_bytes(b"secret plan")
+    door.ledger.fail_with(failure)
+    result = door.call("view", path="a.txt")
+    assert result.refusal.code == failure.code
+    assert "secret plan" not in str(result.as_json())
+
+
+@pytest.mark.parametrize("failure", [LedgerFullError("full"), LedgerBusyError("busy")])
+def test_a_write_whose_intent_cannot_be_recorded_does_not_run(door, failure):
+    door.ledger.fail_with(failure)
+    result = door.call("create_file", path="a.txt", content="x")
+    assert (result.refusal.code, door.names()) == (failure.code, [])
+
+
+def test_a_host_failure_of_the_ledger_is_a_refusal_too(door):
+    door.ledger.fail_with(HostError("the disk failed"))
+    result = door.call("create_file", path="a.txt", content="x")
+    assert (result.refusal.code, door.names()) == ("storage.full", [])
+
+
+def test_a_damaged_ledger_stops_everything(door):
+    door.ledger.fail_with(LedgerDamagedError("line 3"))
+    with pytest.raises(LedgerDamagedError):
+        door.call("create_file", path="a.txt", content="x")
+    assert door.names() == []
+
+
+def test_a_write_whose_result_cannot_be_recorded_is_unknown_and_closes_the_door(door):
+    spec = ToolSpec("breaks", "B", "b", "workspace", Nothing, Effects(reads_only=False))
+    breaking = Tool(spec, FailsTheLedger(door.ledger))
+    dispatcher = door.dispatcher(policy='[profiles.standard]\nallow = ["tool:*"]\n', more=(breaking,))
+    first = dispatcher.dispatch(ToolCall("C-1", "breaks", {}))
+    assert first.refusal.code == "ledger.unknown"
+    second = dispatcher.dispatch(ToolCall("C-2", "create_file", {"path": "a", "content": ""}))
+    assert (second.refusal.code, door.names()) == ("ledger.unknown", [])
+    assert door.events() == ["TOOL_INTENT"]
+
+
+def test_a_denied_call_is_one_entry_with_its_rule_and_no_effect(door):
+    result = door.call("create_file", path="migrations/1.sql", content="x")
+    assert (result.refusal.code, door.names()) == ("policy.denied", [])
+    assert result.refusal.rule == {
+        "text": "tool:file:create migrations/**",
+        "file": "paddock.toml",
+        "line": 5,
+    }
+    assert door.events() == ["TOOL_DENIED"]
+    assert door.metadata()["outcome"] == "deny"
+    with pytest.raises(PermissionDeniedError):
+        result.unwrap()
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        (".git/hooks/pre-commit", "policy.protected"),
+        ("paddock.toml", "policy.protected"),
+        ("sub/paddock.toml", "policy.protected"),
+        ("package-lock.json", "policy.generated"),
+        (".env", "policy.protected"),
+        ("deep/server.KEY", "policy.protected"),
+    ],
+)
+def test_path_lists_deny_whatever_the_profile_allows(door, path, code):
+    allowing = '[profiles.standard]\nallow = ["tool:*"]\n'
+    dispatcher = door.dispatcher(policy=allowing)
+    refused = dispatcher.dispatch(ToolCall("C", "create_file", {"path": path, "content": "x"}))
+    assert (refused.refusal.code, door.names()) == (code, [])
+    allowed = dispatcher.dispatch(ToolCall("C", "create_file", {"path": "ok", "content": "x"}))
+    assert (allowed.status, door.names()) == ("ok", ["ok"])
+
+
+def test_what_is_secret_is_not_read_and_its_neighbour_is(door):
+    (door.root / ".env.local").write_bytes(b"TOKEN=1\n")
+    (door.root / "open.txt").write_bytes(b"open\n")
+    refused = door.call("view", path=".env.local")
+    assert refused.refusal.code == "policy.secret"
+    assert "TOKEN" not in str(refused.as_json())
+    assert door.call("view", path="open.txt").content == "     1\topen"
+    assert door.call("view", path=".").content == "./\n  open.txt  5 bytes"
+
+
+def test_a_link_does_not_lend_its_name_to_a_protected_target(door):
+    (door.root / ".git").mkdir()
+    (door.root / ".git/config").write_bytes(b"[core]\n")
+    (door.root / "notes.txt").symlink_to(".git/config")
+    result = door.call("create_file", path="notes.txt", content="[core] hooksPath = /tmp\n")
+    assert result.refusal.code == "policy.protected"
+    assert (door.root / ".git/config").read_bytes() == b"[core]\n"
+
+
+def test_an_ask_without_approver_is_a_no(door):
+    (door.root / "a").write_bytes(b"x")
+    result = door.call("delete_file", path="a")
+    assert (result.refusal.code, door.names()) == ("approval.unavailable", ["a"])
+    assert door.events() == ["TOOL_DENIED"]
+
+
+def test_an_ask_that_is_refused_is_a_no(door):
+    (door.root / "a").write_bytes(b"x")
+    result = door.call("delete_file", Answers(Approval(False, "test")), path="a")
+    assert (result.refusal.code, door.names()) == ("approval.refused", ["a"])
+
+
+def test_an_ask_that_is_granted_runs_and_says_who_granted_it(door):
+    (door.root / "a").write_bytes(b"x")
+    answers = Answers()
+    result = door.call("delete_file", answers, path="a")
+    assert (result.status, door.names()) == ("ok", [])
+    intent = door.ledger.entries[0].entry.metadata
+    assert intent["outcome"] == "ask"
+    assert intent["source"] == "test"
+    assert intent["approval"] == {"by": "test", "digest": answers.asked[0].digest}
+    assert answers.asked[0].actions == ("tool:file:delete a",)
+
+
+def test_an_approval_holds_only_for_the_content_that_was_shown(door):
+    (door.root / "asked").mkdir()
+    (door.root / "asked/a").write_bytes(b"one")
+    answers = Answers(before_answer=lambda: (door.root / "asked/a").write_bytes(b"two"))
+    result = door.call("create_file", answers, path="asked/a", content="mine")
+    assert result.refusal.code == "text.changed"
+    assert (door.root / "asked/a").read_bytes() == b"two"
+
+
+def test_an_approval_to_create_does_not_cover_a_file_that_appeared_meanwhile(door):
+    (door.root / "asked").mkdir()
+    answers = Answers(before_answer=lambda: (door.root / "asked/a").write_bytes(b"theirs"))
+    result = door.call("create_file", answers, path="asked/a", content="mine")
+    assert result.refusal.code in ("text.changed", "path.exists")
+    assert (door.root / "asked/a").read_bytes() == b"theirs"
+
+
+def test_the_digest_of_an_approval_covers_the_content_at_the_target(door):
+    (door.root / "asked").mkdir()
+    answers = Answers(Approval(False, "test"))
+    for content in (b"one", b"two"):
+        (door.root / "asked/a").write_bytes(content)
+        door.call("create_file", answers, path="asked/a", content="mine")
+    first, second = (request.digest for request in answers.asked)
+    assert first != second
+
+
+def test_a_yes_answers_asks_and_never_a_deny(door):
+    result = door.call("create_file", YesApprover("--yes"), path="migrations/1", content="x")
+    assert (result.refusal.code, door.names()) == ("policy.denied", [])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code"),
+    [
+        ("view", {"path": "../x"}, "path.escapes_root"),
+        ("view", {"pth": "x"}, "args.unknown"),
+        ("view", {}, "args.invalid"),
+        ("create_file", {"path": "a", "content": "a\0b"}, "text.binary"),
+        ("create_file", {"path": "a", "content": "\ud800"}, "args.invalid"),
+        ("no_such_tool", {"x": 1}, "tool.unknown"),
+    ],
+)
+def test_a_call_that_fails_before_its_decision_is_on_record_with_its_code(
+    door, tool, arguments, code
+):
+    result = door.dispatcher().dispatch(ToolCall("C", tool, arguments))
+    assert (result.refusal.code, door.names()) == (code, [])
+    assert door.events() == ["TOOL_DENIED"]
+    assert door.metadata()["code"] == code
+
+
+def test_a_tool_that_fails_leaves_intent_and_result(door):
+    (door.root / "a").write_bytes(b"x")
+    result = door.call("str_replace", path="a", old_str="nope", new_str="y")
+    assert result.refusal.code == "text.not_found"
+    assert result.as_json()["success"] is False
+    assert door.events() == ["TOOL_INTENT", "TOOL_RESULT"]
+    assert door.metadata()["code"] == "text.not_found"
+    with pytest.raises(StringNotFoundError):
+        result.unwrap()
+
+
+def test_no_argument_can_say_who_is_calling(door):
+    for name in ("agent", "profile", "workspace", "approval", "session_id", "yes"):
+        result = door.call("view", path="a", **{name: "admin"})
+        assert result.refusal.code == "args.unknown"
+
+
+def test_a_defect_in_a_tool_is_an_answer_with_an_id_and_frames_for_us(door):
+    spec = ToolSpec("broken", "B", "b", "workspace", Nothing, READS)
+    dispatcher = door.dispatcher(
+        policy='[profiles.standard]\nallow = ["tool:*"]\n', more=(Tool(spec, Broken()),)
+    )
+    result = dispatcher.dispatch(ToolCall("C", "broken", {}))
+    assert result.refusal.error == "internal error 070707070707"
+    assert "/etc/host/path" not in str(result.as_json())
+    metadata = door.metadata()
+    assert (metadata["code"], metadata["effects"]) == ("internal", "unknown")
+    assert metadata["frames"][0].startswith("RuntimeError")
+
+
+def test_a_clamped_number_is_said_in_content_and_details(door):
+    spec = ToolSpec("deep", "D", "d", "workspace", Deep, READS)
+    dispatcher = door.dispatcher(
+        policy='[profiles.standard]\nallow = ["tool:*"]\n', more=(Tool(spec, Fine()),)
+    )
+    result = dispatcher.dispatch(ToolCall("C", "deep", {"depth": 9}))
+    assert result.content == "fine\n[clamped: depth=5]"
+    assert result.details["clamped"] == {"depth": 5}
+
+
+def test_a_warning_is_seen_by_model_and_host_and_changes_nothing(door):
+    result = door.call("create_file", path="src/a.py", content="x")
+    assert result.status == "ok"
+    assert result.details["warnings"] == [
+        "Writing to production path: src/a.py. Ensure this is intentional implementation work."
+    ]
+    assert "[warning: Writing to production path: src/a.py." in result.content
+    assert "warnings" not in door.call("create_file", path="docs/a.md", content="x").details
+
+
+def test_a_child_never_exceeds_its_parent(door):
+    chain = (Agent("child", "standard", parent="old"), Agent("old", "locked"))
+    policy = ASKING
+    refused = door.dispatcher(policy=policy, chain=chain).dispatch(
+        ToolCall("C", "create_file", {"path": "a", "content": "x"})
+    )
+    assert (refused.refusal.code, door.names()) == ("policy.denied", [])
+    (door.root / "seen").write_bytes(b"x")
+    allowed = door.dispatcher(policy=policy, chain=chain).dispatch(
+        ToolCall("C", "view", {"path": "seen"})
+    )
+    assert allowed.status == "ok"
+
+
+def test_ids_that_a_door_brings_cannot_break_a_ledger_line(door):
+    result = door.dispatcher().dispatch(ToolCall("a\0\ud800\n" * 300, "view", {"path": "x"}))
+    assert result.refusal.code == "path.not_found"
+    assert len(door.events()) == 2
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing(ArgumentType):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Deep(ArgumentType):
+    depth: int = clamped_integer("How deep.", 3, minimum=1, maximum=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    actions: tuple[Action, ...] = (Action("client", "test"),)
+
+
+class Fine:
+    def resolve(self, arguments, ports):
+        return Plan()
+
+    def run(self, plan, ports):
+        return ToolOutput("fine", {})
+
+
+class Broken(Fine):
+    def run(self, plan, ports):
+        raise RuntimeError("at /etc/host/path")
+
+
+class FailsTheLedger(Fine):
+    def __init__(self, ledger):
+        self._ledger = ledger
+
+    def run(self, plan, ports):
+        self._ledger.fail_with(LedgerFullError("full"))
+        return ToolOutput("done", {})

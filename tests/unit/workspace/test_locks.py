@@ -1,0 +1,118 @@
+"""Locks: bounded, in one order, on the directory that the name leads to."""
+
+import fcntl
+import os
+import threading
+
+import pytest
+
+from paddock.errors import PathError
+from paddock.workspace import locks as module
+from paddock.workspace.locks import LockedDirectories
+from paddock.workspace.names import unchecked_path
+
+p = unchecked_path
+
+
+@pytest.fixture
+def root_fd(ground):
+    for name in ("a", "b", "c"):
+        (ground.root / name).mkdir()
+    fd = os.open(ground.root, os.O_PATH)
+    yield fd
+    os.close(fd)
+
+
+def is_locked(path) -> bool:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def test_directories_are_locked_inside_the_block_only(ground, root_fd, resolution):
+    with LockedDirectories(root_fd, resolution, p("b"), p("a")) as fds:
+        assert [os.fstat(fd).st_ino for fd in fds] == [
+            os.stat(ground.root / name).st_ino for name in ("b", "a")
+        ]
+        assert [is_locked(ground.root / name) for name in "abc"] == [True, True, False]
+    assert [is_locked(ground.root / name) for name in "abc"] == [False] * 3
+
+
+def test_a_directory_named_twice_is_locked_once(ground, root_fd, resolution):
+    with LockedDirectories(root_fd, resolution, p("a"), p("a"), p("b")) as fds:
+        assert fds[0] == fds[1] != fds[2]
+
+
+def test_a_lock_that_is_not_free_in_time_is_told_and_nothing_stays_locked(
+    ground, root_fd, resolution
+):
+    before = os.listdir("/proc/self/fd")
+    with LockedDirectories(root_fd, resolution, p("b")):
+        with pytest.raises(PathError, match="locked by another write") as refused:
+            LockedDirectories(root_fd, resolution, p("a"), p("b"), wait_s=0.0).acquire()
+        assert refused.value.hint == "try again"
+        assert [is_locked(ground.root / name) for name in "abc"] == [False, True, False]
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_lock_is_given_up_though_a_forked_child_still_holds_its_copy(
+    ground, root_fd, resolution
+):
+    read_end, write_end = os.pipe()
+    locked = LockedDirectories(root_fd, resolution, p("a"))
+    locked.acquire()
+    child = os.fork()
+    if child == 0:
+        os.close(write_end)
+        os.read(read_end, 1)  # until the parent is done
+        os._exit(0)
+    os.close(read_end)
+    locked.release()
+    try:
+        assert not is_locked(ground.root / "a")
+    finally:
+        os.close(write_end)
+        os.waitpid(child, 0)
+
+
+def test_opposite_orders_never_wait_for_each_other(ground, root_fd, resolution):
+    done = []
+
+    def take(*names: str) -> None:
+        for _ in range(50):
+            with LockedDirectories(root_fd, resolution, *map(p, names)):
+                done.append(names)
+
+    orders = (("a", "b", "c"), ("c", "b", "a"), ("b", "a"), ("c", "a"))
+    threads = [threading.Thread(target=take, args=names) for names in orders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 200
+
+
+def test_a_directory_that_was_replaced_while_waiting_is_opened_again(
+    ground, root_fd, resolution, monkeypatch
+):
+    """The lock is waited for, and meanwhile the name leads to another directory."""
+    taken = []
+    real = module.try_lock
+
+    def try_lock(fd: int) -> bool:
+        taken.append(os.fstat(fd).st_ino)
+        if len(taken) == 1:
+            (ground.root / "a").rename(ground.root / "moved")
+            (ground.root / "a").mkdir()
+        return real(fd)
+
+    monkeypatch.setattr(module, "try_lock", try_lock)
+    with LockedDirectories(root_fd, resolution, p("a")) as (fd,):
+        assert os.fstat(fd).st_ino == os.stat(ground.root / "a").st_ino
+        assert not is_locked(ground.root / "moved")
+    assert taken == [os.stat(ground.root / name).st_ino for name in ("moved", "a")]

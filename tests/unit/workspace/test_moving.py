@@ -1,0 +1,270 @@
+"""Moving and deleting entries: never over anything, never what was not judged."""
+
+import hashlib
+import os
+
+import pytest
+
+from paddock.errors import (
+    DirectoryNotEmptyError,
+    FileChangedError,
+    InvalidPathError,
+    PathError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotFoundError,
+    ReadOnlyPathError,
+    SpecialFileError,
+)
+from paddock.workspace import DeleteReceipt, EntryKind, MoveReceipt, Workspace
+from paddock.workspace.names import unchecked_path
+from tests.support.disks import DISKS, tree
+from tests.support.users import give_to_plain_user, run_as_plain_user
+
+p = unchecked_path
+CONTENT = b"content\n"
+
+
+def version(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture(params=DISKS.values(), ids=DISKS.keys())
+def filled(ground, request):
+    root = ground.root
+    for folder in ("dir/sub", "empty", "other"):
+        (root / folder).mkdir(parents=True)
+    (root / "dir/file").write_bytes(CONTENT)
+    (root / "taken").write_bytes(b"taken\n")
+    for name, target in {
+        "link": "dir/file",
+        "dir_link": "dir",
+        "out": "../outside/file",
+        "dangling": "nothing",
+    }.items():
+        (root / name).symlink_to(target)
+    os.mkfifo(root / "fifo")
+    with Workspace.open(str(root), ground.workspace.resolution, request.param()) as workspace:
+        ground.workspace = workspace
+        ground.has_rename_flags = request.param is not DISKS["plain-rename"]
+        yield ground
+
+
+def move(ground, name: str, to: str, **terms) -> MoveReceipt:
+    workspace = ground.workspace
+    return workspace.move(workspace.resolve_entry(name), workspace.resolve_write(to), **terms)
+
+
+def delete(ground, name: str, **terms) -> DeleteReceipt:
+    return ground.workspace.delete(ground.workspace.resolve_entry(name), **terms)
+
+
+@pytest.fixture(params=["move", "delete"])
+def remove(request, filled):
+    """Either act that takes an entry away."""
+    if request.param == "move":
+        return lambda name: move(filled, name, "new/place")
+    return lambda name: delete(filled, name)
+
+
+@pytest.mark.parametrize("to", ["dir/renamed", "other/file", "new/deep/file", "top"])
+def test_a_file_is_moved_with_the_directories_that_it_needs(filled, to):
+    inode = os.stat(filled.root / "dir/file").st_ino
+    made = (p("new"), p("new/deep")) if to.startswith("new") else ()
+    assert move(filled, "dir/file", to) == MoveReceipt(
+        p("dir/file"), p(to), EntryKind.FILE, version(CONTENT), made
+    )
+    found = tree_without_fifo(filled)
+    assert "dir/file" not in found
+    assert found[to] == CONTENT
+    assert os.stat(filled.root / to).st_ino == inode
+
+
+def tree_without_fifo(ground) -> dict[str, object]:
+    if os.path.exists(ground.root / "fifo"):
+        os.unlink(ground.root / "fifo")
+    return tree(ground.root)
+
+
+@pytest.mark.parametrize("name", ["link", "dir_link", "out", "dangling"])
+def test_a_link_itself_is_moved_and_deleted_and_never_its_target(filled, name):
+    target = os.readlink(filled.root / name)
+    assert move(filled, name, "other/moved") == MoveReceipt(
+        p(name), p("other/moved"), EntryKind.LINK, version(target.encode())
+    )
+    assert os.readlink(filled.root / "other/moved") == target
+    assert not os.path.lexists(filled.root / name)
+    assert delete(filled, "other/moved") == DeleteReceipt(
+        p("other/moved"), EntryKind.LINK, version(target.encode())
+    )
+    found = tree_without_fifo(filled)
+    assert "other/moved" not in found
+    assert found["dir/file"] == CONTENT
+    assert tree(filled.outside) == {"dir": None, "dir/file": b"outside\n", "file": b"outside\n"}
+
+
+def test_a_file_is_deleted(filled):
+    assert delete(filled, "dir/file") == DeleteReceipt(
+        p("dir/file"), EntryKind.FILE, version(CONTENT), len(CONTENT)
+    )
+    assert os.listdir(filled.root / "dir") == ["sub"]
+
+
+def test_an_empty_directory_is_moved_and_deleted(filled):
+    if filled.has_rename_flags:
+        receipt = move(filled, "empty", "other/place")
+        assert receipt == MoveReceipt(p("empty"), p("other/place"), EntryKind.DIRECTORY, None)
+    else:
+        # link(2) takes no directories, and nothing else is safe there.
+        with pytest.raises(ReadOnlyPathError):
+            move(filled, "empty", "other/place")
+        (filled.root / "empty").rename(filled.root / "other/place")
+    assert delete(filled, "other/place") == DeleteReceipt(
+        p("other/place"), EntryKind.DIRECTORY, None
+    )
+    assert os.listdir(filled.root / "other") == []
+
+
+def test_a_directory_with_entries_is_neither_moved_nor_deleted(filled, remove):
+    with pytest.raises(DirectoryNotEmptyError):
+        remove("dir")
+    found = tree_without_fifo(filled)
+    assert found["dir/file"] == CONTENT
+    assert "new" not in found
+
+
+@pytest.mark.parametrize("to", ["taken", "empty", "link", "dangling", "out_too", "dir/file"])
+def test_a_move_never_overwrites(filled, to):
+    (filled.root / "out_too").symlink_to("dir/sub/target")
+    os.unlink(filled.root / "fifo")
+    before = tree(filled.root)
+    with pytest.raises(PathExistsError):
+        move(filled, "dir/file", to)
+    assert tree(filled.root) == before
+
+
+def test_a_move_never_overwrites_what_appears_at_the_last_moment(filled):
+    os.unlink(filled.root / "fifo")
+    to = filled.workspace.resolve_write("appears")
+    (filled.root / "appears").write_bytes(b"theirs")
+    before = tree(filled.root)
+    with pytest.raises(PathExistsError):
+        filled.workspace.move(filled.workspace.resolve_entry("dir/file"), to)
+    assert tree(filled.root) == before
+
+
+def test_the_root_is_neither_moved_nor_deleted(filled, remove):
+    for name in (".", "dir/..", str(filled.root)):
+        with pytest.raises(InvalidPathError, match="root itself"):
+            remove(name)
+    with pytest.raises(PathExistsError):
+        move(filled, "taken", ".")
+
+
+def test_nothing_is_moved_into_itself(filled):
+    before = os.listdir(filled.root / "empty")
+    for to in ("empty/below", "empty/a/b"):
+        with pytest.raises(InvalidPathError, match="into itself"):
+            move(filled, "empty", to)
+    assert os.listdir(filled.root / "empty") == before
+    with pytest.raises((InvalidPathError, PathNotADirectoryError)):
+        move(filled, "taken", "taken/below")
+
+
+def test_what_is_not_there_is_not_found_and_no_directory_is_made(filled, remove):
+    for name in ("nothing", "dir/nothing", "nothing/below"):
+        with pytest.raises(PathNotFoundError):
+            remove(name)
+    assert not (filled.root / "new").exists()
+
+
+def test_fifos_are_left_alone(filled, remove):
+    with pytest.raises(SpecialFileError):
+        remove("fifo")
+    assert os.path.exists(filled.root / "fifo")
+    assert not (filled.root / "new").exists()
+
+
+def test_a_file_without_any_write_bit_stays_even_for_root(filled, remove):
+    os.chmod(filled.root / "dir/file", 0o444)
+    with pytest.raises(ReadOnlyPathError):
+        remove("dir/file")
+    assert (filled.root / "dir/file").exists()
+    os.chmod(filled.root / "dir/file", 0o644)
+    remove("dir/file")
+    assert not (filled.root / "dir/file").exists()
+
+
+def test_a_version_that_does_not_hold_is_refused(filled):
+    for act in (
+        lambda tag: delete(filled, "dir/file", if_version=tag),
+        lambda tag: move(filled, "dir/file", "new/place", if_version=tag),
+    ):
+        with pytest.raises(FileChangedError):
+            act(version(b"other"))
+        assert (filled.root / "dir/file").read_bytes() == CONTENT
+        assert not (filled.root / "new").exists()
+    assert delete(filled, "dir/file", if_version=version(CONTENT)).version_before
+
+
+def test_a_link_that_takes_the_place_of_a_directory_on_the_way_is_not_followed(filled):
+    workspace = filled.workspace
+    entry = workspace.resolve_entry("dir/file")
+    to = workspace.resolve_write("dir/new")
+    (filled.root / "dir").rename(filled.root / "kept")
+    (filled.root / "dir").symlink_to("../outside")
+    before = tree(filled.outside)
+    for act in (
+        lambda: workspace.delete(entry),
+        lambda: workspace.move(entry, workspace.resolve_write("fresh")),
+        lambda: workspace.move(workspace.resolve_entry("taken"), to),
+    ):
+        with pytest.raises(FileChangedError):
+            act()
+    assert tree(filled.outside) == before
+    assert (filled.root / "taken").exists()
+
+
+def test_receipts_leave_nothing_open_or_lying_about(filled, remove):
+    before = os.listdir("/proc/self/fd")
+    remove("dir/file")
+    with pytest.raises((PathNotFoundError, PathExistsError)):
+        remove("dir/file")
+    assert os.listdir("/proc/self/fd") == before
+    assert not any(".paddock" in name for name in tree_without_fifo(filled))
+
+
+@pytest.mark.needs("root")
+def test_another_file_system_is_told_as_such(ground):
+    (ground.root / "file").write_bytes(CONTENT)
+    (ground.root / "mounted").mkdir()
+    if os.system(f"mount -t tmpfs none {ground.root}/mounted 2>/dev/null"):  # noqa: TID251
+        pytest.skip("needs to mount a tmpfs")
+    try:
+        with pytest.raises(PathError, match="another file system"):
+            move(ground, "file", "mounted/file")
+        assert (ground.root / "file").read_bytes() == CONTENT
+        assert os.listdir(ground.root / "mounted") == []
+    finally:
+        os.system(f"umount {ground.root}/mounted")  # noqa: TID251
+
+
+@pytest.mark.needs("root")
+def test_a_plain_user_may_not_take_from_a_directory_that_it_may_not_write(ground, tmp_path):
+    (ground.root / "dir").mkdir()
+    (ground.root / "dir/file").write_bytes(CONTENT)
+    give_to_plain_user(ground.root)
+    os.chmod(ground.root / "dir", 0o555)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        os.chmod(folder, 0o755)
+
+    def act() -> None:
+        with Workspace.open(str(ground.root), ground.workspace.resolution) as workspace:
+            entry = workspace.resolve_entry("dir/file")
+            with pytest.raises(ReadOnlyPathError):
+                workspace.delete(entry)
+            with pytest.raises(ReadOnlyPathError):
+                workspace.move(entry, workspace.resolve_write("new/file"))
+
+    run_as_plain_user(act)
+    assert tree(ground.root) == {"dir": None, "dir/file": CONTENT}

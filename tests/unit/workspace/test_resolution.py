@@ -1,0 +1,120 @@
+"""Both ways to open a name answer alike."""
+
+import errno
+import os
+
+import pytest
+
+from paddock import limits
+from paddock.workspace import Openat2Resolution, WalkResolution, detect_resolution
+from paddock.workspace import resolution as module
+from paddock.workspace.resolution import PASS, PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
+
+
+@pytest.fixture
+def root_fd(tmp_path):
+    root = tmp_path / "ws"
+    (root / "dir/sub").mkdir(parents=True)
+    (root / "dir/sub/file").write_bytes(b"x")
+    (root / "dir_link").symlink_to("dir")
+    (root / "file_link").symlink_to("dir/sub/file")
+    (root / "out_link").symlink_to("/etc")
+    (root / "dangling").symlink_to("nothing")
+    (tmp_path / "outside").write_bytes(b"outside")
+    os.mkfifo(root / "fifo")
+    fd = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    yield fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "code"),
+    [
+        (".", PASS, None),
+        (".", READ_DIRECTORY, None),
+        ("dir", PASS_DIRECTORY, None),
+        ("dir/sub/file", READ_FILE, None),
+        ("dir/sub/file", PASS, None),
+        ("fifo", READ_FILE, None),
+        ("dir_link", PASS, errno.ELOOP),
+        ("dir_link", PASS_DIRECTORY, errno.ELOOP),
+        ("dir_link", READ_DIRECTORY, errno.ELOOP),
+        ("file_link", READ_FILE, errno.ELOOP),
+        ("file_link", PASS, errno.ELOOP),
+        ("out_link", PASS, errno.ELOOP),
+        ("dangling", PASS, errno.ELOOP),
+        ("dir_link/sub/file", READ_FILE, errno.ELOOP),
+        ("out_link/passwd", READ_FILE, errno.ELOOP),
+        ("missing", READ_FILE, errno.ENOENT),
+        ("missing/file", READ_FILE, errno.ENOENT),
+        ("dir/sub/file", READ_DIRECTORY, errno.ENOTDIR),
+        ("dir/sub/file/below", READ_FILE, errno.ENOTDIR),
+        ("../outside", READ_FILE, errno.EXDEV),
+        ("/etc/passwd", READ_FILE, errno.EXDEV),
+    ],
+)
+def test_a_name_opens_or_is_refused_with_the_same_errno(root_fd, resolution, name, flags, code):
+    before = os.listdir("/proc/self/fd")
+    try:
+        fd = resolution.open(root_fd, name, flags)
+    except OSError as failure:
+        assert failure.errno == code
+    else:
+        assert code is None
+        assert not os.get_inheritable(fd)
+        os.close(fd)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_the_walk_refuses_dots_that_no_link_flag_would_stop(root_fd):
+    for name in ("..", "dir/../..", "dir/..", "./dir", "dir//sub"):
+        with pytest.raises(OSError, match="cross-device"):
+            WalkResolution().open(root_fd, name, PASS)
+
+
+class Busy:
+    """openat2 that says EAGAIN some times, and how often it was asked."""
+
+    def __init__(self, code: int, times: int) -> None:
+        self.code = code
+        self.times = times
+        self.asked = 0
+
+    def open(self, dir_fd: int, path: bytes) -> int:
+        self.asked += 1
+        if self.asked <= self.times:
+            raise OSError(self.code, os.strerror(self.code))
+        return os.open(path, os.O_PATH, dir_fd=dir_fd)
+
+
+@pytest.mark.parametrize(
+    ("times", "answered"),
+    [(0, True), (1, True), (limits.openat2_retries_max - 1, True), (10_000, False)],
+)
+def test_openat2_asks_again_a_bounded_number_of_times(root_fd, times, answered):
+    busy = Busy(errno.EAGAIN, times)
+    resolution = Openat2Resolution()
+    resolution._hows[PASS] = busy
+    if answered:
+        os.close(resolution.open(root_fd, "dir", PASS))
+        assert busy.asked == times + 1
+    else:
+        with pytest.raises(BlockingIOError):
+            resolution.open(root_fd, "dir", PASS)
+        assert busy.asked == limits.openat2_retries_max + 1
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(errno.ENOSYS, "walk"), (errno.EPERM, "walk"), (None, "openat2")]
+)
+def test_the_probe_falls_back_to_the_walk_where_openat2_is_refused(monkeypatch, code, expected):
+    monkeypatch.setattr(
+        module, "OpenHow", lambda flags, resolve: Busy(code or 0, 1 if code else 0)
+    )
+    assert detect_resolution().name == expected
+
+
+def test_the_probe_leaves_no_descriptor_open():
+    before = os.listdir("/proc/self/fd")
+    detect_resolution()
+    assert os.listdir("/proc/self/fd") == before

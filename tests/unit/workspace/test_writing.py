@@ -1,0 +1,318 @@
+"""Writing and editing: whole or not at all, what is replaced is what was judged."""
+
+import hashlib
+import os
+import socket
+
+import pytest
+
+from paddock import limits
+from paddock.errors import (
+    FileChangedError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    ReadOnlyPathError,
+    SpecialFileError,
+    StringNotFoundError,
+    TextTooLargeError,
+)
+from paddock.workspace import Expected, Workspace, WriteReceipt
+from paddock.workspace.names import unchecked_path
+from tests.support.disks import DISKS, tree
+
+p = unchecked_path
+OLD, NEW = b"old\n", b"new content\n"
+
+
+def version(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class To:
+    """An edit that replaces everything."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def apply(self, content: bytes) -> bytes:
+        return self.content
+
+
+class Refuse:
+    """An edit that does not fit."""
+
+    def apply(self, content: bytes) -> bytes:
+        raise StringNotFoundError("not in there")
+
+
+@pytest.fixture(params=DISKS.values(), ids=DISKS.keys())
+def filled(ground, request):
+    """A file in a directory and a link to it, on disks that can more and less."""
+    (ground.root / "dir").mkdir()
+    (ground.root / "dir/file").write_bytes(OLD)
+    (ground.root / "link").symlink_to("dir/file")
+    with Workspace.open(
+        str(ground.root), ground.workspace.resolution, request.param()
+    ) as workspace:
+        ground.workspace = workspace
+        yield ground
+
+
+def write(ground, name: str, content: bytes = NEW, **terms) -> WriteReceipt:
+    return ground.workspace.write_file(ground.workspace.resolve_write(name), content, **terms)
+
+
+def test_a_new_file_is_created_with_its_directories(filled):
+    assert write(filled, "new/deep/file") == WriteReceipt(
+        path=p("new/deep/file"),
+        created=True,
+        bytes_before=0,
+        bytes_written=len(NEW),
+        version=version(NEW),
+        version_before=None,
+        created_directories=(p("new"), p("new/deep")),
+    )
+    assert tree(filled.root) == {
+        "dir": None,
+        "dir/file": OLD,
+        "link": "-> dir/file",
+        "new": None,
+        "new/deep": None,
+        "new/deep/file": NEW,
+    }
+
+
+@pytest.mark.parametrize("name", ["dir/file", "link"])
+def test_a_file_is_replaced_and_a_link_stays_a_link(filled, name):
+    assert write(filled, name) == WriteReceipt(
+        path=p("dir/file"),
+        created=False,
+        bytes_before=len(OLD),
+        bytes_written=len(NEW),
+        version=version(NEW),
+        version_before=version(OLD),
+    )
+    assert tree(filled.root) == {"dir": None, "dir/file": NEW, "link": "-> dir/file"}
+
+
+def test_a_write_through_a_dangling_link_creates_its_target(filled):
+    (filled.root / "dangling").symlink_to("made/target")
+    assert write(filled, "dangling").path == p("made/target")
+    assert tree(filled.root)["made/target"] == NEW
+    assert tree(filled.root)["dangling"] == "-> made/target"
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\xff" * 10, b"x" * 3_000_000])
+def test_any_bytes_are_written_as_they_are(filled, content):
+    for name in ("dir/file", "fresh"):
+        write(filled, name, content)
+        assert (filled.root / name).read_bytes() == content
+
+
+def test_an_edit_is_applied_to_what_is_there(filled):
+    class Twice:
+        def apply(self, content: bytes) -> bytes:
+            return content * 2
+
+    path = filled.workspace.resolve_write("link")
+    receipt = filled.workspace.edit_file(path, Twice())
+    assert receipt == WriteReceipt(
+        path=p("dir/file"),
+        created=False,
+        bytes_before=len(OLD),
+        bytes_written=2 * len(OLD),
+        version=version(OLD * 2),
+        version_before=version(OLD),
+    )
+    assert tree(filled.root)["dir/file"] == OLD * 2
+
+
+def test_an_edit_that_refuses_leaves_everything_as_it_is(filled):
+    inode = os.stat(filled.root / "dir/file").st_ino
+    with pytest.raises(StringNotFoundError):
+        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), Refuse())
+    assert tree(filled.root) == {"dir": None, "dir/file": OLD, "link": "-> dir/file"}
+    assert os.stat(filled.root / "dir/file").st_ino == inode
+
+
+def test_an_edit_of_a_missing_file_is_refused_and_makes_nothing(filled):
+    with pytest.raises(PathNotFoundError):
+        filled.workspace.edit_file(filled.workspace.resolve_write("new/file"), To(NEW))
+    assert "new" not in tree(filled.root)
+
+
+def test_a_file_over_the_limit_is_not_edited(filled):
+    os.truncate(filled.root / "dir/file", limits.edited_file_bytes_max + 1)
+    path = filled.workspace.resolve_write("dir/file")
+    with pytest.raises(TextTooLargeError, match="256000001 bytes"):
+        filled.workspace.edit_file(path, To(NEW))
+    os.truncate(filled.root / "dir/file", 4)
+    filled.workspace.edit_file(path, To(NEW))
+
+
+def test_a_version_that_holds_is_accepted_and_one_that_does_not_is_refused(filled):
+    path = filled.workspace.resolve_write("dir/file")
+    acts = (
+        lambda tag: filled.workspace.write_file(path, NEW, if_version=tag),
+        lambda tag: filled.workspace.edit_file(path, To(NEW), if_version=tag),
+    )
+    for act in acts:
+        (filled.root / "dir/file").write_bytes(OLD)
+        with pytest.raises(FileChangedError, match=version(OLD)):
+            act(version(b"other"))
+        assert (filled.root / "dir/file").read_bytes() == OLD
+        assert act(version(OLD)).version == version(NEW)
+        assert (filled.root / "dir/file").read_bytes() == NEW
+
+
+def test_a_version_of_a_missing_file_holds_never_and_leaves_no_directories(filled):
+    with pytest.raises(FileChangedError, match="does not exist"):
+        write(filled, "new/file", if_version=version(OLD))
+    assert "new" not in tree(filled.root)
+
+
+def test_a_file_that_appeared_since_it_was_resolved_is_not_overwritten(filled):
+    path = filled.workspace.resolve_write("appears")
+    (filled.root / "appears").write_bytes(b"theirs")
+    with pytest.raises(FileChangedError):
+        filled.workspace.write_file(path, NEW)
+    assert tree(filled.root)["appears"] == b"theirs"
+
+
+def test_a_file_that_went_away_since_it_was_resolved_is_not_made_anew(filled):
+    path = filled.workspace.resolve_write("dir/file")
+    (filled.root / "dir/file").unlink()
+    with pytest.raises(FileChangedError):
+        filled.workspace.write_file(path, NEW)
+    assert "dir/file" not in tree(filled.root)
+
+
+def test_exclusive_creation_refuses_whatever_is_there(filled):
+    assert write(filled, "fresh", expected=Expected.ABSENT).created
+    for name in ("fresh", "dir/file"):
+        before = tree(filled.root)
+        with pytest.raises(PathExistsError):
+            write(filled, name, b"other", expected=Expected.ABSENT)
+        assert tree(filled.root) == before
+    path = filled.workspace.resolve_write("races")
+    (filled.root / "races").write_bytes(b"theirs")
+    with pytest.raises(PathExistsError):
+        filled.workspace.write_file(path, NEW, expected=Expected.ABSENT)
+    assert tree(filled.root)["races"] == b"theirs"
+
+
+def test_missing_parents_are_refused_where_they_are_not_to_be_made(filled):
+    with pytest.raises(PathNotFoundError):
+        write(filled, "new/file", create_parents=False)
+    assert "new" not in tree(filled.root)
+    assert write(filled, "dir/new", create_parents=False).created
+
+
+@pytest.mark.parametrize("target", ["../../outside/file", "../../outside", "kept", "nothing"])
+def test_a_link_that_takes_the_place_of_the_file_is_neither_followed_nor_replaced(filled, target):
+    path = filled.workspace.resolve_write("dir/file")
+    (filled.root / "dir/file").rename(filled.root / "dir/kept")
+    (filled.root / "dir/file").symlink_to(target)
+    before = tree(filled.root), tree(filled.outside)
+    with pytest.raises(FileChangedError):
+        filled.workspace.write_file(path, NEW)
+    with pytest.raises(FileChangedError):
+        filled.workspace.edit_file(path, To(NEW))
+    assert (tree(filled.root), tree(filled.outside)) == before
+
+
+def test_a_link_that_takes_the_place_of_a_directory_is_not_followed(filled):
+    paths = [filled.workspace.resolve_write(name) for name in ("dir/file", "dir/new", "dir/a/b")]
+    (filled.root / "dir").rename(filled.root / "kept")
+    (filled.root / "dir").symlink_to("../outside")
+    before = tree(filled.root), tree(filled.outside)
+    for path in paths:
+        with pytest.raises(FileChangedError):
+            filled.workspace.write_file(path, NEW)
+    assert (tree(filled.root), tree(filled.outside)) == before
+
+
+class MeddlingEdit:
+    """Lets somebody else act between our reading and our replacing."""
+
+    def __init__(self, meddle) -> None:
+        self.meddle = meddle
+
+    def apply(self, content: bytes) -> bytes:
+        self.meddle()
+        return NEW
+
+
+@pytest.mark.parametrize("how", ["rewritten", "replaced", "same size", "removed", "linked"])
+def test_a_change_by_somebody_else_during_an_edit_is_kept_and_reported(filled, how):
+    file = filled.root / "dir/file"
+
+    def meddle() -> None:
+        if how == "rewritten":
+            file.write_bytes(b"theirs\n")
+        elif how == "same size":
+            file.write_bytes(b"OLD\n")
+            os.utime(file)
+        else:
+            file.unlink()
+            if how == "replaced":
+                file.write_bytes(b"theirs\n")
+            elif how == "linked":
+                file.symlink_to("../../outside/file")
+
+    with pytest.raises(FileChangedError):
+        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), MeddlingEdit(meddle))
+    left = {
+        "rewritten": b"theirs\n",
+        "replaced": b"theirs\n",
+        "same size": b"OLD\n",
+        "linked": "-> ../../outside/file",
+    }
+    assert tree(filled.root).get("dir/file") == left.get(how)
+    assert not any("paddock" in name for name in tree(filled.root))
+    assert tree(filled.outside)["file"] == b"outside\n"
+
+
+def test_what_is_no_file_is_not_written(filled):
+    os.mkfifo(filled.root / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.open(filled.root, os.O_PATH)
+        listener.bind(f"/proc/self/fd/{here}/socket")
+        os.close(here)
+        for name, kind in [
+            ("fifo", SpecialFileError),
+            ("socket", SpecialFileError),
+            ("dir", PathNotAFileError),
+            (".", PathNotAFileError),
+            ("dir/file/below", PathNotADirectoryError),
+            ("dir/file/below/more", PathNotADirectoryError),
+        ]:
+            with pytest.raises(kind):
+                write(filled, name)
+            with pytest.raises(kind):
+                filled.workspace.edit_file(filled.workspace.resolve_write(name), To(NEW))
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o400, 0o000, 0o555])
+def test_a_file_without_any_write_bit_is_refused_even_for_root(filled, mode):
+    os.chmod(filled.root / "dir/file", mode)
+    with pytest.raises(ReadOnlyPathError) as refused:
+        write(filled, "dir/file")
+    assert refused.value.hint
+    with pytest.raises(ReadOnlyPathError):
+        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), To(NEW))
+    os.chmod(filled.root / "dir/file", 0o644)
+    assert tree(filled.root)["dir/file"] == OLD
+    assert not write(filled, "dir/file").created
+
+
+def test_nothing_of_a_write_is_left_open_or_lying_about(filled):
+    before = os.listdir("/proc/self/fd")
+    write(filled, "dir/file")
+    write(filled, "new/deep/file")
+    with pytest.raises(StringNotFoundError):
+        filled.workspace.edit_file(filled.workspace.resolve_write("dir/file"), Refuse())
+    assert os.listdir("/proc/self/fd") == before
+    assert not any(".paddock" in name for name in tree(filled.root))
