@@ -21,7 +21,7 @@ from paddock.ledger.keys import make_key
 from paddock.ledger.ports import Receipt, Reservation
 from paddock.ledger.store import LedgerFile
 from paddock.policy.engine import load_policy
-from paddock.runtime.approvals import NoApprover
+from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
@@ -82,6 +82,16 @@ class Unsynced:
         return self._ledger.write(entries, reservation=reservation).receipt
 
 
+class NoQuestions:
+    """Nothing is asked here."""
+
+    def asked(self, request: ApprovalRequest) -> None:
+        raise AssertionError(request)
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        raise AssertionError(request, approval)
+
+
 def microseconds(act: Callable[[], object], calls: int) -> float:
     started = time.perf_counter_ns()
     for _ in range(calls):
@@ -113,6 +123,7 @@ def main() -> int:
             ports=Ports(workspace, judge),
             ledger=Unsynced(ledger),
             approver=NoApprover(),
+            approvals=NoQuestions(),
             caller=Caller(chain, "SES-0"),
             randomness=os.urandom,
         )

@@ -38,6 +38,7 @@ from paddock.plane.report import WhereReport, where_report
 from paddock.plane.trust import TrustRecord, record_trust
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.runtime.approvals import (
+    Approval,
     ApprovalRequest,
     Approver,
     CallbackApprover,
@@ -45,7 +46,7 @@ from paddock.runtime.approvals import (
 )
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.records import Caller
+from paddock.runtime.records import Caller, approval_answered, approval_asked
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
@@ -277,6 +278,7 @@ def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> 
         workspace.close()
         raise
     judge = PolicyJudge(project.policy, chain)
+    caller = Caller(chain, f"SES-{os.urandom(8).hex()}")
     registry = Registry(all_tools()).only(chain[0].toolsets)
     context = Context(
         registry=registry,
@@ -284,7 +286,8 @@ def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> 
         ports=Ports(workspace, judge),
         ledger=ledger,
         approver=approver,
-        caller=Caller(chain, f"SES-{os.urandom(8).hex()}"),
+        approvals=_GovernanceApprovals(project, caller.session_id),
+        caller=caller,
         randomness=os.urandom,
     )
     closing = _Closing(workspace, ledger)
@@ -324,6 +327,24 @@ def _approver_of(
 def new_call_id() -> str:
     """An id for a call whose door brings none."""
     return f"CALL-{os.urandom(8).hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _GovernanceApprovals:
+    """Questions and answers, in the governance ledger; it is opened when there are any."""
+
+    project: Project
+    session_id: str
+
+    def asked(self, request: ApprovalRequest) -> None:
+        self._append(approval_asked(request, self.session_id))
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        self._append(approval_answered(request, approval, self.session_id))
+
+    def _append(self, entry: Entry) -> None:
+        with closing(open_ledger(self.project, "governance")) as ledger:
+            ledger.append([entry])
 
 
 @dataclass(frozen=True, slots=True)

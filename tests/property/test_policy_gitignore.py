@@ -99,7 +99,9 @@ def test_what_we_refuse_to_compile_matches_nothing_in_git(
 @given(
     texts=st.lists(positive, min_size=1, max_size=6),
     path=st.lists(
-        st.text(st.sampled_from("abABé\u0301ßSs.*-"), min_size=1, max_size=4), min_size=1, max_size=3
+        st.text(st.sampled_from("abABé\u0301ßSs.*-"), min_size=1, max_size=4),
+        min_size=1,
+        max_size=3,
     ).map("/".join),
 )
 def test_a_guarding_list_matches_whatever_a_permitting_one_does(

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from paddock.workspace.disk import Disk
 from paddock.testing.failing_disk import FailingDisk
+from paddock.workspace.disk import Disk
 
 
 class NamedOnlyDisk(Disk):

@@ -96,10 +96,9 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
     except UnicodeEncodeError as fault:
         raise _refused("lone surrogate", text[fault.start]) from fault
     if len(body) + TAIL_BYTES_MAX > limits.entry_bytes_max:
-        raise _refused(
-            "entry",
-            f"{entry.event_type}, {len(body)} bytes",
-            f"a line holds {limits.entry_bytes_max} bytes; record a digest of what is large",
+        raise EntryRefusedError(
+            f"a ledger entry of {len(body)} bytes is too long ({entry.event_type})",
+            hint=f"a line holds {limits.entry_bytes_max} bytes; record a digest of what is large",
         )
     return body
 

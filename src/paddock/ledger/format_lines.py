@@ -154,7 +154,7 @@ def _diagnose(line: bytes) -> BadLine:
     except UnicodeDecodeError as fault:
         return BadLine(LineFault.ENCODING, f"not UTF-8 at byte {fault.start} of the line")
     try:
-        fields = decode_json(text)
+        fields = decode_json(text.strip(" \t"))
         key = find_duplicate_key(text)
     except ValueError as fault:
         return BadLine(LineFault.GARBAGE, f"not JSON: {fault}"[: limits.message_value_chars_max])

@@ -5,10 +5,11 @@ layer under it, so that no `!` in it can take out what stood there before. A
 path is forbidden if any layer forbids it, and `safe` only if all of them say so.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
-from paddock.policy.patterns import Comparison, MatchedPattern, PathList, PathPattern
+from paddock.policy.patterns import Comparison, MatchedPattern, PathList, PathPattern, Screen
 from paddock.policy.presets import PlaneKind, built_in_paths, own_files
 from paddock.policy.problems import quote
 from paddock.policy.tables import PathsTable
@@ -37,27 +38,30 @@ class PathGuards:
     secret: Layers
     warned: Layers
     safe: Layers
+    screen: Screen
 
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
         """Return every list's say against touching `path`, the first one deciding."""
+        touched = self.screen.touching(path)
+        if not touched:
+            return ()
         found: list[RuleMatch] = []
         if is_write:
-            own = self.own.match(path)
+            own = self.own.match(path) if self.own in touched else None
             if own is not None:
-                found.append(_denial(own, path, "own", "one of Paddock's own files", "protected"))
-            found.extend(_denials(self.protected, path, "protected", "protected"))
+                found.append(_denial(own, path, "own", "protected", "one of Paddock's own files"))
+            found += _denials(self.protected, touched, path, "protected", "protected")
             if writer is Writer.FILE_TOOL:
-                found.extend(_denials(self.generated, path, "generated", "written by commands"))
-        found.extend(_denials(self.secret, path, "secret", "secret"))
+                what = "written by commands alone"
+                found += _denials(self.generated, touched, path, "generated", what)
+        found += _denials(self.secret, touched, path, "secret", "secret")
         return tuple(found)
 
     def find_warning(self, path: str) -> MatchedPattern | None:
         """Return the pattern that warns of writing `path`, unless it is safe."""
-        for layer in self.warned:
-            pattern = layer.match(path)
-            if pattern is not None:
-                return None if self.is_safe(path) else pattern
-        return None
+        touched = self.screen.touching(path)
+        pattern = _first(tuple(layer for layer in self.warned if layer in touched), path)
+        return None if pattern is None or self.is_safe(path) else pattern
 
     def is_safe(self, path: str) -> bool:
         """Whether `safe` names `path`, in every layer."""
@@ -87,26 +91,30 @@ def compile_guards(kind: PlaneKind, tables: tuple[PathsTable, ...]) -> PathGuard
             safe=_given(table.safe, effective.safe),
             secret=_given(table.secret, effective.secret),
         )
-    return PathGuards(
-        own=PathList(own_files(kind), Comparison.GUARDING),
-        protected=_layer(effective.protected, Comparison.GUARDING),
-        generated=_layer(effective.generated, Comparison.GUARDING),
-        secret=_layer(effective.secret, Comparison.GUARDING),
-        warned=_layer(effective.warned, Comparison.PERMITTING),
-        safe=_layer(effective.safe, Comparison.PERMITTING),
+    return _assemble(
+        PathList(own_files(kind), Comparison.GUARDING),
+        _layer(effective.protected, Comparison.GUARDING),
+        _layer(effective.generated, Comparison.GUARDING),
+        _layer(effective.secret, Comparison.GUARDING),
+        _layer(effective.warned, Comparison.PERMITTING),
+        _layer(effective.safe, Comparison.PERMITTING),
     )
 
 
 def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
-    return replace(
-        guards,
-        protected=guards.protected + _added(table.protected, Comparison.GUARDING),
-        generated=guards.generated + _added(table.generated, Comparison.GUARDING),
-        secret=guards.secret + _added(table.secret, Comparison.GUARDING),
-        warned=guards.warned + _added(table.warned, Comparison.PERMITTING),
-        safe=guards.safe + _added(table.safe, Comparison.PERMITTING),
+    return _assemble(
+        guards.own,
+        guards.protected + _added(table.protected, Comparison.GUARDING),
+        guards.generated + _added(table.generated, Comparison.GUARDING),
+        guards.secret + _added(table.secret, Comparison.GUARDING),
+        guards.warned + _added(table.warned, Comparison.PERMITTING),
+        guards.safe + _added(table.safe, Comparison.PERMITTING),
     )
+
+
+def _assemble(own: PathList, *layers: Layers) -> PathGuards:
+    return PathGuards(own, *layers, screen=Screen([own, *chain.from_iterable(layers)]))
 
 
 def _given(
@@ -131,16 +139,16 @@ def _first(layers: Layers, path: str) -> MatchedPattern | None:
     return None
 
 
-def _denials(layers: Layers, path: str, name: str, what: str) -> list[RuleMatch]:
-    found = (layer.match(path) for layer in layers)
-    return [_denial(pattern, path, name, what, name) for pattern in found if pattern is not None]
+def _denials(
+    layers: Layers, touched: frozenset[PathList], path: str, name: str, what: str
+) -> list[RuleMatch]:
+    found = (layer.match(path) for layer in layers if layer in touched)
+    return [_denial(pattern, path, name, name, what) for pattern in found if pattern is not None]
 
 
-def _denial(pattern: MatchedPattern, path: str, name: str, what: str, code: str) -> RuleMatch:
+def _denial(pattern: MatchedPattern, path: str, name: str, code: str, what: str) -> RuleMatch:
     place = pattern.place
     reason = f"{quote(path)} is {what} ({quote(pattern.text)}, {place})"
-    if name == "generated":
-        reason = f"{quote(path)} is written by commands alone ({quote(pattern.text)}, {place})"
     return RuleMatch(
         Outcome.DENY,
         pattern.text,

@@ -18,12 +18,11 @@ from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
 
 INTERPRETERS: Final = frozenset(
-    {
-        "awk", "bash", "bun", "busybox", "dash", "deno", "docker", "env", "eval", "find", "gawk",
-        "ksh", "lua", "make", "node", "npx", "parallel", "perl", "php", "pip", "podman", "python",
-        "python3", "ruby", "sed", "sh", "sudo", "tclsh", "uv", "uvx", "vim", "xargs", "zsh",
-    }
-)  # fmt: skip
+    (
+        "awk bash bun busybox dash deno docker env eval find gawk ksh lua make node npx parallel "
+        "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
+    ).split()
+)
 """Programs that run whatever their arguments or a file say."""
 
 

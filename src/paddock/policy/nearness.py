@@ -93,9 +93,10 @@ def _command_miss(rule: Rule, action: Action) -> tuple[float, str] | None:
     for command in commands:
         if rule.command is None or not rule.command.matches_any_reading(command):
             continue
-        if command.obstacles:
-            return 0.95, f"an allow matches only the exact command: {command.obstacles[0]}"
-        return 0.9, "an allow has to match every command of the line exactly"
+        if rule.command.matches_exactly(command):
+            return 0.9, "an allow has to match every command of the line"
+        doubt = command.obstacles[0] if command.obstacles else "an option writes or executes"
+        return 0.95, f"an allow matches only the exact command: {doubt}"
     first = rule.pattern.target.split(" ")[0]
     if any(command.words and command.words[0].text == first for command in commands):
         return 0.7, "the words behind the program differ"

@@ -153,6 +153,37 @@ class PathList:
         return None
 
 
+class Screen:
+    """Many lists asked at once: which of them have a pattern that matches at all?
+
+    Most paths are in no list, and one walk tells so for all of them.
+    """
+
+    __slots__ = ("_index", "_lists", "touching")
+
+    def __init__(self, lists: Iterable[PathList]) -> None:
+        positive = [
+            (listed, pattern)
+            for listed in lists
+            for pattern in listed.patterns
+            if not pattern.negated
+        ]
+        self._lists = [listed for listed, _ in positive]
+        self._index = PathIndex(
+            [
+                indexed(number, pattern, listed.comparison)
+                for number, (listed, pattern) in enumerate(positive)
+            ]
+        )
+        self.touching = lru_cache(maxsize=CACHED_PATHS)(self._touching)
+
+    def _touching(self, path: str) -> frozenset[PathList]:
+        if path == ROOT or not path:
+            return frozenset(self._lists)
+        hits = self._index.hits(path, fold(path), is_final_directory=False)
+        return frozenset([self._lists[number] for _, number in hits])
+
+
 class PathSet:
     """Patterns that stand for themselves: all that match a path, in no order."""
 

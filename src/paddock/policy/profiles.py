@@ -122,9 +122,9 @@ class CompiledProfile:
 
     def _verdict(self, head: _HeadRules, matched: list[Rule], asked: str) -> Verdict:
         if matched:
-            rule = max(matched, key=lambda each: each.outcome).shown
-            reason = rule.reason or f"{quote(rule.text)} stands in {rule.source}"
-            return Verdict(Finding(rule.outcome, rule, self._noted(reason), 0), tuple(matched))
+            rule = max(matched, key=lambda each: each.outcome)
+            finding = Finding(rule.outcome, rule.shown, self._noted(rule.said), 0)
+            return Verdict(finding, tuple(matched))
         found = head.otherwise
         if found is not None:
             reason = (

@@ -36,11 +36,15 @@ class Rule:
     not_match: tuple[Text, ...] = ()
     shown: RuleMatch = field(init=False)
     """The rule as a decision shows it."""
+    said: str = field(init=False)
+    """The reason that a decision gives: the rule's own, else where it stands."""
 
     def __post_init__(self) -> None:
         file, line = self.place.file, self.place.line
         shown = RuleMatch(self.outcome, self.pattern.text, self.source, file, line, self.reason)
+        said = self.reason or f"{quote(self.pattern.text)} stands in {self.source}"
         object.__setattr__(self, "shown", shown)
+        object.__setattr__(self, "said", said)
 
 
 @dataclass(frozen=True, slots=True)

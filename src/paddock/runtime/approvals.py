@@ -47,6 +47,18 @@ class Approver(Protocol):
         ...
 
 
+class ApprovalLog(Protocol):
+    """Where questions and answers are put on record before they count."""
+
+    def asked(self, request: ApprovalRequest) -> None:
+        """Record the question. Raises: PaddockError; then nobody is asked."""
+        ...
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        """Record the answer. Raises: PaddockError; then it does not count."""
+        ...
+
+
 class NoApprover:
     """Nobody can be asked: the answer is no, and says so."""
 

@@ -14,7 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from paddock.errors import IntegrityError, LedgerUnknownError, PaddockError, ToolError
 from paddock.ledger.ports import Ledger
-from paddock.runtime.approvals import Approval, ApprovalRequest, Approver, approval_digest
+from paddock.runtime.approvals import (
+    Approval,
+    ApprovalLog,
+    ApprovalRequest,
+    Approver,
+    approval_digest,
+)
 from paddock.runtime.judge import Judge
 from paddock.runtime.records import Caller, Judged, Recorder, kept_arguments
 from paddock.runtime.registry import Registry
@@ -41,6 +47,7 @@ class Context:
     ports: Ports
     ledger: Ledger
     approver: Approver
+    approvals: ApprovalLog
     caller: Caller
     randomness: Callable[[int], bytes]
     monotonic_ns: Callable[[], int] = time.monotonic_ns
@@ -159,7 +166,14 @@ class Dispatcher:
             reason=decision.reason,
             rule="" if rule is None else f"{rule.text} ({_place(rule.file, rule.line)})",
         )
-        approval = context.approver.answer(request)
+        try:
+            context.approvals.asked(request)
+            approval = context.approver.answer(request)
+            context.approvals.answered(request, approval)
+        except IntegrityError:
+            raise
+        except PaddockError as error:
+            return self._deny(call, tool, actions, _not_recorded(error), Judged(decision))
         judged = Judged(decision, approval.by, digest)
         if not approval.is_granted:
             return self._deny(call, tool, actions, _refusal_for(approval, decision), judged)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.tools.arguments import Argument
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
@@ -21,6 +23,7 @@ _TEXT_KEPT_MAX: Final = 4096
 _NAME_KEPT_MAX: Final = 200
 _SHARED_KEPT_MAX: Final = 256
 _SALT_BYTES: Final = 16
+_UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +86,37 @@ class Recorder:
         shared = self._judgement(judged, metadata)
         return self._entry("TOOL_INTENT", call, "allow", judged.decision.reason, metadata, shared)
 
-    def result(
-        self, call: ToolCall, output: ToolOutput, duration_us: int, *, status: str = "ok"
-    ) -> Entry:
+    def result(self, call: ToolCall, output: ToolOutput, duration_us: int) -> Entry:
         """`TOOL_RESULT` of a call that ran to its end."""
         content = output.content.encode("utf-8", "surrogatepass")
         metadata: dict[str, Json] = {
-            "tool": call.tool,
-            "status": status,
-            "effects": [_change_json(change) for change in output.changes],
-            "bytes_written": output.bytes_written,
             "duration_us": duration_us,
             "result_digest": "sha256:" + hashlib.sha256(content).hexdigest(),
         }
-        return self._entry("TOOL_RESULT", call, "allow", "", metadata)
+        if output.changes or output.bytes_written:
+            metadata["effects"] = [_change_json(change) for change in output.changes]
+            metadata["bytes_written"] = output.bytes_written
+            shared = self._ended(call.tool, "ok")
+        else:
+            shared = self._ended(call.tool, "read")
+        return self._entry("TOOL_RESULT", call, "allow", "", metadata, shared)
+
+    def _ended(self, tool: str, how: str) -> Shared:
+        """What all results of one tool share that ended alike."""
+        key = (tool, how)
+        shared = self._shared.get(key)
+        if shared is None:
+            members: dict[str, Json] = {"tool": tool, "status": "ok"}
+            if how == "read":
+                members |= {"effects": [], "bytes_written": 0}
+            shared = self._keep(key, members)
+        return shared
+
+    def _keep(self, key: tuple[object, ...], members: dict[str, Json]) -> Shared:
+        if len(self._shared) >= _SHARED_KEPT_MAX:
+            self._shared.clear()
+        shared = self._shared[key] = Shared(members)
+        return shared
 
     def failure(
         self,
@@ -169,9 +189,7 @@ class Recorder:
         key = (decision.outcome, decision.policy_digest, approved_by, *_identity(rule))
         shared = self._shared.get(key)
         if shared is None:
-            if len(self._shared) >= _SHARED_KEPT_MAX:
-                self._shared.clear()
-            shared = self._shared[key] = Shared({**_decision_json(judged), "agents": self._chain})
+            shared = self._keep(key, {**_decision_json(judged), "agents": self._chain})
         return shared
 
 
@@ -222,7 +240,7 @@ def kept_arguments(
     "bytes"}`; so does any nested value, as its JSON text. Unknown names are kept
     with their values so digested.
     """
-    declared = {} if tool is None else tool.binder.declared
+    declared: Mapping[str, Argument] = _UNDECLARED if tool is None else tool.binder.declared
     kept: dict[str, Json] = {}
     for name, value in given.items():
         argument = declared.get(name)
@@ -259,3 +277,38 @@ def _clean(value: str) -> str:
     return "".join(
         f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
     )
+
+
+def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
+    """Somebody is asked; for the governance ledger."""
+    return Entry(
+        event_type="APPROVAL_ASKED",
+        decision="ask",
+        reason=_clean(request.reason),
+        session_id=session_id,
+        agent=request.agent,
+        metadata=_request_json(request),
+    )
+
+
+def approval_answered(request: ApprovalRequest, approval: Approval, session_id: str) -> Entry:
+    """What was answered, and by whom; for the governance ledger."""
+    answer: dict[str, Json] = {"by": _clean(approval.by), "note": _clean(approval.note)}
+    if not approval.is_granted:
+        answer["code"] = approval.code
+    return Entry(
+        event_type="APPROVAL_ANSWERED",
+        decision="allow" if approval.is_granted else "deny",
+        session_id=session_id,
+        agent=request.agent,
+        metadata={**_request_json(request), **answer},
+    )
+
+
+def _request_json(request: ApprovalRequest) -> dict[str, Json]:
+    return {
+        "digest": request.digest,
+        "tool": request.tool,
+        "actions": [_clean(action) for action in request.actions],
+        "rule": _clean(request.rule),
+    }

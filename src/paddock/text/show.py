@@ -78,10 +78,8 @@ def escape_notices(escaped: int) -> list[str]:
     """What to say where characters are not shown as they are."""
     if not escaped:
         return []
-    return [
-        f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN; "
-        "an edit needs the characters themselves"
-    ]
+    shown = f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN"
+    return [f"{shown}; an edit needs the characters themselves"]
 
 
 def fold(text: str) -> str:

@@ -54,9 +54,7 @@ class _Judged:
         return (now.device, now.inode) == (self.status.device, self.status.inode)
 
 
-def move(
-    site: Site, entry: EntryPath, to: WritePath, if_version: str | None
-) -> MoveReceipt:
+def move(site: Site, entry: EntryPath, to: WritePath, if_version: str | None) -> MoveReceipt:
     """See `Workspace.move`."""
     path, target = entry.path, to.real
     _require_movable(path, to)

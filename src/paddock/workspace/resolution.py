@@ -37,6 +37,9 @@ READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # become ours.
 READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+# EAGAIN: the kernel saw a rename or mount during its walk and cannot vouch for it.
+# EINTR: a slow file system was interrupted; os.open repeats by itself, ctypes does not.
+_AGAIN: Final = frozenset({errno.EAGAIN, errno.EINTR})
 _RESOLVE: Final = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS
 
 
@@ -78,18 +81,17 @@ class Openat2Resolution:
         try:
             return how.open(root_fd, path)
         except OSError as failure:
-            if failure.errno != errno.EAGAIN:
+            if failure.errno not in _AGAIN:
                 raise
         return self._open_again(how, root_fd, path)
 
     @staticmethod
     def _open_again(how: OpenHow, root_fd: int, path: bytes) -> int:
-        # EAGAIN: the kernel saw a rename or mount during its walk and cannot vouch for it.
         for _ in range(limits.openat2_retries_max - 1):
             try:
                 return how.open(root_fd, path)
             except OSError as failure:
-                if failure.errno != errno.EAGAIN:
+                if failure.errno not in _AGAIN:
                     raise
         return how.open(root_fd, path)
 

@@ -195,7 +195,9 @@ def test_the_strictest_of_all_matching_rules_wins_whatever_the_order() -> None:
 
 
 def test_allow_compares_exactly_and_deny_does_not() -> None:
-    decided = policy('[profiles.p]\nallow = ["tool:file:view Docs/**"]\ndeny = ["tool:file:view *.X"]')
+    decided = policy(
+        '[profiles.p]\nallow = ["tool:file:view Docs/**"]\ndeny = ["tool:file:view *.X"]'
+    )
     assert outcomes(
         decided, agent("p"), view("Docs/a"), view("docs/a"), view("Docs/a.x"), view("Docs/a.X")
     ) == {
@@ -453,7 +455,9 @@ def test_an_untrusted_file_tightens_and_does_nothing_else() -> None:
     }
     assert decided.settings == DEFAULT.settings
     assert decided.profiles == DEFAULT.profiles
-    warned = {p: bool(decide(decided, (agent(),), (create(p),)).warnings) for p in ("lib/a", "src/a")}
+    warned = {
+        p: bool(decide(decided, (agent(),), (create(p),)).warnings) for p in ("lib/a", "src/a")
+    }
     assert warned == {"lib/a": True, "src/a": True}
     assert [decided.guards.is_safe(path) for path in ("docs/a", "docs/b", "src/a")] == [
         True,

@@ -85,6 +85,9 @@ keep_model_contents = true
 """
 
 
+LONG = '[[profiles.x.rules]]\noutcome = "ask"\n'
+
+
 def load(text: str, name: str = "paddock.toml") -> Settings:
     return load_policy(PolicySource(name, text.encode())).settings
 
@@ -172,19 +175,17 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ('[[profiles.x.rules]]\naction = "tool:file:view"', 1, "outcome"),
         ('[[profiles.x.rules]]\naction = "tool:file:view"\noutcome = "yes"', 3, "yes"),
         (
-            '[[profiles.x.rules]]\naction = "tool:file:view a"\noutcome = "ask"\n'
-            'match = ["tool:file:view a",\n"tool:file:view b"]',
+            f'{LONG}action = "tool:file:view a"\nmatch = ["tool:file:view a",\n"tool:file:view b"]',
             5,
             "tool:file:view b",
         ),
         (
-            '[[profiles.x.rules]]\naction = "tool:file:view a/"\noutcome = "ask"\n'
-            'not_match = ["tool:file:view A"]',
+            f'{LONG}action = "tool:file:view a/"\nnot_match = ["tool:file:view A"]',
             4,
             "tool:file:view A",
         ),
         (
-            '[[profiles.x.rules]]\naction = "tool:file:view a"\noutcome = "ask"\nmatch = ["view a"]',
+            f'{LONG}action = "tool:file:view a"\nmatch = ["view a"]',
             4,
             "view",
         ),
@@ -256,9 +257,7 @@ profile = "mine"
 allow = ["tool:file:view"]
 """
     policy = load_policy(None, PolicySource("config.toml", text.encode()))
-    assert policy.settings.ledger == LedgerSettings(
-        anchor=AnchorSettings(command=("push", "it"))
-    )
+    assert policy.settings.ledger == LedgerSettings(anchor=AnchorSettings(command=("push", "it")))
     assert policy.settings.providers == (
         ProviderSettings("local", "openai", base_url="http://127.0.0.1:1", api="chat"),
     )

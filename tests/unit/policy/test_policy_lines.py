@@ -162,7 +162,10 @@ def test_examples_of_command_rules_are_tests() -> None:
     rule = '[[profiles.p.rules]]\naction = "tool:shell:run git diff *"\noutcome = "{}"\n{}'
     good = [
         ("allow", 'match = ["tool:shell:run git diff a; git diff b"]'),
-        ("allow", 'not_match = ["tool:shell:run git diff --output=x", "tool:shell:run git diff; ls"]'),
+        (
+            "allow",
+            'not_match = ["tool:shell:run git diff --output=x", "tool:shell:run git diff; ls"]',
+        ),
         ("deny", 'match = ["tool:shell:run ls; env git diff"]'),
     ]
     bad = [
@@ -262,7 +265,8 @@ def test_git_without_a_preset_is_the_loosest_where_nothing_protects_it() -> None
 def test_importing_policy_and_judging_paths_loads_no_grammar() -> None:
     program = (
         "import sys; from paddock.policy import *; from paddock.values.agents import Agent; "
-        "decide(load_policy(None), (Agent('a', 'standard'),), (parse_action('tool:file:view a'),)); "
+        "chain = (Agent('a', 'standard'),); "
+        "decide(load_policy(None), chain, (parse_action('tool:file:view a'),)); "
         "sys.exit(any('tree_sitter' in name or name == 'tomllib' for name in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False)

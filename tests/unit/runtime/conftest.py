@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from paddock.errors import PaddockError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
@@ -43,10 +44,27 @@ class Answers:
 
 
 @dataclass
+class Recorded:
+    """An approval log in memory."""
+
+    events: list[tuple[str, str, bool | None]] = field(default_factory=list)
+    failure: PaddockError | None = None
+
+    def asked(self, request: ApprovalRequest) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.events.append(("asked", request.digest, None))
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        self.events.append(("answered", request.digest, approval.is_granted))
+
+
+@dataclass
 class Door:
     root: Path
     workspace: Workspace
     ledger: MemoryLedger
+    approvals: "Recorded"
 
     def dispatcher(
         self,
@@ -63,6 +81,7 @@ class Door:
             ports=Ports(self.workspace, judge),
             ledger=self.ledger,
             approver=approver or NoApprover(),
+            approvals=self.approvals,
             caller=Caller(chain, "SES-1"),
             randomness=lambda count: b"\7" * count,
             monotonic_ns=lambda: 0,
@@ -89,4 +108,4 @@ def door(tmp_path: Path) -> Iterator[Door]:
     root = tmp_path / "work"
     root.mkdir()
     with Workspace.open(str(root)) as workspace:
-        yield Door(root, workspace, MemoryLedger())
+        yield Door(root, workspace, MemoryLedger(), Recorded())

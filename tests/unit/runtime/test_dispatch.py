@@ -112,7 +112,9 @@ def test_a_damaged_ledger_stops_everything(door):
 def test_a_write_whose_result_cannot_be_recorded_is_unknown_and_closes_the_door(door):
     spec = ToolSpec("breaks", "B", "b", "workspace", Nothing, Effects(reads_only=False))
     breaking = Tool(spec, FailsTheLedger(door.ledger))
-    dispatcher = door.dispatcher(policy='[profiles.standard]\nallow = ["tool:*"]\n', more=(breaking,))
+    dispatcher = door.dispatcher(
+        policy='[profiles.standard]\nallow = ["tool:*"]\n', more=(breaking,)
+    )
     first = dispatcher.dispatch(ToolCall("C-1", "breaks", {}))
     assert first.refusal.code == "ledger.unknown"
     second = dispatcher.dispatch(ToolCall("C-2", "create_file", {"path": "a", "content": ""}))
@@ -196,6 +198,22 @@ def test_an_ask_that_is_granted_runs_and_says_who_granted_it(door):
     assert intent["source"] == "test"
     assert intent["approval"] == {"by": "test", "digest": answers.asked[0].digest}
     assert answers.asked[0].actions == ("tool:file:delete a",)
+
+
+def test_a_question_and_its_answer_are_on_record_before_they_count(door):
+    (door.root / "a").write_bytes(b"x")
+    answers = Answers()
+    door.call("delete_file", answers, path="a")
+    digest = answers.asked[0].digest
+    assert door.approvals.events == [("asked", digest, None), ("answered", digest, True)]
+
+
+def test_a_question_that_cannot_be_recorded_is_not_put_and_the_call_does_not_run(door):
+    (door.root / "a").write_bytes(b"x")
+    door.approvals.failure = LedgerFullError("full")
+    answers = Answers()
+    result = door.call("delete_file", answers, path="a")
+    assert (result.refusal.code, answers.asked, door.names()) == ("ledger.full", [], ["a"])
 
 
 def test_an_approval_holds_only_for_the_content_that_was_shown(door):

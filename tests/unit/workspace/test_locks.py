@@ -60,9 +60,7 @@ def test_a_lock_that_is_not_free_in_time_is_told_and_nothing_stays_locked(
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_a_lock_is_given_up_though_a_forked_child_still_holds_its_copy(
-    ground, root_fd, resolution
-):
+def test_a_lock_is_given_up_though_a_forked_child_still_holds_its_copy(ground, root_fd, resolution):
     read_end, write_end = os.pipe()
     locked = LockedDirectories(root_fd, resolution, p("a"))
     locked.acquire()

@@ -67,7 +67,12 @@ def test_new_files_and_directories_follow_the_umask(filled, mask):
         for name in ("new", "new/deep", "new/deep/file", "dir/fresh")
     }
     directory, file = 0o777 & ~mask, 0o666 & ~mask
-    assert modes == {"new": directory, "new/deep": directory, "new/deep/file": file, "dir/fresh": file}
+    assert modes == {
+        "new": directory,
+        "new/deep": directory,
+        "new/deep/file": file,
+        "dir/fresh": file,
+    }
 
 
 def test_the_permissions_that_a_replacement_gets_do_not_depend_on_the_umask(filled):

@@ -12,6 +12,7 @@ from paddock.errors import (
     PathError,
     PathExistsError,
     PathNotADirectoryError,
+    PathNotAFileError,
     PathNotFoundError,
     ReadOnlyPathError,
     SpecialFileError,
@@ -157,7 +158,7 @@ def test_the_root_is_neither_moved_nor_deleted(filled, remove):
     for name in (".", "dir/..", str(filled.root)):
         with pytest.raises(InvalidPathError, match="root itself"):
             remove(name)
-    with pytest.raises(PathExistsError):
+    with pytest.raises(PathNotAFileError):
         move(filled, "taken", ".")
 
 

@@ -108,9 +108,7 @@ def test_openat2_asks_again_a_bounded_number_of_times(root_fd, times, answered):
     ("code", "expected"), [(errno.ENOSYS, "walk"), (errno.EPERM, "walk"), (None, "openat2")]
 )
 def test_the_probe_falls_back_to_the_walk_where_openat2_is_refused(monkeypatch, code, expected):
-    monkeypatch.setattr(
-        module, "OpenHow", lambda flags, resolve: Busy(code or 0, 1 if code else 0)
-    )
+    monkeypatch.setattr(module, "OpenHow", lambda flags, resolve: Busy(code or 0, 1 if code else 0))
     assert detect_resolution().name == expected
 
 

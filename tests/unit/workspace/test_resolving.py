@@ -90,7 +90,9 @@ def test_a_path_inside_becomes_canonical(linked, text, canonical):
     assert asked_and_real(linked.workspace.resolve_read(text)) == (canonical, canonical)
 
 
-@pytest.mark.parametrize("form", ["{root}/top", "{root}//./top", "/{root}/top", "{root}/real/../top"])
+@pytest.mark.parametrize(
+    "form", ["{root}/top", "{root}//./top", "/{root}/top", "{root}/real/../top"]
+)
 def test_an_absolute_path_inside_the_root_is_relative_to_it(linked, form):
     text = form.format(root=linked.root)
     assert asked_and_real(linked.workspace.resolve_read(text)) == ("top", "top")

@@ -131,8 +131,10 @@ def test_the_version_of_a_window_is_that_of_the_whole_content(ground, size):
 
 def test_a_late_line_of_a_large_file_costs_little_memory(ground):
     with open(ground.root / "file", "wb") as file:
-        for start in range(0, 400_000, 1000):
-            file.write(b"".join(b"%070d\n" % number for number in range(start, start + 1000)))
+        file.writelines(
+            b"".join(b"%070d\n" % number for number in range(start, start + 1000))
+            for start in range(0, 400_000, 1000)
+        )
     path = ground.workspace.resolve_read("file")
     tracemalloc.start()
     try:

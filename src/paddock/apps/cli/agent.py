@@ -1,6 +1,7 @@
 """`paddock agent`."""
 
 import argparse
+import json
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
@@ -112,13 +113,7 @@ def _json(record: AgentRecord) -> dict[str, Json]:
 
 
 def _text(value: Json) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value) or "none"
-    if isinstance(value, dict):
-        return "; ".join(f"{name} {_text(item)}" for name, item in value.items())
-    return str(value)
+    return "-" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 COMMAND = Agents()

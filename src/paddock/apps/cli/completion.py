@@ -12,7 +12,8 @@ _paddock() {{
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
     else
-        COMPREPLY=($(compgen -o default -W "--json --plane --help" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+        words="--json --plane --help"
+        COMPREPLY=($(compgen -o default -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
     fi
 }}
 complete -o default -F _paddock paddock

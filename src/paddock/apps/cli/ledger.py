@@ -200,13 +200,11 @@ def _say_report(name: str, report: Verification, console: Console) -> None:
     if report.problems_omitted:
         console.say(f"  {report.problems_omitted} more problems are not shown")
     for open_ in report.unanswered:
-        console.say(
-            f"  unknown outcome: {show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
-        )
+        call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
+        console.say(f"  unknown outcome: {call}")
     if report.torn_bytes:
-        console.say(
-            f"  {report.torn_bytes} bytes follow the last whole line; the next append sets them aside"
-        )
+        torn = f"{report.torn_bytes} bytes follow the last whole line"
+        console.say(f"  {torn}; the next append sets them aside")
     if report.uncovered:
         console.say(f"  {report.uncovered}")
 

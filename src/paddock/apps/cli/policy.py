@@ -10,9 +10,9 @@ from paddock.assembly import Project
 from paddock.errors import PaddockError
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
-from paddock.policy.examples import run_examples
+from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain
-from paddock.policy.lint import lint
+from paddock.policy.lint import LintFinding, lint
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome
@@ -98,7 +98,7 @@ class PolicyCommand:
                 {
                     "passed": len(results) - len(failed),
                     "failed": len(failed),
-                    "examples": [result.as_json() for result in results],
+                    "examples": [_example_json(result) for result in results],
                 }
             )
         else:
@@ -110,7 +110,7 @@ class PolicyCommand:
     def _lint(self, project: Project, options: Options, console: Console) -> int:
         findings = lint(project.policy)
         if options.json:
-            console.write_json([finding.as_json() for finding in findings])
+            console.write_json([_finding_json(finding) for finding in findings])
         else:
             for finding in findings:
                 console.say(finding.render())
@@ -124,6 +124,28 @@ def chain_of(project: Project, name: str | None) -> AgentChain:
     if wanted == project.default_agent and not project.layout.agent_file(wanted).exists():
         return (Agent(wanted, "standard"),)
     return project.agents.chain(wanted)
+
+
+def _example_json(result: ExampleResult) -> dict[str, Json]:
+    return {
+        "profile": result.profile,
+        "pattern": result.pattern,
+        "example": result.example.text,
+        "wanted": result.wanted,
+        "holds": result.holds,
+        "file": result.example.place.file,
+        "line": result.example.place.line,
+    }
+
+
+def _finding_json(finding: LintFinding) -> dict[str, Json]:
+    return {
+        "code": finding.code,
+        "message": finding.message,
+        "file": finding.place.file,
+        "line": finding.place.line,
+        "hint": finding.hint,
+    }
 
 
 def decision_json(decision: Decision) -> dict[str, Json]:

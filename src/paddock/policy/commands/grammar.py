@@ -49,7 +49,7 @@ def _code_chars(text: str) -> int:
 @cache
 def _parser() -> "Parser":
     # A policy without command rules never pays for the grammar.
-    import tree_sitter
-    import tree_sitter_bash
+    import tree_sitter  # noqa: PLC0415 - late on purpose
+    import tree_sitter_bash  # noqa: PLC0415 - late on purpose
 
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))

@@ -60,7 +60,7 @@ _GIT_PATHS: Final = frozenset({"rm", "mv", "checkout", "restore", "clean", "clon
 def find_touched(reading: Reading) -> tuple[str, ...]:
     """Return the paths that the command would write, as its words name them."""
     name = program_name(reading.first(1)[0].text)
-    if name != "dd" and name != "find" and name not in _TABLE:
+    if name not in ("dd", "find") and name not in _TABLE:
         return ()
     words = [word.text for word in reading.all_words()[1:]]
     if name == "dd":
@@ -139,7 +139,7 @@ def _split(words: list[str], row: Target) -> tuple[list[str], list[str], list[st
 def _names(name: str, option: str) -> bool:
     if option.startswith("--"):
         return name.startswith("--") and len(name) > 2 and option.startswith(name)
-    return not name.startswith("--") and name.startswith(option) or (
+    return (not name.startswith("--") and name.startswith(option)) or (
         len(option) == 2 and not name.startswith("--") and option[1] in name[1:]
     )
 

@@ -1,76 +1,31 @@
 """A syntax tree to the raw commands of a line, and to what is doubtful about it.
 
-Threat: a grammar that reads a line otherwise than bash does. So the tree only
-says where the words and the structure are; each word is read again from its
-source (`words`), what stands between tokens must be blank, commands must be
-apart from each other as bash wants it, and a node of an unknown kind, an error
-or a missing token makes the line a problem.
+The tree only says where the words and the structure are: each word is read
+again from its source (`words`), what stands around the tokens is checked
+(`tokens`), and a node of an unknown kind, an error or a missing token makes the
+line a problem.
 """
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from paddock.policy.commands.documents import find_document
+from paddock.policy.commands.tokens import (
+    RESERVED,
+    RUN_TIME,
+    SAFE_TESTS,
+    STATEMENTS,
+    TRANSPARENT,
+    WORDS,
+    TokenCheck,
+)
 from paddock.policy.commands.words import Word, WordProblem, parse_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tree_sitter import Node
-
-WORDS: Final = frozenset(
-    {
-        "word", "number", "string", "raw_string", "ansi_c_string", "translated_string",
-        "concatenation", "simple_expansion", "expansion", "command_substitution",
-        "process_substitution", "arithmetic_expansion", "brace_expression",
-    }
-)  # fmt: skip
-STATEMENTS: Final = frozenset(
-    {
-        "command", "list", "pipeline", "redirected_statement", "subshell", "compound_statement",
-        "if_statement", "while_statement", "for_statement", "c_style_for_statement",
-        "case_statement", "negated_command", "function_definition", "test_command",
-        "declaration_command", "unset_command", "variable_assignment", "variable_assignments",
-    }
-)  # fmt: skip
-TRANSPARENT: Final = (WORDS | STATEMENTS) | frozenset(
-    {
-        "program", "elif_clause", "else_clause", "do_group", "case_item", "comment",
-        "string_content", "variable_name", "special_variable_name", "subscript", "array",
-        "binary_expression", "unary_expression", "parenthesized_expression",
-        "ternary_expression", "postfix_expression", "test_operator", "regex",
-        "heredoc_body", "heredoc_content", "command_name", "extglob_pattern",
-    }
-)  # fmt: skip
-RUN_TIME: Final = {
-    "command_substitution": "a command substitution puts the output of a command into the line",
-    "process_substitution": "a process substitution runs a command behind a file name",
-    "arithmetic_expansion": "an arithmetic expansion is evaluated at run time",
-    "expansion": "a variable's value is only known at run time",
-    "simple_expansion": "a variable's value is only known at run time",
-    "c_style_for_statement": "arithmetic is evaluated at run time",
-    "subscript": "a subscript is evaluated at run time",
-}
-"""Kinds of node that make a line known at run time only, with the reason."""
-
-RESERVED: Final = frozenset(
-    {
-        "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
-        "select", "function", "coproc", "in", "{", "}", "!", "[[", "]]",
-    }
-)  # fmt: skip
-SAFE_TESTS: Final = frozenset(
-    "-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef".split()
-) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
-"""What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and run commands in them."""
-
-_GAP: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
-_BLANK: Final = re.compile(rb"(?:[ \t]|\\\n)*")
-_CONTINUATIONS: Final = re.compile(rb"(?:\\\n)+")
-_BEFORE_COMMAND: Final = b" \t\n;&|()`"
-_AFTER_COMMAND: Final = b" \t\n;&|()<>`"
-_OPERATORS: Final = b";&|<>()\n"
-
 
 @dataclass(slots=True)
 class RawCommand:
@@ -97,7 +52,7 @@ class Findings:
 def walk_tree(root: "Node", data: bytes) -> Findings:
     """Return what stands in the tree of `data`, in source order."""
     walk = _Walk(data)
-    walk.frame(root)
+    walk.tokens.frame(root)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -111,6 +66,7 @@ class _Walk:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.found = Findings()
+        self.tokens = TokenCheck(data, self.found.problems)
         # Words after a redirection belong to the command before it; by its span.
         self.trailing: dict[tuple[int, int], list[Node]] = {}
         self.owner: RawCommand | None = None
@@ -146,7 +102,7 @@ class _Walk:
             case "for_statement":
                 self.found.changes["a loop assigns a variable"] = None
             case "comment":
-                self.comment(node)
+                self.tokens.comment(node)
             case _:
                 pass
         return self.structure(node)
@@ -165,15 +121,15 @@ class _Walk:
             self.found.run_time["arithmetic is evaluated at run time"] = None
             return children
         if kind in STATEMENTS or kind in ("program", "do_group", "else_clause", "case_item"):
-            self.gaps(children, newline=True)
+            self.tokens.gaps(children, newline=True)
         return children
 
     # --- commands ---------------------------------------------------------
 
     def command(self, node: "Node") -> "list[Node]":
         children = node.children
-        self.gaps(children, newline=False)
-        self.edges(node)
+        self.tokens.gaps(children, newline=False)
+        self.tokens.edges(node)
         raw = RawCommand(self.source(node))
         later: list[Node] = []
         for child in [*children, *self.trailing.get((node.start_byte, node.end_byte), ())]:
@@ -201,8 +157,8 @@ class _Walk:
         later.extend(inner)
 
     def declaration(self, node: "Node") -> "list[Node]":
-        self.gaps(node.children, newline=False)
-        self.edges(node)
+        self.tokens.gaps(node.children, newline=False)
+        self.tokens.edges(node)
         raw = RawCommand(self.source(node))
         later: list[Node] = []
         for child in node.children:
@@ -234,8 +190,8 @@ class _Walk:
         raw = RawCommand(self.source(node))
         later: list[Node] = []
         leaves = list(_leaves(node))
-        self.gaps(leaves, newline=False)
-        self.edges(node)
+        self.tokens.gaps(leaves, newline=False)
+        self.tokens.edges(node)
         for leaf in leaves:
             if not leaf.is_named and leaf.type in ("<", ">", "(", ")", "&&", "||"):
                 self.problem("an operator between [ and ] is not a test")
@@ -289,7 +245,7 @@ class _Walk:
                 return [*node.children, *later]
             else:
                 self.problem("words stand after the redirection of a compound command")
-        self.gaps(node.children, newline=False)
+        self.tokens.gaps(node.children, newline=False)
         return node.children
 
     def redirect(self, node: "Node") -> "list[Node]":
@@ -299,8 +255,8 @@ class _Walk:
         if operator is None:
             self.problem("a redirection without an operator")
             return children
-        self.gaps(children, newline=False)
-        self.before_operator(children[0].start_byte)
+        self.tokens.gaps(children, newline=False)
+        self.tokens.before_operator(children[0].start_byte)
         sign = operator.type
         if sign in (">&-", "<&-") or not targets:
             return []
@@ -312,12 +268,6 @@ class _Walk:
         if sign not in ("<", "<&"):
             self.found.writes.append(word.text)
         return inner
-
-    def before_operator(self, at: int) -> None:
-        """Refuse what bash reads as part of the operator: `{name}>`, and a joined line."""
-        line = self.data[:at]
-        if re.search(rb"\{\w+\}\Z|\\\n\Z", line):
-            self.problem("a redirection to a descriptor that is named by a variable")
 
     def here_string(self, node: "Node") -> "list[Node]":
         later: list[Node] = []
@@ -342,7 +292,7 @@ class _Walk:
         mark = self.source(start)
         tabs = any(child.type == "<<-" for child in children)
         plain = mark.strip("'\"").lstrip("\\")
-        document = self.document(start.end_byte, plain.encode(), tabs=tabs)
+        document = find_document(self.data, start.end_byte, plain.encode(), tabs=tabs)
         if document is None or document[1] != end.start_byte or not re.fullmatch(r"\w+", plain):
             self.problem("a here-document that is not understood")
             return children
@@ -354,29 +304,13 @@ class _Walk:
             self.found.run_time["a here-document is expanded at run time"] = None
         if self.owner is not None:
             self.owner.documents.append(content.decode())
-        skipped = {start.id, end.id} | ({body.id} if body is not None and literal else set())
-        self.gaps([child for child in children if child not in (body, end)], newline=False)
+        skipped = {start.id, end.id}
+        if body is not None and literal:
+            skipped.add(body.id)
+        self.tokens.gaps([child for child in children if child not in (body, end)], newline=False)
         if any(child.type in WORDS for child in children):
             self.problem("words stand after a here-document")
         return [child for child in children if child.id not in skipped]
-
-    def document(self, at: int, mark: bytes, *, tabs: bool) -> tuple[int, int] | None:
-        """Return where the document that is announced before `at` starts and where its mark stands."""
-        line_end = self.data.find(b"\n", at)
-        if line_end < 0 or b"<<" in self.data[at:line_end]:
-            return None
-        if self.data[at : at + 1] not in (b" ", b"\t", b"\n", b";", b"|", b"&", b">", b")"):
-            return None
-        place = line_end + 1
-        while place < len(self.data):
-            stop = self.data.find(b"\n", place)
-            stop = len(self.data) if stop < 0 else stop
-            line = self.data[place:stop]
-            bare = line.lstrip(b"\t") if tabs else line
-            if bare == mark:
-                return line_end + 1, place + len(line) - len(bare)
-            place = stop + 1
-        return None
 
     # --- words and what is between them -----------------------------------
 
@@ -397,55 +331,6 @@ class _Walk:
         elif not any(child.is_named for child in node.children):
             self.found.run_time[word.unknown] = None
         return word, [child for child in node.children if child.is_named] or []
-
-    def comment(self, node: "Node") -> None:
-        if node.start_byte and self.data[node.start_byte - 1] not in _BEFORE_COMMAND:
-            self.problem("a comment inside a word")
-
-    def gaps(self, children: "list[Node]", *, newline: bool) -> None:
-        """Check that nothing but blanks stands between tokens, and what bash reads into them."""
-        for left, right in zip(children, children[1:], strict=False):
-            gap = self.data[left.end_byte : right.start_byte]
-            if not gap:
-                if left.type in WORDS and right.type in WORDS:
-                    self.problem("two words without a blank between them")
-                continue
-            if gap == b" " and not newline:
-                continue
-            if left.type == "file_descriptor":
-                self.problem("a blank between a descriptor and its redirection")
-            if not (_GAP if newline else _BLANK).fullmatch(gap):
-                self.problem("a line that continues in a way that is not understood")
-            if _CONTINUATIONS.fullmatch(gap) and not self.is_apart(left.end_byte, right.start_byte):
-                self.problem("a continued line joins what stands before and after it")
-            if (
-                left.type in STATEMENTS
-                and right.type in STATEMENTS
-                and b"\n" not in gap.replace(b"\\\n", b"")
-            ):
-                self.problem("two commands without a separator")
-
-    def is_apart(self, left_end: int, right_start: int) -> bool:
-        """Whether the two neighbours of a bare continuation stay two tokens."""
-        left = self.data[left_end - 1] in _OPERATORS
-        right = self.data[right_start] in _OPERATORS
-        return left != right and not (right and self.data[left_end - 1 : left_end].isdigit())
-
-    def edges(self, node: "Node") -> None:
-        """Check that a command starts and ends where bash starts and ends one."""
-        before, after = node.start_byte, node.end_byte
-        if before and self.data[before - 1] not in _BEFORE_COMMAND:
-            self.problem("a command starts inside a word")
-        if after < len(self.data) and self.data[after] not in _AFTER_COMMAND:
-            self.problem("a command ends inside a word")
-
-    def frame(self, root: "Node") -> None:
-        """Check the tree as a whole, and what stands before the first and after the last token."""
-        if root.has_error:
-            self.problem("the line does not parse")
-        outside = (self.data[: root.start_byte], self.data[root.end_byte :])
-        if not all(_GAP.fullmatch(part) for part in outside):
-            self.problem("text outside of every command")
 
     def source(self, node: "Node") -> str:
         return self.data[node.start_byte : node.end_byte].decode()

@@ -19,11 +19,8 @@ def is_allowed(rules, command):
     """What a policy of allow rules decides: every command of the line, and nothing in doubt."""
     patterns = [compile_command_pattern(rule) for rule in rules]
     line = parse_line(command)
-    return (
-        not (line.is_empty or line.problems or line.runtime_only)
-        and all(
-            any(pattern.matches_exactly(each) for pattern in patterns) for each in line.commands
-        )
+    return not (line.is_empty or line.problems or line.runtime_only) and all(
+        any(pattern.matches_exactly(each) for pattern in patterns) for each in line.commands
     )
 
 
@@ -80,10 +77,19 @@ def workspace(template, tmp_path):
     return directory
 
 
-def prepare(directory, attack):
-    done = run(directory, attack.setup)
-    assert done.returncode == 0, done.stderr
-    assert not is_harmed(directory), "the set-up alone does the harm"
+def prepare_and_run(directory, setup, command):
+    """One shell for both: the set-up must work, and do no harm of its own."""
+    check = '! test -e HARM && test "$(cat victim)" = precious || exit 99'
+    (directory / "setup.sh").write_text(f"set -e\n{setup}\n")
+    done = run(directory, f"bash setup.sh && {{ {check}; }} || exit 99\nrm setup.sh\n{command}")
+    assert done.returncode != 99, f"the set-up fails: {done.stderr!r}"
+    return done
+
+
+def skip_without_programs(attack):
+    absent = missing(attack)
+    if absent:
+        pytest.skip(f"this machine has no {', '.join(absent)}")
 
 
 def is_harmed(directory):
@@ -105,15 +111,20 @@ def numbered():
 @pytest.mark.parametrize("attack", numbered())
 def test_an_attack_does_harm_and_no_allow_rule_covers_it(attack, workspace):
     assert not is_allowed(attack.rules, attack.command)
-    assert is_allowed(attack.rules, attack.twin)
-    absent = missing(attack)
-    if absent:
-        pytest.skip(f"this machine has no {', '.join(absent)}")
-    prepare(workspace, attack)
-    run(workspace, attack.twin)
-    assert not is_harmed(workspace), "the twin does harm"
-    done = run(workspace, attack.command)
+    skip_without_programs(attack)
+    done = prepare_and_run(workspace, attack.setup, attack.command)
     assert is_harmed(workspace), f"no harm without policy: {done.stdout!r} {done.stderr!r}"
+
+
+TWINS = {(each.twin, each.setup): each for each in ATTACKS}
+
+
+@pytest.mark.parametrize("attack", TWINS.values(), ids=lambda attack: attack.twin.splitlines()[0])
+def test_the_innocent_twin_is_allowed_and_does_no_harm(attack, workspace):
+    assert is_allowed(attack.rules, attack.twin)
+    skip_without_programs(attack)
+    prepare_and_run(workspace, attack.setup, attack.twin)
+    assert not is_harmed(workspace)
 
 
 def test_at_least_sixty_attacks_run_here():

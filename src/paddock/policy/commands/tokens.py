@@ -1,0 +1,135 @@
+"""The tokens of a line: which kinds of node there are, and whether bash would see the same.
+
+Threat: a grammar that reads a line otherwise than bash does. What stands
+between two tokens must be blank, commands must be apart as bash wants it, and
+nothing may touch that bash would read as one token.
+"""
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tree_sitter import Node
+
+WORDS: Final = frozenset(
+    {
+        "word", "number", "string", "raw_string", "ansi_c_string", "translated_string",
+        "concatenation", "simple_expansion", "expansion", "command_substitution",
+        "process_substitution", "arithmetic_expansion", "brace_expression",
+    }
+)  # fmt: skip
+STATEMENTS: Final = frozenset(
+    {
+        "command", "list", "pipeline", "redirected_statement", "subshell", "compound_statement",
+        "if_statement", "while_statement", "for_statement", "c_style_for_statement",
+        "case_statement", "negated_command", "function_definition", "test_command",
+        "declaration_command", "unset_command", "variable_assignment", "variable_assignments",
+    }
+)  # fmt: skip
+TRANSPARENT: Final = (WORDS | STATEMENTS) | frozenset(
+    {
+        "program", "elif_clause", "else_clause", "do_group", "case_item", "comment",
+        "string_content", "variable_name", "special_variable_name", "subscript", "array",
+        "binary_expression", "unary_expression", "parenthesized_expression",
+        "ternary_expression", "postfix_expression", "test_operator", "regex",
+        "heredoc_body", "heredoc_content", "command_name", "extglob_pattern",
+    }
+)  # fmt: skip
+RUN_TIME: Final = {
+    "command_substitution": "a command substitution puts the output of a command into the line",
+    "process_substitution": "a process substitution runs a command behind a file name",
+    "arithmetic_expansion": "an arithmetic expansion is evaluated at run time",
+    "expansion": "a variable's value is only known at run time",
+    "simple_expansion": "a variable's value is only known at run time",
+    "c_style_for_statement": "arithmetic is evaluated at run time",
+    "subscript": "a subscript is evaluated at run time",
+}
+"""Kinds of node that make a line known at run time only, with the reason."""
+
+RESERVED: Final = frozenset(
+    {
+        "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
+        "select", "function", "coproc", "in", "{", "}", "!", "[[", "]]",
+    }
+)  # fmt: skip
+SAFE_TESTS: Final = frozenset(
+    "-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef".split()
+) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
+"""What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and run commands in them."""
+
+_GAP: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_BLANK: Final = re.compile(rb"(?:[ \t]|\\\n)*")
+_CONTINUATIONS: Final = re.compile(rb"(?:\\\n)+")
+_BEFORE_COMMAND: Final = b" \t\n;&|()`"
+_AFTER_COMMAND: Final = b" \t\n;&|()<>`"
+_OPERATORS: Final = b";&|<>()\n"
+
+
+class TokenCheck:
+    """Looks at the bytes around tokens; what is doubtful goes into `problems`."""
+
+    def __init__(self, data: bytes, problems: dict[str, None]) -> None:
+        self.data = data
+        self.problems = problems
+
+    def problem(self, sentence: str) -> None:
+        """Note a reason why the line is not understood."""
+        self.problems[sentence] = None
+
+    def before_operator(self, at: int) -> None:
+        """Refuse what bash reads as part of the operator: `{name}>`, and a joined line."""
+        line = self.data[:at]
+        if re.search(rb"\{\w+\}\Z|\\\n\Z", line):
+            self.problem("a redirection to a descriptor that is named by a variable")
+
+    def comment(self, node: "Node") -> None:
+        if node.start_byte and self.data[node.start_byte - 1] not in _BEFORE_COMMAND:
+            self.problem("a comment inside a word")
+
+    def gaps(self, children: "Sequence[Node]", *, newline: bool) -> None:
+        """Check that nothing but blanks stands between tokens, and what bash reads into them."""
+        for left, right in pairwise(children):
+            gap = self.data[left.end_byte : right.start_byte]
+            if not gap:
+                if left.type in WORDS and right.type in WORDS:
+                    self.problem("two words without a blank between them")
+                continue
+            if gap == b" " and not newline:
+                continue
+            if left.type == "file_descriptor":
+                self.problem("a blank between a descriptor and its redirection")
+            if not (_GAP if newline else _BLANK).fullmatch(gap):
+                self.problem("a line that continues in a way that is not understood")
+            if _CONTINUATIONS.fullmatch(gap) and not self.is_apart(left.end_byte, right.start_byte):
+                self.problem("a continued line joins what stands before and after it")
+            if (
+                left.type in STATEMENTS
+                and right.type in STATEMENTS
+                and b"\n" not in gap.replace(b"\\\n", b"")
+            ):
+                self.problem("two commands without a separator")
+
+    def is_apart(self, left_end: int, right_start: int) -> bool:
+        """Whether the two neighbours of a bare continuation stay two tokens."""
+        left = self.data[left_end - 1] in _OPERATORS
+        right = self.data[right_start] in _OPERATORS
+        return left != right and not (right and self.data[left_end - 1 : left_end].isdigit())
+
+    def edges(self, node: "Node") -> None:
+        """Check that a command starts and ends where bash starts and ends one."""
+        before, after = node.start_byte, node.end_byte
+        if before and self.data[before - 1] not in _BEFORE_COMMAND:
+            self.problem("a command starts inside a word")
+        if after < len(self.data) and self.data[after] not in _AFTER_COMMAND:
+            self.problem("a command ends inside a word")
+
+    def frame(self, root: "Node") -> None:
+        """Check the tree as a whole, and what stands before the first and after the last token."""
+        if root.has_error:
+            self.problem("the line does not parse")
+        outside = (self.data[: root.start_byte], self.data[root.end_byte :])
+        if not all(_GAP.fullmatch(part) for part in outside):
+            self.problem("text outside of every command")

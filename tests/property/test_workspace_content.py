@@ -1,0 +1,60 @@
+"""Any bytes under any name: what was written is what is read."""
+
+import hashlib
+import tempfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock import limits
+from paddock.workspace import Openat2Resolution, WalkResolution, WindowLimits, Workspace
+
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="/"),
+    min_size=1,
+    max_size=60,
+).filter(lambda name: name not in {".", ".."})
+LINES = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=30)
+
+
+@pytest.fixture(scope="module", params=[Openat2Resolution, WalkResolution])
+def workspace(request):
+    with tempfile.TemporaryDirectory(prefix="paddock-property-") as root:
+        with Workspace.open(root, request.param()) as workspace:
+            yield workspace
+
+
+@pytest.mark.needs("openat2")
+@given(name=NAMES, folder=NAMES, content=st.binary(max_size=5000), newer=st.binary(max_size=5000))
+def test_what_is_written_is_read_again(workspace, name, folder, content, newer):
+    text = f"{folder}/{name}"
+    for wanted in (content, newer):
+        receipt = workspace.write_file(workspace.resolve_write(text), wanted)
+        found = workspace.read_all(workspace.resolve_read(text), limits.content_bytes_max)
+        version = "sha256:" + hashlib.sha256(wanted).hexdigest()
+        assert (found.content, found.version, receipt.version) == (wanted, version, version)
+        assert receipt.path.relative == text
+    assert [entry.path.name for entry in listed(workspace, folder)] == [name]
+    workspace.delete(workspace.resolve_entry(text))
+    workspace.delete(workspace.resolve_entry(folder))
+    assert listed(workspace, ".") == ()
+
+
+def listed(workspace, folder: str):
+    return workspace.list_directory(workspace.resolve_read(folder), 1, 100).entries
+
+
+@pytest.mark.needs("openat2")
+@given(lines=LINES, closed=st.booleans(), first=st.integers(1, 35), count=st.integers(0, 35))
+def test_a_window_is_the_slice_of_all_lines(workspace, lines, closed, first, count):
+    content = b"\n".join(lines) + b"\n" * (closed and bool(lines))
+    expected = content.split(b"\n")
+    if not expected[-1]:
+        expected.pop()
+    path = workspace.write_file(workspace.resolve_write("lines"), content).path
+    with workspace.open_file(path) as file:
+        window = file.window(first, count, WindowLimits(10_000, 10_000))
+    workspace.delete(workspace.resolve_entry("lines"))
+    assert [line.content for line in window.lines] == expected[first - 1 : first - 1 + count]
+    assert (window.lines_total, window.cut_by_bytes) == (len(expected), False)

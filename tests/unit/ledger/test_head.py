@@ -1,0 +1,93 @@
+import os
+
+import pytest
+
+from paddock.errors import HostError
+from paddock.ledger.disk import SystemDisk
+from paddock.ledger.head import HeadFile, HeadPage, Mark, decode_mark, encode_mark
+
+BOOT = b"b" * 16
+FIRST = Mark(1, 1, 100, "ab" * 32, BOOT)
+SECOND = Mark(2, 3, 300, "cd" * 32, BOOT)
+
+
+@pytest.fixture
+def head(tmp_path):
+    opened = HeadFile(SystemDisk(), os.path.join(tmp_path, "head"), create=True)
+    yield opened
+    os.close(opened.descriptor)
+
+
+def again(head):
+    fresh = HeadFile(SystemDisk(), head.path, create=False)
+    try:
+        return fresh.read()
+    finally:
+        os.close(fresh.descriptor)
+
+
+def test_a_new_head_file_says_nothing_and_has_its_full_size(head):
+    assert head.read() == HeadPage(None, None, 0)
+    assert os.path.getsize(head.path) == 4096
+
+
+def test_the_newest_mark_counts(head):
+    for mark in (FIRST, SECOND):
+        head.store_newest(mark)
+        assert head.read().newest == mark
+        assert again(head).newest == mark
+
+
+def test_a_torn_mark_leaves_its_predecessor(head):
+    head.store_newest(FIRST)
+    head.store_newest(SECOND)
+    record = encode_mark(SECOND)
+
+    for cut in range(1, len(record)):
+        os.pwrite(os.open(head.path, os.O_RDWR), bytes(cut), 0)
+        assert again(head).newest == FIRST
+        os.pwrite(os.open(head.path, os.O_RDWR), record, 0)
+        assert again(head).newest == SECOND
+
+
+def test_commit_marks_take_turns(head):
+    for generation in range(1, 6):
+        mark = FIRST._replace(generation=generation)
+        head.store_durable(mark, head.read().durable_slot)
+        assert head.read().durable == mark
+        assert again(head).durable == mark
+
+
+def test_a_poisoned_commit_outranks_the_one_that_it_repeats(head):
+    head.store_durable(FIRST, 0)
+    head.store_durable(FIRST._replace(is_poisoned=True), head.read().durable_slot)
+
+    assert head.read().durable.is_poisoned
+    assert again(head).durable.is_poisoned
+
+
+def test_a_mark_survives_its_encoding_and_no_flipped_bit_does():
+    mark = Mark(2**63, 2**53, 2**40, "0f" * 32, BOOT, 9, 10**9, is_poisoned=True)
+    record = encode_mark(mark)
+
+    assert decode_mark(record) == mark
+    for at in range(len(record) * 8):
+        flipped = bytearray(record)
+        flipped[at // 8] ^= 1 << at % 8
+        assert decode_mark(bytes(flipped)) is None
+
+
+def test_a_head_file_that_was_cut_says_nothing(head):
+    head.store_newest(FIRST)
+    os.truncate(head.path, 10)
+
+    assert again(head) == HeadPage(None, None, 0)
+
+
+def test_a_link_is_not_followed_to_a_head_file(tmp_path):
+    os.symlink("elsewhere", tmp_path / "head")
+
+    with pytest.raises(HostError, match="cannot be opened"):
+        HeadFile(SystemDisk(), os.path.join(tmp_path, "head"), create=True)
+
+    assert not os.path.lexists(tmp_path / "elsewhere")
