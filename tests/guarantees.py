@@ -26,8 +26,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("denied-call-runs.toml", "refused-approval-runs.toml"),
         ),
         "G2": Guarantee(
-            tests=("tests/unit/runtime/test_approvals.py", "tests/unit/tools/test_arguments.py"),
-            mutants=("anything-truthy-is-yes.toml",),
+            tests=(
+                "tests/unit/runtime/test_approvals.py",
+                "tests/unit/tools/test_arguments.py",
+                "tests/unit/policy/test_policy_decide.py",
+            ),
+            mutants=("anything-truthy-is-yes.toml", "unmatched-is-allowed.toml"),
         ),
         "G3": Guarantee(
             tests=(
@@ -51,6 +55,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/unit/policy/test_policy_patterns.py",
+                "tests/unit/runtime/test_dispatch.py",
             ),
             mutants=("letter-case-opens.toml", "secret-is-readable.toml"),
         ),
@@ -59,7 +64,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("mildest-action-decides.toml", "parent-has-no-say.toml"),
         ),
         "G7": Guarantee(
-            tests=("tests/unit/policy/commands", "tests/unit/policy/test_policy_lines.py"),
+            tests=("tests/unit/policy/test_policy_lines.py",),
             mutants=("run-time-words-are-ignored.toml",),
         ),
         "G8": Guarantee(
@@ -67,11 +72,18 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("unknown-keys-load.toml",),
         ),
         "G9": Guarantee(
-            tests=("tests/unit/plane/test_trust.py",),
-            mutants=("trust-ignores-changes.toml",),
+            tests=(
+                "tests/unit/plane/test_trust.py",
+                "tests/unit/policy/test_policy_decide.py",
+                "tests/property/test_policy_decisions.py::test_an_untrusted_file_never_loosens",
+            ),
+            mutants=(
+                "trust-ignores-changes.toml",
+                "untrusted-agents-bind.toml",
+            ),
         ),
         "G10": Guarantee(
-            tests=("tests/unit/runtime/test_approvals.py",),
+            tests=("tests/unit/runtime/test_approvals.py", "tests/unit/runtime/test_dispatch.py"),
             mutants=("approval-ignores-content.toml",),
         ),
         "G11": Guarantee(
@@ -97,8 +109,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("edit-counts-shown-bytes.toml",),
         ),
         "G14": Guarantee(
-            tests=("tests/fault/test_ledger_faults.py",),
-            mutants=("commit-without-sync.toml",),
+            tests=(
+                "tests/unit/ledger/test_recovery.py",
+                "tests/unit/ledger/test_store.py",
+                "tests/fault/test_ledger_faults.py",
+            ),
+            mutants=("commit-without-sync.toml", "torn-tail-stays.toml"),
         ),
         "G15": Guarantee(
             tests=("tests/unit/ledger/test_verify.py",),

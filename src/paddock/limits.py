@@ -58,6 +58,10 @@ command_depth_max: Final = 16
 approval_timeout_s: Final = 120.0
 agent_chain_max: Final = 32
 
+# Commands
+shell_timeout_s: Final = 120.0
+"""The longest that any command may be given to run."""
+
 # Locks and the ledger
 path_lock_timeout_s: Final = 30.0
 ledger_lock_timeout_s: Final = 10.0

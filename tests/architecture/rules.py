@@ -14,8 +14,16 @@ from typing import Final
 MODULE_LINES_MAX: Final = 400
 FUNCTION_LINES_MAX: Final = 70
 
-BROAD_DOORS: Final = frozenset({"runtime/dispatch.py", "apps/cli/main.py"})
-"""Where a defect of ours becomes an `internal` result with an id, instead of a traceback."""
+BROAD_DOORS: Final = frozenset(
+    {
+        # A defect of ours becomes an `internal` result with an id, instead of a traceback.
+        "apps/cli/main.py",
+        "runtime/dispatch.py",
+        # The embedding program's own function: whatever it raises is a no.
+        "runtime/approvals.py",
+    }
+)
+"""The modules where an `except Exception` may stand."""
 
 ENVIRONMENT_FOLDERS: Final = frozenset({"plane", "apps"})
 TERMINAL_FOLDERS: Final = frozenset({"apps"})

@@ -42,7 +42,7 @@ def test_by_threads_of_one_workspace(root):
     def one(number: int) -> None:
         try:
             edit(workspace, number)
-        except BaseException as failure:  # noqa: BLE001 - told below
+        except BaseException as failure:
             failures.append(failure)
 
     with Workspace.open(root) as workspace:
@@ -105,7 +105,7 @@ def test_parallel_creations_below_one_missing_directory_all_land(root):
         try:
             path = workspace.resolve_write(f"new/deep/{number % 5}/file{number}")
             workspace.write_file(path, b"%d" % number)
-        except BaseException as failure:  # noqa: BLE001 - told below
+        except BaseException as failure:
             failures.append(failure)
 
     with Workspace.open(root) as workspace:

@@ -13,6 +13,7 @@ that the race is real. Prints one JSON object; exit code 1 if anything escaped.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -35,7 +36,7 @@ ACTS = ("view", "create", "edit", "move", "delete")
 BAIT = b"this stands outside and must not be seen\n"
 INSIDE = b"this stands inside\n"
 NAMES = ("f.txt", "m.txt", "x.txt")
-BATCH = 40
+BATCH = 100
 
 
 @dataclass
@@ -81,15 +82,18 @@ class Arena:
         """Whether anything outside is not as it was laid out; lays it out again then."""
         with os.scandir(self.outside) as entries:
             found = {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
-        if found == dict.fromkeys(NAMES, True):
-            if all(Path(self.outside, name).read_bytes() == BAIT for name in NAMES):
-                return False
+        if found == dict.fromkeys(NAMES, True) and all(
+            Path(self.outside, name).read_bytes() == BAIT for name in NAMES
+        ):
+            return False
         self.bait()
         return True
 
     @staticmethod
     def put(path: str, content: bytes) -> None:
-        with open(path, "wb") as file:
+        """Lay out a file, and never through a link: the harness must not escape itself."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        with open(fd, "wb") as file:
             file.write(content)
 
 
@@ -164,7 +168,8 @@ class Naive:
     def create(self, path: str) -> bool:
         name = self.check(path)
         os.makedirs(os.path.dirname(name), exist_ok=True)
-        Arena.put(name, INSIDE)
+        with open(name, "wb") as file:
+            file.write(INSIDE)
         return False
 
     def edit(self, path: str) -> bool:
@@ -188,11 +193,12 @@ class Race:
     """The acts, in batches, while the swapper runs."""
 
     def __init__(self, arena: Arena, tools: Fenced | Naive) -> None:
+        """Made before anything is swapped: it keeps the real directory open."""
         self.arena = arena
         self.tools = tools
         self.counts = {act: Count() for act in ACTS}
-        # The directory itself, by whatever name it goes at the moment.
-        self.inner = os.open(f"{arena.root}/d", os.O_RDONLY | os.O_DIRECTORY)
+        # The directory itself, by whatever name it goes later.
+        self.inner = os.open(f"{arena.root}/d", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         self.turn = 0
 
     def run(self, acts: tuple[str, ...], seconds: float) -> None:
@@ -228,14 +234,20 @@ class Race:
         if act == "move":
             here, there = ("d/m.txt", "stay/m.txt") if by_leaf else ("stay/m.txt", "d/m.txt")
             return self.tools.move(here, there)
-        return self.tools.delete("d/x.txt")
+        saw_outside = self.tools.delete("d/x.txt")
+        self.put_inner("x.txt")
+        return saw_outside
+
+    def put_inner(self, name: str) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        fd = os.open(name, flags, 0o644, dir_fd=self.inner)
+        os.write(fd, INSIDE)
+        os.close(fd)
 
     def mend(self) -> None:
         """Put back what the acts use up: files to move and delete, directories to make."""
         for name in NAMES:
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644, dir_fd=self.inner)
-            os.write(fd, INSIDE)
-            os.close(fd)
+            self.put_inner(name)
         for name in os.listdir(self.inner):
             if name.startswith("deep"):
                 self.remove_deep(name)
@@ -254,7 +266,8 @@ class Race:
         """One of the two leaves is a link and the other a file, whatever writing made of them."""
         for name in ("leaf.txt", "leaf.link"):
             if not os.path.lexists(f"{self.arena.root}/{name}"):
-                Arena.put(f"{self.arena.root}/{name}", INSIDE)
+                with contextlib.suppress(OSError):  # a link came back at this moment
+                    Arena.put(f"{self.arena.root}/{name}", INSIDE)
         kinds = [
             stat.S_ISLNK(os.lstat(f"{self.arena.root}/{name}").st_mode)
             for name in ("leaf.txt", "leaf.link")
@@ -272,13 +285,12 @@ def play(arena: Arena, options: argparse.Namespace) -> dict[str, Count]:
     """Run swapper and acts, as the user that was asked for."""
     if options.user == "plain" and os.geteuid() == 0:
         become_plain_user()
+    naive = options.resolution == "naive"
+    race = Race(arena, Naive(arena.root) if naive else Fenced(arena.root, options.resolution))
     swapper = os.fork()
     if swapper == 0:
         swap_for_ever(arena)
     try:
-        naive = options.resolution == "naive"
-        tools = Naive(arena.root) if naive else Fenced(arena.root, options.resolution)
-        race = Race(arena, tools)
         race.run(ACTS if options.act == "all" else (options.act,), options.seconds)
     finally:
         os.kill(swapper, signal.SIGKILL)

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.guarantees import GUARANTEES  # noqa: E402  # the path has to be there first
+from tests.guarantees import GUARANTEES
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,11 @@ class Sample(ArgumentType):
 BINDER = Binder(Sample)
 VALIDATOR = jsonschema.Draft202012Validator(BINDER.schema)
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.integers(-2, 12), st.text("ab\n é", max_size=3), st.lists(st.none())
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 12),
+    st.text("ab\n é", max_size=3),
+    st.lists(st.none()),
 )
 NAMES = st.sampled_from(["path", "new", "offset", "whole", "agent"])
 

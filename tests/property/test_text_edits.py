@@ -48,7 +48,7 @@ def test_a_text_copied_from_a_view_of_a_crlf_file_is_found_and_keeps_its_style(
     new = data.draw(st.text("abc\n", max_size=6)).encode()
     place = next(iter(find_spans(content, old)))
     changed = splice(content, place, old, new).content
-    assert b"\n" not in changed.replace(b"\r\n", b"")  or b"\r\n" not in content
+    assert b"\n" not in changed.replace(b"\r\n", b"") or b"\r\n" not in content
 
 
 @given(content=TEXTS, old=NEEDLES)

@@ -20,9 +20,11 @@ LINES = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b""
 
 @pytest.fixture(scope="module", params=[Openat2Resolution, WalkResolution])
 def workspace(request):
-    with tempfile.TemporaryDirectory(prefix="paddock-property-") as root:
-        with Workspace.open(root, request.param()) as workspace:
-            yield workspace
+    with (
+        tempfile.TemporaryDirectory(prefix="paddock-property-") as root,
+        Workspace.open(root, request.param()) as workspace,
+    ):
+        yield workspace
 
 
 @pytest.mark.needs("openat2")

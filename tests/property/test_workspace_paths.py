@@ -83,8 +83,7 @@ def attempt(act) -> object:
     try:
         return act()
     except PaddockError as refusal:
-        assert "\n" not in refusal.message
-        return type(refusal).__name__, refusal.message
+        return type(refusal).__name__, refusal.message.split("\n")
 
 
 @pytest.mark.needs("openat2")

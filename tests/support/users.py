@@ -51,7 +51,7 @@ def run_as_plain_user(act: Callable[[], object]) -> None:
                 become_plain_user()
             act()
             code = 0
-        except BaseException:  # noqa: BLE001 - told to the parent
+        except BaseException:
             os.write(write_end, traceback.format_exc().encode()[-60_000:])
         finally:
             os._exit(code)

@@ -77,7 +77,7 @@ class OpenHow:
 
 
 def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -> int:
-    """Open once by openat2(2); see `OpenHow` for calls that repeat."""
+    """Open once; see `OpenHow` for calls that repeat, and its `open` for what is raised."""
     return OpenHow(flags, resolve, mode).open(dir_fd, path)
 
 
@@ -98,7 +98,7 @@ else:
 
 
 def renameat2(old_dir: int, old: bytes, new_dir: int, new: bytes, flags: int) -> None:
-    """Rename with RENAME_NOREPLACE or RENAME_EXCHANGE, by renameat2(2).
+    """Rename with RENAME_NOREPLACE or RENAME_EXCHANGE.
 
     Raises:
         OSError: with the errno of renameat2(2); EINVAL where the file system

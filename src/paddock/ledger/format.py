@@ -32,6 +32,7 @@ ID_BYTES: Final = 16
 TAIL_BYTES_MAX: Final = len(',"seq":,"prev":""}') + 16 + 64
 """The fixed text at a line's end; 2^53 has 16 digits."""
 
+_HEADER_FIELDS: Final = 6
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EVENT_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}", re.ASCII)
 
@@ -69,19 +70,12 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
     shared = entry.shared
     if shared is not None and not shared.members.keys().isdisjoint(metadata):
         raise _refused("key", "one that stands in metadata and in shared", "keys are unique")
-    if not _is_event_type(entry.event_type):
-        raise _refused("event type", entry.event_type, "upper case letters, digits and _")
     try:
         text = (
             f'{{"id":"{entry_id}","timestamp":"{timestamp}"'
-            f',"event_type":"{entry.event_type}"'
-            f',"submission_id":{encode_string(entry.submission_id)}'
-            f',"decision":{encode_string(entry.decision)}'
-            f',"reason":{encode_string(entry.reason)}'
-            f',"session_id":{encode_string(entry.session_id)}'
-            f',"agent":{encode_string(entry.agent)}'
+            f'{_header(*entry[:_HEADER_FIELDS])}'
             f',"call_id":{encode_string(entry.call_id)}'
-            f',"metadata":{_join(encode_json(metadata), entry.shared)}'
+            f',"metadata":{_join(encode_json(metadata), shared)}'
         )
     except (TypeError, ValueError) as fault:
         raise _refused("value", str(fault)) from fault
@@ -101,6 +95,23 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
             hint=f"a line holds {limits.entry_bytes_max} bytes; record a digest of what is large",
         )
     return body
+
+
+@lru_cache(maxsize=512)
+def _header(
+    event_type: str, submission_id: str, decision: str, reason: str, session_id: str, agent: str
+) -> str:
+    """The members before `call_id`: the same for many entries of a session, so kept."""
+    if not _EVENT_TYPE.fullmatch(event_type):
+        raise _refused("event type", event_type, "upper case letters, digits and _")
+    return (
+        f',"event_type":"{event_type}"'
+        f',"submission_id":{encode_string(submission_id)}'
+        f',"decision":{encode_string(decision)}'
+        f',"reason":{encode_string(reason)}'
+        f',"session_id":{encode_string(session_id)}'
+        f',"agent":{encode_string(agent)}'
+    )
 
 
 def _join(metadata: str, shared: Shared | None) -> str:
@@ -217,11 +228,6 @@ def _check_rare(value: Json, depth: int) -> None:
             -limits.json_integer_max <= item <= limits.json_integer_max
         ):
             raise _refused("integer", hex(item), "beyond 2^53 readers disagree; write text")
-
-
-@lru_cache(maxsize=256)
-def _is_event_type(name: str) -> bool:
-    return _EVENT_TYPE.fullmatch(name) is not None
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain
@@ -250,15 +251,15 @@ def kept_arguments(
                 kept[name] = value
                 continue
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
-            kept[_clean(name[:_NAME_KEPT_MAX])] = value
+            kept[_clean(str(name)[:_NAME_KEPT_MAX])] = value
             continue
         kept[_clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, randomness(_SALT_BYTES))
     return kept
 
 
 def salted_digest(value: Json, salt: bytes) -> dict[str, Json]:
-    """`value` as a digest over salt and bytes; a value that is no text by its `repr`."""
-    text = value if isinstance(value, str) else repr(value)
+    """`value` as a digest over salt and bytes; a value that is no text by `text_of`."""
+    text = value if isinstance(value, str) else text_of(value)
     content = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(salt + content).hexdigest()
     return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}

@@ -45,10 +45,24 @@ def show_line(line: str) -> tuple[str, int]:
 
 def quote(value: object) -> str:
     """An offending value for a message: on one line, quoted, cut at the limit."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else text_of(value)
     shown = show_name(text[: limits.message_value_chars_max])
     missing = len(text) - limits.message_value_chars_max
     return f"'{shown}'" if missing <= 0 else f"'{shown}' (and {missing} more characters)"
+
+
+def text_of(value: object) -> str:
+    """`repr` of any JSON value, also where Python has none.
+
+    A value may nest deeper than the stack, and an integer may have more digits than
+    Python prints (`sys.set_int_max_str_digits`).
+    """
+    try:
+        return repr(value)
+    except RecursionError:
+        return f"<{type(value).__name__} nested too deep>"
+    except ValueError:
+        return f"<{type(value).__name__} with an integer too long to print>"
 
 
 def number_line(number: int, raw: bytes) -> tuple[str, int]:

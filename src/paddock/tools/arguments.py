@@ -240,7 +240,10 @@ def parse_arguments(source: str | bytes) -> dict[str, Json]:
             hint='give one object, such as {"path": "README.md"}',
         ) from None
     except RecursionError:
-        raise InvalidArgumentsError("the arguments are nested too deep") from None
+        raise InvalidArgumentsError(
+            "the arguments are nested too deep",
+            hint=f"at most {limits.argument_depth_max} levels of objects and arrays",
+        ) from None
     except ValueError as error:  # An integer of more digits than Python converts.
         raise InvalidArgumentsError(f"the arguments are not usable: {error}") from None
     if not isinstance(value, dict):
@@ -248,7 +251,27 @@ def parse_arguments(source: str | bytes) -> dict[str, Json]:
             f"the arguments are {_json_name(value)}, not an object",
             hint='give one object, such as {"path": "README.md"}',
         )
+    if _is_too_deep(value):
+        raise InvalidArgumentsError(
+            "the arguments are nested too deep",
+            hint=f"at most {limits.argument_depth_max} levels of objects and arrays",
+        )
     return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _is_too_deep(value: Json) -> bool:
+    """Whether there are more levels than allowed; level by level, as a stack would run out."""
+    level = [value]
+    for _ in range(limits.argument_depth_max):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)  # pyright: ignore[reportUnknownVariableType]
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -4,6 +4,7 @@
     resolution   opening without passing a link        links       where links lead
     workspace    the face that tools use               listing     walking directories
     reading      one open file          window         some lines of it
+    known        what was found out about large files before
     writing      create, replace, edit  moving         move, delete
     drafts       new content on its way to a name      temporary   names that outlive nobody
     locks        one writer at a time   parents        directories made on the way

@@ -18,10 +18,11 @@ from typing import Final, Self
 
 from paddock.errors import PaddockError, PathNotAFileError, SpecialFileError, TextTooLargeError
 from paddock.workspace.failures import converting
+from paddock.workspace.known import KnownFile, KnownFiles, wall_clock_ns
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.names import WorkspacePath, quoted
 from paddock.workspace.resolution import READ_FILE, Resolution
-from paddock.workspace.window import Window, WindowLimits, read_window
+from paddock.workspace.window import LineIndex, Window, WindowLimits, build_line_index, read_window
 
 _CHUNK_BYTES: Final = 2_097_152
 """Large, so that a hashing thread seldom has to ask for the interpreter's lock."""
@@ -87,12 +88,14 @@ class FileContent:
 class OpenFile:
     """A regular file, held open for reading. Closes itself as a context manager."""
 
-    __slots__ = ("_fd", "path", "status")
+    __slots__ = ("_fd", "_known", "_opened_ns", "path", "status")
 
-    def __init__(self, path: WorkspacePath, fd: int, status: FileStatus) -> None:
+    def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:
         self.path = path
-        self.status = status
+        self._opened_ns = wall_clock_ns()
+        self.status = status_of(fd)
         self._fd = fd
+        self._known = known
 
     def __enter__(self) -> Self:
         return self
@@ -145,9 +148,17 @@ class OpenFile:
             return read_bytes(self._fd, min(bytes_max, self.size_bytes))
 
     def version(self) -> str:
-        """`sha256:` and the digest of all bytes, streamed at constant memory."""
+        """`sha256:` and the digest of all bytes, streamed at constant memory.
+
+        Of a large file that did not change since, what was found before; see `known`.
+        """
+        known = self._known.find(self.status).version
+        if known is not None:
+            return known
         with converting(self.path, "read"):
-            return digest_of(self._fd, self.size_bytes)
+            version = digest_of(self._fd, self.size_bytes)
+            self._keep(KnownFile(version, None))
+        return version
 
     def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
         """As `window`, with the version of the whole content.
@@ -155,7 +166,8 @@ class OpenFile:
         A large file is hashed in a second thread meanwhile: hashing is slower than
         counting lines, and neither holds the interpreter's lock while it reads.
         """
-        if self.size_bytes <= _HASHED_ALONGSIDE_BYTES:
+        known = self._known.find(self.status).version
+        if known is not None or self.size_bytes <= _HASHED_ALONGSIDE_BYTES:
             return replace(self.window(first_line, line_count, shown), version=self.version())
         hashing = _Hashing(self)
         hashing.start()
@@ -168,8 +180,20 @@ class OpenFile:
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
         """`line_count` lines from `first_line` (1-based); see `window.read_window`."""
         with converting(self.path, "read"):
-            window = read_window(self._fd, self.size_bytes, first_line, line_count, shown)
+            window = read_window(self._fd, self._line_index(), first_line, line_count, shown)
             return window.seen_changed() if self._has_changed() else window
+
+    def _line_index(self) -> LineIndex:
+        known = self._known.find(self.status).lines
+        if known is not None:
+            return known
+        index = build_line_index(self._fd, self.size_bytes)
+        self._keep(KnownFile(None, index))
+        return index
+
+    def _keep(self, found: KnownFile) -> None:
+        if not self._has_changed():
+            self._known.keep(self.status, found, self._opened_ns)
 
     def _has_changed(self) -> bool:
         now = status_of(self._fd)
@@ -199,14 +223,16 @@ class _Hashing(threading.Thread):
         return self._version
 
 
-def open_file(root_fd: int, resolution: Resolution, path: WorkspacePath) -> OpenFile:
+def open_file(
+    root_fd: int, resolution: Resolution, path: WorkspacePath, known: KnownFiles
+) -> OpenFile:
     """Open a regular file for reading; see `Workspace.open_file`."""
     with converting(path, "read"):
         fd = resolution.open(root_fd, path.relative, READ_FILE)
     try:
-        status = status_of(fd)
-        require_regular(path, status)
+        file = OpenFile(path, fd, known)
+        require_regular(path, file.status)
     except BaseException:
         os.close(fd)
         raise
-    return OpenFile(path, fd, status)
+    return file

@@ -3,11 +3,13 @@
 A line ends with LF; what follows the last LF is a line only if it is not empty. Lines
 come as bytes without their LF: what encoding they are in is not judged here.
 
-One pass counts line ends in chunks and notes where the wanted line begins; the lines
-themselves are then read from there. Nothing ever holds all lines, or a whole long one.
+One pass counts the line ends of each chunk; the wanted lines are then read from where
+they begin. Nothing ever holds all lines, or a whole long one. The counts are small and
+can be kept: with them, another window of the same file costs no pass.
 """
 
 import os
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -67,10 +69,60 @@ class WindowLimits:
     line_bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class LineIndex:
+    """How many line ends stand before each chunk of a file, and how many lines it has."""
+
+    size_bytes: int
+    ends_before: tuple[int, ...]
+    lines_total: int
+
+    def offset_of(self, fd: int, line: int) -> int | None:
+        """Where a line (1-based) of that file begins; None if it has fewer lines."""
+        if line > self.lines_total:
+            return None
+        # The chunk that holds the line end before it; none does before the first line.
+        chunk = max(bisect_left(self.ends_before, line - 1) - 1, 0)
+        start = chunk * _CHUNK_BYTES
+        content = os.pread(fd, min(_CHUNK_BYTES, self.size_bytes - start), start)
+        position = 0
+        for _ in range(line - 1 - self.ends_before[chunk]):
+            position = content.find(_LF, position) + 1
+            if not position:
+                return None  # rewritten since it was counted
+        return start + position
+
+
+def build_line_index(fd: int, size_bytes: int) -> LineIndex:
+    """Count the line ends of an open file, in one pass."""
+    buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
+    view = memoryview(buffer)
+    before: list[int] = []
+    ends = offset = 0
+    last = b""
+    while offset < size_bytes:
+        count = _fill(fd, view[: size_bytes - offset], offset)
+        if count == 0:
+            break  # cut shorter meanwhile
+        before.append(ends)
+        ends += buffer.count(_LF, 0, count)
+        offset += count
+        last = bytes(buffer[count - 1 : count])
+    return LineIndex(offset, tuple(before), ends + (last not in {b"", _LF}))
+
+
+def _fill(fd: int, view: memoryview, offset: int) -> int:
+    """Read until the view is full or the file ends: each chunk but the last has one size."""
+    filled = 0
+    while filled < len(view) and (count := os.preadv(fd, [view[filled:]], offset + filled)):
+        filled += count
+    return filled
+
+
 def read_window(
-    fd: int, size_bytes: int, first_line: int, line_count: int, shown: WindowLimits
+    fd: int, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
 ) -> Window:
-    """`line_count` lines from `first_line` (1-based) of an open file.
+    """`line_count` lines from `first_line` (1-based) of the open file that `index` is of.
 
     A line over `line_bytes_max` is cut between characters; when `bytes_max` is
     reached, whole lines are left out (the first one is cut instead). A first
@@ -82,50 +134,13 @@ def read_window(
     """
     if first_line < 1 or line_count < 0 or shown.bytes_max < 1 or shown.line_bytes_max < 1:
         raise ValueError("a window begins at line 1 or later, and its limits are at least 1")
-    place = _locate(fd, size_bytes, first_line)
+    start = index.offset_of(fd, first_line)
     lines: list[WindowLine] = []
     cut_by_bytes = False
-    if place.start_offset is not None:
-        reader = _LineReader(fd, place.start_offset, size_bytes, shown.line_bytes_max)
+    if start is not None:
+        reader = _LineReader(fd, start, index.size_bytes, shown.line_bytes_max)
         lines, cut_by_bytes = _collect(reader, first_line, line_count, shown.bytes_max)
-    return Window(tuple(lines), first_line, place.lines_total, size_bytes, cut_by_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    start_offset: int | None
-    """Where the wanted line begins; None if it does not exist."""
-    lines_total: int
-
-
-def _locate(fd: int, size_bytes: int, first_line: int) -> _Place:
-    """Find the offset of a line, and count all of them."""
-    buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
-    view = memoryview(buffer)
-    start = 0 if first_line == 1 else None
-    ends = offset = 0
-    last = b""
-    while offset < size_bytes:
-        count = os.preadv(fd, [view[: size_bytes - offset]], offset)
-        if count == 0:
-            break  # cut shorter meanwhile
-        here = buffer.count(_LF, 0, count)
-        if start is None and ends + here >= first_line - 1:
-            start = offset + _after_line_end(buffer, first_line - 1 - ends)
-        ends += here
-        offset += count
-        last = buffer[count - 1 : count]
-    lines_total = ends + (last not in (b"", _LF))
-    exists = start is not None and first_line <= lines_total
-    return _Place(start if exists else None, lines_total)
-
-
-def _after_line_end(buffer: bytearray, nth: int) -> int:
-    """The position behind the nth (1-based) LF in `buffer`."""
-    position = 0
-    for _ in range(nth):
-        position = buffer.index(_LF, position) + 1
-    return position
+    return Window(tuple(lines), first_line, index.lines_total, index.size_bytes, cut_by_bytes)
 
 
 class _LineReader:

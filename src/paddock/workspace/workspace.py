@@ -15,6 +15,7 @@ from paddock.errors import (
 from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
 from paddock.workspace.failures import converting
+from paddock.workspace.known import KnownFiles
 from paddock.workspace.links import Found, find_real
 from paddock.workspace.listing import Tree, list_directory
 from paddock.workspace.moving import delete, entry_version, move
@@ -52,7 +53,7 @@ class Workspace:
     One object serves any number of threads; a forked child may go on using its copy.
     """
 
-    __slots__ = ("_disk", "_fd", "_names", "_resolution", "_root", "_site", "_tree")
+    __slots__ = ("_disk", "_fd", "_known", "_names", "_resolution", "_root", "_site", "_tree")
 
     def __init__(
         self, root: str, real_root: str, fd: int, resolution: Resolution, disk: Disk
@@ -62,6 +63,7 @@ class Workspace:
         self._names = (root, real_root)
         self._resolution = resolution
         self._disk = disk
+        self._known = KnownFiles()
         self._site = Site(fd, resolution, disk)
         self._tree = Tree(fd, resolution, self._names)
 
@@ -229,7 +231,7 @@ class Workspace:
             FileChangedError: a link took its place since it was resolved.
             PathError: this user may not read it.
         """
-        return open_file(self._fd, self._resolution, _real(path))
+        return open_file(self._fd, self._resolution, _real(path), self._known)
 
     def read_all(self, path: ReadPath | WorkspacePath, bytes_max: int) -> FileContent:
         """Every byte of a file; TextTooLargeError over `bytes_max`, else as `open_file`."""

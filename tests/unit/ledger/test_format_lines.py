@@ -43,7 +43,9 @@ FAULTS = {
     "prev stripped": (LINE[: LINE.index(b',"prev"')] + b"}", LineFault.FIELDS),
     "another field": (edit(b',"seq"', b',"extra":1,"seq"'), LineFault.FIELDS),
     "another order": (
-        edit(b'"decision":"allow","reason":"r\xc3\xa9"', b'"reason":"r\xc3\xa9","decision":"allow"'),
+        edit(
+            b'"decision":"allow","reason":"r\xc3\xa9"', b'"reason":"r\xc3\xa9","decision":"allow"'
+        ),
         LineFault.FIELDS,
     ),
     "a number for text": (edit(b'"main"', b"7"), LineFault.FIELDS),
@@ -53,7 +55,10 @@ FAULTS = {
         LineFault.DUPLICATE_KEY,
     ),
     "key twice inside": (edit(b'"a":{', b'"a":1,"a":{'), LineFault.DUPLICATE_KEY),
-    "second tail": (LINE[:-1] + b',"seq":7,"prev":"' + PREV.encode() + b'"}', LineFault.DUPLICATE_KEY),
+    "second tail": (
+        LINE[:-1] + b',"seq":7,"prev":"' + PREV.encode() + b'"}',
+        LineFault.DUPLICATE_KEY,
+    ),
     "space": (edit(b'"decision":"allow"', b'"decision": "allow"'), LineFault.RE_ENCODED),
     "space at the end": (LINE + b" ", LineFault.RE_ENCODED),
     "space at the start": (b" " + LINE, LineFault.RE_ENCODED),

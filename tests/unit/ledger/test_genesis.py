@@ -64,7 +64,9 @@ def test_another_format_version_is_refused(version):
         stored(Entry("GENESIS", metadata=dict(GENESIS.entry().metadata) | {"origin": 1})),
         stored(Entry("GENESIS", metadata=dict(GENESIS.entry().metadata) | {"more": 1})),
         stored(Entry("GENESIS", metadata=dict(GENESIS.entry().metadata) | {"public_key": "x"})),
-        stored(Entry("GENESIS", metadata=dict(GENESIS.entry().metadata) | {"parent_checkpoint": 1})),
+        stored(
+            Entry("GENESIS", metadata=dict(GENESIS.entry().metadata) | {"parent_checkpoint": 1})
+        ),
     ],
 )
 def test_a_first_line_that_is_no_genesis_is_damage(line):

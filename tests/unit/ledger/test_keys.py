@@ -70,7 +70,9 @@ def test_a_link_is_not_followed_to_a_key(tmp_path):
         load_key(os.path.join(tmp_path, "link"))
 
 
-@pytest.mark.parametrize("edit", [lambda t: t[:-5], lambda t: t.replace("+x+", "+y+"), lambda _: ""])
+@pytest.mark.parametrize(
+    "edit", [lambda t: t[:-5], lambda t: t.replace("+x+", "+y+"), lambda _: ""]
+)
 def test_a_file_that_is_no_key_is_refused(tmp_path, edit):
     path = tmp_path / "key"
     create_key(os.fspath(path), "x", fixed)

@@ -5,11 +5,11 @@ import os
 import shutil
 
 import pytest
-from tests.support.ledgers import assert_holds, note, open_ledger
 
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.query import Filter, query
 from paddock.testing.faulty_disk import FaultyDisk
+from tests.support.ledgers import assert_holds, note, open_ledger
 
 OTHER_BOOT = b"another machine!"
 
@@ -239,7 +239,9 @@ def test_a_piece_that_was_put_aside_but_not_reported_is_reported_later(path):
     assert_holds(path, ["one", "two"])
 
 
-@pytest.mark.parametrize("name", ["x.pending", "-.pending", "5-.pending", "٣-a.pending", "a-b.pending"])
+@pytest.mark.parametrize(
+    "name", ["x.pending", "-.pending", "5-.pending", "٣-a.pending", "a-b.pending"]
+)
 def test_other_files_in_the_torn_folder_do_no_harm(path, name):
     os.mkdir(torn_folder(path))
     with open(os.path.join(torn_folder(path), name), "w", encoding="ascii"):

@@ -5,6 +5,14 @@ import sys
 import threading
 
 import pytest
+
+from paddock import limits
+from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
+from paddock.ledger.disk import SystemDisk
+from paddock.ledger.format import EntryRefusedError
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import verify
+from paddock.values.entries import Entry
 from tests.support.ledgers import (
     GENESIS,
     INTENT,
@@ -16,14 +24,6 @@ from tests.support.ledgers import (
     open_ledger,
     reasons,
 )
-
-from paddock import limits
-from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
-from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format import EntryRefusedError
-from paddock.ledger.query import Filter, query
-from paddock.ledger.verify import verify
-from paddock.values.entries import Entry
 
 
 @pytest.fixture

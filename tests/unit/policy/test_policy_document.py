@@ -75,6 +75,7 @@ commit = "each"
 [limits]
 view_bytes_max = 1000
 approval_timeout_s = 60
+shell_timeout_s = 60
 [history]
 bytes_max = 5
 [mcp]
@@ -114,7 +115,9 @@ def test_every_table_is_read() -> None:
         ),
         hook=HookSettings("approve", "all", ("~/.claude/plans/**",), True, True, False),
         agents=(AgentBinding("Explore", "locked"),),
-        limits=LoweredLimits((("approval_timeout_s", 60), ("view_bytes_max", 1000))),
+        limits=LoweredLimits(
+            (("approval_timeout_s", 60), ("shell_timeout_s", 60), ("view_bytes_max", 1000))
+        ),
         history=HistorySettings(5),
         mcp=McpSettings(3),
         ledger=LedgerSettings(keep_model_contents=True),

@@ -36,4 +36,6 @@ def test_content_over_the_limit_says_both_sizes() -> None:
 
 
 def test_content_at_the_limit_passes() -> None:
-    assert len(require_content("x" * limits.content_bytes_max, "content")) == limits.content_bytes_max
+    assert (
+        len(require_content("x" * limits.content_bytes_max, "content")) == limits.content_bytes_max
+    )

@@ -25,9 +25,7 @@ from paddock.text.show import (
         ("latin-\udce9", "latin-\\xe9"),
     ],
 )
-def test_a_name_is_one_line_without_control_and_direction_characters(
-    name: str, shown: str
-) -> None:
+def test_a_name_is_one_line_without_control_and_direction_characters(name: str, shown: str) -> None:
     assert show_name(name) == shown
 
 

@@ -44,4 +44,7 @@ def test_a_long_head_is_cut_and_says_how_to_go_on() -> None:
 def test_a_long_edit_is_cut_in_the_middle_and_says_so() -> None:
     content = b"x\n" * 500
     shown = snippet_around(content, Span(0, len(content)))
-    assert f"[... {500 - limits.snippet_lines_max} lines not shown; view offset=21 shows them]" in shown
+    assert (
+        f"[... {500 - limits.snippet_lines_max} lines not shown; view offset=21 shows them]"
+        in shown
+    )

@@ -174,9 +174,7 @@ def test_if_version_guards_the_edit_on_both_sides(desk):
     with pytest.raises(FileChangedError):
         desk.run("str_replace", path="a", old_str="old", new_str="new", if_version="sha256:0")
     assert desk.tree() == {"a": b"old"}
-    desk.run(
-        "str_replace", path="a", old_str="old", new_str="new", if_version=version_of(b"old")
-    )
+    desk.run("str_replace", path="a", old_str="old", new_str="new", if_version=version_of(b"old"))
     assert desk.tree() == {"a": b"new"}
 
 

@@ -292,7 +292,7 @@ def test_a_directory_that_the_plain_user_may_not_write_is_refused_without_a_trac
 @pytest.mark.needs("root")
 def test_a_root_directory_that_may_not_be_written_does_not_stop_writes_below(owned):
     os.chmod(owned.root, 0o555)
-    as_plain_user(owned, lambda workspace: write(workspace))
+    as_plain_user(owned, write)
     assert (owned.root / "dir/file").read_bytes() == NEW
     assert os.listdir(owned.root / "dir") == ["file"]
 

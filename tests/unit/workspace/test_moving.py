@@ -239,7 +239,7 @@ def test_receipts_leave_nothing_open_or_lying_about(filled, remove):
 def test_another_file_system_is_told_as_such(ground):
     (ground.root / "file").write_bytes(CONTENT)
     (ground.root / "mounted").mkdir()
-    if os.system(f"mount -t tmpfs none {ground.root}/mounted 2>/dev/null"):  # noqa: TID251
+    if os.system(f"mount -t tmpfs none {ground.root}/mounted 2>/dev/null"):
         pytest.skip("needs to mount a tmpfs")
     try:
         with pytest.raises(PathError, match="another file system"):
@@ -247,7 +247,7 @@ def test_another_file_system_is_told_as_such(ground):
         assert (ground.root / "file").read_bytes() == CONTENT
         assert os.listdir(ground.root / "mounted") == []
     finally:
-        os.system(f"umount {ground.root}/mounted")  # noqa: TID251
+        os.system(f"umount {ground.root}/mounted")
 
 
 @pytest.mark.needs("root")

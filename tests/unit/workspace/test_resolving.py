@@ -1,5 +1,6 @@
 """Text → path: what is inside, what is refused, and in which words."""
 
+import contextlib
 import os
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from paddock.errors import (
     ConfigError,
     InvalidPathError,
+    PathError,
     PathNotADirectoryError,
     PathNotAFileError,
     PathThroughLinkError,
@@ -329,10 +331,8 @@ def test_resolving_leaves_no_descriptor_open(linked):
     before = os.listdir("/proc/self/fd")
     for text in ("to_dir/../real/sub/deep", "out_dir/x", "loop", "new/a/b/c", "top", "a\0"):
         for resolve in ("resolve_read", "resolve_write", "resolve_entry"):
-            try:
+            with contextlib.suppress(PathError):
                 getattr(linked.workspace, resolve)(text)
-            except Exception as refusal:
-                assert type(refusal).__module__ == "paddock.errors"
     assert os.listdir("/proc/self/fd") == before
 
 

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from paddock.workspace import WindowLimits, WindowLine
+from paddock.workspace import WindowLimits, WindowLine, reading
 from paddock.workspace.window import whole_characters
 
 WIDE = WindowLimits(1_000_000, 100_000)
@@ -156,3 +156,49 @@ def test_an_unfinished_character_is_left_out_and_nothing_else():
         assert whole[:end].startswith(cut)
         assert cut.decode() == whole[:end].decode(errors="ignore")
     assert whole_characters(b"\x80\x80\x80\x80\x80") == b"\x80\x80\x80\x80\x80"
+
+
+LARGE = b"".join(b"%07d\n" % number for number in range(400_000))
+
+
+def test_what_is_known_of_a_large_file_is_used_until_it_changes(ground, monkeypatch):
+    file = ground.root / "file"
+    file.write_bytes(LARGE)
+    # As if it had been written long ago: the clock of the readings is moved, not the file's.
+    ahead_ns = os.stat(file).st_ctime_ns + 3_600 * 1_000_000_000
+    monkeypatch.setattr(reading, "wall_clock_ns", lambda: ahead_ns)
+    counted = []
+    build = reading.build_line_index
+    monkeypatch.setattr(
+        reading, "build_line_index", lambda *file: counted.append(1) or build(*file)
+    )
+
+    def look(first: int):
+        path = ground.workspace.resolve_read("file")
+        return ground.workspace.read_window(path, first, 2, 1000, 1000)
+
+    for first in (1, 200_000, 399_999, 400_001):
+        found = look(first)
+        assert texts(found) == [b"%07d" % n for n in range(first - 1, first + 1) if n < 400_000]
+        assert found.version == "sha256:" + hashlib.sha256(LARGE).hexdigest()
+        assert found.lines_total == 400_000
+    assert len(counted) == 1
+    with open(file, "r+b") as writer:
+        writer.write(b"\n")
+    assert texts(look(1)) == [b"", b"000000"]
+    assert look(1).version != found.version
+    assert len(counted) == 2
+
+
+def test_nothing_is_remembered_of_a_file_that_changed_just_now(ground, monkeypatch):
+    file = ground.root / "file"
+    file.write_bytes(LARGE)
+    just_now_ns = os.stat(file).st_ctime_ns + 900_000_000
+    monkeypatch.setattr(reading, "wall_clock_ns", lambda: just_now_ns)
+    path = ground.workspace.resolve_read("file")
+    before = ground.workspace.version(path)
+    # The worst case: other bytes, and a status that does not show it.
+    times = os.stat(file).st_mtime_ns
+    file.write_bytes(LARGE.swapcase().replace(b"1", b"2"))
+    os.utime(file, ns=(times, times))
+    assert ground.workspace.version(path) != before

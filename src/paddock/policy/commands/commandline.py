@@ -73,9 +73,7 @@ class SimpleCommand:
     @property
     def word_sequences(self) -> tuple[tuple[str, ...], ...]:
         """The readings as plain words."""
-        return tuple(
-            tuple(word.text for word in reading.all_words()) for reading in self.readings
-        )
+        return tuple(tuple(word.text for word in reading.all_words()) for reading in self.readings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,14 @@ _AFTER_MARK: Final = b" \t\n;|&>)"
 
 
 def find_document(data: bytes, at: int, mark: bytes, *, tabs: bool) -> tuple[int, int] | None:
-    """Return where the document that is announced before `at` starts and where its mark stands."""
+    """Return where the document announced before `at` starts, and where its mark stands.
+
+    None where it has no end, or where its line announces a second one.
+    """
     line_end = data.find(b"\n", at)
     if line_end < 0 or b"<<" in data[at:line_end]:
         return None
-    if data[at : at + 1] not in (b" ", b"\t", b"\n", b";", b"|", b"&", b">", b")"):
+    if data[at] not in _AFTER_MARK:
         return None
     place = line_end + 1
     while place < len(data):

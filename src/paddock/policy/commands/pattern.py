@@ -19,7 +19,9 @@ from paddock.policy.commands.exact import find_danger, find_loose_word
 from paddock.policy.commands.words import Word
 from paddock.policy.problems import PatternError, quote
 
-_PIECE: Final = re.compile(r"""'(?P<single>[^']*)'|"(?P<double>[^"]*)"|\\(?P<escaped>.)|(?P<one>.)""")
+_PIECE: Final = re.compile(
+    r"""'(?P<single>[^']*)'|"(?P<double>[^"]*)"|\\(?P<escaped>.)|(?P<one>.)"""
+)
 _OPERATORS: Final = frozenset(";&|<>()`")
 _LITERAL_PREFIX: Final = re.compile(r"[^*?\[\\]*")
 
@@ -80,8 +82,10 @@ class CommandPattern:
     @property
     def is_any(self) -> bool:
         """Whether it stands for every command: `*`."""
-        return self.is_open and all(word.parts == ("", "") for word in self.words[:1]) and (
-            len(self.words) < 2
+        return (
+            self.is_open
+            and all(word.parts == ("", "") for word in self.words[:1])
+            and (len(self.words) < 2)
         )
 
     def matches_any_reading(self, command: SimpleCommand) -> bool:
@@ -97,15 +101,13 @@ class CommandPattern:
         return self.is_any or not self.find_obstacle(command)
 
     def find_obstacle(self, command: SimpleCommand) -> str:
-        """Return why a narrow allow with this pattern does not cover `command`; empty if it does."""
+        """Return why a narrow allow with this pattern does not cover `command`; else empty."""
         words = command.words
         if not words or not self._fits(len(words)):
             return "the words do not match"
         texts = [word.text for word in words]
         as_named = [self._program(texts[0]), *texts[1:]]
-        if not all(
-            word.matches(text) for word, text in zip(self.words, as_named, strict=False)
-        ):
+        if not all(word.matches(text) for word, text in zip(self.words, as_named, strict=False)):
             return "the words do not match"
         if command.obstacles:
             return command.obstacles[0]
@@ -144,9 +146,7 @@ class CommandPattern:
         found = reading.first(len(self.words))
         if not self._matches_program(found[0]):
             return False
-        return all(
-            word.may_match(one) for word, one in zip(self.words[1:], found[1:], strict=True)
-        )
+        return all(word.may_match(one) for word, one in zip(self.words[1:], found[1:], strict=True))
 
     def _matches_program(self, word: Word) -> bool:
         pattern = self.words[0]
@@ -204,7 +204,7 @@ def _split(text: str) -> list[PatternWord]:
             continue
         if one is not None and one in _OPERATORS:
             raise PatternError(
-                f"the command pattern {quote(text)} holds {quote(one)}, which no word of a command has",
+                f"the command pattern {quote(text)} holds {quote(one)}, which ends a command",
                 "a line is judged command by command; quote the character if it is meant",
             )
         if one is not None and one in "'\"\\":

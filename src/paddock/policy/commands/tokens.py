@@ -58,13 +58,16 @@ RESERVED: Final = frozenset(
 SAFE_TESTS: Final = frozenset(
     "-b -c -d -e -f -g -h -k -n -p -r -s -t -u -w -x -z -G -L -N -O -S -nt -ot -ef".split()
 ) | frozenset({"=", "==", "!=", "=~", "<", ">", "&&", "||", "!", "(", ")", "[[", "]]", "\n"})
-"""What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and run commands in them."""
+"""What does no arithmetic in `[[ … ]]`: that would evaluate subscripts, and commands in them."""
 
 _GAP: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _BLANK: Final = re.compile(rb"(?:[ \t]|\\\n)*")
 _CONTINUATIONS: Final = re.compile(rb"(?:\\\n)+")
 _BEFORE_COMMAND: Final = b" \t\n;&|()`"
 _AFTER_COMMAND: Final = b" \t\n;&|()<>`"
+_ANONYMOUS_WORDS: Final = frozenset({"$", "==", "=~", "=", "!=", "[", "]", "command_name"})
+_REDIRECTIONS: Final = frozenset({"file_redirect", "herestring_redirect"})
+_JOINERS: Final = frozenset({";", "&", "|", "|&", "&&", "||"})
 _OPERATORS: Final = b";&|<>()\n"
 
 
@@ -80,12 +83,17 @@ class TokenCheck:
         self.problems[sentence] = None
 
     def before_operator(self, at: int) -> None:
-        """Refuse what bash reads as part of the operator: `{name}>`, and a joined line."""
-        line = self.data[:at]
-        if re.search(rb"\{\w+\}\Z|\\\n\Z", line):
+        """Refuse what bash may read as part of the operator: `{name}>`, and a joined line."""
+        if self.data[max(at - 2, 0) : at].endswith((b"}", b"\\\n")):
             self.problem("a redirection to a descriptor that is named by a variable")
+        start = at
+        while start and self.data[start - 1] in b"0123456789":
+            start -= 1
+        if start < at and (not start or self.data[start - 1] in _AFTER_COMMAND):
+            self.problem("a number that belongs to a redirection")
 
     def comment(self, node: "Node") -> None:
+        """Check that bash sees a comment here as well."""
         if node.start_byte and self.data[node.start_byte - 1] not in _BEFORE_COMMAND:
             self.problem("a comment inside a word")
 
@@ -93,30 +101,44 @@ class TokenCheck:
         """Check that nothing but blanks stands between tokens, and what bash reads into them."""
         for left, right in pairwise(children):
             gap = self.data[left.end_byte : right.start_byte]
-            if not gap:
-                if left.type in WORDS and right.type in WORDS:
-                    self.problem("two words without a blank between them")
-                continue
-            if gap == b" " and not newline:
-                continue
-            if left.type == "file_descriptor":
-                self.problem("a blank between a descriptor and its redirection")
-            if not (_GAP if newline else _BLANK).fullmatch(gap):
-                self.problem("a line that continues in a way that is not understood")
-            if _CONTINUATIONS.fullmatch(gap) and not self.is_apart(left.end_byte, right.start_byte):
-                self.problem("a continued line joins what stands before and after it")
             if (
                 left.type in STATEMENTS
                 and right.type in STATEMENTS
                 and b"\n" not in gap.replace(b"\\\n", b"")
             ):
                 self.problem("two commands without a separator")
+            if (
+                not gap
+                and _is_wordlike(right)
+                and (_is_wordlike(left) or left.type in _REDIRECTIONS)
+            ):
+                self.problem("two words without a blank between them")
+            if right.type in _JOINERS and b"\n" in gap.replace(b"\\\n", b""):
+                self.problem("an operator at the start of a line")
+            if gap and left.type == "file_descriptor":
+                self.problem("a blank between a descriptor and its redirection")
+            if gap in (b"", b" "):
+                continue
+            if not (_GAP if newline else _BLANK).fullmatch(gap):
+                self.problem("a line that continues in a way that is not understood")
+            if _CONTINUATIONS.fullmatch(gap) and not self.is_apart(left.end_byte, right.start_byte):
+                self.problem("a continued line joins what stands before and after it")
+
+    def inside(self, node: "Node", children: "Sequence[Node]") -> None:
+        """Check what stands in `node` before its first and after its last child."""
+        if children:
+            first, last = children[0].start_byte, children[-1].end_byte
+            ends = (self.data[node.start_byte : first], self.data[last : node.end_byte])
+            if ends != (b"", b"") and not all(_GAP.fullmatch(part) for part in ends):
+                self.problem("text outside of every command")
 
     def is_apart(self, left_end: int, right_start: int) -> bool:
         """Whether the two neighbours of a bare continuation stay two tokens."""
-        left = self.data[left_end - 1] in _OPERATORS
-        right = self.data[right_start] in _OPERATORS
-        return left != right and not (right and self.data[left_end - 1 : left_end].isdigit())
+        # Slices, since a missing token has no bytes and may stand at the end.
+        before = self.data[max(left_end - 1, 0) : left_end]
+        left = before in _OPERATORS
+        right = self.data[right_start : right_start + 1] in _OPERATORS
+        return left != right and not (right and before.isdigit())
 
     def edges(self, node: "Node") -> None:
         """Check that a command starts and ends where bash starts and ends one."""
@@ -133,3 +155,8 @@ class TokenCheck:
         outside = (self.data[: root.start_byte], self.data[root.end_byte :])
         if not all(_GAP.fullmatch(part) for part in outside):
             self.problem("text outside of every command")
+
+
+def _is_wordlike(node: "Node") -> bool:
+    # Some words are anonymous to the grammar: `$`, `==`, an operator of `[`.
+    return node.type in WORDS or node.type in _ANONYMOUS_WORDS

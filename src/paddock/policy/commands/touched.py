@@ -28,7 +28,7 @@ class Target:
 
 
 _ROWS: Final = (
-    Target(("rm", "rmdir", "unlink", "shred", "tee", "gzip", "gunzip", "bzip2", "xz", "zstd"), "all"),
+    Target(("rm", "rmdir", "unlink", "shred", "tee", "gzip", "gunzip", "bzip2", "xz"), "all"),
     Target(("touch",), "all", "drt", ("--date", "--reference", "--time")),
     Target(("mkdir", "mkfifo"), "all", "m", ("--mode",)),
     Target(("truncate",), "all", "sr", ("--size", "--reference")),

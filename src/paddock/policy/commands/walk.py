@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
+_CASE_ENDS = frozenset({";;", ";&", ";;&"})
+
+
 @dataclass(slots=True)
 class RawCommand:
     """A simple command as the tree shows it, wrappers and all."""
@@ -122,6 +126,9 @@ class _Walk:
             return children
         if kind in STATEMENTS or kind in ("program", "do_group", "else_clause", "case_item"):
             self.tokens.gaps(children, newline=True)
+            self.tokens.inside(node, children)
+        if kind != "case_item" and any(child.type in _CASE_ENDS for child in children):
+            self.problem("the end of a case item outside of a case")
         return children
 
     # --- commands ---------------------------------------------------------
@@ -210,7 +217,10 @@ class _Walk:
 
     def assignment(self, node: "Node") -> "list[Node]":
         self.found.changes["a variable is assigned in the line"] = None
-        self.found.assigned.append(self.source(node))
+        source = self.source(node)
+        self.found.assigned.append(source)
+        if not _ASSIGNMENT.match(source):
+            self.problem("an assignment to what is no name")
         later: list[Node] = []
         for child in node.children:
             if child.type in WORDS:
@@ -271,6 +281,7 @@ class _Walk:
 
     def here_string(self, node: "Node") -> "list[Node]":
         later: list[Node] = []
+        self.tokens.gaps(node.children, newline=False)
         for child in node.children:
             if child.type in WORDS:
                 word, inner = self.word(child)
@@ -328,9 +339,9 @@ class _Walk:
             return word, []
         if node.type in RUN_TIME:
             self.found.run_time[RUN_TIME[node.type]] = None
-        elif not any(child.is_named for child in node.children):
+        elif not any(child.type in RUN_TIME for child in node.children):
             self.found.run_time[word.unknown] = None
-        return word, [child for child in node.children if child.is_named] or []
+        return word, [child for child in node.children if child.is_named]
 
     def source(self, node: "Node") -> str:
         return self.data[node.start_byte : node.end_byte].decode()
@@ -354,4 +365,3 @@ def _leaves(node: "Node") -> "Iterable[Node]":
             stack.extend(reversed(one.children))
         else:
             yield one
-

@@ -78,12 +78,15 @@ def parse_word(source: str) -> Word:
     """
     if _SIMPLE.fullmatch(source):
         return Word(source, source)
+    if "\\\n" in source and "$" in source:
+        # Threat: the join may make an expansion of what stands on both sides of it.
+        raise WordProblem(source)
     chars: list[Char] = []
     inexact, at = "", 0
     while at < len(source):
         piece = _PIECE.match(source, at)
         if piece is None:
-            if _RUN_TIME.search(source, at):
+            if _RUN_TIME.match(source, at) or source[at] == '"':
                 return Word(source, source, unknown="an expansion is only known at run time")
             raise WordProblem(source)
         at = piece.end()

@@ -1,0 +1,164 @@
+import os
+
+import pytest
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.ledger.format_lines import LineFault
+from paddock.ledger.query import BadRow, Filter, query
+from paddock.values.entries import Entry
+from tests.support.ledgers import note, open_ledger
+
+
+@pytest.fixture
+def path(tmp_path):
+    return os.path.join(tmp_path, "x.jsonl")
+
+
+def fill(path, entries, times=None):
+    times = times or [0.0] * len(entries)
+    now = [0.0]
+    ledger = open_ledger(path, clock=lambda: now[0])
+    for entry, time in zip(entries, times, strict=True):
+        now[0] = time
+        ledger.write([entry])
+    ledger.close()
+
+
+def seqs(path, wanted, last=None):
+    rows = query(path, wanted, last=last)
+    assert rows.bad == ()
+    return [row.seq for row in rows.entries]
+
+
+def test_rows_come_newest_last_and_the_newest_are_kept(path):
+    fill(path, [note(str(number)) for number in range(10)])
+
+    assert seqs(path, Filter(event_type="NOTE")) == list(range(1, 11))
+    assert seqs(path, Filter(event_type="NOTE"), last=3) == [8, 9, 10]
+    assert seqs(path, Filter(), last=20) == list(range(11))
+    assert seqs(path, Filter(), last=0) == []
+
+
+def test_rows_are_found_by_each_field_and_by_all_together(path):
+    base = {"session_id": "S1", "call_id": "c1", "agent": "a1", "decision": "allow"}
+    entries = [Entry("NOTE", **base)] + [Entry("NOTE", **(base | {name: "x"})) for name in base]
+    fill(path, [*entries, Entry("OTHER", **base)])
+
+    assert seqs(path, Filter(session_id="S1")) == [1, 3, 4, 5, 6]
+    assert seqs(path, Filter(call_id="c1")) == [1, 2, 4, 5, 6]
+    assert seqs(path, Filter(agent="a1")) == [1, 2, 3, 5, 6]
+    assert seqs(path, Filter(decision="allow")) == [1, 2, 3, 4, 6]
+    assert seqs(path, Filter(event_type="OTHER", session_id="S1")) == [6]
+    assert seqs(path, Filter(event_type="NOTE", **base)) == [1]
+    assert seqs(path, Filter(agent="nobody")) == []
+
+
+def test_the_same_text_inside_metadata_is_no_match(path):
+    fill(
+        path,
+        [
+            Entry("NOTE", metadata={"session_id": "S1", "event_type": "OTHER"}),
+            Entry("NOTE", reason='"session_id":"S1"'),
+            Entry("NOTE", session_id="S1"),
+        ],
+    )
+
+    assert seqs(path, Filter(session_id="S1")) == [3]
+    assert seqs(path, Filter(event_type="OTHER")) == []
+
+
+@pytest.mark.parametrize(
+    "text", ['say "hi"', "back\\slash", "äé漢", "\x9b\u202e", "tab\t", "\\u0041"]
+)
+def test_text_is_found_as_it_was_given(path, text):
+    fill(path, [Entry("NOTE", agent=text), Entry("NOTE", agent="other")])
+
+    assert seqs(path, Filter(agent=text)) == [1]
+
+
+def test_text_that_no_line_can_hold_finds_nothing(path):
+    fill(path, [note("x")])
+
+    assert seqs(path, Filter(agent="\ud800")) == []
+
+
+def test_time_is_compared_with_what_the_entry_claims(path):
+    fill(path, [note(str(n)) for n in range(4)], times=[10.0, 20.5, 30.0, 15.0])
+
+    assert seqs(path, Filter(event_type="NOTE", since=15.0)) == [2, 3, 4]
+    assert seqs(path, Filter(event_type="NOTE", until=20.5)) == [1, 2, 4]
+    assert seqs(path, Filter(event_type="NOTE", since=11, until=29)) == [2, 4]
+
+
+def test_lines_of_all_lengths_are_found_across_the_pieces_that_are_read(path):
+    sizes = [0, limits.ledger_scan_chunk_bytes, 10, 1_000_000, limits.ledger_scan_chunk_bytes - 400]
+    fill(path, [note(str(number), size) for number, size in enumerate(sizes * 2)])
+
+    rows = query(path, Filter()).entries
+    assert [row.seq for row in rows] == list(range(11))
+    with open(path, "rb") as file:
+        assert b"".join(row.line + b"\n" for row in rows) == file.read()
+
+
+def test_a_bad_line_on_the_way_is_part_of_the_answer(path):
+    fill(path, [note("one")])
+    place = os.path.getsize(path)
+    with open(path, "ab") as file:
+        file.write(b'garbage\n{"id":"LED-x"}\n' + b"y" * 3_000_000 + b"\n")
+
+    rows = query(path, Filter(event_type="NOTE"))
+
+    assert [row.seq for row in rows.entries] == [1]
+    assert [(bad.offset_bytes, bad.fault) for bad in rows.bad] == [
+        (place, LineFault.GARBAGE),
+        (place + 23, LineFault.TOO_LONG),
+    ]
+    everything = query(path, Filter())
+    assert BadRow(place + 8, LineFault.FIELDS, everything.bad[1].detail) == everything.bad[1]
+
+
+def test_more_bad_lines_than_are_listed_are_counted(path):
+    fill(path, [])
+    with open(path, "ab") as file:
+        file.write(b"x\n" * (limits.ledger_problems_listed_max + 7))
+
+    rows = query(path, Filter())
+
+    assert (len(rows.bad), rows.bad_omitted) == (limits.ledger_problems_listed_max, 7)
+
+
+def test_an_unfinished_line_is_counted_and_not_read(path):
+    fill(path, [note("one")])
+    with open(path, "ab") as file:
+        file.write(b'{"id":')
+
+    rows = query(path, Filter())
+
+    assert [row.seq for row in rows.entries] == [0, 1]
+    assert (rows.bad, rows.unfinished_bytes) == ((), 6)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\n\n", b"x", b"x\n", bytes(10), b"\n" * 600_000])
+def test_a_file_that_is_no_ledger_gives_no_rows(tmp_path, content):
+    path = tmp_path / "x"
+    path.write_bytes(content)
+
+    rows = query(os.fspath(path), Filter())
+
+    assert rows.entries == ()
+    assert len(rows.bad) + rows.bad_omitted == content.count(b"\n")
+    assert rows.unfinished_bytes == len(content) - (content.rfind(b"\n") + 1)
+
+
+def test_a_ledger_that_is_not_there_cannot_be_queried(path):
+    with pytest.raises(HostError, match="there is no ledger here"):
+        query(path, Filter())
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_cannot_be_queried(path, make):
+    make(path)
+
+    with pytest.raises(HostError, match="regular file"):
+        query(path, Filter())

@@ -1,0 +1,212 @@
+"""What a line is taken apart into, and what is said to be in doubt."""
+
+import subprocess
+import sys
+
+import pytest
+
+from paddock.limits import command_chars_max, command_depth_max
+from paddock.policy.commands import parse_line
+
+
+def words(text):
+    return [[word.text for word in each.words] for each in parse_line(text).commands]
+
+
+def test_a_plain_line_is_its_commands_in_order():
+    line = parse_line("git diff HEAD && ls -l | wc -l; echo 'a b' &")
+    assert words(line.text) == [
+        ["git", "diff", "HEAD"],
+        ["ls", "-l"],
+        ["wc", "-l"],
+        ["echo", "a b"],
+    ]
+    assert (line.writes, line.touched, line.runtime_only, line.problems) == ((), (), (), ())
+    assert not line.is_empty
+    assert all(each.obstacles == () for each in line.commands)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("echo 'it'\"'\"'s'", [["echo", "it's"]]),
+        (r"echo a\ b \$x", [["echo", "a b", "$x"]]),
+        (r'echo "a\"b\\c\d" "\$x"', [["echo", r"a\"b\c\d".replace('\\"', '"'), "$x"]]),
+        ("echo '' \"\"", [["echo", "", ""]]),
+        (r"echo $'a\tb\x41\'\101\u00e9'", [["echo", "a\tbA'Aé"]]),
+        (r"echo $'a\0b'", [["echo", "a"]]),
+        ("echo a#b # c", [["echo", "a#b"]]),
+        ("echo a \\\n  b", [["echo", "a", "b"]]),
+        ("echo x > out y", [["echo", "x", "y"]]),
+        ("> out echo x", [["echo", "x"]]),
+        ("if a; then b; elif c; then d; else e; fi", [["a"], ["b"], ["c"], ["d"], ["e"]]),
+        ("[ -f x -a y = z ]", [["[", "-f", "x", "-a", "y", "=", "z", "]"]]),
+        ("export A=1 B", [["export", "A=1", "B"]]),
+        ("echo $", [["echo", "$"]]),
+        ("echo é ü", [["echo", "é", "ü"]]),
+    ],
+)
+def test_words_are_what_bash_makes_of_them(text, expected):
+    assert words(text) == expected
+    assert parse_line(text).problems == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\n", "# only a comment", "> out", "x=1", "[[ -f x ]]", "2>&1"]
+)
+def test_a_line_without_a_simple_command_is_empty(text):
+    assert parse_line(text).is_empty
+
+
+@pytest.mark.parametrize(
+    ("text", "writes"),
+    [
+        ("a > b", ("b",)),
+        ("a >> b 2> c", ("b", "c")),
+        ("a >| b", ("b",)),
+        ("a &> b", ("b",)),
+        ("a &>> b", ("b",)),
+        ("a >& b", ("b",)),
+        ("a 2>&1 >&2 3>&- 4<&0", ()),
+        ("a < b", ()),
+        ("a <<< b", ()),
+        ("a > /dev/null 2> /dev/stderr", ()),
+        ("a > 'x y'", ("x y",)),
+        ("{ a; } > b", ("b",)),
+        ("a | b > c | d > e", ("c", "e")),
+        ("cat <<'EOF' > b\nx > y\nEOF", ("b",)),
+        ("sh -c 'a > b'", ("b",)),
+        ("echo $(a > b)", ("b",)),
+    ],
+)
+def test_the_targets_of_redirections_are_writes(text, writes):
+    assert parse_line(text).writes == writes
+
+
+def test_a_damaged_line_still_tells_what_it_would_write():
+    line = parse_line("a <> b; c > d (")
+    assert line.problems
+    assert set(line.writes) >= {"b", "d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("tee -a x y", ("x", "y")),
+        ("sed -i s/a/b/ f g", ("f", "g")),
+        ("sed -i.bak -e s/a/b/ f", ("f",)),
+        ("sed --in-place=.bak s/a/b/ f", ("f",)),
+        ("sed -n p f", ()),
+        ("cp a b.txt", ("b.txt",)),
+        ("cp a dir", ("dir", "dir/a")),
+        ("cp -r x/.env .", (".", "./.env")),
+        ("cp -t dir a b", ("dir", "dir/a", "dir/b")),
+        ("mv a b", ("a", "b")),
+        ("rm -rf x y", ("x", "y")),
+        ("install -m 644 a b.txt", ("b.txt",)),
+        ("ln -s a b.txt", ("b.txt",)),
+        ("touch -d now x", ("x",)),
+        ("mkdir -p -m 700 x/y", ("x/y",)),
+        ("dd if=a of=b", ("b",)),
+        ("git -C sub status", ("sub",)),
+        ("git diff --output=x", ("x",)),
+        ("git rm x", ("x",)),
+        ("truncate -s 0 x", ("x",)),
+        ("chmod 600 x", ("x",)),
+        ("sort a -o b", ("b",)),
+        ("sort -uob a", ("b",)),
+        ("curl -o x http://h/", ("x",)),
+        ("find x -name y -delete", ("x",)),
+        ("find . -fprint x", ("x",)),
+        ("uniq a b", ("b",)),
+        ("perl -pi -e s/a/b/ f", ("f",)),
+        ("sudo tee x", ("x",)),
+        ("sh -c 'rm x'", ("x",)),
+        ("cat x", ()),
+        ("rm -- -x", ("-x",)),
+        ("{rm,x,y}", ("x", "y")),
+    ],
+)
+def test_write_targets_are_read_off_known_programs(text, touched):
+    assert set(parse_line(text).touched) >= set(touched)
+    if not parse_line(text).problems:
+        assert parse_line(text).touched == touched
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $x", 'echo "$x"', "echo $(a)", "echo `a`", "$x y", "echo ${x}", "cat <(a)", "a > $x",
+        "eval a", "source a", ". a", "sh -c \"$x\"", "a | sh", "bash -s", "python3 -", "a | python3",
+        "python3 <<'EOF'\nx\nEOF", "xargs rm", "parallel rm", "(( x ))", "echo $((1))", "/bin/r? x",
+        "[[ -v x ]]; a", "[[ x -eq 1 ]]; a", "find . -exec {} ';'", "PATH=. a", "LD_PRELOAD=x a",
+        "env PATH=. a", "export GIT_DIR=x; a", "env -S 'a b'", "cat <<EOF\n$x\nEOF", "for ((;;)); do a; done",
+        "x[y]=1; a", "echo ``", "git --config-env=a=b c", "a > x*",
+    ],
+)  # fmt: skip
+def test_what_is_only_known_at_run_time_is_said(text):
+    line = parse_line(text)
+    assert line.runtime_only
+    assert line.problems == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'a $x `b` $(c)'", r"echo \$x \`b\`", "cat <<'EOF'\n$x\nEOF", "cat <<EOF\nplain\nEOF",
+        "echo \"plain text\"", "ls *.py", "bash script.sh", "python3 -c 'print(1)'", "python3 x.py < in",
+        "[[ -f x && a == b* ]] && c", "sh -c 'echo a'", "find . -exec grep x {} +", "X=1 make",
+    ],
+)  # fmt: skip
+def test_plain_text_is_known_beforehand(text):
+    line = parse_line(text)
+    assert (line.runtime_only, line.problems) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo 'open", 'echo "open', "(", "a |", "a &&", "if a; then b", "a )", "echo $(", "case x in",
+        "a\0b", "a\x1b[0m", "a\u202eb", "a\ud800", "cat <<EOF\nx", "{fd}> x a", "a {fd}>x", "coproc a",
+        "a ;; b", "gi\\\nt status", "cat <<A <<B\nA\nB", "cat <<E'O'F\nx\nEOF", "a <> b", "a \r\n b",
+        "echo $\"x\"", "1x=2", "a #b\n)", "[ a > b ]", "a\n; b",
+    ],
+)  # fmt: skip
+def test_what_is_not_understood_is_a_problem_and_never_exact(text):
+    line = parse_line(text)
+    assert line.problems
+    assert line.runtime_only
+    assert all(each.obstacles for each in line.commands)
+
+
+def test_a_line_over_the_limits_is_a_problem():
+    assert parse_line("echo " + "a" * command_chars_max).problems
+    assert parse_line("true; " * 3000).problems
+    nested = "true"
+    for _ in range(command_depth_max + 2):
+        nested = f"eval {nested}"
+    assert parse_line(nested).runtime_only
+
+
+def test_long_text_in_quotes_and_documents_is_no_problem():
+    body = "x < y | z; (\n" * 3000
+    assert parse_line(f"cat > f <<'EOF'\n{body}EOF").problems == ()
+    assert parse_line("echo '" + "a;b|" * 5000 + "'").problems == ()
+
+
+@pytest.mark.parametrize(
+    "unit", ["<", "a=(", "for ((;;", "-|", ")", "$(", "`", "{|", "'", '"', "env "]
+)
+def test_hostile_repetition_ends(unit):
+    assert parse_line(unit * 4000) is not None
+    assert parse_line(unit * (100_001 // len(unit))) is not None
+
+
+def test_the_grammar_is_loaded_by_the_first_parse_alone():
+    script = (
+        "import sys; import paddock.policy.commands as c; c.compile_command_pattern('a *');"
+        "before = 'tree_sitter' in sys.modules; c.parse_line('a');"
+        "print(before, 'tree_sitter' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.split() == [b"False", b"True"]
