@@ -12,13 +12,12 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.keys import make_key
-from paddock.ledger.ports import Receipt, Reservation
 from paddock.ledger.store import LedgerFile
 from paddock.policy.engine import load_policy
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
@@ -32,7 +31,6 @@ from paddock.tools.targets import path_actions
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
 from paddock.values.calls import ToolCall
-from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
 ROUNDS = 15
@@ -70,16 +68,8 @@ class Unsynced:
     """A real ledger whose appends do not wait for the disk."""
 
     def __init__(self, ledger: LedgerFile) -> None:
-        self._ledger = ledger
-
-    @property
-    def path(self) -> str:
-        return self._ledger.path
-
-    def append(
-        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
-    ) -> Receipt:
-        return self._ledger.write(entries, reservation=reservation).receipt
+        self.path = ledger.path
+        self.append = ledger.write
 
 
 class NoQuestions:

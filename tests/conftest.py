@@ -7,7 +7,9 @@ and who runs the tests (root or a plain user: some behaviour needs one of them).
 
 import os
 import socket
+import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -125,3 +127,18 @@ def pytest_runtest_makereport(
             report.outcome = "failed"
             report.longrepr = f"{item.nodeid}: skipped where nothing may be skipped: {reason}"
     return report
+
+
+# --- files ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _reachable_temporaries(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let a plain user pass through pytest's directories, for tests in which root becomes one."""
+    if os.geteuid() != 0:
+        return
+    base = tmp_path_factory.getbasetemp()
+    for folder in (base, *base.parents):
+        if folder == Path(tempfile.gettempdir()):
+            return
+        folder.chmod(0o711)

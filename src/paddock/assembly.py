@@ -55,6 +55,8 @@ from paddock.tools.toolsets import all_tools
 from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
+ADMIN_AGENT: Final = "admin"
+"""The agent that works on a bare plane."""
 LEDGER_TIERS: Final = {"governance": "HOT", "packages": "HOT", "ho2m": "HO2", "ho1m": "HO1"}
 
 
@@ -78,7 +80,7 @@ class Project:
     @property
     def default_agent(self) -> str:
         """The agent of a door that names none."""
-        return MAIN_AGENT
+        return MAIN_AGENT if self.layout.kind == "project" else ADMIN_AGENT
 
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
@@ -291,7 +293,7 @@ def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> 
         randomness=os.urandom,
     )
     closing = _Closing(workspace, ledger)
-    return Runtime(Dispatcher(context), registry, new_call_id, closing.close)
+    return Runtime(Dispatcher(context), registry, new_call_id, closing.close, project.notices)
 
 
 def open_workspace(

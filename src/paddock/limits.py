@@ -50,7 +50,7 @@ policy_bytes_max: Final = 1_000_000
 policy_rules_max: Final = 10_000
 command_chars_max: Final = 100_000
 """A longer command line is not parsed and counts as unparseable."""
-command_code_chars_max: Final = 8_192
+command_code_chars_max: Final = 4_096
 """What of a command line is code: outside quotes and here-documents. The parser's time grows
 with its square, so a line with more of it is not parsed and counts as unparseable."""
 command_depth_max: Final = 16

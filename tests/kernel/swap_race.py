@@ -1,7 +1,7 @@
 """Swap files and directories for links under the workspace's feet, and count what escapes.
 
     python tests/kernel/swap_race.py --seconds 3600 --resolution walk --act edit
-    python tests/kernel/swap_race.py --seconds 5 --resolution naive      # must be caught
+    python tests/kernel/swap_race.py --seconds 60 --resolution naive --until-escape
 
 One process does nothing but exchange a directory with a link to a directory outside, and
 a file with a link to a file outside (renameat2 EXCHANGE, no pause). Another one views,
@@ -201,11 +201,13 @@ class Race:
         self.inner = os.open(f"{arena.root}/d", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         self.turn = 0
 
-    def run(self, acts: tuple[str, ...], seconds: float) -> None:
+    def run(self, acts: tuple[str, ...], seconds: float, *, until_escape: bool) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for act in acts:
                 self.batch(act)
+            if until_escape and all(self.counts[act].escapes for act in acts):
+                break
 
     def batch(self, act: str) -> None:
         count = self.counts[act]
@@ -291,7 +293,8 @@ def play(arena: Arena, options: argparse.Namespace) -> dict[str, Count]:
     if swapper == 0:
         swap_for_ever(arena)
     try:
-        race.run(ACTS if options.act == "all" else (options.act,), options.seconds)
+        acts = ACTS if options.act == "all" else (options.act,)
+        race.run(acts, options.seconds, until_escape=options.until_escape)
     finally:
         os.kill(swapper, signal.SIGKILL)
         os.waitpid(swapper, 0)
@@ -303,6 +306,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--resolution", choices=("openat2", "walk", "naive"), default="openat2")
     parser.add_argument("--act", choices=(*ACTS, "all"), default="all")
+    parser.add_argument("--until-escape", action="store_true", help="stop once every act escaped")
     parser.add_argument("--user", choices=("same", "plain"), default="same")
     parser.add_argument("--where", default="/dev/shm" if os.path.isdir("/dev/shm") else None)
     options = parser.parse_args()

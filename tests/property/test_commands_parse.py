@@ -132,7 +132,7 @@ def test_what_bash_rejects_has_problems(texts):
     # Two dozen at a time: a process for each would be most of the work.
     clean = [text for text in texts if "\0" not in text and "\ud800" not in text]
     script = "\n".join(
-        f"bash -n -c {shlex.quote(text)} 2>/dev/null || echo {number}"
+        f"bash -n -c -- {shlex.quote(text)} 2>/dev/null || echo {number}"
         for number, text in enumerate(clean)
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=False)

@@ -128,7 +128,7 @@ def arguments(draw: Any, tool: str) -> dict[str, Any]:
         if name in given and draw(st.booleans()):
             del given[name]
     for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
-        name = draw(st.sampled_from(sorted(given)) | nasty.TEXTS)
+        name = draw(st.sampled_from([*sorted(given), "path"]) | nasty.TEXTS)
         if name in given and draw(st.booleans()):
             del given[name]
         else:
@@ -336,8 +336,8 @@ POLICIES = st.one_of(
 
 def test_any_policy_file_loads_or_is_refused_with_its_place(place):
     @DOOR
-    @given(POLICIES, ACTIONS, st.booleans())
-    def examine(policy: tuple[str, bytes], action: str, is_trusted: bool) -> None:
+    @given(POLICIES, ACTIONS, st.booleans(), st.sampled_from(["lint", "test", "explain"]))
+    def examine(policy: tuple[str, bytes], action: str, is_trusted: bool, question: str) -> None:
         kind, content = policy
         for name in ("paddock.toml", "paddock.json"):
             (place.project / name).unlink(missing_ok=True)
@@ -357,10 +357,9 @@ def test_any_policy_file_loads_or_is_refused_with_its_place(place):
         else:
             decided = decide(project.policy, (Agent("main", "standard"),), [parse_action(action)])
             assert ran.status == {"allow": 0, "deny": 1, "ask": 3}[decided.outcome.word]
-            for question in ("lint", "test"):
-                assert_reported(asked := place.run("policy", question))
-                assert asked.status in (0, 1)
-            assert place.run("policy", "explain", action).status == 0
+            asked = place.run("policy", question, *([action] if question == "explain" else []))
+            assert_reported(asked)
+            assert asked.status in ((0,) if question == "explain" else (0, 1))
         assert file.read_bytes() == content
 
     examine()
@@ -406,7 +405,6 @@ def test_any_agent_file_loads_or_is_refused_with_its_place(place):
             assert seen.status == 3
         else:
             assert record.agent.name == "main"
-        assert place.run("tools", "--json").status in (0, 3)
         assert file.read_bytes() == content
 
     examine()
@@ -530,7 +528,7 @@ def test_a_ledger_whose_newest_line_is_not_the_recorded_one_is_not_appended_to(
 
 # --- command lines ----------------------------------------------------------------
 
-DIRECTORIES = st.sampled_from([".", "src", "empty", "nowhere", "README.md", "out", "fifo", "loop"])
+DIRECTORIES = st.sampled_from([".", "src", "empty", "nowhere", "README.md", "fifo", "loop"])
 WORDS = st.sampled_from(
     [
         *("--json", "--plane", "--help", "-h", "--version", "--", "-", "--agent", "main", "nobody"),

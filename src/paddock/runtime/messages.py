@@ -60,15 +60,25 @@ def _asked(call_id: object, tool: object, arguments: object) -> Asked:
     """A call from its parts; whatever is not as it should be is answered with an error."""
     name = tool if isinstance(tool, str) else ""
     identity = call_id if isinstance(call_id, str) else ""
+    if not isinstance(arguments, str):
+        return asked_call(identity, name, arguments)
     try:
-        if isinstance(arguments, str):
-            return ToolCall(identity, name, parse_arguments(arguments))
-        if isinstance(arguments, Mapping):
-            return ToolCall(identity, name, dict(cast("Mapping[str, Json]", arguments)))
-        raise InvalidArgumentsError("the arguments are not an object")
+        return ToolCall(identity, name, parse_arguments(arguments))
     except InvalidArgumentsError as error:
         refusal = Refusal(error.code, error.message, error.hint)
         return Malformed(ToolCall(identity, name, {}), refusal)
+
+
+def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
+    """A call with arguments that a program has parsed: whatever a model wrote may be in them."""
+    if isinstance(arguments, Mapping):
+        return ToolCall(call_id, tool, cast("Mapping[str, Json]", arguments))
+    refusal = Refusal(
+        InvalidArgumentsError.code,
+        f"the arguments are not an object: {quote(arguments)}",
+        'give one object, such as {"path": "README.md"}',
+    )
+    return Malformed(ToolCall(call_id, tool, {}), refusal)
 
 
 def _read_anthropic(message: object) -> list[Asked]:

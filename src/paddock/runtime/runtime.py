@@ -1,13 +1,15 @@
 """What an embedding program holds: one agent's tools on one workspace."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from paddock.errors import UsageError
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.embedding import EmbeddedHandler, embedded_tool
-from paddock.runtime.messages import Malformed, dialect_of
+from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of
 from paddock.runtime.registry import Registry
 from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
@@ -54,11 +56,17 @@ class Runtime:
         registry: Registry,
         new_id: Callable[[], str],
         close: Callable[[], None],
+        notices: tuple[str, ...] = (),
     ) -> None:
         self.tools = Tools(registry)
+        self.notices = notices
+        """What a person should be told once, such as what an untrusted policy did not get."""
         self._dispatcher = dispatcher
         self._new_id = new_id
         self._close = close
+        self._lock = threading.Lock()
+        self._running = 0
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -72,18 +80,29 @@ class Runtime:
         self.close()
 
     def close(self) -> None:
-        """Let go of the workspace and the ledgers. Twice is harmless."""
-        self._close()
+        """Let go of the workspace and the ledgers. Twice is harmless.
+
+        Calls that run in other threads come to their end first; new ones are refused.
+        """
+        with self._lock:
+            is_last = not self._is_closed and self._running == 0
+            self._is_closed = True
+        if is_last:
+            self._close()
 
     def call(
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
     ) -> ToolResult:
-        """Run one governed call; a refusal is a result."""
-        return self._dispatcher.dispatch(ToolCall(call_id or self._new_id(), tool, arguments))
+        """Run one governed call; a refusal is a result.
+
+        Raises: UsageError where the runtime is closed; IntegrityError where the ledger
+            is damaged. Nothing ran then.
+        """
+        return self._dispatch(asked_call(call_id or self._new_id(), tool, arguments))
 
     def refuse(self, tool: str, refusal: Refusal) -> ToolResult:
         """Record and answer a call that the door could not even read; it does not run."""
-        return self._dispatcher.refuse(ToolCall(self._new_id(), tool, {}), refusal)
+        return self._dispatch(Malformed(ToolCall(self._new_id(), tool, {}), refusal))
 
     async def acall(
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
@@ -97,13 +116,25 @@ class Runtime:
         Raises: UsageError for a provider that is not known.
         """
         dialect = dialect_of(provider)
-        results = [
-            self._dispatcher.refuse(asked.call, asked.refusal)
-            if isinstance(asked, Malformed)
-            else self._dispatcher.dispatch(asked)
-            for asked in dialect.read(message)
-        ]
-        return dialect.write(results)
+        return dialect.write([self._dispatch(asked) for asked in dialect.read(message)])
+
+    def _dispatch(self, asked: Asked) -> ToolResult:
+        # Threat: descriptors let go under a running call may be another file's before it
+        # uses them, so the last call that runs lets go of them.
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the runtime was closed", hint="open the workspace anew")
+            self._running += 1
+        try:
+            if isinstance(asked, Malformed):
+                return self._dispatcher.refuse(asked.call, asked.refusal)
+            return self._dispatcher.dispatch(asked)
+        finally:
+            with self._lock:
+                self._running -= 1
+                is_last = self._is_closed and self._running == 0
+            if is_last:
+                self._close()
 
     # Typed methods
 

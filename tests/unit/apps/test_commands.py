@@ -254,7 +254,7 @@ def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
 
 
 def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user, monkeypatch):
-    import paddock.apps.cli.where as where
+    from paddock.apps.cli import where
 
     def broken(options, console):
         raise RuntimeError("boom")

@@ -29,6 +29,9 @@ deny = ["tool:file:create migrations/**"]
 """
 
 
+MAIN: AgentChain = (Agent("main", "standard"),)
+
+
 @dataclass
 class Answers:
     """An approver that remembers what it was asked and answers as it was told."""
@@ -71,7 +74,7 @@ class Door:
         approver: Approver | None = None,
         *,
         policy: str = ASKING,
-        chain: AgentChain = (Agent("main", "standard"),),
+        chain: AgentChain = MAIN,
         more: tuple[Tool[Any], ...] = (),
     ) -> Dispatcher:
         judge = PolicyJudge(load_policy(PolicySource("paddock.toml", policy.encode())), chain)

@@ -204,11 +204,9 @@ def test_a_hard_link_to_a_file_outside_is_parted_and_the_outside_is_untouched(fi
 
 
 @pytest.fixture
-def owned(filled, tmp_path):
+def owned(filled):
     """The same ground, the plain user's own."""
     give_to_plain_user(filled.root)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        os.chmod(folder, 0o755)
     return filled
 
 

@@ -1,6 +1,7 @@
 """Ask a person at a terminal, so that a model cannot fake the question or the answer."""
 
 import json
+import os
 import select
 import termios
 import time
@@ -12,6 +13,8 @@ from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.text.show import show_name
 
 _SHOWN_CHARS_MAX: Final = 2000
+_READ_BYTES: Final = 4096
+"""As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
 
 class PromptApprover:
@@ -33,24 +36,35 @@ class PromptApprover:
         console.stderr.write("allow this once? [y/N] ")
         console.stderr.flush()
         try:
-            termios.tcflush(console.stdin.fileno(), termios.TCIFLUSH)
+            descriptor = console.stdin.fileno()
+            termios.tcflush(descriptor, termios.TCIFLUSH)
+            said = self._read_line(descriptor)
         except (OSError, termios.error, ValueError):
             return Approval(False, "terminal", "approval.unavailable", "no terminal to ask on")
-        said = self._read_line()
         if said is None:
             note = f"no answer within {self._timeout_s:g} s"
             console.warn("")
             return Approval(False, "terminal", "approval.unavailable", note)
-        return Approval(said.strip().lower() in ("y", "yes"), "terminal")
+        return Approval(said.strip().lower() in (b"y", b"yes"), "terminal")
 
-    def _read_line(self) -> str | None:
+    def _read_line(self, descriptor: int) -> bytes | None:
+        """What was typed up to a line end; nothing at the end of input, None when time is up.
+
+        Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
+        a terminal without line mode it would wait for a line end past any limit.
+        """
+        typed = b""
         deadline = time.monotonic() + self._timeout_s
-        left = self._timeout_s
-        while left > 0:
-            ready, _, _ = select.select([self._console.stdin], [], [], left)
-            if ready:
-                return self._console.stdin.readline()
-            left = deadline - time.monotonic()
+        while (left := deadline - time.monotonic()) > 0:
+            ready, _, _ = select.select([descriptor], [], [], left)
+            if not ready:
+                break
+            read = os.read(descriptor, _READ_BYTES)
+            typed += read
+            if not read or len(typed) > _READ_BYTES:
+                return b""
+            if b"\n" in read:
+                return typed
         return None
 
 

@@ -244,16 +244,6 @@ SUBCOMMANDS: Final = {
 """Subcommands that a wildcard covers; any other must be named (an alias, an extension, a new one
 may run anything)."""
 
-GIT_BEFORE: Final = frozenset(
-    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects",
-     "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs", "--version", "-v", "--help"}
-)  # fmt: skip
-"""What a wildcard covers between `git` and its subcommand."""
-GIT_BEFORE_VALUED: Final = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
-     "--config-env", "--attr-source"}
-)  # fmt: skip
-
 VALUED: Final = {
     "git": "S", "sort": "kSt", "rg": "efgtTABCmMjEr", "make": "jlWoO", "pytest": "kmnr",
     "py.test": "kmnr", "fd": "etEdSj", "curl": "XHdAuemxb", "cargo": "pjF", "npm": "w",

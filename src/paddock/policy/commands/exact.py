@@ -13,8 +13,6 @@ from paddock.policy.commands.commandline import exact_program, program_name
 from paddock.policy.commands.dangers import (
     CAUTIONS_BY_PROGRAM,
     GENERIC,
-    GIT_BEFORE,
-    GIT_BEFORE_VALUED,
     READERS,
     SUBCOMMANDS,
     TRUSTED_BY_PROGRAM,
@@ -26,7 +24,12 @@ from paddock.policy.commands.dangers import (
     is_plain_sed,
 )
 from paddock.policy.commands.words import Word
-from paddock.policy.commands.wrappers import ASSIGNMENT, WRAPPERS
+from paddock.policy.commands.wrappers import (
+    ASSIGNMENT,
+    GIT_BEFORE,
+    GIT_BEFORE_VALUED,
+    WRAPPERS,
+)
 
 _GLOB: Final = re.compile(r"[*?\[]")
 
@@ -58,9 +61,12 @@ def _takes_operands_seriously(program: str, index: int) -> bool:
     )
 
 
-def find_danger(words: Sequence[str], start: int, named: Sequence[str | None]) -> str:
+def find_danger(
+    words: Sequence[str], starts: Sequence[int], start: int, named: Sequence[str | None]
+) -> str:
     """Return what the program at `start` would do by a word that no rule names; else empty.
 
+    `starts` are the places of all programs: what a wrapper starts is judged by itself.
     `named[i]` is None where the rule has word `i` literally, else the literal
     beginning of the pattern that covers it.
     """
@@ -75,7 +81,8 @@ def find_danger(words: Sequence[str], start: int, named: Sequence[str | None]) -
     if program in READERS or program in WRITERS:
         return ""
     if program in WRAPPERS:
-        return _find_wrapper_danger(words, start, named)
+        stop = min((later for later in starts if later > start), default=len(words))
+        return _find_wrapper_danger(words, start, stop, named)
     if program in TRUSTED_BY_PROGRAM:
         return _find_untrusted(words, start, named, TRUSTED_BY_PROGRAM[program])
     rows: tuple[Caution, ...] = CAUTIONS_BY_PROGRAM.get(program, ())
@@ -100,14 +107,13 @@ def _any_covered(named: Sequence[str | None], start: int) -> bool:
     return any(beginning is not None for beginning in named[start:])
 
 
-def _find_wrapper_danger(words: Sequence[str], start: int, named: Sequence[str | None]) -> str:
-    for index in range(start + 1, len(words)):
-        word, beginning = words[index], named[index]
-        if beginning is None:
-            continue
-        if word.startswith("-") or ASSIGNMENT.match(word):
+def _find_wrapper_danger(
+    words: Sequence[str], start: int, stop: int, named: Sequence[str | None]
+) -> str:
+    for index in range(start + 1, stop):
+        word = words[index]
+        if named[index] is not None and (word.startswith("-") or ASSIGNMENT.match(word)):
             return f"{word!r} is an option of {words[start]!r}, and no word of the rule names it"
-        return ""
     return ""
 
 

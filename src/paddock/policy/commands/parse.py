@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.limits import command_depth_max
-from paddock.policy.commands.commandline import CommandLine, SimpleCommand
+from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand
 from paddock.policy.commands.grammar import parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
 from paddock.policy.commands.touched import find_touched
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
+from paddock.policy.commands.words import Word
 
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
@@ -110,7 +111,12 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     line.run_time |= seen.run_time
     line.changes |= seen.changes
     for reading in seen.readings:
-        line.touched |= dict.fromkeys(find_touched(reading))
+        # One with a head of its own guesses at options, where a write would be a guess.
+        if not reading.head:
+            line.touched |= dict.fromkeys(find_touched(reading))
+    if raw.assignments and raw.words:
+        head = tuple(Word(text, text) for text in raw.assignments)
+        seen.readings.append(Reading(tuple(raw.words), 0, len(raw.words), head))
     for script in seen.scripts:
         if script not in line.scripts:
             line.scripts.add(script)

@@ -118,7 +118,7 @@ class CommandPattern:
         if loose:
             return loose
         for start in command.starts:
-            danger = find_danger(texts, start, named)
+            danger = find_danger(texts, command.starts, start, named)
             if danger:
                 return danger
         if "/" in as_named[0] and named[0] is not None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from paddock.policy.commands.words import Word
 
-WINDOW_WORDS: Final = 250
+WINDOW_WORDS: Final = 100
 """Half of what is read as one command."""
 
 _CONTINUATION: Final = re.compile(r"\\\r?\n")

@@ -15,6 +15,8 @@ from paddock.policy.commands.commandline import Reading, program_name
 from paddock.policy.commands.words import Word
 from paddock.policy.commands.wrappers import (
     ASSIGNMENT,
+    GIT_BEFORE,
+    GIT_BEFORE_VALUED,
     INTERPRETERS,
     LOADERS,
     NESTING,
@@ -144,7 +146,7 @@ class _Seeing:
             self.after_option(at, end, ("-c", "--command"))
 
     def split_string(self, at: int, end: int) -> None:
-        for index in range(at + 1, end):
+        for index in range(at + 1, self.own_end(at, end)):
             text = self.words[index].text
             if text.startswith("--s") and "=" in text:
                 value, rest = text.partition("=")[2], index + 1
@@ -219,7 +221,8 @@ class _Seeing:
                 for word in self.words[at + 1 : end]:
                     self.script(word.text.partition("=")[2])
             case "export" | "declare" | "typeset" | "local" | "readonly":
-                self.assigned(at, end)
+                for place in range(at, end):
+                    self.assigned(place, min(place + 2, end))
             case _:
                 pass
 
@@ -235,7 +238,7 @@ class _Seeing:
                 return
 
     def leading_options(self, at: int, end: int) -> None:
-        """Read `git -C x push` as `git push`: any option may take the next word, or not."""
+        """Read `git -C x push` as `git push`: an unknown option may take the next word, or not."""
         reach = {at + 1}
         stop = min(end, at + 1 + OPTIONS_MAX)
         if stop < end and all(word.text.startswith("-") for word in self.words[at + 1 : stop]):
@@ -245,8 +248,13 @@ class _Seeing:
                 if index - 1 not in reach:
                     return
                 continue
-            if self.words[index].text.startswith("-"):
-                reach |= {index + 1, index + 2}
+            text = self.words[index].text
+            if text.startswith("-"):
+                known = program_name(self.words[at].text) == "git"
+                takes = known and text in GIT_BEFORE_VALUED
+                alone = known and (text in GIT_BEFORE or "=" in text)
+                reach |= {index + 2} if takes else {index + 1}
+                reach |= set[int]() if alone else {index + 2}
             elif index > at + 1:
                 head = (self.words[at],)
                 self.seen.readings.append(Reading(self.words, index, end, head))
@@ -261,9 +269,20 @@ class _Seeing:
                     self.script(self.words[index + 1].text)
 
     def assigned(self, at: int, end: int) -> None:
-        for word in self.words[at + 1 : end]:
+        for word in self.words[at + 1 : self.own_end(at, end)]:
             if STARTING_ENVIRONMENT.match(word.text):
                 self.run_time("the environment decides which program runs")
+
+    def own_end(self, at: int, end: int) -> int:
+        """Return where the options and assignments of the program at `at` end, at the latest."""
+        loose = at
+        for index in range(at + 1, end):
+            text = self.words[index].text
+            if text.startswith("-"):
+                loose = index + 1
+            elif not ASSIGNMENT.match(text) and index > loose:
+                return index
+        return end
 
     def script(self, text: str) -> None:
         if text.strip():

@@ -68,7 +68,6 @@ _AFTER_COMMAND: Final = b" \t\n;&|()<>`"
 _ANONYMOUS_WORDS: Final = frozenset({"$", "==", "=~", "=", "!=", "[", "]", "command_name"})
 _REDIRECTIONS: Final = frozenset({"file_redirect", "herestring_redirect"})
 _JOINERS: Final = frozenset({";", "&", "|", "|&", "&&", "||"})
-_OPERATORS: Final = b";&|<>()\n"
 
 
 class TokenCheck:
@@ -99,6 +98,10 @@ class TokenCheck:
 
     def gaps(self, children: "Sequence[Node]", *, newline: bool) -> None:
         """Check that nothing but blanks stands between tokens, and what bash reads into them."""
+        for child in children:
+            if not child.is_named and self.source(child) != child.type.encode():
+                # The grammar hides what stands before some operators in them.
+                self.problem("an operator with something before it")
         for left, right in pairwise(children):
             gap = self.data[left.end_byte : right.start_byte]
             if (
@@ -121,7 +124,7 @@ class TokenCheck:
                 continue
             if not (_GAP if newline else _BLANK).fullmatch(gap):
                 self.problem("a line that continues in a way that is not understood")
-            if _CONTINUATIONS.fullmatch(gap) and not self.is_apart(left.end_byte, right.start_byte):
+            if _CONTINUATIONS.fullmatch(gap) and not _are_apart(left, right):
                 self.problem("a continued line joins what stands before and after it")
 
     def inside(self, node: "Node", children: "Sequence[Node]") -> None:
@@ -132,13 +135,9 @@ class TokenCheck:
             if ends != (b"", b"") and not all(_GAP.fullmatch(part) for part in ends):
                 self.problem("text outside of every command")
 
-    def is_apart(self, left_end: int, right_start: int) -> bool:
-        """Whether the two neighbours of a bare continuation stay two tokens."""
-        # Slices, since a missing token has no bytes and may stand at the end.
-        before = self.data[max(left_end - 1, 0) : left_end]
-        left = before in _OPERATORS
-        right = self.data[right_start : right_start + 1] in _OPERATORS
-        return left != right and not (right and before.isdigit())
+    def source(self, node: "Node") -> bytes:
+        """Return the bytes of `node`."""
+        return self.data[node.start_byte : node.end_byte]
 
     def edges(self, node: "Node") -> None:
         """Check that a command starts and ends where bash starts and ends one."""
@@ -155,6 +154,12 @@ class TokenCheck:
         outside = (self.data[: root.start_byte], self.data[root.end_byte :])
         if not all(_GAP.fullmatch(part) for part in outside):
             self.problem("text outside of every command")
+
+
+def _are_apart(left: "Node", right: "Node") -> bool:
+    """Whether the two neighbours of a bare continuation stay two tokens: one is an operator."""
+    operators = [node.type in _JOINERS or node.type in ("(", ")") for node in (left, right)]
+    return operators[0] != operators[1]
 
 
 def _is_wordlike(node: "Node") -> bool:

@@ -8,6 +8,7 @@ line a problem.
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from paddock.policy.commands.documents import find_document
@@ -124,6 +125,8 @@ class _Walk:
         if kind == "compound_statement" and children and children[0].type == "((":
             self.found.run_time["arithmetic is evaluated at run time"] = None
             return children
+        if kind == "compound_statement" and not self.source(node)[1:2].isspace():
+            self.problem("a group that bash reads as a word")
         if kind in STATEMENTS or kind in ("program", "do_group", "else_clause", "case_item"):
             self.tokens.gaps(children, newline=True)
             self.tokens.inside(node, children)
@@ -219,8 +222,10 @@ class _Walk:
         self.found.changes["a variable is assigned in the line"] = None
         source = self.source(node)
         self.found.assigned.append(source)
-        if not _ASSIGNMENT.match(source):
-            self.problem("an assignment to what is no name")
+        if not _ASSIGNMENT.match(source) or any(
+            left.end_byte != right.start_byte for left, right in pairwise(node.children)
+        ):
+            self.problem("an assignment that is not understood")
         later: list[Node] = []
         for child in node.children:
             if child.type in WORDS:
@@ -282,6 +287,7 @@ class _Walk:
     def here_string(self, node: "Node") -> "list[Node]":
         later: list[Node] = []
         self.tokens.gaps(node.children, newline=False)
+        self.tokens.before_operator(node.start_byte)
         for child in node.children:
             if child.type in WORDS:
                 word, inner = self.word(child)
@@ -300,6 +306,7 @@ class _Walk:
         if start is None or end is None:
             self.problem("a here-document without its end")
             return children
+        self.tokens.before_operator(node.start_byte)
         mark = self.source(start)
         tabs = any(child.type == "<<-" for child in children)
         plain = mark.strip("'\"").lstrip("\\")

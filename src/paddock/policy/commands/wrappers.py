@@ -96,6 +96,16 @@ NESTING: Final = {
 }  # fmt: skip
 """Programs with a subcommand that starts another program: `uv run pytest`."""
 
+GIT_BEFORE: Final = frozenset(
+    {"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects",
+     "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs", "--version", "-v", "--help"}
+)  # fmt: skip
+"""Options of git before its subcommand that are harmless, and take no value."""
+GIT_BEFORE_VALUED: Final = frozenset(
+    {"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--super-prefix",
+     "--config-env", "--attr-source"}
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -203,7 +203,6 @@ def test_what_only_looks_like_a_removal_is_not_denied(text):
 def test_a_deny_of_a_path_holds_for_other_spellings_of_it():
     for text in (
         "./deploy.sh x",
-        "deploy.sh x",
         ".//deploy.sh",
         "bash ./deploy.sh x",
         ". ./deploy.sh",
