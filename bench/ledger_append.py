@@ -1,10 +1,11 @@
 """What an append costs: by one writer without a sync, and by eight with group commit.
 
-    python bench/ledger_append.py [--folder DIR] [--rounds 5] [--seconds 1.0]
+    python bench/ledger_append.py [--folder DIR] [--rounds 5] [--seconds 1.0] [--slower-ms 5]
 
 The yardstick of the second part is the obvious way, the same store with the
 sync inside the lock, in rounds that alternate with ours: machines and disks
-differ, so look at the ratio.
+differ, so look at the ratio. `--slower-ms` adds so much to every sync, as a
+slower disk would.
 """
 
 import argparse
@@ -55,13 +56,26 @@ RESULT = Entry(
 )
 
 
-class SyncInsideLock(SystemDisk):
+class SlowerDisk(SystemDisk):
+    """A disk that takes longer to sync."""
+
+    def __init__(self, slower_s: float) -> None:
+        self._slower_s = slower_s
+
+    def datasync(self, descriptor: int, /) -> None:
+        """As fdatasync(2), later."""
+        os.fdatasync(descriptor)
+        if self._slower_s:
+            time.sleep(self._slower_s)
+
+
+class SyncInsideLock(SlowerDisk):
     """The obvious way: nobody else appends until the disk has the line."""
 
     def append(self, descriptor: int, data: bytes, /) -> int:
         """Write, then sync, while the append lock is held."""
         written = os.write(descriptor, data)
-        os.fdatasync(descriptor)
+        self.datasync(descriptor)
         return written
 
 
@@ -91,48 +105,60 @@ def one_writer(folder: str, rounds: int) -> None:
     ledger.close()
 
 
-def count_appends(path: str, seconds: float, disk: SystemDisk | None) -> int:
-    """Append for a while; group commit without a disk of its own, else as that disk does."""
-    ledger = open_ledger(path, disk)
+def count_appends(ledger: LedgerFile, end: float, *, by_group: bool) -> int:
+    """Append until `end`, durably: by group commit, or in the write."""
     count = 0
-    end = time.monotonic() + seconds
     while time.monotonic() < end:
         pending = ledger.write([INTENT])
-        if disk is None:
+        if by_group:
             pending.wait()
         count += 1
     return count
 
 
-def eight_writers(path: str, seconds: float, disk: SystemDisk | None) -> list[int]:
-    """Durable appends per writer."""
-    pipes: list[tuple[int, int]] = []
+def work(path: str, seconds: float, disk: SlowerDisk, told: int, go: int) -> None:
+    """One writer: open, say so, wait for the others, append, report."""
+    ledger = open_ledger(path, disk)
+    os.write(told, b"r")
+    os.read(go, 1)
+    end = time.monotonic() + seconds
+    count = count_appends(ledger, end, by_group=not isinstance(disk, SyncInsideLock))
+    os.write(told, f"{count}\n".encode())
+
+
+def eight_writers(path: str, seconds: float, disk: SlowerDisk) -> list[int]:
+    """Durable appends per writer, all of them at work for the same time."""
+    told_read, told = os.pipe()
+    go_read, go = os.pipe()
+    children: list[int] = []
     for _ in range(WRITERS):
-        read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
-            os.write(write_end, str(count_appends(path, seconds, disk)).encode())
+            work(path, seconds, disk, told, go_read)
             os._exit(0)
-        os.close(write_end)
-        pipes.append((child, read_end))
-    counts: list[int] = []
-    for child, read_end in pipes:
+        children.append(child)
+    for _ in children:
+        os.read(told_read, 1)
+    os.write(go, b"g" * WRITERS)
+    for child in children:
         os.waitpid(child, 0)
-        counts.append(int(os.read(read_end, 100)))
-        os.close(read_end)
+    counts = [int(line) for line in os.read(told_read, 4096).split()]
+    for descriptor in (told_read, told, go_read, go):
+        os.close(descriptor)
     return counts
 
 
-def compare(folder: str, rounds: int, seconds: float) -> None:
+def compare(folder: str, rounds: int, seconds: float, slower_s: float) -> None:
     rates: dict[str, list[float]] = {"group": [], "inside": []}
     fairness: list[float] = []
+    disks = {"inside": SyncInsideLock(slower_s), "group": SlowerDisk(slower_s)}
     for number in range(rounds):
-        for name, disk in (("inside", SyncInsideLock()), ("group", None)):
+        for name, disk in disks.items():
             path = f"{folder}/{name}{number}.jsonl"
             open_ledger(path).close()
             counts = eight_writers(path, seconds, disk)
             rates[name].append(sum(counts) / seconds)
-            if disk is None:
+            if name == "group":
                 fairness.append(min(counts) / max(counts))
     ratios = [ours / theirs for ours, theirs in zip(rates["group"], rates["inside"], strict=True)]
     for name, title in (("inside", "sync inside the lock"), ("group", "group commit")):
@@ -152,11 +178,12 @@ def main() -> None:
     parser.add_argument("--folder", default=None, help="a directory on the disk to measure")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--slower-ms", type=float, default=0.0)
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="bench-ledger-", dir=arguments.folder)
     try:
         one_writer(folder, arguments.rounds)
-        compare(folder, arguments.rounds, arguments.seconds)
+        compare(folder, arguments.rounds, arguments.seconds, arguments.slower_ms / 1e3)
     finally:
         shutil.rmtree(folder)
 

@@ -157,7 +157,7 @@ def pure_calls(module: Module) -> Iterator[str]:
 def exemptions(module: Module) -> Iterator[str]:
     """An exemption from a check says which check, and why."""
     for number, line in enumerate(module.text.splitlines(), start=1):
-        found = re.search(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore|pragma:|fmt:)(.*)", line)
+        found = re.search(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore|pragma:)(.*)", line)
         if found is None:
             continue
         rest = re.sub(r"^:?\s*(\[[\w, -]+\]|[A-Z]+\d+(\s*,\s*[A-Z]+\d+)*)", "", found[2])

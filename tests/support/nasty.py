@@ -4,7 +4,9 @@ Noise alone is refused at the first byte; what finds defects is the document tha
 almost right. Strategies for Hypothesis, used by every door's property.
 """
 
+import copy
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,9 @@ TEXTS = st.one_of(
     st.text(st.sampled_from(ODD_CHARACTERS + "ab. "), max_size=8),
 )
 """Surrogates and controls included."""
-ARGUMENT_TEXTS = TEXTS.map(lambda text: text.replace("\0", ""))
+ARGUMENT_TEXTS = TEXTS.map(
+    lambda text: os.fsdecode(text.replace("\0", "").encode("utf-8", "surrogatepass"))
+)
 """What execve(2) can hand over: anything but NUL; bytes that are no UTF-8 as surrogates."""
 
 NUMBERS = st.one_of(
@@ -165,12 +169,14 @@ def _change(draw: Any, container: Any, junk: Any) -> None:
     if isinstance(inner, dict | list) and inner and draw(st.integers(0, 3)):
         _change(draw, inner, junk)
         return
+    # A copy: what is put in may be changed by the next edit, and `words` are drawn again.
+    new = copy.deepcopy(draw(junk))
     match draw(st.integers(0, 3)):
         case 0:
             del container[key]
         case 1 if isinstance(container, dict):
-            container[draw(TEXTS | st.sampled_from(["path", "name", "more"]))] = draw(junk)
+            container[draw(TEXTS | st.sampled_from(["path", "name", "more"]))] = new
         case 1:
-            container.insert(key, draw(junk))
+            container.insert(key, new)
         case _:
-            container[key] = draw(junk)
+            container[key] = new

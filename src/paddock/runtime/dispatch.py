@@ -120,7 +120,7 @@ class Dispatcher:
         except ToolError as error:
             return self._deny(call, tool, (), _refusal_of(error))
         decision = context.judge.decide(plan.actions)
-        actions = [str(action) for action in plan.actions]
+        actions = list(map(str, plan.actions))
         if decision.outcome is Outcome.DENY:
             return self._deny(call, tool, actions, _refusal_by(decision), Judged(decision))
         judged = Judged(decision)

@@ -72,7 +72,7 @@ def _asked(call_id: object, tool: object, arguments: object) -> Asked:
 def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
     """A call with arguments that a program has parsed: whatever a model wrote may be in them."""
     if isinstance(arguments, Mapping):
-        return ToolCall(call_id, tool, cast("Mapping[str, Json]", arguments))
+        return ToolCall(call_id, tool, dict(cast("Mapping[str, Json]", arguments)))
     refusal = Refusal(
         InvalidArgumentsError.code,
         f"the arguments are not an object: {quote(arguments)}",

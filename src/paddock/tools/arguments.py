@@ -266,7 +266,7 @@ def _is_too_deep(value: Json) -> bool:
         level = [
             inner
             for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)  # pyright: ignore[reportUnknownVariableType]
+            for inner in (each.values() if isinstance(each, dict) else each)
             if isinstance(inner, dict | list)
         ]
         if not level:

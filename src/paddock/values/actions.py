@@ -65,4 +65,5 @@ class Action:
         return (self.category, self.operation) in WRITING_OPERATIONS
 
     def __str__(self) -> str:
-        return f"{self.head} {self.target}" if self.target else self.head
+        head = f"tool:{self.category}:{self.operation}"
+        return f"{head} {self.target}" if self.target else head

@@ -34,7 +34,7 @@ from paddock.policy.commands.wrappers import (
 _GLOB: Final = re.compile(r"[*?\[]")
 
 
-def find_loose_word(words: Sequence[Word], named: Sequence[str | None]) -> str:
+def find_loose_word(words: Sequence[Word]) -> str:
     """Return why a word is not plain enough for an allow; empty where all are."""
     for index, word in enumerate(words):
         if word.unknown or word.inexact:

@@ -106,7 +106,7 @@ class CommandPattern:
         if not words or not self._fits(len(words)):
             return "the words do not match"
         texts = [word.text for word in words]
-        as_named = [self._program(texts[0]), *texts[1:]]
+        as_named = [exact_program(texts[0]), *texts[1:]]
         if not all(word.matches(text) for word, text in zip(self.words, as_named, strict=False)):
             return "the words do not match"
         if command.obstacles:
@@ -114,7 +114,7 @@ class CommandPattern:
         if command.assignments:
             return "an assignment stands before the command"
         named = self._named(len(words))
-        loose = find_loose_word(words, named)
+        loose = find_loose_word(words)
         if loose:
             return loose
         for start in command.starts:
@@ -124,10 +124,6 @@ class CommandPattern:
         if "/" in as_named[0] and named[0] is not None:
             return f"{texts[0]!r} is no program of a system directory"
         return ""
-
-    def _program(self, text: str) -> str:
-        """Return the program as an allow sees it: its path, or its name in a system directory."""
-        return exact_program(text)
 
     def _named(self, count: int) -> list[str | None]:
         named: list[str | None] = [

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
+_TIMING = frozenset({"time", "-p", "--"})
+_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
@@ -189,7 +191,10 @@ class _Walk:
     def test(self, node: "Node") -> "list[Node]":
         """`[ … ]` is a command, `[[ … ]]` is syntax."""
         children = node.children
+        self.tokens.edges(node)
         if children and children[0].type == "[[":
+            if not self.source(node)[2:3].isspace() or not self.source(node)[-3:-2].isspace():
+                self.problem("a test that bash reads as a word")
             for leaf in _leaves(node):
                 operator = self.source(leaf)
                 if not leaf.is_named and operator not in SAFE_TESTS and leaf.type not in "\"'$":
@@ -201,7 +206,6 @@ class _Walk:
         later: list[Node] = []
         leaves = list(_leaves(node))
         self.tokens.gaps(leaves, newline=False)
-        self.tokens.edges(node)
         for leaf in leaves:
             if not leaf.is_named and leaf.type in ("<", ">", "(", ")", "&&", "||"):
                 self.problem("an operator between [ and ] is not a test")
@@ -214,8 +218,13 @@ class _Walk:
     def add(self, raw: RawCommand) -> None:
         self.owner = raw
         if raw.words:
-            if raw.words[0].source in RESERVED:
+            first = next((word for word in raw.words if word.source not in _TIMING), None)
+            if first is not None and first.source in RESERVED:
+                # After `time`, too, which is a keyword: `time { …; }`.
                 self.problem("a reserved word stands where a program is expected")
+            elif first is not None and _SUBSCRIPT.match(first.source):
+                # Where an assignment may stand, `a[` takes everything up to its bracket.
+                self.problem("a subscript stands where a program is expected")
             self.found.commands.append(raw)
 
     def assignment(self, node: "Node") -> "list[Node]":

@@ -94,6 +94,8 @@ PUSHES = (
     "alias x='git push'; x",
     "coproc git push",
     "{git,push,origin}",
+    "time { git push; }",
+    "time -p if true; then git push; fi",
     "git {push,origin}",
     "git p* origin",
     "/usr/bin/gi? push",

@@ -169,7 +169,9 @@ def test_plain_text_is_known_beforehand(text):
         "echo 'open", 'echo "open', "(", "a |", "a &&", "if a; then b", "a )", "echo $(", "case x in",
         "a\0b", "a\x1b[0m", "a\u202eb", "a\ud800", "cat <<EOF\nx", "{fd}> x a", "a {fd}>x", "coproc a",
         "a ;; b", "gi\\\nt status", "cat <<A <<B\nA\nB", "cat <<E'O'F\nx\nEOF", "a <> b", "a \r\n b",
-        "echo $\"x\"", "1x=2", "a #b\n)", "[ a > b ]", "a\n; b", "echo ``", "p -<<'EOF'\nx\nEOF", "A=\\\n\nb",
+        "echo $\"x\"", "1x=2", "a #b\n)", "[ a > b ]", "a\n; b", "echo ``", "time { a; }", "time -p for x in a; do b; done", "! time if a; then b; fi",
+        "f[[ -f x ]] p", "[[[[ -f x ]]", "p \\ \n", "p $\\\n[1]", "a <<< b\\\n2>c", "p ``x y",
+        "p {a}<<<x", "a\n{}", "p -<<'EOF'\nx\nEOF", "A=\\\n\nb",
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_a_problem_and_never_exact(text):

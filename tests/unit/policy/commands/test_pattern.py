@@ -137,7 +137,6 @@ INNOCENT = (
     ("curl *", "curl -sSfL https://example.org/"),
     ("/usr/bin/git status", "/bin/git status"),
     ("date *", "date -u +%F"),
-    ("git diff *", "git status >/dev/null; git diff" .split("; ")[1]),
 )  # fmt: skip
 
 
@@ -155,7 +154,7 @@ REFUSED = (
     ("git *", "git submodule foreach x"),
     ("git st*", "git -c x status"),
     ("* status", "./git status"),
-    ("* *", "x") and ("g* *", "git status"),
+    ("g* *", "git status"),
     ("ls *", "ls ~/x"),
     ("ls *", "ls *"),
     ("ls *", "ls -*"),

@@ -1,0 +1,104 @@
+"""What README.md shows is what happens."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from paddock.policy.engine import PolicySource, load_policy
+from tests.support.repository import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r'"(\w+)": "((?:[^"\\…]|\\.)*)')
+"""A key of a result object with as much of its text as README shows before `"` or `…`."""
+EXITS = {"ok": 0, "error": 1}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a session, and the beginning of what it prints."""
+
+    command: str
+    shown: str
+
+
+def blocks(language: str) -> list[str]:
+    return [text for kind, text in BLOCK.findall(README) if kind == language]
+
+
+def session() -> list[Step]:
+    """The commands of README's session with `paddock`, in order."""
+    steps = []
+    for block in blocks("console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, shown = part.partition("\n")
+            if command.startswith("paddock "):
+                steps.append(Step(command, shown.strip()))
+    return steps
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "home").mkdir()
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"HOME": str(tmp_path / "home"), "PATH": programs, "LC_ALL": "C.UTF-8"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """What a clone could look like."""
+    made = tmp_path / "path" / "to" / "project"
+    (made / ".git" / "hooks").mkdir(parents=True)
+    (made / "README.md").write_bytes(b"# Widgets\n\nWidgets for teh web.\n\nMore.\n")
+    return made
+
+
+def test_the_session_prints_what_is_shown(project: Path, environment: dict[str, str]):
+    steps = session()
+    assert len(steps) >= 6
+    for step in steps:
+        done = subprocess.run(
+            ["sh", "-c", step.command],
+            cwd=project,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stderr == "", step
+        assert done.stdout != "", step
+        if not step.shown:
+            assert done.returncode == 0, step
+            continue
+        printed = json.loads(done.stdout)
+        shown = {name: json.loads(f'"{text}"') for name, text in SHOWN.findall(step.shown)}
+        assert {name: printed[name][: len(text)] for name, text in shown.items()} == shown
+        assert done.returncode == EXITS[printed["status"]], step
+    assert list((project / ".git" / "hooks").iterdir()) == []
+    assert (project / "README.md").read_bytes() == b"# Widgets\n\nWidgets for the web.\n\nMore.\n"
+
+
+def test_the_python_that_is_shown_runs(project: Path, environment: dict[str, str], tmp_path: Path):
+    (block,) = blocks("python")
+    seen = "\nassert tools and result.status == 'ok' and 'Widgets' in result.content\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block + seen],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+
+
+@pytest.mark.parametrize("block", blocks("toml"))
+def test_the_policy_that_is_shown_loads(block: str):
+    assert "standard" in load_policy(PolicySource("paddock.toml", block.encode())).profiles

@@ -1,0 +1,493 @@
+"""`import paddock`: what an embedding program holds in its hands."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+import paddock
+from paddock.errors import (
+    TOOL_ERRORS,
+    AmbiguousMatchError,
+    ApprovalRefusedError,
+    ApprovalUnavailableError,
+    FileChangedError,
+    InvalidArgumentsError,
+    PathExistsError,
+    PathNotFoundError,
+    PathTraversalError,
+    ProtectedPathError,
+    SecretPathError,
+    StringNotFoundError,
+    UnknownToolError,
+)
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import verify
+from paddock.tools.arguments import ArgumentType, needed_text
+from tests.support.places import Place, new_place
+
+HEAVY = (
+    *("anthropic", "openai", "mcp", "claude_agent_sdk", "pydantic", "httpx", "requests"),
+    *("tree_sitter", "tree_sitter_bash", "tree_sitter_json", "tree_sitter_toml", "cryptography"),
+    *("argparse", "asyncio", "subprocess"),
+)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with new_place() as made:
+        for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME", "PADDOCK_PLANE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("HOME", str(made.home))
+        yield made
+
+
+@pytest.fixture
+def runtime(place: Place) -> Iterator[paddock.Runtime]:
+    with paddock.open(place.project) as opened:
+        yield opened
+
+
+def entries(place: Place, event: str | None = None) -> list[dict[str, object]]:
+    """What the ledger of calls holds, oldest first."""
+    path = place.run("where", "--json").json["ledgers"]["ho1m"]
+    assert verify(path).problems == ()
+    return [
+        {"call_id": row.entry.call_id, "event": row.entry.event_type, **row.entry.metadata}
+        for row in query(path, Filter(event)).entries
+    ]
+
+
+def test_importing_it_loads_no_sdk_and_nothing_heavy():
+    program = "import sys, paddock; paddock.ToolResult; print('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = {name.split(".")[0] for name in done.stdout.splitlines()}
+    assert sorted(loaded & set(HEAVY)) == []
+
+
+def test_opening_it_makes_the_plane_in_the_users_state_and_nothing_in_the_project(
+    place, monkeypatch
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(place.base / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place.base / "config"))
+    before = sorted(place.project.iterdir())
+    with paddock.open(place.project) as opened:
+        assert opened.call("view", {"path": "README.md"}).status == "ok"
+    assert sorted(place.project.iterdir()) == before
+    assert list(place.home.iterdir()) == []
+    assert [path.name for path in (place.base / "state" / "paddock" / "planes").iterdir()] != []
+
+
+def test_the_working_directory_is_the_default(place, monkeypatch):
+    monkeypatch.chdir(place.project / "src")
+    with paddock.open() as opened:
+        assert opened.view("README.md").content.endswith("hello teh world")
+
+
+def test_a_call_returns_text_for_the_model_and_fields_for_the_program(place, runtime):
+    result = runtime.call("create_file", {"path": "a/b.md", "content": "x\n"}, call_id="toolu_1")
+    assert (result.call_id, result.tool, result.status) == ("toolu_1", "create_file", "ok")
+    assert "a/b.md" in result.content
+    assert str(place.project) not in result.content
+    assert result.details["path"] == str(place.project / "a" / "b.md")
+    assert result.unwrap() is result
+
+
+def test_a_call_can_be_awaited(runtime):
+    async def two() -> list[paddock.ToolResult]:
+        return await asyncio.gather(
+            runtime.acall("view", {"path": "README.md"}, call_id="1"),
+            runtime.acall("view", {"path": "nowhere"}, call_id="2"),
+        )
+
+    one, other = asyncio.run(two())
+    assert (one.call_id, one.status) == ("1", "ok")
+    assert (other.call_id, other.refusal and other.refusal.code) == ("2", "path.not_found")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("act", "error"),
+    [
+        (lambda r: r.view("../outside/kept.txt"), PathTraversalError),
+        (lambda r: r.view("nowhere"), PathNotFoundError),
+        (lambda r: r.view(".env"), SecretPathError),
+        (lambda r: r.create_file(".git/hooks/x", ""), ProtectedPathError),
+        (lambda r: r.create_file("README.md", "", if_version="sha256:0"), FileChangedError),
+        (lambda r: r.str_replace("README.md", "nope", "x"), StringNotFoundError),
+        (lambda r: r.str_replace("README.md", "e", "x"), AmbiguousMatchError),
+        (lambda r: r.move_file("README.md", "src/a.py"), PathExistsError),
+        (lambda r: r.delete_file(""), InvalidArgumentsError),
+        (lambda r: r.view("README.md", offset=0), InvalidArgumentsError),
+        (lambda r: r.call("nope", {}).unwrap(), UnknownToolError),
+    ],
+)
+def test_a_typed_method_raises_the_class_of_the_code(runtime, act, error):
+    with pytest.raises(paddock.ToolError) as raised:
+        act(runtime)
+    assert type(raised.value) is error
+    assert TOOL_ERRORS[raised.value.code] is error
+
+
+def test_typed_methods_do_what_they_say(place, runtime):
+    runtime.create_file("a.md", "one\n")
+    runtime.str_replace("a.md", "one", "two")
+    runtime.move_file("a.md", "b.md")
+    assert runtime.view("b.md", offset=1, limit=1).content == "     1\ttwo"
+    runtime.delete_file("b.md")
+    assert not (place.project / "b.md").exists()
+
+
+@pytest.mark.parametrize("given", [None, [], "x", 5])
+def test_arguments_that_a_model_made_no_object_are_an_error_result(runtime, given):
+    result = runtime.call("view", given, call_id="c")
+    assert (result.call_id, result.refusal.code) == ("c", "args.invalid")
+
+
+def nested(levels: int) -> object:
+    value: object = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "given", [{"path": nested(5_000)}, {"path": 10**5_000}, {"more": [10**5_000]}, {1: True}]
+)
+def test_arguments_that_python_cannot_print_are_answered_and_on_record(place, runtime, given):
+    result = runtime.call("view", given, call_id="c")
+    assert result.refusal.code in {"args.invalid", "args.unknown"}
+    assert [row["call_id"] for row in entries(place, "TOOL_DENIED")] == ["c"]
+
+
+@pytest.mark.parametrize(("levels", "said"), [(31, "path must be a string"), (32, "too deep")])
+def test_json_text_nests_as_deep_as_the_limit_and_no_deeper(runtime, levels, said):
+    text = json.dumps({"path": nested(levels)})
+    call = {"id": "c", "function": {"name": "view", "arguments": text}}
+    (answered,) = runtime.answer("openai", {"tool_calls": [call]})
+    assert said in answered["content"]
+
+
+def test_closing_twice_is_harmless_and_a_closed_runtime_runs_nothing(place):
+    opened = paddock.open(place.project)
+    opened.close()
+    opened.close()
+    for act in (
+        lambda: opened.call("view", {"path": "README.md"}),
+        lambda: opened.create_file("a.md", ""),
+        lambda: opened.answer("anthropic", {"content": [{"type": "tool_use"}]}),
+    ):
+        with pytest.raises(paddock.UsageError, match="closed"):
+            act()
+    assert not (place.project / "a.md").exists()
+
+
+def test_a_call_that_runs_while_another_thread_closes_comes_to_its_end(place):
+    def closes(request: paddock.ApprovalRequest) -> bool:
+        closing = threading.Thread(target=opened.close)
+        closing.start()
+        closing.join()
+        return True
+
+    (place.project / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
+    )
+    place.run("trust", "--yes")
+    opened = paddock.open(place.project, approver=closes)
+    assert opened.call("delete_file", {"path": "README.md"}).status == "ok"
+    assert not (place.project / "README.md").exists()
+    with pytest.raises(paddock.UsageError):
+        opened.call("view", {"path": "src/a.py"})
+    assert [row["event"] for row in entries(place)] == ["GENESIS", "TOOL_INTENT", "TOOL_RESULT"]
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "said"),
+    [
+        (lambda p: paddock.open(p.base / "nowhere"), paddock.UsageError, "nowhere"),
+        (lambda p: paddock.open(p.project, agent="nobody"), paddock.UsageError, "nobody"),
+        (lambda p: paddock.open(p.home), paddock.ConfigError, "home"),
+    ],
+)
+def test_what_cannot_be_opened_says_why(place, act, error, said):
+    with pytest.raises(error, match=said):
+        act(place)
+
+
+# A model's messages
+
+VIEW = {"path": "src/binary"}
+EDIT = {"path": "README.md", "old_str": "teh", "new_str": "the"}
+
+
+def as_object(value: object) -> object:
+    """As an SDK hands it over: attributes, not keys."""
+    if isinstance(value, dict):
+        return SimpleNamespace(**{name: as_object(inner) for name, inner in value.items()})
+    return [as_object(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_anthropic_calls_are_run_in_order_and_answered(place, runtime):
+    message = {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "I'll fix it."},
+            {"type": "tool_use", "id": "toolu_1", "name": "str_replace", "input": EDIT},
+            {"type": "tool_use", "id": "toolu_2", "name": "view", "input": VIEW},
+        ],
+    }
+    done, failed = runtime.answer("anthropic", message)
+    assert (done["type"], done["tool_use_id"], done["is_error"]) == (
+        "tool_result",
+        "toolu_1",
+        False,
+    )
+    assert done["content"].startswith("edited README.md")
+    assert (failed["tool_use_id"], failed["is_error"]) == ("toolu_2", True)
+    assert failed["content"].startswith("error[text.binary]")
+    assert (place.project / "README.md").read_bytes() == b"# Widgets\nhello the world\n"
+    assert [row["call_id"] for row in entries(place, "TOOL_INTENT")] == ["toolu_1", "toolu_2"]
+
+
+def test_openai_calls_are_run_and_answered(place, runtime):
+    message = {
+        "role": "assistant",
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "str_replace", "arguments": json.dumps(EDIT)},
+            },
+            {"id": "call_2", "type": "function", "function": {"name": "view", "arguments": "{"}},
+        ],
+    }
+    done, failed = runtime.answer("openai", as_object(message))
+    assert (done["role"], done["tool_call_id"]) == ("tool", "call_1")
+    assert done["content"].startswith("edited README.md")
+    assert failed["tool_call_id"] == "call_2"
+    assert failed["content"].startswith("error[args.invalid]")
+    assert [row["call_id"] for row in entries(place, "TOOL_DENIED")] == ["call_2"]
+
+
+def test_openai_responses_calls_are_run_and_answered(place, runtime):
+    item = {"call_id": "fc_1", "name": "str_replace", "arguments": json.dumps(EDIT)}
+    message = {"output": [{"type": "reasoning"}, {"type": "function_call", **item}]}
+    (done,) = runtime.answer("openai-responses", message)
+    assert (done["type"], done["call_id"]) == ("function_call_output", "fc_1")
+    assert done["output"].startswith("edited README.md")
+    assert b"the world" in (place.project / "README.md").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("provider", "shape"),
+    [
+        ("anthropic", {"name", "description", "input_schema"}),
+        ("openai", {"type", "function"}),
+        ("openai-responses", {"type", "name", "description", "parameters"}),
+    ],
+)
+def test_every_provider_gets_the_tools_in_its_own_shape(runtime, provider, shape):
+    tools = runtime.tools.for_provider(provider)
+    assert len(tools) == len(runtime.tools.list_all()) > 0
+    assert all(shape <= set(tool) for tool in tools)
+    json.dumps(tools)
+
+
+def test_a_provider_that_is_not_known_is_a_usage_error(runtime):
+    with pytest.raises(paddock.UsageError, match="acme"):
+        runtime.answer("acme", {})
+
+
+# Approvals
+
+ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
+
+
+@pytest.fixture
+def asking(place: Place) -> Place:
+    (place.project / "paddock.toml").write_text(ASKING)
+    assert place.run("trust", "--yes").status == 0
+    return place
+
+
+def test_a_callback_is_asked_about_exactly_this_call(asking):
+    seen: list[paddock.ApprovalRequest] = []
+
+    def ask(request: paddock.ApprovalRequest) -> bool:
+        seen.append(request)
+        return True
+
+    with paddock.open(asking.project, approver=ask) as opened:
+        opened.delete_file("README.md")
+        opened.view("src/a.py")
+    assert [(each.tool, each.arguments, each.actions, each.agent) for each in seen] == [
+        ("delete_file", {"path": "README.md"}, ("tool:file:delete README.md",), "main")
+    ]
+    assert not (asking.project / "README.md").exists()
+    (row,) = (row for row in entries(asking, "TOOL_INTENT") if row["tool"] == "delete_file")
+    assert (row["outcome"], row["source"]) == ("ask", "callback")
+
+
+def raises(request: paddock.ApprovalRequest) -> bool:
+    raise RuntimeError("not now")
+
+
+class Refuses:
+    """An approver of its own kind."""
+
+    def answer(self, request: paddock.ApprovalRequest) -> paddock.Approval:
+        return paddock.Approval(False, "committee", note="not on a Friday")
+
+
+@pytest.mark.parametrize(
+    ("approver", "error", "said"),
+    [
+        (None, ApprovalUnavailableError, "no approver"),
+        (lambda request: False, ApprovalRefusedError, "not approved"),
+        (lambda request: "yes", ApprovalRefusedError, "not approved"),
+        (raises, ApprovalUnavailableError, "RuntimeError"),
+        (Refuses(), ApprovalRefusedError, "not on a Friday"),
+    ],
+)
+def test_anything_but_true_is_a_no_and_changes_nothing(asking, approver, error, said):
+    with (
+        paddock.open(asking.project, approver=approver) as opened,
+        pytest.raises(error, match=said) as raised,
+    ):
+        opened.delete_file("README.md")
+    assert type(raised.value) is error
+    assert (asking.project / "README.md").exists()
+
+
+# Tools of the embedding program
+
+
+@dataclass(frozen=True, slots=True)
+class CountArguments(ArgumentType):
+    text: str = needed_text("What to count.")
+
+
+COUNT: paddock.ToolSpec[CountArguments] = paddock.ToolSpec(
+    name="count_words",
+    title="Count words",
+    description="Count the words of a text.",
+    toolset="own",
+    arguments=CountArguments,
+    effects=paddock.Effects(reads_only=True),
+)
+
+
+def count(arguments: CountArguments) -> str:
+    return f"{len(arguments.text.split())} words"
+
+
+def opened_with(
+    place: Place, handler: Callable[[CountArguments], object], approver: object
+) -> paddock.Runtime:
+    opened = paddock.open(place.project, approver=approver)
+    opened.tools.register(COUNT, handler)
+    return opened
+
+
+def test_a_tool_of_the_program_is_asked_about_and_then_runs_and_is_recorded(place):
+    seen: list[tuple[str, ...]] = []
+
+    def ask(request: paddock.ApprovalRequest) -> bool:
+        seen.append(request.actions)
+        return True
+
+    with opened_with(place, count, ask) as opened:
+        result = opened.call("count_words", {"text": "a b c"}).unwrap()
+        assert "count_words" in [tool["name"] for tool in opened.tools.for_provider("anthropic")]
+    assert (result.content, seen) == ("3 words", [("tool:client:count_words",)])
+    assert [row["event"] for row in entries(place)] == ["GENESIS", "TOOL_INTENT", "TOOL_RESULT"]
+
+
+def test_without_a_yes_a_tool_of_the_program_does_not_run(place):
+    ran: list[CountArguments] = []
+    with opened_with(place, ran.append, None) as opened:
+        result = opened.call("count_words", {"text": "a"})
+    assert (result.refusal.code, ran) == ("approval.unavailable", [])
+
+
+def test_a_rule_can_allow_a_tool_of_the_program(place):
+    (place.project / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:client:count_words"]\n'
+    )
+    place.run("trust", "--yes")
+    with opened_with(place, count, None) as opened:
+        assert opened.call("count_words", {"text": "a b"}).content == "2 words"
+        assert opened.call("count_words", {"txt": "a b"}).refusal.code == "args.unknown"
+
+
+def test_a_name_that_is_taken_or_unusable_is_not_registered(runtime):
+    runtime.tools.register(COUNT, count)
+    for name in ("count_words", "view", "no spaces", "", "x" * 65):
+        spec = paddock.ToolSpec(
+            name=name,
+            title="t",
+            description="d",
+            toolset="own",
+            arguments=CountArguments,
+            effects=paddock.Effects(reads_only=True),
+        )
+        with pytest.raises(paddock.ConfigError):
+            runtime.tools.register(spec, count)
+    assert [tool.name for tool in runtime.tools.list_all()].count("count_words") == 1
+
+
+def test_a_tool_that_raises_is_an_error_result_and_the_runtime_goes_on(place):
+    def broken(arguments: CountArguments) -> str:
+        raise RuntimeError(f"/secret/path {arguments.text}")
+
+    with opened_with(place, broken, lambda request: True) as opened:
+        result = opened.call("count_words", {"text": "a"})
+        assert (result.refusal.code, "/secret" in result.content) == ("internal", False)
+        assert opened.call("view", {"path": "README.md"}).status == "ok"
+
+
+# Threads
+
+THREADS, CALLS = 8, 25
+
+
+def test_many_threads_share_a_runtime_and_every_call_is_on_record(place, runtime):
+    together = threading.Barrier(THREADS)
+    # A file that appears between a call's resolution and its write is `text.changed`.
+    (place.project / "shared.md").write_bytes(b"")
+
+    def work(thread: int) -> list[paddock.ToolResult]:
+        together.wait(30)
+        results = []
+        for number in range(CALLS):
+            identity = f"{thread}-{number}"
+            if number % 3 == 0:
+                given = {"path": f"made/{thread}.md", "content": f"{identity}\n"}
+                results.append(runtime.call("create_file", given, call_id=identity))
+            elif number % 3 == 1:
+                given = {"path": "shared.md", "content": f"{identity}\n"}
+                results.append(runtime.call("create_file", given, call_id=identity))
+            else:
+                results.append(runtime.call("view", {"path": "README.md"}, call_id=identity))
+        return results
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        results = [result for each in pool.map(work, range(THREADS)) for result in each]
+    assert Counter(result.status for result in results) == {"ok": THREADS * CALLS}
+    expected = Counter(f"{thread}-{n}" for thread in range(THREADS) for n in range(CALLS))
+    for event in ("TOOL_INTENT", "TOOL_RESULT"):
+        assert Counter(row["call_id"] for row in entries(place, event)) == expected
+    for thread in range(THREADS):
+        assert (place.project / "made" / f"{thread}.md").read_text() == f"{thread}-24\n"
