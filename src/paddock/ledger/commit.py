@@ -152,4 +152,3 @@ class GroupCommit:
 
 def _poll_s(durable: Mark) -> float:
     return min(max(durable.sync_ns / 1e9 / _POLLS_PER_SYNC, _POLL_MIN_S), _POLL_MAX_S)
-

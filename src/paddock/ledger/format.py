@@ -73,7 +73,7 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
     try:
         text = (
             f'{{"id":"{entry_id}","timestamp":"{timestamp}"'
-            f'{_header(*entry[:_HEADER_FIELDS])}'
+            f"{_header(*entry[:_HEADER_FIELDS])}"
             f',"call_id":{encode_string(entry.call_id)}'
             f',"metadata":{_join(encode_json(metadata), shared)}'
         )

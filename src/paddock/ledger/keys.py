@@ -34,7 +34,7 @@ class SigningKey:
     def sign(self, message: bytes) -> bytes:
         """The 64 bytes of an Ed25519 signature (RFC 8032)."""
         # Imported here: it costs more than opening a ledger, and few calls sign.
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - lazy
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
             Ed25519PrivateKey,
         )
 
@@ -47,7 +47,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
     Raises:
         ConfigError: the name cannot stand in a key text.
     """
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - lazy
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - only where needed
         Ed25519PrivateKey,
     )
 

@@ -2,9 +2,9 @@
 
 It stands where `paddock.ledger.disk.SystemDisk` stands and acts on real files.
 `Fault` names the call, by its number or as the next of its kind, and how it
-fails: not done, done all the same, or done by half. A `SimulatedCrash` ends every later call too, as
-a dead process makes none; `bury` then closes what it had open, which frees its
-locks.
+fails: not done, done all the same, or done by half. A `SimulatedCrash` ends
+every later call too, as a dead process makes none; `bury` then closes what it
+had open, which frees its locks.
 """
 
 import os
@@ -37,8 +37,9 @@ class How(StrEnum):
 class Fault:
     """Which call fails, and how.
 
-    `call` is its number, from 0, or the name of the next one to fail. `error` is the errno; None is a crash. With `is_silent` a half-done write
-    reports the bytes it wrote instead of failing, as write(2) may.
+    `call` is its number, from 0, or the name of the next one to fail. `error`
+    is the errno; None is a crash. With `is_silent` a half-done write reports the
+    bytes it wrote instead of failing, as write(2) may.
     """
 
     call: int | str
@@ -154,9 +155,7 @@ class FaultyDisk:
         self._open.add(descriptor)
         return descriptor
 
-    def _call(
-        self, name: str, whole: Callable[[], _T], half: Callable[[], _T] | None = None
-    ) -> _T:
+    def _call(self, name: str, whole: Callable[[], _T], half: Callable[[], _T] | None = None) -> _T:
         if self._is_dead:
             raise SimulatedCrash
         number = len(self.calls)
