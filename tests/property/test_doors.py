@@ -423,7 +423,6 @@ def test_any_agent_file_loads_or_is_refused_with_its_place(place):
     examine()
 
 
-@pytest.mark.xfail(reason="the error about the overlap has no place", strict=True)
 def test_an_agent_file_whose_workspace_holds_the_plane_is_refused_with_its_place(place):
     place.run("agent", "list")
     project = find_project(place.project, place.environment, None)

@@ -135,7 +135,7 @@ class AgentStore:
         file = self.layout.agent_file(new.name)
         content = write_agent(agent, workspace)
         record = parse_agent(content, file, self.layout)
-        require_workspace(record.workspace, self.layout, self.environment)
+        require_workspace(record, self.layout, self.environment)
         make_directories(self.layout.agents)
         with locked(self.layout.agents):
             self._require_directory(new.name)
@@ -197,7 +197,7 @@ class AgentStore:
         if content is None:
             return None
         record = parse_agent(content, file, self.layout)
-        require_workspace(record.workspace, self.layout, self.environment)
+        require_workspace(record, self.layout, self.environment)
         return record
 
     def _lineage_of(self, record: AgentRecord) -> tuple[AgentRecord, ...]:

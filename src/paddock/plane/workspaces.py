@@ -11,7 +11,7 @@ from paddock.plane.paths import real_path
 from paddock.plane.quoting import quote
 
 
-def require_workspace(workspace: Path, layout: PlaneLayout, environment: Environment) -> None:
+def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
     """Refuse a workspace from which an agent could reach what governs it.
 
     Allowed are directories outside the plane and the user's Paddock files, any
@@ -25,10 +25,13 @@ def require_workspace(workspace: Path, layout: PlaneLayout, environment: Environ
     Raises:
         ConfigError: it is none of these.
     """
+    workspace = record.workspace
+    where = f"{record.file}, field 'workspace'"
     real = real_path(workspace)
     if ".git" in (part.lower() for part in real.parts):
         raise ConfigError(
             f"the workspace {quote(workspace)} lies inside a .git directory",
+            where=where,
             hint="give the agent the work tree, or a directory of its own",
         )
     if _is_own_workspace(real, layout) or _is_bare_root(real, layout):
@@ -36,6 +39,7 @@ def require_workspace(workspace: Path, layout: PlaneLayout, environment: Environ
     if contains(layout.root, real) or contains(real, layout.root):
         raise ConfigError(
             f"the workspace {quote(workspace)} and the plane {quote(layout.root)} overlap",
+            where=where,
             hint="give the agent a directory outside the plane, or leave --workspace out",
         )
     require_outside(real, environment)

@@ -5,6 +5,7 @@ it changes `BUILT_IN_VERSION`, and with it every policy digest.
 """
 
 from enum import Enum
+from functools import cache
 from typing import Final
 
 from paddock.policy.patterns import PathPattern, compile_pattern
@@ -96,8 +97,9 @@ def own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
     return _patterns(OWN_FILES[kind])
 
 
+@cache
 def presets() -> tuple[Profile, ...]:
-    """Return the built-in profiles."""
+    """Return the built-in profiles, compiled once."""
     client = tuple(f"tool:client:{name}" for name in CLIENT_TOOLS)
     files = ("tool:file:*", "tool:search:*", "tool:output:*")
     asked = ("tool:shell:*", "tool:mcp:*", "tool:client:*")

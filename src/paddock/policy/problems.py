@@ -82,7 +82,10 @@ def fail(file: str, problems: list[Problem]) -> NoReturn:
         hints.extend(f"also {place_text(file, other.line)}: {other.message}" for other in shown)
         if len(others) > len(shown):
             hints.append(f"{len(others) - len(shown)} problems are not listed")
-    raise ConfigError(message, where=place_text(file, first.line), hint="; ".join(hints))
+    hint = (
+        "; ".join(hints) or "`paddock init` in an empty directory writes a file of the right form"
+    )
+    raise ConfigError(message, where=place_text(file, first.line), hint=hint)
 
 
 def place_text(file: str, line: int) -> str:

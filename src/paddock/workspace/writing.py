@@ -49,6 +49,8 @@ class Expected(Enum):
     """What resolving found: there, or not there. A surprise is a FileChangedError."""
     ABSENT = "absent"
     """Nothing: exclusive creation. Anything there is a PathExistsError."""
+    ANYTHING = "anything"
+    """A file or nothing, whichever it is when the lock is held: the last writer wins."""
 
 
 class Edit(Protocol):
