@@ -190,7 +190,7 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
     line = judge_line(action)
     for command, verdict in zip(line.commands, line.verdicts(compiled), strict=True):
         if command is not None:
-            yield replace(action, target=command.text), verdict
+            yield action._replace(target=command.text), verdict
     for write in line.writes():
         if isinstance(write, Action):
             yield write, compiled.judge(write)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paddock.tools.arguments import Binder
 from paddock.values.actions import Action
@@ -42,8 +42,7 @@ class Change:
     to: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutput:
+class ToolOutput(NamedTuple):
     """What a tool hands back: text for the model, fields for the host."""
 
     content: str

@@ -1,8 +1,7 @@
 """What policy judges: `tool:<category>:<operation> <target>`, target resolved."""
 
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 OPERATIONS: Final = MappingProxyType(
     {
@@ -36,8 +35,7 @@ WRITING_OPERATIONS: Final = frozenset(
 """Heads whose path target is changed by the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(NamedTuple):
     """One thing that a call would do.
 
     `target` is a workspace-relative path with `/` between components and no

@@ -1,7 +1,7 @@
 """The names of things inside one workspace: canonical, and judged by policy as they stand."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from paddock import limits
 
@@ -65,8 +65,7 @@ def child_of(directory: WorkspacePath, name: str) -> WorkspacePath:
     return unchecked_path(name if directory.is_root else f"{directory.relative}/{name}")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPath:
+class ReadPath(NamedTuple):
     """A path to read: as asked, and where links lead. Policy judges both.
 
     It need not exist: what is missing is said when it is opened, after policy
@@ -77,8 +76,7 @@ class ReadPath:
     real: WorkspacePath
 
 
-@dataclass(frozen=True, slots=True)
-class WritePath:
+class WritePath(NamedTuple):
     """A path to write: as asked, the file that would be written, whether it stood there.
 
     The two differ only where the last component is a link. Policy judges both.
@@ -89,8 +87,7 @@ class WritePath:
     exists: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EntryPath:
+class EntryPath(NamedTuple):
     """A directory entry itself, to move or delete: a link is the link, not its target."""
 
     path: WorkspacePath
