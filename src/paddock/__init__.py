@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     )
     from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
     from paddock.runtime.runtime import Runtime
+    from paddock.tools.arguments import (
+        ArgumentType,
+        flag,
+        needed_text,
+        optional_integer,
+        optional_text,
+        plain_text,
+    )
     from paddock.tools.spec import Effects, ToolOutput, ToolSpec
     from paddock.values.calls import ToolCall, ToolResult
     from paddock.values.decisions import Decision, Outcome
@@ -37,6 +45,7 @@ _HOMES: Final = {
     "Approval": "paddock.runtime.approvals",
     "ApprovalRequest": "paddock.runtime.approvals",
     "Approver": "paddock.runtime.approvals",
+    "ArgumentType": "paddock.tools.arguments",
     "ConfigError": "paddock.errors",
     "Decision": "paddock.values.decisions",
     "Effects": "paddock.tools.spec",
@@ -51,9 +60,13 @@ _HOMES: Final = {
     "ToolResult": "paddock.values.calls",
     "ToolSpec": "paddock.tools.spec",
     "UsageError": "paddock.errors",
+    "flag": "paddock.tools.arguments",
+    "needed_text": "paddock.tools.arguments",
     "open": "paddock.assembly",
+    "optional_integer": "paddock.tools.arguments",
+    "optional_text": "paddock.tools.arguments",
+    "plain_text": "paddock.tools.arguments",
 }
-
 _OTHER_NAMES: Final = {"open": "open_workspace"}
 """Public name → name at home, where that would hide a builtin."""
 
@@ -61,6 +74,7 @@ __all__ = [
     "Approval",
     "ApprovalRequest",
     "Approver",
+    "ArgumentType",
     "ConfigError",
     "Decision",
     "Effects",
@@ -75,7 +89,12 @@ __all__ = [
     "ToolResult",
     "ToolSpec",
     "UsageError",
+    "flag",
+    "needed_text",
     "open",
+    "optional_integer",
+    "optional_text",
+    "plain_text",
 ]
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import InvalidArgumentsError
-from paddock.tools.arguments import ArgumentType, Binder, flag, needed_text, optional_integer, text
+from paddock.tools.arguments import ArgumentType, Binder, flag, needed_text, optional_integer, plain_text
 from paddock.values.calls import Json
 
 
 @dataclass(frozen=True, slots=True)
 class Sample(ArgumentType):
     path: str = needed_text("A path.")
-    new: str = text("A text.")
+    new: str = plain_text("A text.")
     offset: int | None = optional_integer("A line.", None, minimum=1, maximum=9)
     whole: bool = flag("A flag.", default=True)
 

@@ -46,7 +46,7 @@ class Argument:
     out_of_range: Literal["refused", "clamped"] = "refused"
 
 
-def text(description: str, *, is_content: bool = False) -> Any:
+def plain_text(description: str, *, is_content: bool = False) -> Any:
     """A required text that may be empty."""
     return _field(Argument(str, description, is_content=is_content))
 
@@ -120,7 +120,7 @@ class Binder(Generic[A]):
     __slots__ = ("_by_name", "_needed", "_slots", "_type", "schema")
 
     def __init__(self, type_: type[A]) -> None:
-        fields = dataclasses.fields(type_)  # pyright: ignore[reportArgumentType]
+        fields = dataclasses.fields(type_)  # pyright: ignore[reportArgumentType] - `A` is a dataclass
         self._type = type_
         self._by_name: dict[str, Argument] = {f.name: f.metadata[_KEY] for f in fields}
         self._slots = tuple(_slot_of(type_, field) for field in fields)
@@ -256,7 +256,7 @@ def parse_arguments(source: str | bytes) -> dict[str, Json]:
             "the arguments are nested too deep",
             hint=f"at most {limits.argument_depth_max} levels of objects and arrays",
         )
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value  # pyright: ignore[reportUnknownVariableType] - JSON has no types
 
 
 def _is_too_deep(value: Json) -> bool:

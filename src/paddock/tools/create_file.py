@@ -9,7 +9,7 @@ from paddock.text.changes import unified_diff
 from paddock.text.check import require_content
 from paddock.text.show import show_name
 from paddock.text.snippet import snippet_of_head
-from paddock.tools.arguments import ArgumentType, needed_text, optional_text, text
+from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.outputs import ABSENT, IF_VERSION, WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
@@ -22,7 +22,7 @@ class CreateFileArguments(ArgumentType):
     """Arguments of `create_file`."""
 
     path: str = needed_text("File to write, relative to the workspace root.")
-    content: str = text("The whole text of the file.", is_content=True)
+    content: str = plain_text("The whole text of the file.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION)
 
 

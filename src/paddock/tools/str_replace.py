@@ -11,7 +11,7 @@ from paddock.text.nearest import find_nearest
 from paddock.text.show import quote, show_line, show_name
 from paddock.text.snippet import snippet_around
 from paddock.text.splice import Spliced, splice
-from paddock.tools.arguments import ArgumentType, needed_text, optional_text, text
+from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
@@ -29,7 +29,7 @@ class StrReplaceArguments(ArgumentType):
         "a newline matches the file's own line end.",
         is_content=True,
     )
-    new_str: str = text("The text to put in its place; empty deletes.", is_content=True)
+    new_str: str = plain_text("The text to put in its place; empty deletes.", is_content=True)
     if_version: str | None = optional_text(IF_VERSION)
 
 

@@ -15,7 +15,7 @@ from paddock.tools.arguments import (
     optional_integer,
     optional_text,
     parse_arguments,
-    text,
+    plain_text,
 )
 from paddock.values.calls import Json
 
@@ -24,7 +24,7 @@ from paddock.values.calls import Json
 class Sample(ArgumentType):
     path: str = needed_text("A path.")
     old: str = needed_text("An old text.")
-    new: str = text("A new text.")
+    new: str = plain_text("A new text.")
     note: str | None = optional_text("A note.")
     offset: int | None = optional_integer("A line.", None, minimum=1)
     depth: int = clamped_integer("A depth.", 3, minimum=1, maximum=5)
