@@ -272,7 +272,11 @@ def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> 
         HostError: workspace or ledger cannot be opened.
     """
     lineage = project.agents.lineage(agent or project.default_agent)
-    chain = tuple(record.agent for record in lineage)
+    # The place alone: a decision shows it to a model, which must see no host path.
+    chain = tuple(
+        replace(agent, source=f"agents/{agent.name}/agent.json")
+        for agent in (record.agent for record in lineage)
+    )
     workspace = Workspace.open(str(lineage[0].workspace))
     try:
         ledger = open_ledger(project, "ho1m")
@@ -355,5 +359,7 @@ class _Closing:
     ledger: LedgerFile
 
     def close(self) -> None:
-        self.ledger.close()
-        self.workspace.close()
+        try:
+            self.ledger.close()
+        finally:
+            self.workspace.close()

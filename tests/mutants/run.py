@@ -49,7 +49,7 @@ class Trial:
         """Without a mutant all tests pass; with one, at least one fails."""
         mutant = None if self.mutant is None else Mutant.read(self.mutant)
         code, output = tests_with(mutant, GUARANTEES[self.guarantee].tests)
-        # 1 is a failing test; 2 and more are runs that did not come to testing.
+        # 1 is a failing test; anything else is a run that did not come to its end.
         return Verdict(self, code == (0 if mutant is None else 1), output)
 
 

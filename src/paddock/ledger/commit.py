@@ -62,7 +62,7 @@ class GroupCommit:
         deadline = None
         while True:
             page = self._head.read()
-            durable = self.verify_not_poisoned(page, mark.boot)
+            durable = self._known(page, mark.boot)
             if durable.offset_bytes >= mark.offset_bytes:
                 return
             if self._lock.try_acquire():
@@ -86,26 +86,37 @@ class GroupCommit:
         finally:
             self._lock.release()
 
-    def verify_not_poisoned(self, page: HeadPage, boot: bytes) -> Mark:
-        """Return the newest commit mark.
+    def is_poisoned_by(self, durable: Mark | None, boot: bytes) -> bool:
+        """Whether the disk failed since this machine started, here or in another process."""
+        return self.is_poisoned or (
+            durable is not None and durable.is_poisoned and durable.boot == boot
+        )
+
+    def verify_not_poisoned(self, durable: Mark | None, boot: bytes) -> None:
+        """Refuse to go on after a failed sync.
 
         Raises:
             HostError: the disk failed since this machine started.
         """
-        durable = page.durable
-        if durable is None:
-            raise HostError("the ledger's head file was cleared while in use", where=self._path)
-        if self.is_poisoned or (durable.is_poisoned and durable.boot == boot):
+        if self.is_poisoned_by(durable, boot):
             raise HostError(
                 "the disk failed to store ledger entries; nothing is acknowledged any more",
                 where=ascii(self._path),
                 hint=_HINT,
             )
+
+    def _known(self, page: HeadPage, boot: bytes) -> Mark:
+        durable = page.durable
+        self.verify_not_poisoned(durable, boot)
+        if durable is None:
+            raise HostError(
+                "the ledger's head file was cleared while in use", where=ascii(self._path)
+            )
         return durable
 
     def _lead(self, mine: Mark) -> None:
         page = self._head.read()
-        durable = self.verify_not_poisoned(page, mine.boot)
+        durable = self._known(page, mine.boot)
         if durable.offset_bytes >= mine.offset_bytes:
             return
         if durable.cohort > 1:
@@ -119,7 +130,7 @@ class GroupCommit:
             # Both slots were being written as we read. My own append's mark was
             # stored before I came here, so a whole one is there.
             page = self._head.read()
-        raise HostError("the ledger's head file was cleared while in use", where=self._path)
+        raise HostError("the ledger's head file was cleared while in use", where=ascii(self._path))
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable

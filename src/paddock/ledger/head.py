@@ -67,6 +67,21 @@ class HeadPage(NamedTuple):
     durable_slot: int
     """Where the older, or no, commit mark stands: the next one goes there."""
 
+    def believable(self, boot: bytes) -> list[Mark]:
+        """Return the marks that the ledger has to agree with, the farthest last.
+
+        A commit's mark always: all before it was on the disk. An append's while
+        the machine runs on (a boot of zeros is not known): the page cache is what
+        was written, of which a restart may lose what no commit covers.
+        """
+        newest, durable = self.newest, self.durable
+        found = [durable] if durable is not None and durable.entries else []
+        if newest is not None and newest.boot == boot and any(boot):
+            # The elder twin of a torn record may lie before the commit.
+            is_last = not found or newest.offset_bytes >= found[0].offset_bytes
+            found.insert(len(found) if is_last else 0, newest)
+        return found
+
 
 _Seen = tuple[bytes, Mark | None, int]
 """Two slots, the mark that counts, and which slot it does not stand in."""
@@ -91,9 +106,11 @@ class HeadFile:
         except OSError as fault:
             raise failure(fault, "the ledger's head file cannot be opened", path) from fault
         try:
-            if create and disk.size(self.descriptor) < _FILE_BYTES:
-                # The whole page now, so that no later write needs a new block.
-                disk.write(self.descriptor, bytes(_FILE_BYTES), 0)
+            size = disk.size(self.descriptor) if create else _FILE_BYTES
+            if size < _FILE_BYTES:
+                # The whole page now, so that no later write needs a new block. What
+                # is left of a file that was cut stays: it may show that the ledger was.
+                disk.write(self.descriptor, bytes(_FILE_BYTES - size), size)
                 disk.sync(self.descriptor)
         except OSError as fault:
             disk.close(self.descriptor)

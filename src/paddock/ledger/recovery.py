@@ -1,18 +1,31 @@
-"""What to do where the file does not end at the head's mark.
+"""What to do where the file does not end at the head's mark, and whether it may be used at all.
 
 A writer that was killed leaves whole lines that no mark covers yet, and perhaps
 a torn one; a power cut may leave less than was written, or garbage. So, inside
-the lock:
+the lock, go on from a mark M and compare the line before it:
 
-  * start at the newest mark if the machine still runs since it was written
-    (then the page cache is what was written), else at the newest commit mark
-    (then all before it was on the disk), else at the beginning;
-  * adopt every whole line that chains;
-  * what follows is a torn tail: copy it to `torn/`, sync the copy, cut it off,
-    and record that in an entry. Nothing is thrown away, and nothing is appended
-    to a line that has no end;
-  * but a file that ends before its mark, or a bad line in a place where no
-    crash can make one, is damage: refuse.
+    newest append's mark   newest commit's   M
+    of this boot           whole             the farther of the two; both compared
+    of this boot           torn              the append's
+    older boot, or torn    whole             the commit's
+    older boot, or torn    torn              none
+
+    file                                     with M                  without M
+    shorter than M                           damage                  -
+    other line before M, or no LF            damage                  -
+    ends at M                                go on                   -
+    longer: whole lines that chain           adopted                 adopted, from line 0
+    then a line that does not chain          torn tail               damage
+    then bytes without LF                    torn tail               torn tail
+    no whole line at all                     -                       damage
+
+"Older boot" is also a boot that is not known; "torn", both slots of the record.
+An append's mark of an older boot says nothing: a power cut may have undone it.
+Where the disk failed since this boot, nothing is recovered (commit.py).
+
+A torn tail is copied to `torn/`, the copy synced, then it is cut off, and that is
+recorded in an entry. Nothing is thrown away, and nothing is appended to a line
+that has no end. Damage is refused and left as it is.
 
 A quarantined piece is `OFFSET-SHA256.pending` until its entry is durable, so
 that a crash in between reports it later (at worst twice, never not at all).
@@ -34,6 +47,7 @@ from paddock.values.entries import Entry
 
 _PENDING: Final = ".pending"
 _LINE_START: Final = b'{"id":"LED-'
+_LINE_BYTES_USUAL: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +69,13 @@ def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: st
     Raises:
         LedgerDamagedError: what is there is no crash's work.
     """
-    start = _start(page, boot)
-    is_known = start is not None
-    if start is None:
-        start = NOTHING_DURABLE
+    start = verify_marks(disk, descriptor, page, boot, path)
     try:
         size = disk.size(descriptor)
-        if size < start.offset_bytes:
-            raise LedgerDamagedError(
-                f"the ledger was cut: {size} bytes are left of {start.offset_bytes}",
-                where=ascii(path),
-                hint="compare with a backup and with exported checkpoints",
-            )
-        mark, has_end = _adopt(disk, descriptor, start, size)
+        mark, has_end = _adopt(disk, descriptor, start or NOTHING_DURABLE, size)
     except OSError as fault:
         raise failure(fault, "the ledger cannot be read", path) from fault
-    if mark.entries == 0 or (not is_known and has_end):
+    if mark.entries == 0 or (start is None and has_end):
         # Threat: without the head file, any bad line could pass for a crash's.
         # Only a last line without an end can be one.
         raise LedgerDamagedError(
@@ -85,12 +90,53 @@ def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: st
     return Tail(Mark(generation + 1, mark.entries, mark.offset_bytes, mark.leaf, boot), size)
 
 
-def _start(page: HeadPage, boot: bytes) -> Mark | None:
-    """The newest mark that can be trusted."""
-    newest, durable = page.newest, page.durable
-    if newest is not None and durable is not None and newest.boot == boot and any(boot):
-        return newest
-    return durable if durable is not None and durable.entries else None
+def verify_marks(
+    disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: str
+) -> Mark | None:
+    """Return the mark to go on from; None where there is none. The append lock is held.
+
+    Reads one line a mark, however long the ledger is.
+
+    Raises:
+        LedgerDamagedError: the file is shorter than a mark, or the line before
+            a mark is not the one that was written there.
+        HostError: the disk failed.
+    """
+    marks = page.believable(boot)
+    try:
+        size = disk.size(descriptor)
+        if marks and size < marks[-1].offset_bytes:
+            raise LedgerDamagedError(
+                f"the ledger was cut: {size} bytes are left of {marks[-1].offset_bytes}",
+                where=ascii(path),
+                hint="compare with a backup and with exported checkpoints",
+            )
+        for mark in marks:
+            # Threat: a byte put in or taken out moves every later line; then the
+            # end of an acknowledged entry would pass for a torn tail.
+            if leaf_hash(_line_before(disk, descriptor, mark.offset_bytes)) != mark.leaf:
+                raise LedgerDamagedError(
+                    "the ledger has another line than was written",
+                    where=f"{path!a}, line {mark.entries}, before byte {mark.offset_bytes}",
+                    hint="paddock ledger verify says more; compare with a backup",
+                )
+    except OSError as fault:
+        raise failure(fault, "the ledger cannot be read", path) from fault
+    return marks[-1] if marks else None
+
+
+def _line_before(disk: Disk, descriptor: int, end: int) -> bytes:
+    """The line whose LF is the byte before `end`; what no line can be, where there is none."""
+    size = _LINE_BYTES_USUAL
+    while True:
+        start = max(0, end - size)
+        piece = disk.read(descriptor, end - start, start)
+        if not piece.endswith(b"\n") or len(piece) < end - start:
+            return b""
+        before = piece.rfind(b"\n", 0, -1)
+        if before >= 0 or start == 0 or len(piece) > limits.entry_bytes_max + 1:
+            return piece[before + 1 : -1]
+        size *= 16
 
 
 def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, bool]:

@@ -40,7 +40,7 @@ from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.head import HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.ports import Head, Receipt, Reservation
-from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle
+from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle, verify_marks
 from paddock.ledger.reserve import Held
 from paddock.values.entries import Entry
 
@@ -118,10 +118,7 @@ class LedgerFile:
     def is_poisoned(self) -> bool:
         """Whether the disk failed to make entries durable: nothing is acknowledged any more."""
         files = self._live()
-        durable = files.head.read().durable
-        return files.commit.is_poisoned or (
-            durable is not None and durable.is_poisoned and durable.boot == self._boot
-        )
+        return files.commit.is_poisoned_by(files.head.read().durable, self._boot)
 
     @property
     def head(self) -> Head:
@@ -219,11 +216,15 @@ class LedgerFile:
     def _newest(self, files: LedgerFiles) -> Mark:
         """The mark to append after. The lock is held."""
         page = files.head.read()
-        newest = page.newest
-        if newest is None or page.durable is None or newest.boot != self._boot:
-            return self._recover(files, page)
-        files.commit.verify_not_poisoned(page, self._boot)
-        if self._disk.size(files.descriptor) != newest.offset_bytes:
+        newest, durable = page.newest, page.durable
+        files.commit.verify_not_poisoned(durable, self._boot)
+        if (
+            newest is None
+            or durable is None
+            or newest.boot != self._boot
+            or newest.offset_bytes < durable.offset_bytes
+            or self._disk.size(files.descriptor) != newest.offset_bytes
+        ):
             return self._recover(files, page)
         return newest
 
@@ -299,10 +300,10 @@ class LedgerFile:
         files.lock.acquire()
         try:
             page = files.head.read()
-            durable = page.durable
-            if durable is not None and durable.is_poisoned and durable.boot == self._boot:
+            if files.commit.is_poisoned_by(page.durable, self._boot):
                 return
-            newest = self._newest(files)
+            verify_marks(self._disk, files.descriptor, page, self._boot, self.path)
+            newest = self._newest(files) if any(self._boot) else self._recover(files, page)
             if list_pending(self._disk, self._paths):
                 self._report(files, newest)
         except OSError as fault:

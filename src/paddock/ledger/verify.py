@@ -133,13 +133,8 @@ def verify(path: str) -> Verification:
 
 
 def _believable(marks: HeadPage | None, boot: bytes) -> list[Mark]:
-    """The marks that a ledger must agree with: a crash of the machine may undo the newest."""
-    if marks is None:
-        return []
-    found = [marks.durable] if marks.durable is not None else []
-    if marks.newest is not None and marks.newest.boot == boot:
-        found.append(marks.newest)
-    return sorted(found, key=lambda mark: mark.offset_bytes)
+    """The marks that the ledger must agree with; none without a head file."""
+    return [] if marks is None else marks.believable(boot)
 
 
 def _seq(intent: Unanswered) -> int:

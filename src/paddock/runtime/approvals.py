@@ -123,6 +123,19 @@ class _Asking(threading.Thread):
             self.problem = f"the approver raised {type(error).__name__}"
 
 
+def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
+    """What `approver` says; whatever it raises, or gives that is no clear answer, is a no."""
+    try:
+        said: object = approver.answer(request)
+    except Exception as error:  # The embedding program's code: whatever it raises is a no.
+        note = f"the approver raised {type(error).__name__}"
+        return Approval(False, "approver", "approval.unavailable", note)
+    if not isinstance(said, Approval) or type(said.is_granted) is not bool:
+        note = "the approver gave no clear answer"
+        return Approval(False, "approver", "approval.unavailable", note)
+    return said
+
+
 def approval_digest(
     *,
     tool: str,

@@ -13,18 +13,19 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from paddock.errors import IntegrityError, LedgerUnknownError, PaddockError, ToolError
-from paddock.ledger.ports import Ledger
+from paddock.ledger.ports import Ledger, Reservation
 from paddock.runtime.approvals import (
     Approval,
     ApprovalLog,
     ApprovalRequest,
     Approver,
+    answer_of,
     approval_digest,
 )
 from paddock.runtime.judge import Judge
 from paddock.runtime.records import Caller, Judged, Recorder, kept_arguments
 from paddock.runtime.registry import Registry
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.tools.spec import Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, Outcome
@@ -160,7 +161,8 @@ class Dispatcher:
         request = ApprovalRequest(
             digest=digest,
             tool=call.tool,
-            arguments=call.arguments,
+            # A copy: whoever answers may change it, and the record must not follow.
+            arguments=dict(call.arguments),
             actions=tuple(actions),
             agent=context.caller.agent,
             reason=decision.reason,
@@ -168,7 +170,7 @@ class Dispatcher:
         )
         try:
             context.approvals.asked(request)
-            approval = context.approver.answer(request)
+            approval = answer_of(context.approver, request)
             context.approvals.answered(request, approval)
         except IntegrityError:
             raise
@@ -213,13 +215,31 @@ class Dispatcher:
         except PaddockError as error:
             return _refused(ready.call, ready.tool, _not_recorded(error))
         started = self._context.monotonic_ns()
-        outcome = self._run(ready)
+        try:
+            outcome = self._run(ready)
+        except BaseException as stop:
+            self._record_stopped(ready, stop, reservation)
+            raise
         duration_us = (self._context.monotonic_ns() - started) // 1000
         try:
             ledger.append([self._outcome(ready, outcome, duration_us)], reservation=reservation)
         except PaddockError as error:
+            reservation.release()
             return self._unknown(ready, error)
         return _result(ready, outcome)
+
+    def _record_stopped(
+        self, ready: _Ready, stop: BaseException, reservation: Reservation
+    ) -> None:
+        """An interrupt or an exit left it open what happened: that is on record, or none runs."""
+        refusal = Refusal("internal", f"stopped by {type(stop).__name__}")
+        entry = self._recorder.failure(ready.call, refusal, 0, effects_known=False)
+        try:
+            self._context.ledger.append([entry], reservation=reservation)
+        except PaddockError as error:
+            self._unknown(ready, error)
+        finally:
+            reservation.release()
 
     def _run(self, ready: _Ready) -> _Outcome:
         try:
@@ -249,10 +269,11 @@ class Dispatcher:
         actions: Sequence[str],
         refusal: Refusal,
         judged: Judged | None = None,
+        frames: Sequence[str] = (),
     ) -> ToolResult:
         """A refused call is one entry. It did not run; an unrecorded refusal stays one."""
         kept = kept_arguments(call.arguments, tool, self._context.randomness)
-        entry = self._recorder.denied(call, kept, actions, refusal, judged)
+        entry = self._recorder.denied(call, kept, actions, refusal, judged, frames)
         try:
             self._context.ledger.append([entry])
         except IntegrityError:
@@ -279,7 +300,7 @@ class Dispatcher:
 
     def _internal(self, call: ToolCall, error: Exception) -> ToolResult:
         failed = self._defect(error)
-        return self._deny(call, None, (), failed.refusal)
+        return self._deny(call, None, (), failed.refusal, frames=failed.frames)
 
     def _defect(self, error: Exception) -> _Failed:
         """A defect of ours: an id to report for the model, the frames for the ledger."""
@@ -308,7 +329,7 @@ def _result(ready: _Ready, outcome: _Outcome) -> ToolResult:
     warnings = ready.judged.decision.warnings
     if warnings:
         details["warnings"] = list(warnings)
-        content = "\n".join([content, *(f"[warning: {warning}]" for warning in warnings)])
+        content = "\n".join([content, *(f"[warning: {show_name(warning)}]" for warning in warnings)])
     return ToolResult(ready.call.id, ready.call.tool, content, details)
 
 
@@ -330,10 +351,11 @@ def _refusal_by(decision: Decision) -> Refusal:
     if rule is None:
         return Refusal(decision.code, f"{quote(decision.action)} is denied: {decision.reason}")
     place = _place(rule.file, rule.line)
+    # Threat: a cloned policy may deny, and its reason is text of its own making.
     return Refusal(
         decision.code,
-        f"{quote(decision.action)} is denied: {decision.reason}",
-        f"decided by {rule.text} ({rule.source}, {place})",
+        f"{quote(decision.action)} is denied: {show_name(decision.reason)}",
+        show_name(f"decided by {rule.text} ({rule.source}, {place})"),
         {"text": rule.text, "file": rule.file, "line": rule.line},
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from paddock.errors import ConfigError
 from paddock.text.show import quote
@@ -36,8 +36,11 @@ class EmbeddedTool:
     def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
         """Raises: whatever the function raises; ToolError is the model's to act on."""
         del ports
-        said = self._handler(plan.arguments)
-        return said if isinstance(said, ToolOutput) else ToolOutput(said, {})
+        said: object = self._handler(plan.arguments)
+        output = said if isinstance(said, ToolOutput) else ToolOutput(cast("str", said), {})
+        if not isinstance(output.content, str):
+            raise TypeError(f"the handler returned {type(said).__name__}, not text")
+        return output
 
 
 def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:

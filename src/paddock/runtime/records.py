@@ -8,6 +8,7 @@ kept as a salted digest: small value spaces make unsalted digests guessable.
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from paddock.runtime.approvals import Approval, ApprovalRequest
@@ -22,6 +23,8 @@ from paddock.values.entries import Entry, Shared
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
 _NAME_KEPT_MAX: Final = 200
+_ARGUMENTS_KEPT_MAX: Final = 100
+"""So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
 _SHARED_KEPT_MAX: Final = 256
 _SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
@@ -149,6 +152,7 @@ class Recorder:
         actions: Sequence[str],
         refusal: Refusal,
         judged: Judged | None,
+        frames: Sequence[str] = (),
     ) -> Entry:
         """`TOOL_DENIED`: a call that did not run, with its code."""
         metadata: dict[str, Json] = {
@@ -157,6 +161,8 @@ class Recorder:
             "actions": actions,
             "code": refusal.code,
         }
+        if frames:
+            metadata["frames"] = list(frames)
         if judged is None:
             metadata["agents"] = self._chain
             return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata)
@@ -243,7 +249,7 @@ def kept_arguments(
     """
     declared: Mapping[str, Argument] = _UNDECLARED if tool is None else tool.binder.declared
     kept: dict[str, Json] = {}
-    for name, value in given.items():
+    for name, value in islice(given.items(), _ARGUMENTS_KEPT_MAX):
         argument = declared.get(name)
         if type(value) is str:
             is_content = argument is None or argument.is_content
@@ -254,6 +260,8 @@ def kept_arguments(
             kept[_clean(str(name)[:_NAME_KEPT_MAX])] = value
             continue
         kept[_clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, randomness(_SALT_BYTES))
+    if len(given) > _ARGUMENTS_KEPT_MAX:
+        kept["…"] = f"{len(given) - _ARGUMENTS_KEPT_MAX} more arguments"
     return kept
 
 

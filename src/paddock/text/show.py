@@ -1,7 +1,6 @@
 """Text as a model or a person sees it: escaped, numbered, cut with a word about it."""
 
 import re
-import unicodedata
 
 from paddock import limits
 from paddock.text.check import BOM
@@ -94,8 +93,3 @@ def escape_notices(escaped: int) -> list[str]:
         return []
     shown = f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN"
     return [f"{shown}; an edit needs the characters themselves"]
-
-
-def fold(text: str) -> str:
-    """For comparing without regard to case and composition."""
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())

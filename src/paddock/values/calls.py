@@ -57,7 +57,9 @@ class ToolResult:
 
     def as_json(self) -> dict[str, Json]:
         """The result object of every door: `status`, `content`, then the tool's own fields."""
-        shown: dict[str, Json] = {"status": self.status, "content": self.content, **self.details}
+        own = {"status": self.status, "content": self.content}
+        # Again behind the details: a tool of the embedding program may use these names too.
+        shown: dict[str, Json] = {**own, **self.details, **own}
         if self.refusal is not None:
             shown["code"] = self.refusal.code
             shown["error"] = self.refusal.error

@@ -21,7 +21,6 @@ from paddock.workspace.names import (
     ReadPath,
     WorkspacePath,
     WritePath,
-    quoted,
 )
 from paddock.workspace.reading import FileContent, OpenFile, version_of
 from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
@@ -63,6 +62,5 @@ __all__ = [
     "WriteReceipt",
     "detect_resolution",
     "is_temporary_name",
-    "quoted",
     "version_of",
 ]

@@ -23,9 +23,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import FileChangedError
+from paddock.text.show import quote
 from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import FileStatus, status_at, status_of
-from paddock.workspace.names import WorkspacePath, quoted
+from paddock.workspace.names import WorkspacePath
 from paddock.workspace.temporary import TemporaryName
 
 _NEW_FILE_MODE: Final = 0o666
@@ -61,7 +62,7 @@ class Place:
 def changed(path: WorkspacePath) -> FileChangedError:
     """The refusal when somebody else was at the path between look and act."""
     return FileChangedError(
-        f"{quoted(path.relative)} was changed by somebody else meanwhile",
+        f"{quote(path.relative)} was changed by somebody else meanwhile",
         hint="read it again, then repeat the call",
     )
 

@@ -25,7 +25,8 @@ from paddock.errors import (
     SpecialFileError,
     StorageFullError,
 )
-from paddock.workspace.names import WorkspacePath, quoted
+from paddock.text.show import quote
+from paddock.workspace.names import WorkspacePath
 
 _PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
     errno.ENOENT: (PathNotFoundError, "no such file or directory", ""),
@@ -59,16 +60,16 @@ def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
     known = _PLAIN_FAILURES.get(code)
     if known is not None:
         kind, what, hint = known
-        return kind(f"cannot {act} {quoted(path.relative)}: {what}", hint=hint)
+        return kind(f"cannot {act} {quote(path.relative)}: {what}", hint=hint)
     # EIO, ENOMEM, EMFILE, ENFILE and the unknown: nothing that a model could do about it.
-    return HostError(f"cannot {act} {quoted(path.relative)}: {os.strerror(code)}")
+    return HostError(f"cannot {act} {quote(path.relative)}: {os.strerror(code)}")
 
 
 def _not_permitted(path: WorkspacePath, act: str) -> PaddockError:
     if act in READING_ACTS:
-        return PathError(f"cannot {act} {quoted(path.relative)}: not readable by this user")
+        return PathError(f"cannot {act} {quote(path.relative)}: not readable by this user")
     return ReadOnlyPathError(
-        f"cannot {act} {quoted(path.relative)}: not writable by this user",
+        f"cannot {act} {quote(path.relative)}: not writable by this user",
         hint="ask for its permissions to be changed, or use another path",
     )
 

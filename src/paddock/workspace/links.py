@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 from paddock import limits
 from paddock.errors import InvalidPathError
-from paddock.workspace.names import WorkspacePath, join_parts, quoted
+from paddock.text.show import quote
+from paddock.workspace.names import WorkspacePath, join_parts
 from paddock.workspace.paths import (
     AskedPath,
     check_link_text,
@@ -154,7 +155,7 @@ class _Trail:
         self.hops += 1
         if self.hops > limits.link_hops_max:
             raise InvalidPathError(
-                f"path {quoted(self.path.text)} passes more than {limits.link_hops_max} links"
+                f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links"
             )
         check_link_text(self.path.text, target)
         parts = components(target)

@@ -23,7 +23,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathError
-from paddock.workspace.names import WorkspacePath, quoted
+from paddock.text.show import quote
+from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 
 _FIRST_PAUSE_S: Final = 0.0005
@@ -51,7 +52,7 @@ def lock(fd: int, path: WorkspacePath, wait_s: float) -> None:
     while not try_lock(fd):
         if time.monotonic() >= deadline_s:
             raise PathError(
-                f"directory {quoted(path.relative)} is locked by another write, "
+                f"directory {quote(path.relative)} is locked by another write, "
                 f"for over {wait_s:g} s",
                 hint="try again",
             )
@@ -113,7 +114,7 @@ class LockedDirectories:
             if all(self._still_there(path, names[path]) for path in self._paths):
                 return tuple(self._fds[names[path]] for path in self._paths)
             self.release()
-        raise FileChangedError(f"directory {quoted(self._paths[0].relative)} keeps being replaced")
+        raise FileChangedError(f"directory {quote(self._paths[0].relative)} keeps being replaced")
 
     def __exit__(
         self,

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import ReadOnlyPathError
+from paddock.text.show import quote
 from paddock.workspace.disk import Disk
-from paddock.workspace.names import WorkspacePath, quoted
+from paddock.workspace.names import WorkspacePath
 
 _ABOUT_CONTENT: Final = frozenset({"security.capability", "security.ima", "security.evm"})
 """Attributes that vouch for bytes that are no longer there."""
@@ -103,7 +104,7 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
     """
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
-            f"{quoted(path.relative)} is read-only: no write bit in mode {status.permissions:04o}",
+            f"{quote(path.relative)} is read-only: no write bit in mode {status.permissions:04o}",
             hint="its owner set it so; write another file, or ask for the mode to be changed",
         )
     # Only where it matters: with effective ids it is another system call (faccessat2), which
@@ -111,7 +112,7 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
     set_id = os.geteuid() != os.getuid()
     if not os.access(name, os.W_OK, dir_fd=dir_fd, effective_ids=set_id):
         raise ReadOnlyPathError(
-            f"{quoted(path.relative)} is not writable by this user",
+            f"{quote(path.relative)} is not writable by this user",
             hint="write another file, or ask for its permissions to be changed",
         )
 
@@ -142,7 +143,7 @@ def _carry_owner(disk: Disk, old: FileStatus, new_fd: int, path: WorkspacePath) 
         if failure.errno not in (errno.EPERM, errno.EINVAL):
             raise
         raise ReadOnlyPathError(
-            f"{quoted(path.relative)} belongs to user {old.uid}, group {old.gid}, and a new "
+            f"{quote(path.relative)} belongs to user {old.uid}, group {old.gid}, and a new "
             "version written by this user could not keep that",
             hint="ask its owner to change it, or write another file",
         ) from failure
@@ -184,7 +185,7 @@ def _set_attribute(disk: Disk, fd: int, name: str, value: bytes, path: Workspace
         if name.startswith(_BY_THE_SYSTEM):
             return False
         raise ReadOnlyPathError(
-            f"{quoted(path.relative)} has the attribute {name}, and a new version written by "
+            f"{quote(path.relative)} has the attribute {name}, and a new version written by "
             "this user could not keep it",
             hint="ask its owner to change it, or write another file",
         ) from failure

@@ -20,11 +20,12 @@ from paddock.errors import (
     PathNotFoundError,
     SpecialFileError,
 )
+from paddock.text.show import quote
 from paddock.workspace.drafts import Place, changed
 from paddock.workspace.entries import EntryKind
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
-from paddock.workspace.names import EntryPath, WorkspacePath, WritePath, quoted
+from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
 from paddock.workspace.reading import digest_of, version_of
 from paddock.workspace.receipts import DeleteReceipt, MoveReceipt
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
@@ -77,10 +78,10 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
         raise InvalidPathError("the workspace root itself is not moved")
     if to.exists or to.asked != to.real or to.real.is_root:
         raise PathExistsError(
-            f"{quoted(to.asked.relative)} exists already", hint="a move never overwrites"
+            f"{quote(to.asked.relative)} exists already", hint="a move never overwrites"
         )
     if to.real.parts[: len(path.parts)] == path.parts:
-        raise InvalidPathError(f"{quoted(path.relative)} cannot be moved into itself")
+        raise InvalidPathError(f"{quote(path.relative)} cannot be moved into itself")
 
 
 def _move_judged(site: Site, judged: _Judged, old: Place, new: Place) -> None:
@@ -169,7 +170,7 @@ def _peek(site: Site, path: WorkspacePath) -> FileStatus:
 
 
 def _not_found(path: WorkspacePath) -> PathNotFoundError:
-    return PathNotFoundError(f"no such file or directory: {quoted(path.relative)}")
+    return PathNotFoundError(f"no such file or directory: {quote(path.relative)}")
 
 
 def _judge(place: Place) -> _Judged:
@@ -188,7 +189,7 @@ def _judge(place: Place) -> _Judged:
         _require_empty(place)
         return _Judged(status, EntryKind.DIRECTORY, None)
     if not status.is_regular:
-        raise SpecialFileError(f"{quoted(place.path.relative)} is a FIFO, socket or device")
+        raise SpecialFileError(f"{quote(place.path.relative)} is a FIFO, socket or device")
     require_writable(place.path, status, place.dir_fd, place.name)
     return _Judged(status, EntryKind.FILE, _version(place, status))
 
@@ -209,7 +210,7 @@ def _require_empty(place: Place) -> None:
         with os.scandir(fd) as entries:
             if next(entries, None) is not None:
                 raise DirectoryNotEmptyError(
-                    f"directory {quoted(place.path.relative)} is not empty",
+                    f"directory {quote(place.path.relative)} is not empty",
                     hint="move or delete what it holds first",
                 )
     finally:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from paddock import limits
-
 
 @dataclass(frozen=True, slots=True, init=False)
 class WorkspacePath:
@@ -92,10 +90,3 @@ class EntryPath(NamedTuple):
 
     path: WorkspacePath
     exists: bool
-
-
-def quoted(value: str) -> str:
-    """`value` for a message: escaped as `repr` does, cut at the limit for quoted values."""
-    keep = limits.message_value_chars_max
-    cut = f"… ({len(value)} characters)" if len(value) > keep else ""
-    return repr(value[:keep]) + cut

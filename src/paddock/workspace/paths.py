@@ -17,7 +17,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidPathError, PathTraversalError
-from paddock.workspace.names import quoted
+from paddock.text.show import quote
 from paddock.workspace.temporary import is_temporary_name
 
 _UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -72,9 +72,9 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
     if not text:
         raise InvalidPathError("the path is empty", hint="use . for the workspace root")
     if _UNUSABLE.search(text):
-        raise InvalidPathError(f"path {quoted(text)} holds a control character or a lone surrogate")
+        raise InvalidPathError(f"path {quote(text)} holds a control character or a lone surrogate")
     if len(text.encode()) >= limits.path_bytes_max:
-        raise InvalidPathError(f"path {quoted(text)} has {limits.path_bytes_max} bytes or more")
+        raise InvalidPathError(f"path {quote(text)} has {limits.path_bytes_max} bytes or more")
     parts = components(text)
     if text.startswith("/"):
         parts = _inside_root(text, parts, root_names)
@@ -107,13 +107,13 @@ def check_names(text: str, parts: tuple[str, ...]) -> None:
     """
     if len(parts) > limits.path_depth_max:
         raise InvalidPathError(
-            f"path {quoted(text)} is {len(parts)} components deep, over {limits.path_depth_max}"
+            f"path {quote(text)} is {len(parts)} components deep, over {limits.path_depth_max}"
         )
     for part in parts:
         if len(part.encode()) > limits.name_bytes_max:
-            raise InvalidPathError(f"name {quoted(part)} is over {limits.name_bytes_max} bytes")
+            raise InvalidPathError(f"name {quote(part)} is over {limits.name_bytes_max} bytes")
         if is_temporary_name(part):
-            raise InvalidPathError(f"name {quoted(part)} is kept for Paddock's temporary files")
+            raise InvalidPathError(f"name {quote(part)} is kept for Paddock's temporary files")
 
 
 def check_link_text(asked: str, target: str) -> None:
@@ -123,11 +123,11 @@ def check_link_text(asked: str, target: str) -> None:
         InvalidPathError: the target is not UTF-8, or holds control characters.
     """
     if _UNUSABLE.search(target):
-        raise InvalidPathError(f"path {quoted(asked)} passes a link to {quoted(target)}")
+        raise InvalidPathError(f"path {quote(asked)} passes a link to {quote(target)}")
 
 
 def escapes_root(text: str) -> PathTraversalError:
     """The refusal of a path that leads out; the same words whatever the trick."""
     return PathTraversalError(
-        f"path escapes root: {quoted(text)}", hint="use a path inside the workspace"
+        f"path escapes root: {quote(text)}", hint="use a path inside the workspace"
     )

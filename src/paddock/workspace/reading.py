@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import PaddockError, PathNotAFileError, SpecialFileError, TextTooLargeError
+from paddock.text.show import quote
 from paddock.workspace.failures import converting
 from paddock.workspace.known import KnownFile, KnownFiles, wall_clock_ns
 from paddock.workspace.metadata import FileStatus, status_of
-from paddock.workspace.names import WorkspacePath, quoted
+from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_FILE, Resolution
 from paddock.workspace.window import LineIndex, Window, WindowLimits, build_line_index, read_window
 
@@ -44,9 +45,9 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
         SpecialFileError: a FIFO, socket or device.
     """
     if status.is_directory:
-        raise PathNotAFileError(f"{quoted(path.relative)} is a directory")
+        raise PathNotAFileError(f"{quote(path.relative)} is a directory")
     if not status.is_regular:
-        raise SpecialFileError(f"{quoted(path.relative)} is a FIFO, socket or device")
+        raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
 
 
 def digest_of(fd: int, size_bytes: int) -> str:
@@ -136,7 +137,7 @@ class OpenFile:
         """
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
-                f"{quoted(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}"
+                f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}"
             )
         with converting(self.path, "read"):
             content = read_bytes(self._fd, self.size_bytes)

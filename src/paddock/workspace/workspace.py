@@ -12,6 +12,7 @@ from paddock.errors import (
     PathNotAFileError,
     PathThroughLinkError,
 )
+from paddock.text.show import quote
 from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
 from paddock.workspace.failures import converting
@@ -25,7 +26,6 @@ from paddock.workspace.names import (
     ReadPath,
     WorkspacePath,
     WritePath,
-    quoted,
     unchecked_path,
 )
 from paddock.workspace.paths import AskedPath, is_plain, parse_asked
@@ -85,9 +85,7 @@ class Workspace:
             real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
             fd = os.open(real_root, PASS_DIRECTORY)
         except (OSError, ValueError) as failure:
-            raise ConfigError(
-                f"workspace root {quoted(root)} cannot be opened: {failure}"
-            ) from None
+            raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
         try:
             name = _name_as_given(root, real_root, fd)
             workspace = cls(name, real_root, fd, resolution or detect_resolution(), disk or Disk())
@@ -173,7 +171,7 @@ class Workspace:
         found = self._find(asked, last=True)
         self._refuse_link_on_way(asked, found)
         if asked.as_directory:
-            raise PathNotAFileError(f"path {quoted(path)} names a directory, not a file")
+            raise PathNotAFileError(f"path {quote(path)} names a directory, not a file")
         return WritePath(found.asked, found.real, found.exists)
 
     def resolve_entry(self, path: str) -> EntryPath:
@@ -215,7 +213,7 @@ class Workspace:
         # judges differently. Only the real name is written to.
         if found.through_link:
             raise PathThroughLinkError(
-                f"path {quoted(asked.text)} passes a link",
+                f"path {quote(asked.text)} passes a link",
                 hint=f"use the real path: {found.real.relative}",
             )
 
@@ -358,4 +356,4 @@ def _name_as_given(root: str, real_root: str, fd: int) -> str:
 
 def _require_directory_form(asked: AskedPath, found: Found) -> None:
     if asked.as_directory and found.exists and not found.is_directory:
-        raise PathNotADirectoryError(f"{quoted(asked.text)} is not a directory")
+        raise PathNotADirectoryError(f"{quote(asked.text)} is not a directory")

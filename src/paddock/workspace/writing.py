@@ -27,12 +27,13 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
+from paddock.text.show import quote
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import converting
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.metadata import FileStatus, carry_metadata, require_writable, status_of
-from paddock.workspace.names import WorkspacePath, WritePath, quoted
+from paddock.workspace.names import WorkspacePath, WritePath
 from paddock.workspace.parents import Parents
 from paddock.workspace.reading import digest_of, read_bytes, require_regular, version_of
 from paddock.workspace.receipts import WriteReceipt
@@ -146,7 +147,7 @@ def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None)
         before = place.status()
         if before is None:
             raise PathNotFoundError(
-                f"file not found: {quoted(target.relative)}", hint="create it, or list the files"
+                f"file not found: {quote(target.relative)}", hint="create it, or list the files"
             )
         with _old_file(place, before) as old:
             return _apply(place, old, change, if_version)
@@ -163,10 +164,10 @@ def _write(
 ) -> WriteReceipt:
     before = place.status()
     if before is not None and expected is Expected.ABSENT:
-        raise PathExistsError(f"{quoted(place.path.relative)} exists already")
+        raise PathExistsError(f"{quote(place.path.relative)} exists already")
     if before is None and if_version is not None:
         raise FileChangedError(
-            f"{quoted(place.path.relative)} is not at version {quoted(if_version)}: "
+            f"{quote(place.path.relative)} is not at version {quote(if_version)}: "
             "it does not exist",
             hint="leave if_version out to create it",
         )
@@ -230,8 +231,7 @@ def require_version(path: WorkspacePath, wanted: str | None, found: str) -> None
     """
     if wanted is not None and wanted != found:
         raise FileChangedError(
-            f"{quoted(path.relative)} is not at version {quoted(wanted)} any more: "
-            f"it is at {found}",
+            f"{quote(path.relative)} is not at version {quote(wanted)} any more: it is at {found}",
             hint="read it again, then repeat the call with the new version",
         )
 
@@ -240,7 +240,7 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
     size_bytes = old.status.size_bytes
     if size_bytes > limits.edited_file_bytes_max:
         raise TextTooLargeError(
-            f"{quoted(place.path.relative)} has {size_bytes} bytes; "
+            f"{quote(place.path.relative)} has {size_bytes} bytes; "
             f"files over {limits.edited_file_bytes_max} are not edited"
         )
     content = read_bytes(old.fd, size_bytes)
@@ -270,7 +270,7 @@ def _replace(place: Place, old: _OldFile, content: bytes, version_before: str) -
 
 def _parted_note(path: WorkspacePath, others: int) -> str:
     names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
-    return f"{quoted(path.relative)} has a copy of its own now; {names} the old content"
+    return f"{quote(path.relative)} has a copy of its own now; {names} the old content"
 
 
 def with_directories(receipt: WriteReceipt, parents: Parents) -> WriteReceipt:

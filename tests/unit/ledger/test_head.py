@@ -84,6 +84,55 @@ def test_a_head_file_that_was_cut_says_nothing(head):
     assert again(head) == HeadPage(None, None, 0)
 
 
+def test_a_mark_in_a_head_file_that_was_cut_is_kept_when_it_is_made_whole(head):
+    head.store_newest(SECOND)
+    os.truncate(head.path, len(encode_mark(SECOND)))
+
+    whole = HeadFile(SystemDisk(), head.path, create=True)
+
+    assert whole.read() == HeadPage(SECOND, None, 0)
+    assert os.path.getsize(head.path) == 4096
+    os.close(whole.descriptor)
+
+
+def test_the_marks_that_can_be_believed_come_in_the_order_of_their_place():
+    poisoned = Mark(0, 0, 0, "00" * 32, BOOT, is_poisoned=True)
+    pages = {
+        "both": HeadPage(SECOND, FIRST, 0),
+        "elder twin": HeadPage(FIRST, SECOND, 0),
+        "append alone": HeadPage(SECOND, None, 0),
+        "commit alone": HeadPage(None, FIRST, 0),
+        "none": HeadPage(None, None, 0),
+        "before any commit": HeadPage(SECOND, poisoned, 0),
+    }
+
+    def found(boot):
+        return {name: page.believable(boot) for name, page in pages.items()}
+
+    assert found(BOOT) == {
+        "both": [FIRST, SECOND],
+        "elder twin": [FIRST, SECOND],
+        "append alone": [SECOND],
+        "commit alone": [FIRST],
+        "none": [],
+        "before any commit": [SECOND],
+    }
+    assert found(b"c" * 16) == {
+        "both": [FIRST],
+        "elder twin": [SECOND],
+        "append alone": [],
+        "commit alone": [FIRST],
+        "none": [],
+        "before any commit": [],
+    }
+
+
+def test_where_the_boot_is_not_known_no_append_mark_is_believed():
+    unknown = SECOND._replace(boot=bytes(16))
+
+    assert HeadPage(unknown, FIRST, 0).believable(bytes(16)) == [FIRST]
+
+
 def test_a_link_is_not_followed_to_a_head_file(tmp_path):
     os.symlink("elsewhere", tmp_path / "head")
 

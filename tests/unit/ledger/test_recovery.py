@@ -1,14 +1,18 @@
 """Torn tails are put aside and reported; damage is refused. Nothing is thrown away."""
 
+import errno
 import hashlib
 import os
 import shutil
 
 import pytest
 
-from paddock.errors import LedgerDamagedError
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.disk import SystemDisk
+from paddock.ledger.head import HeadFile
 from paddock.ledger.query import Filter, query
-from paddock.testing.faulty_disk import FaultyDisk
+from paddock.ledger.verify import verify
+from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from tests.support.ledgers import assert_holds, note, open_ledger
 
 OTHER_BOOT = b"another machine!"
@@ -180,15 +184,221 @@ def test_without_the_head_file_a_bad_line_is_damage(path, tmp_path, at):
         assert file.read() == content
 
 
-def test_an_edit_of_the_last_line_is_left_for_verification_to_find(path):
-    content = b"".join(lines(path)).replace(b'"two"', b'"owt"')
+def content_of(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def put(path, content):
     with open(path, "wb") as file:
         file.write(content)
 
+
+def assert_refused(path, match, **how):
+    """Refused, and nothing was touched."""
+    content = content_of(path)
+    with pytest.raises(LedgerDamagedError, match=match):
+        open_ledger(path, **how)
+    assert content_of(path) == content
+    assert not os.path.exists(torn_folder(path))
+
+
+def wipe(path, *slots):
+    """Tear records of the head file: 0 and 1 of the newest append, 2 and 3 of the commit."""
+    with open(os.path.join(os.path.dirname(path), "x.d", "head"), "r+b") as file:
+        for slot in slots:
+            file.seek(512 * slot)
+            file.write(b"\xff" * 40)
+
+
+def newest_slots(path):
+    """Which slots hold the newest append's record and the newest commit's."""
+    disk = SystemDisk()
+    head = HeadFile(disk, os.path.join(os.path.dirname(path), "x.d", "head"), create=False)
+    page = head.read()
+    os.close(head.descriptor)
+    return page.newest.generation % 2, 3 - page.durable_slot
+
+
+DAMAGES = {
+    "an edit": lambda old: old.replace(b'"two"', b'"owt"'),
+    "another last byte": lambda old: old[:-1] + b"x",
+    "no last LF but a longer line": lambda old: old[:-1] + b" \n",
+    "a byte more in the middle": lambda old: old.replace(b'"NOTE"', b'"NOTE" ', 1),
+    "a line taken out and garbage put at the end": lambda old: b"".join(
+        [old.splitlines(keepends=True)[0], old.splitlines(keepends=True)[2], b"x" * 1000]
+    ),
+    "a line of another length": lambda old: old.replace(b"xxx", b"") + b"y" * 3000,
+    "NUL bytes": lambda old: old[:-100] + bytes(100),
+}
+MARKS = {
+    "both marks": (),
+    "the append's mark alone": (2, 3),
+    "the commit's mark alone": (0, 1),
+}
+
+
+@pytest.mark.parametrize("marks", MARKS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_another_newest_line_than_the_recorded_one_is_refused(path, damage, marks):
+    wipe(path, *MARKS[marks])
+    put(path, DAMAGES[damage](content_of(path)))
+
+    assert_refused(path, "another line than was written")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_after_a_new_boot_another_line_before_the_commit_mark_is_refused(path, damage):
+    put(path, DAMAGES[damage](content_of(path)))
+
+    assert_refused(path, "another line", disk=FaultyDisk(boot=OTHER_BOOT))
+
+
+@pytest.mark.parametrize("marks", MARKS)
+@pytest.mark.parametrize("gone", [1, 100, "a line"])
+def test_a_ledger_that_is_shorter_than_any_mark_is_refused(path, gone, marks):
+    wipe(path, *MARKS[marks])
+    size = len(lines(path)[-1]) if gone == "a line" else gone
+    os.truncate(path, os.path.getsize(path) - size)
+
+    assert_refused(path, "was cut")
+
+
+@pytest.mark.parametrize("marks", MARKS)
+@pytest.mark.parametrize("tail", [b"", b"garbage\n", b'{"id":"LED-00'])
+def test_a_whole_ledger_goes_on_from_any_mark(path, marks, tail):
+    wipe(path, *MARKS[marks])
+    append_raw(path, tail)
+
     open_ledger(path).append([note("three")])
 
-    with open(path, "rb") as file:
-        assert file.read().startswith(content)
+    assert [entry["bytes"] for entry in recovered(path)] == [len(tail)][: len(tail)]
+    assert_holds(path, ["one", "two", "three"])
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["open", "opened"])
+def test_a_ledger_that_was_cut_to_the_elder_twin_of_a_torn_mark_is_refused(path, is_open):
+    ledger = open_ledger(path)
+    newest, _ = newest_slots(path)
+    wipe(path, newest)
+    os.truncate(path, os.path.getsize(path) - len(lines(path)[-1]))
+    before = content_of(path)
+
+    with pytest.raises(LedgerDamagedError, match="was cut"):
+        ledger.append([note("three")]) if is_open else open_ledger(path)
+
+    assert content_of(path) == before
+
+
+def test_the_elder_twin_of_a_torn_mark_is_enough_where_the_lines_are_there(path):
+    newest, durable = newest_slots(path)
+    wipe(path, newest, durable)
+
+    open_ledger(path).append([note("three")])
+
+    assert recovered(path) == []
+    assert_holds(path, ["one", "two", "three"])
+
+
+def test_damage_inside_an_open_ledger_is_refused_where_the_end_has_moved(path):
+    ledger = open_ledger(path)
+    put(path, DAMAGES["a byte more in the middle"](content_of(path)))
+    before = content_of(path)
+
+    with pytest.raises(LedgerDamagedError, match="another line"):
+        ledger.append([note("three")])
+
+    assert content_of(path) == before
+    assert not os.path.exists(torn_folder(path))
+
+
+def test_an_edit_before_the_commit_mark_is_found_behind_entries_that_no_commit_covers(path):
+    ledger = open_ledger(path)
+    ledger.write([note("three")])
+    ledger.close()
+    put(path, content_of(path).replace(b'"two"', b'"owt"'))
+
+    assert_refused(path, "another line")
+
+
+def test_after_a_new_boot_the_append_mark_says_nothing(path):
+    """Its line was undone, and another one of the same length stands there."""
+    ledger = open_ledger(path)
+    durable = content_of(path)
+    ledger.write([note("three")])
+    ledger.close()
+    size = os.path.getsize(path) - len(durable)
+    put(path, durable + bytes(size))
+
+    assert_refused_only_on_this_boot(path)
+    assert [entry["bytes"] for entry in recovered(path)] == [size]
+    assert_holds(path, ["one", "two", "after"])
+
+
+def test_where_the_boot_is_not_known_the_append_mark_says_nothing(path, tmp_path):
+    other = os.path.join(tmp_path, "other", "x.jsonl")
+    os.mkdir(os.path.dirname(other))
+    ledger = open_ledger(other, disk=FaultyDisk(boot=bytes(16)))
+    ledger.append([note("one")])
+    durable = content_of(other)
+    ledger.write([note("two")])
+    ledger.close()
+    put(other, durable + bytes(os.path.getsize(other) - len(durable)))
+
+    open_ledger(other, disk=FaultyDisk(boot=bytes(16))).append([note("after")])
+
+    assert len(recovered(other)) == 1
+    assert_holds(other, ["one", "after"])
+
+
+def assert_refused_only_on_this_boot(path):
+    assert_refused(path, "another line")
+    open_ledger(path, disk=FaultyDisk(boot=OTHER_BOOT)).append([note("after")])
+
+
+def test_a_failed_disk_is_not_forgotten_where_the_append_mark_is_torn(path):
+    disk = FaultyDisk()
+    ledger = open_ledger(path, disk=disk)
+    disk.fault = Fault("datasync", How.BEFORE, errno.EIO)
+    with pytest.raises(HostError):
+        ledger.append([note("three")])
+    wipe(path, 0, 1)
+    syncs = disk.calls.count("datasync")
+
+    other = open_ledger(path, disk=disk)
+    for each in (ledger, other):
+        with pytest.raises(HostError, match="the disk failed"):
+            each.append([note("four")])
+
+    assert disk.calls.count("datasync") == syncs
+
+
+def test_a_ledger_whose_first_sync_failed_verifies_after_a_restart_and_before(tmp_path):
+    path = os.path.join(tmp_path, "y.jsonl")
+    with pytest.raises(HostError):
+        open_ledger(path, disk=FaultyDisk(Fault("datasync", How.AFTER, errno.EIO)))
+
+    assert verify(path).problems == ()
+    open_ledger(path, disk=FaultyDisk(boot=OTHER_BOOT)).append([note("one")])
+    assert_holds(path, ["one"])
+
+
+@pytest.mark.parametrize("size", [0, 3000, 5000, 70_000, 1_000_000])
+def test_opening_reads_no_more_than_the_newest_line(path, size):
+    ledger = open_ledger(path)
+    ledger.append([note("long", size)])
+    ledger.close()
+    read = []
+
+    class Disk(SystemDisk):
+        def read(self, descriptor, size_bytes, offset, /):
+            read.append(size_bytes)
+            return os.pread(descriptor, size_bytes, offset)
+
+    open_ledger(path, disk=Disk()).append([note("three")])
+
+    assert sum(read) < 40_000 + 40 * size
+    assert_holds(path, ["one", "two", "long", "three"])
 
 
 def test_after_a_new_boot_what_the_disk_did_not_keep_is_no_damage(path):
