@@ -37,6 +37,7 @@ from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_file
 from paddock.plane.report import WhereReport, where_report
 from paddock.plane.trust import TrustRecord, record_trust
 from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.permissions import compile_permissions
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -277,6 +278,8 @@ def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> 
         replace(agent, source=f"agents/{agent.name}/agent.json")
         for agent in (record.agent for record in lineage)
     )
+    for member in chain:
+        compile_permissions(member)  # What cannot be used is said now, and not at each call.
     workspace = Workspace.open(str(lineage[0].workspace))
     try:
         ledger = open_ledger(project, "ho1m")

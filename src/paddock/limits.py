@@ -27,6 +27,8 @@ snippet_lines_max: Final = 40
 snippet_line_chars_max: Final = 500
 matches_listed_max: Final = 20
 """Line numbers named for an ambiguous text."""
+matches_counted_max: Final = 1_000
+"""Places of a text that are counted; each costs a search as long as the text."""
 nearest_lines_max: Final = 3
 message_value_chars_max: Final = 200
 """An offending value quoted in a message."""

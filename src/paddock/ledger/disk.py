@@ -22,6 +22,10 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """No space, no quota, or the process's own file size limit (setrlimit(2))."""
 
 
+_seek: Final = os.lseek
+_END: Final = os.SEEK_END
+
+
 class Disk(Protocol):
     """What the store asks of the operating system. Raises OSError as the calls do."""
 
@@ -128,7 +132,7 @@ class SystemDisk:
         The store appends (O_APPEND) and reads by position, so the descriptor's
         own position means nothing.
         """
-        return os.lseek(descriptor, 0, os.SEEK_END)
+        return _seek(descriptor, 0, _END)
 
     def boot(self) -> bytes:
         """See `Disk.boot`."""

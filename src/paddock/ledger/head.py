@@ -18,12 +18,11 @@ import struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from paddock.errors import HostError
+from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, failure
 from paddock.ledger.format import PREV_OF_GENESIS
 
 _SECTOR: Final = 512
-_NEWEST: Final = (0, _SECTOR)
 _DURABLE: Final = (2 * _SECTOR, 3 * _SECTOR)
 _PAGE_BYTES: Final = 4 * _SECTOR
 _FILE_BYTES: Final = 4096
@@ -31,6 +30,7 @@ _FILE_BYTES: Final = 4096
 # generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
 _RECORD: Final = struct.Struct("<QQQ32s16sIQB")
 _CRC: Final = struct.Struct("<I")
+_RECORD_BYTES: Final = _RECORD.size + _CRC.size
 
 
 class Mark(NamedTuple):
@@ -53,6 +53,11 @@ class Mark(NamedTuple):
     cohort: int = 0
     sync_ns: int = 0
     is_poisoned: bool = False
+
+
+def make_mark(generation: int, entries: int, offset_bytes: int, leaf: str, boot: bytes) -> Mark:
+    """Return an append's mark. Half the price of the class's own constructor."""
+    return tuple.__new__(Mark, (generation, entries, offset_bytes, leaf, boot, 0, 0, False))
 
 
 NOTHING_DURABLE: Final = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
@@ -83,15 +88,16 @@ class HeadPage(NamedTuple):
         return found
 
 
-_Seen = tuple[bytes, Mark | None, int]
-"""Two slots, the mark that counts, and which slot it does not stand in."""
-_UNSEEN: Final[_Seen] = (b"", None, 0)
+_Seen = tuple[bytes, bytes, bytes, HeadPage]
+"""The records of the two append slots, both commit sectors, and what they say together."""
+_UNSEEN: Final[_Seen] = (b"", b"", bytes(_FILE_BYTES), HeadPage(None, None, 0))
+"""No page ends with so many bytes."""
 
 
 class HeadFile:
     """The head file of one ledger. Reading needs no lock: a torn record is no record."""
 
-    __slots__ = ("_disk", "_durable", "_newest", "descriptor", "path")
+    __slots__ = ("_disk", "_read", "_seen", "_write", "descriptor", "path")
 
     def __init__(self, disk: Disk, path: str, *, create: bool) -> None:
         """Open the file; `create` makes it, at its full size, where there is none."""
@@ -99,8 +105,9 @@ class HeadFile:
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         self.path = path
         self._disk = disk
-        self._newest: _Seen = _UNSEEN
-        self._durable: _Seen = _UNSEEN
+        self._read = disk.read
+        self._write = disk.write
+        self._seen = _UNSEEN
         try:
             self.descriptor = disk.open(path, flags, 0o600)
         except OSError as fault:
@@ -119,53 +126,57 @@ class HeadFile:
     def read(self) -> HeadPage:
         """Return the newest marks. Unchanged bytes are not decoded again."""
         try:
-            page = self._disk.read(self.descriptor, _PAGE_BYTES, 0)
+            page = self._read(self.descriptor, _PAGE_BYTES, 0)
         except OSError as fault:
             raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
-        # Attributes are read and set once: bytes and marks that belong together,
+        # One attribute, read and set once: bytes and marks that belong together,
         # whichever thread wins.
-        newest, durable = self._newest, self._durable
-        if not page.startswith(newest[0]) or not newest[0]:
-            self._newest = newest = _decode_pair(page[: _DURABLE[0]])
-        if not page.endswith(durable[0]) or not durable[0]:
-            self._durable = durable = _decode_pair(page[_DURABLE[0] :])
-        return HeadPage(newest[1], durable[1], durable[2])
+        first, second, commits, known = self._seen
+        if page.startswith(first) and page.startswith(second, _SECTOR) and page.endswith(commits):
+            return known
+        newest, _ = _decode_pair(page[: _DURABLE[0]])
+        durable, durable_slot = _decode_pair(page[_DURABLE[0] :])
+        known = HeadPage(newest, durable, durable_slot)
+        if len(page) == _PAGE_BYTES:
+            second = page[_SECTOR : _SECTOR + _RECORD_BYTES]
+            self._seen = (page[:_RECORD_BYTES], second, page[_DURABLE[0] :], known)
+        return known
 
     def store_newest(self, mark: Mark) -> None:
         """Write an append's mark into the slot that its predecessor does not use."""
-        offset = _NEWEST[mark.generation % 2]
         record = encode_mark(mark)
-        self._store(offset, record)
+        slot = mark.generation % 2
+        try:
+            written = self._write(self.descriptor, record, _SECTOR * slot)
+        except OSError as fault:
+            raise self._unwritten(fault) from fault
+        if written != _RECORD_BYTES:
+            raise self._unwritten(None)
         # The next append of this process mostly finds the page as it leaves it here.
-        seen = self._newest[0]
-        if seen:
-            seen = seen[:offset] + record + seen[offset + len(record) :]
-            self._newest = (seen, mark, 0)
+        first, second, commits, (_, durable, durable_slot) = self._seen
+        known = tuple.__new__(HeadPage, (mark, durable, durable_slot))
+        self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
     def store_durable(self, mark: Mark, slot: int) -> None:
         """Write a commit's mark into the slot that `HeadPage.durable_slot` names."""
-        self._store(_DURABLE[slot], encode_mark(mark))
-
-    def _store(self, offset: int, record: bytes) -> None:
         try:
-            written = self._disk.write(self.descriptor, record, offset)
+            written = self._write(self.descriptor, encode_mark(mark), _DURABLE[slot])
         except OSError as fault:
-            raise failure(fault, "the ledger's head file cannot be written", self.path) from fault
-        if written != len(record):
-            raise HostError("the ledger's head file was written in part", where=ascii(self.path))
+            raise self._unwritten(fault) from fault
+        if written != _RECORD_BYTES:
+            raise self._unwritten(None)
+
+    def _unwritten(self, fault: OSError | None) -> PaddockError:
+        if fault is not None:
+            return failure(fault, "the ledger's head file cannot be written", self.path)
+        return HostError("the ledger's head file was written in part", where=ascii(self.path))
 
 
 def encode_mark(mark: Mark) -> bytes:
     """Return the record with its CRC."""
+    generation, entries, offset, leaf, boot, cohort, sync_ns, poisoned = mark
     record = _RECORD.pack(
-        mark.generation,
-        mark.entries,
-        mark.offset_bytes,
-        bytes.fromhex(mark.leaf),
-        mark.boot,
-        mark.cohort,
-        mark.sync_ns,
-        mark.is_poisoned,
+        generation, entries, offset, bytes.fromhex(leaf), boot, cohort, sync_ns, poisoned
     )
     return record + _CRC.pack(crc32(record))
 
@@ -173,7 +184,7 @@ def encode_mark(mark: Mark) -> bytes:
 def decode_mark(record: bytes) -> Mark | None:
     """Return the mark, or None where the record is torn or was never written."""
     size = _RECORD.size
-    if len(record) < size + _CRC.size:
+    if len(record) < _RECORD_BYTES:
         return None
     body = record[:size]
     if crc32(body) != _CRC.unpack_from(record, size)[0]:
@@ -182,11 +193,12 @@ def decode_mark(record: bytes) -> Mark | None:
     return Mark(generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
 
 
-def _decode_pair(pair: bytes) -> _Seen:
+def _decode_pair(pair: bytes) -> tuple[Mark | None, int]:
+    """The mark that counts, and which slot it does not stand in."""
     first, second = decode_mark(pair[:_SECTOR]), decode_mark(pair[_SECTOR:])
     if second is None or (first is not None and _rank(first) >= _rank(second)):
-        return pair, first, 0 if first is None else 1
-    return pair, second, 0
+        return first, 0 if first is None else 1
+    return second, 0
 
 
 def _rank(mark: Mark) -> tuple[int, bool]:

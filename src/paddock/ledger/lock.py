@@ -18,17 +18,20 @@ _SPIN_TRIES: Final = 4
 """The lock is held for some ten microseconds: yielding the processor often suffices."""
 _SLEEP_MIN_S: Final = 20e-6
 _SLEEP_MAX_S: Final = 2e-3
+_TAKE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
+_GIVE: Final = fcntl.LOCK_UN
 _HELD: Final = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 
 
 class FileLock:
     """One lock file, opened by this object alone: its description is its identity."""
 
-    __slots__ = ("_disk", "_threads", "_waiting", "descriptor", "path")
+    __slots__ = ("_disk", "_flock", "_threads", "_waiting", "descriptor", "path")
 
     def __init__(self, disk: Disk, path: str, waiting: Waiting) -> None:
         self.path = path
         self._disk = disk
+        self._flock = disk.lock
         self._waiting = waiting
         self._threads = threading.Lock()
         try:
@@ -73,7 +76,7 @@ class FileLock:
     def release(self) -> None:
         """Give the lock up. An explicit unlock: a forked child may still share the description."""
         try:
-            self._disk.lock(self.descriptor, fcntl.LOCK_UN)
+            self._flock(self.descriptor, _GIVE)
         except OSError as fault:
             raise failure(fault, "the ledger's lock cannot be released", self.path) from fault
         finally:
@@ -90,7 +93,7 @@ class FileLock:
 
     def _try_file(self) -> bool:
         try:
-            self._disk.lock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock(self.descriptor, _TAKE)
         except OSError as fault:
             if fault.errno in _HELD:
                 return False

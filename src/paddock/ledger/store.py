@@ -21,6 +21,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Self
 
 from paddock import limits
@@ -30,18 +31,18 @@ from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure
 from paddock.ledger.format import (
     ID_BYTES,
     EntryRefusedError,
-    chain_line,
+    chain_lines,
     encode_body,
     format_id,
     format_timestamp,
-    leaf_hash,
 )
 from paddock.ledger.format_genesis import Genesis
-from paddock.ledger.head import HeadPage, Mark
+from paddock.ledger.head import HeadPage, Mark, make_mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle, verify_marks
 from paddock.ledger.reserve import Held
+from paddock.ledger.stamps import Stamps
 from paddock.values.entries import Entry
 
 
@@ -61,8 +62,8 @@ class LedgerFile:
         self._paths = paths
         self._files: LedgerFiles | None = files
         self._disk = files.disk
-        self._clock = clock
-        self._randomness = randomness
+        self._size = files.disk.size
+        self._stamps = Stamps(clock, randomness)
         self._waiting = waiting
         self._boot = files.disk.boot()
         self._is_closed = False
@@ -150,15 +151,14 @@ class LedgerFile:
         ids, bodies = self._encode(entries)
         files.lock.acquire()
         try:
-            before = self._newest(files)
-            after = self._append(files, before, bodies, reservation)
+            after = self._append(files, self._newest(files), bodies, reservation)
         except OSError as fault:
             raise failure(fault, "the ledger cannot be written", self.path) from fault
         finally:
             files.lock.release()
         if reservation is not None:
             reservation.release()
-        return PendingEntries(self, ids, before.entries, after)
+        return PendingEntries(self, ids, after)
 
     def reserve(self, size_bytes: int) -> Held:
         """Keep space for entries of so many bytes, so that a full disk cannot stop them.
@@ -184,6 +184,7 @@ class LedgerFile:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
         files, self._files = self._files, None
         self._reopening = threading.Lock()
+        self._stamps.forget()
         if files is not None:
             files.close()
 
@@ -196,35 +197,32 @@ class LedgerFile:
                 self._files = open_files(self._disk, self._paths, self._waiting, None)
             return self._files
 
-    def _encode(self, entries: Sequence[Entry]) -> tuple[tuple[str, ...], list[bytes]]:
+    def _encode(self, entries: Sequence[Entry]) -> tuple[list[str], list[bytes]]:
         """Bodies with ids and one timestamp: the entries of one write happen together."""
         if not 0 < len(entries) <= limits.ledger_batch_entries_max:
             raise EntryRefusedError(
                 f"{len(entries)} entries in one append; "
                 f"from 1 to {limits.ledger_batch_entries_max} can be"
             )
-        timestamp = format_timestamp(self._clock())
-        random = self._randomness(ID_BYTES * len(entries))
-        ids: list[str] = []
-        bodies: list[bytes] = []
-        for at, entry in enumerate(entries):
-            entry_id = format_id(random[ID_BYTES * at : ID_BYTES * (at + 1)])
-            ids.append(entry_id)
-            bodies.append(encode_body(entry, entry_id, timestamp))
-        return tuple(ids), bodies
+        stamps = self._stamps
+        timestamp = stamps.time()
+        ids = stamps.ids(len(entries))
+        return ids, list(map(encode_body, entries, ids, repeat(timestamp)))
 
     def _newest(self, files: LedgerFiles) -> Mark:
         """The mark to append after. The lock is held."""
         page = files.head.read()
-        newest, durable = page.newest, page.durable
-        files.commit.verify_not_poisoned(durable, self._boot)
+        newest, durable, _ = page
         if (
             newest is None
             or durable is None
+            or durable.is_poisoned
+            or files.commit.is_poisoned
             or newest.boot != self._boot
             or newest.offset_bytes < durable.offset_bytes
-            or self._disk.size(files.descriptor) != newest.offset_bytes
+            or self._size(files.descriptor) != newest.offset_bytes
         ):
+            files.commit.verify_not_poisoned(durable, self._boot)
             return self._recover(files, page)
         return newest
 
@@ -236,32 +234,24 @@ class LedgerFile:
         reservation: Reservation | None = None,
     ) -> Mark:
         """Chain, write, mark. The lock is held."""
-        seq, leaf = before.entries, before.leaf
-        lines: list[bytes] = []
-        for body in bodies:
-            line = chain_line(body, seq, leaf)
-            lines.append(line)
-            leaf = leaf_hash(line)
-            seq += 1
-        lines.append(b"")
-        data = b"\n".join(lines)
+        generation, seq, offset, leaf, boot, *_ = before
+        data, leaf = chain_lines(bodies, seq, leaf)
         try:
-            self._put(files, data, before.offset_bytes)
+            self._put(files, data, offset)
         except LedgerFullError:
             if not isinstance(reservation, Held) or not reservation.release_to_disk():
                 raise
-            self._put(files, data, before.offset_bytes)
-        after = Mark(before.generation + 1, seq, before.offset_bytes + len(data), leaf, self._boot)
+            self._put(files, data, offset)
+        after = make_mark(generation + 1, seq + len(bodies), offset + len(data), leaf, boot)
         files.head.store_newest(after)
         return after
 
     def _put(self, files: LedgerFiles, data: bytes, offset: int) -> None:
         """One write; what it leaves unfinished is finished, or the file is cut back."""
-        disk, descriptor = self._disk, files.descriptor
         try:
-            written = disk.append(descriptor, data)
+            written = self._disk.append(files.descriptor, data)
             while written < len(data):
-                written += disk.append(descriptor, data[written:])
+                written += self._disk.append(files.descriptor, data[written:])
         except OSError as fault:
             self._cut_back(files, offset)
             raise failure(fault, "the ledger cannot be written", self.path) from fault
@@ -315,27 +305,27 @@ class LedgerFile:
 class PendingEntries:
     """Entries that are written, in order, and not yet safe from a power cut."""
 
-    __slots__ = ("_after", "_first_seq", "_ids", "_is_durable", "_ledger")
+    __slots__ = ("_after", "_ids", "_ledger")
 
-    def __init__(
-        self, ledger: LedgerFile, ids: tuple[str, ...], first_seq: int, after: Mark
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: LedgerFile, ids: list[str], after: Mark) -> None:
+        self._ledger: LedgerFile | None = ledger
+        """None as soon as the entries are durable."""
         self._ids = ids
-        self._first_seq = first_seq
         self._after = after
-        self._is_durable = False
 
     @property
     def receipt(self) -> Receipt:
         """Where the entries stand."""
-        return Receipt(self._first_seq, self._ids, Head(self._after.entries - 1, self._after.leaf))
+        after = self._after
+        first_seq = after.entries - len(self._ids)
+        return Receipt(first_seq, tuple(self._ids), Head(after.entries - 1, after.leaf))
 
     def wait(self) -> Receipt:
         """Return when the entries are durable. See `ports.Pending`."""
-        if not self._is_durable:
-            self._ledger.commit(self._after)
-            self._is_durable = True
+        ledger = self._ledger
+        if ledger is not None:
+            ledger.commit(self._after)
+            self._ledger = None
         return self.receipt
 
 

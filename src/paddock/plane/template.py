@@ -8,7 +8,7 @@ POLICY_TEMPLATE: Final = b"""\
 #
 # Everything below says what holds anyway; delete any of it and nothing changes.
 # After an edit by hand, look at what it grants and accept it: paddock trust
-# Ask about one action:  paddock policy explain "tool:shell:run git push origin main"
+# Ask about one action:  paddock policy explain "tool:file:create .git/config"
 
 # Paths, for every writer, commands included. As in .gitignore: without a slash at
 # any depth, with a leading slash from the project's root, a directory covers what
@@ -54,7 +54,8 @@ secret    = [".env*", "*.key"]
 # match     = ["tool:file:create migrations/0001.sql"]
 # not_match = ["tool:file:create src/migrations.py"]
 
-# Commands run in a sandbox. network: none, loopback (a private one) or host.
+# [shell] and [hook] are read and checked, and have no effect yet: this version has
+# no shell tool and no hook. Commands will run in a sandbox. network: none, loopback (a private one) or host.
 # git: safe, read-only or none. enforcement: required or best-effort. commit: each
 # (allowed changes land, others are refused) or all (all or nothing).
 #

@@ -5,7 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from paddock import limits
 from paddock.tools.spec import SCHEMA_VERSION
@@ -126,7 +126,7 @@ class _Asking(threading.Thread):
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
     """What `approver` says; whatever it raises, or gives that is no clear answer, is a no."""
     try:
-        said: object = approver.answer(request)
+        said = cast("object", approver.answer(request))
     except Exception as error:  # The embedding program's code: whatever it raises is a no.
         note = f"the approver raised {type(error).__name__}"
         return Approval(False, "approver", "approval.unavailable", note)

@@ -207,7 +207,7 @@ class Dispatcher:
             reservation = ledger.reserve(RESULT_RESERVE_BYTES)
             try:
                 ledger.append([self._intent(ready)])
-            except PaddockError:
+            except BaseException:
                 reservation.release()
                 raise
         except IntegrityError:
@@ -217,29 +217,17 @@ class Dispatcher:
         started = self._context.monotonic_ns()
         try:
             outcome = self._run(ready)
-        except BaseException as stop:
-            self._record_stopped(ready, stop, reservation)
-            raise
-        duration_us = (self._context.monotonic_ns() - started) // 1000
-        try:
+            duration_us = (self._context.monotonic_ns() - started) // 1000
             ledger.append([self._outcome(ready, outcome, duration_us)], reservation=reservation)
         except PaddockError as error:
-            reservation.release()
-            return self._unknown(ready, error)
+            return self._unknown(ready, error.message, reservation)
+        except Exception as error:  # The door: what cannot be put on record is not known.
+            return self._unknown(ready, type(error).__name__, reservation)
+        except BaseException as stop:
+            # An interrupt or an exit: nobody knows how far it came.
+            self._unknown(ready, type(stop).__name__, reservation)
+            raise
         return _result(ready, outcome)
-
-    def _record_stopped(
-        self, ready: _Ready, stop: BaseException, reservation: Reservation
-    ) -> None:
-        """An interrupt or an exit left it open what happened: that is on record, or none runs."""
-        refusal = Refusal("internal", f"stopped by {type(stop).__name__}")
-        entry = self._recorder.failure(ready.call, refusal, 0, effects_known=False)
-        try:
-            self._context.ledger.append([entry], reservation=reservation)
-        except PaddockError as error:
-            self._unknown(ready, error)
-        finally:
-            reservation.release()
 
     def _run(self, ready: _Ready) -> _Outcome:
         try:
@@ -287,11 +275,12 @@ class Dispatcher:
             )
         return _refused(call, tool, refusal)
 
-    def _unknown(self, ready: _Ready, error: PaddockError) -> ToolResult:
+    def _unknown(self, ready: _Ready, why: str, reservation: Reservation) -> ToolResult:
         """The call ran and its outcome is not on record: say so, and stop."""
+        reservation.release()
         refusal = Refusal(
             LedgerUnknownError.code,
-            f"{ready.call.tool} ran, and its outcome could not be recorded: {error.message}",
+            f"{ready.call.tool} ran, and its outcome could not be recorded: {why}",
             "look at the target before doing anything else; further calls are refused "
             "until the workspace is opened anew",
         )
@@ -329,7 +318,8 @@ def _result(ready: _Ready, outcome: _Outcome) -> ToolResult:
     warnings = ready.judged.decision.warnings
     if warnings:
         details["warnings"] = list(warnings)
-        content = "\n".join([content, *(f"[warning: {show_name(warning)}]" for warning in warnings)])
+        shown = (f"[warning: {show_name(warning)}]" for warning in warnings)
+        content = "\n".join([content, *shown])
     return ToolResult(ready.call.id, ready.call.tool, content, details)
 
 

@@ -36,17 +36,18 @@ class EmbeddedTool:
     def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
         """Raises: whatever the function raises; ToolError is the model's to act on."""
         del ports
-        said: object = self._handler(plan.arguments)
-        output = said if isinstance(said, ToolOutput) else ToolOutput(cast("str", said), {})
-        if not isinstance(output.content, str):
-            raise TypeError(f"the handler returned {type(said).__name__}, not text")
-        return output
+        said = cast("object", self._handler(plan.arguments))
+        if isinstance(said, str):
+            return ToolOutput(said, {})
+        if isinstance(said, ToolOutput) and type(said.content) is str:
+            return said
+        raise TypeError(f"the handler returned {type(said).__name__}, not text")
 
 
 def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
     """A tool from a spec and a function.
 
-    Raises: ConfigError for a name that no provider would take.
+    Raises: ConfigError for a name that no provider would take, or unusable arguments.
     """
     name = spec.name
     if not (
@@ -58,4 +59,10 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
             f"{quote(name)} is no name for a tool",
             hint="1 to 64 letters, digits, underscores or hyphens",
         )
-    return Tool(spec, EmbeddedTool(name, handler))
+    try:
+        return Tool(spec, EmbeddedTool(name, handler))
+    except (AttributeError, KeyError, TypeError):
+        raise ConfigError(
+            f"the argument type of {quote(name)} cannot be used",
+            hint="a frozen dataclass with slots, its fields made with needed_text and its kin",
+        ) from None

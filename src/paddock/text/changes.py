@@ -6,23 +6,33 @@ from paddock import limits
 from paddock.text.show import show_line
 
 _DIFF_BYTES_MAX = 400_000
+_DIFF_LINES_MAX = 20_000
+"""Comparing grows faster than the lines do, at worst with their square."""
 
 
 def unified_diff(before: bytes, after: bytes, name: str) -> str:
     """A unified diff, cut at `limits.snippet_lines_max` lines with the cut stated.
 
-    Contents over 400 kB together are not compared line by line; the answer then
+    Contents over 400 kB or 20,000 lines together are not compared line by line; the answer then
     says so and gives the sizes.
     """
-    if len(before) + len(after) > _DIFF_BYTES_MAX:
+    lines = before.count(b"\n") + after.count(b"\n")
+    if len(before) + len(after) > _DIFF_BYTES_MAX or lines > _DIFF_LINES_MAX:
         return f"[too large for a diff: {len(before)} bytes before, {len(after)} bytes after]"
     old = before.decode("utf-8", "backslashreplace").split("\n")
     new = after.decode("utf-8", "backslashreplace").split("\n")
-    rows = [
-        show_line(row)[0]
-        for row in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="")
-    ]
-    missing = len(rows) - limits.snippet_lines_max
+    found = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
+    rows = [_shown(row) for row in found[: limits.snippet_lines_max]]
+    missing = len(found) - limits.snippet_lines_max
     if missing > 0:
-        rows = [*rows[: limits.snippet_lines_max], f"[... {missing} more lines of the diff]"]
+        rows.append(f"[... {missing} more lines of the diff]")
     return "\n".join(rows)
+
+
+def _shown(row: str) -> str:
+    # Cut before it is escaped: a row may be as long as the whole content. Its mark is not
+    # part of the line.
+    missing = len(row) - 1 - limits.snippet_line_chars_max
+    if missing <= 0:
+        return show_line(row)[0]
+    return f"{show_line(row[:-missing])[0]} [... {missing} more characters]"

@@ -4,11 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A newline of the sought text that has no CR of its own stands for LF and CRLF.
-# The look-behind keeps it from taking only the LF of a CRLF: half a line end
-# would otherwise count as a second, overlapping place.
-_ANY_NEWLINE = rb"(?:\r\n|(?<!\r)\n)"
 _BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
+_CR, _LF, _CRLF = b"\r", b"\n", b"\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +25,45 @@ def find_spans(content: bytes, sought: bytes) -> Iterator[Span]:
     if _BARE_NEWLINE.search(sought) is None or b"\r\n" not in content:
         yield from _find_literal(content, sought)
         return
-    pieces = _BARE_NEWLINE.split(sought)
-    pattern = re.compile(_ANY_NEWLINE.join(re.escape(piece) for piece in pieces))
-    found = pattern.search(content)
-    while found is not None:
-        yield Span(*found.span())
-        found = pattern.search(content, found.start() + 1)
+    yield from _find_in_either_style(content, sought)
+
+
+def _find_in_either_style(content: bytes, sought: bytes) -> Iterator[Span]:
+    """As `find_spans`: a search among plain newlines, and each place looked at again.
+
+    Linear: a regular expression with a choice at each newline is neither quick to
+    compile nor to fail.
+    """
+    # A CR at the very end may be the first half of a line end, which a search among
+    # plain newlines does not see.
+    tail = _CR if sought.endswith(_CR) else b""
+    sought = sought.removesuffix(_CR)
+    flat, wanted = content.replace(_CRLF, _LF), sought.replace(_CRLF, _LF)
+    pieces = sought.split(_LF) if _CR in sought else []
+    at, seen, start = flat.find(wanted), 0, 0
+    while at >= 0:
+        start, seen = _advance(content, start, at - seen), at
+        end = _advance(content, start, len(wanted))
+        if content.startswith(tail, end) and _has_ends(content[start:end], pieces):
+            yield Span(start, end + len(tail))
+        at = flat.find(wanted, at + 1)
+
+
+def _advance(content: bytes, at: int, count: int) -> int:
+    """The offset `count` bytes after `at`, where a CRLF is one; `at` is not inside of one."""
+    while count:
+        stop = at + count
+        count = content.count(_CRLF, at, stop)
+        at = stop + (content[stop - 1 : stop + 1] == _CRLF)
+    return at
+
+
+def _has_ends(found: bytes, pieces: list[bytes]) -> bool:
+    """Whether each CRLF that the sought `pieces` spell out is one in what was found."""
+    return not pieces or all(
+        piece in (sought, sought + _CR)
+        for piece, sought in zip(found.split(_LF), pieces, strict=True)
+    )
 
 
 def _find_literal(content: bytes, sought: bytes) -> Iterator[Span]:

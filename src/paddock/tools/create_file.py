@@ -12,7 +12,7 @@ from paddock.text.snippet import snippet_of_head
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.outputs import ABSENT, IF_VERSION, WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions
+from paddock.tools.targets import absolute, path_actions, pinned
 from paddock.values.actions import Action
 from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt, version_of
 
@@ -50,7 +50,7 @@ class CreateFile:
     def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
         """Tied to the content that stands there now, or to its absence."""
         found = ports.workspace.version(plan.path.real) if plan.path.exists else ABSENT
-        return replace(plan, if_version=plan.if_version or found), found
+        return replace(plan, if_version=pinned(plan.if_version, found, plan.path.asked)), found
 
     def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the old content stands."""

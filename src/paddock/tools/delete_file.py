@@ -7,7 +7,7 @@ from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute
+from paddock.tools.targets import absolute, pinned
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath
 
@@ -41,7 +41,7 @@ class DeleteFile:
     def pin(self, plan: DeleteFilePlan, ports: Ports) -> tuple[DeleteFilePlan, str]:
         """Tied to what stands there now."""
         found = ports.workspace.entry_version(plan.entry)
-        return replace(plan, if_version=plan.if_version or found), found
+        return replace(plan, if_version=pinned(plan.if_version, found, plan.entry.path)), found
 
     def run(self, plan: DeleteFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then it still stands."""

@@ -7,7 +7,7 @@ from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions
+from paddock.tools.targets import absolute, path_actions, pinned
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath, WritePath
 
@@ -47,7 +47,7 @@ class MoveFile:
     def pin(self, plan: MoveFilePlan, ports: Ports) -> tuple[MoveFilePlan, str]:
         """Tied to what stands there now."""
         found = ports.workspace.entry_version(plan.entry)
-        return replace(plan, if_version=plan.if_version or found), found
+        return replace(plan, if_version=pinned(plan.if_version, found, plan.entry.path)), found
 
     def run(self, plan: MoveFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has moved."""

@@ -1,6 +1,7 @@
 """`str_replace`: change one exact text in a file, and no other byte."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from paddock import limits
@@ -14,7 +15,7 @@ from paddock.text.splice import Spliced, splice
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions
+from paddock.tools.targets import absolute, path_actions, pinned
 from paddock.values.actions import Action
 from paddock.workspace import WritePath
 
@@ -76,7 +77,7 @@ def find_only(content: bytes, sought: bytes, name: str) -> Span:
         StringNotFoundError: with the nearest lines in the hint.
         AmbiguousMatchError: with the count, overlaps included, and line numbers.
     """
-    spans = list(find_spans(content, sought))
+    spans = list(islice(find_spans(content, sought), limits.matches_counted_max + 1))
     if len(spans) == 1:
         return spans[0]
     if not spans:
@@ -84,10 +85,12 @@ def find_only(content: bytes, sought: bytes, name: str) -> Span:
             f"old_str not found in {quote(name)}", where=name, hint=_nearest_hint(content, sought)
         )
     listed = ", ".join(str(line) for line in lines_of(content, spans[: limits.matches_listed_max]))
-    more = len(spans) - limits.matches_listed_max
-    tail = f" and {more} more places" if more > 0 else ""
+    found, more = str(len(spans)), str(len(spans) - limits.matches_listed_max)
+    if len(spans) > limits.matches_counted_max:
+        found, more = f"over {limits.matches_counted_max}", "many"
+    tail = f" and {more} more places" if len(spans) > limits.matches_listed_max else ""
     raise AmbiguousMatchError(
-        f"old_str found {len(spans)} times in {quote(name)}, at lines {listed}{tail}",
+        f"old_str found {found} times in {quote(name)}, at lines {listed}{tail}",
         where=name,
         hint="include a neighbouring line, so that old_str stands there once",
     )
@@ -98,7 +101,8 @@ def _nearest_hint(content: bytes, sought: bytes) -> str:
     if not nearest:
         return "view the file and copy the text exactly"
     rows = [
-        f"line {number}: {show_line(line[: limits.message_value_chars_max])[0]}"
+        f"line {number}: {show_line(line[: limits.snippet_line_chars_max])[0]}"
+        + (" [... cut]" if len(line) > limits.snippet_line_chars_max else "")
         for number, line in nearest
     ]
     return "copy the text exactly; the nearest lines are:\n" + "\n".join(rows)
@@ -122,7 +126,7 @@ class StrReplace:
     def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
         """Tied to the content that stands there now."""
         found = ports.workspace.version(plan.path.real)
-        return replace(plan, if_version=plan.if_version or found), found
+        return replace(plan, if_version=pinned(plan.if_version, found, plan.path.asked)), found
 
     def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the file is as it was."""

@@ -1,5 +1,7 @@
 """The actions that a resolved path stands for, and its name for the host."""
 
+from paddock.errors import FileChangedError
+from paddock.text.show import quote
 from paddock.values.actions import Action
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 
@@ -14,6 +16,22 @@ def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> t
     if path.real == path.asked:
         return (asked,)
     return (asked, Action(category, operation, path.real.relative))
+
+
+def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
+    """The version to act on: what is shown to an approver, and stands there now.
+
+    Threat: a caller that names a version which is to come would have a question
+    about one content answered, and act on another.
+
+    Raises: FileChangedError where the caller wants another version.
+    """
+    if wanted in (None, found):
+        return found
+    raise FileChangedError(
+        f"{quote(path.relative)} is not at version {quote(wanted)}: it is at {found}",
+        hint="read it again, then repeat the call with the new version",
+    )
 
 
 def absolute(workspace: Workspace, path: WorkspacePath) -> str:

@@ -1,6 +1,6 @@
 """`view`: numbered lines of a file, or a directory's listing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
@@ -9,7 +9,7 @@ from paddock.text.show import escape_notices, number_line, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
 from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions
+from paddock.tools.targets import absolute, path_actions, pinned
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import (
@@ -28,6 +28,8 @@ _LIMITS: Final = WindowLimits(
     bytes_max=limits.view_bytes_max, line_bytes_max=limits.view_line_bytes_max
 )
 _ALL_LINES: Final = 2**62
+DIRECTORY: Final = "directory"
+"""Stands for the version of a directory, which has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class ViewPlan:
     offset: int
     limit: int
     actions: tuple[Action, ...]
+    version: str | None = None
+    """What was approved; another content is not shown."""
 
 
 class View:
@@ -62,19 +66,29 @@ class View:
             path_actions("file", "view", path),
         )
 
+    def pin(self, plan: ViewPlan, ports: Ports) -> tuple[ViewPlan, str]:
+        """Tied to the content that stands there now; a directory to being one."""
+        try:
+            found = ports.workspace.version(plan.path.real)
+        except PathNotAFileError:
+            found = DIRECTORY
+        return replace(plan, version=found), found
+
     def run(self, plan: ViewPlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError where there is nothing to show."""
         workspace = ports.workspace
         try:
             file = workspace.open_file(plan.path)
         except PathNotAFileError:
+            if plan.version is not None:
+                pinned(plan.version, DIRECTORY, plan.path.asked)
             listing = workspace.list_directory(
                 plan.path,
                 limits.view_directory_depth,
                 limits.view_directory_entries_max,
                 _ShownEntries(ports.shown),
             )
-            return _show_directory(plan, listing, workspace)
+            return _show_directory(plan, listing, ports)
         with file:
             return _show_file(plan, file, workspace)
 
@@ -106,6 +120,8 @@ def _show_file(plan: ViewPlan, file: OpenFile, workspace: Workspace) -> ToolOutp
             hint="only UTF-8 text can be viewed",
         )
     window = file.window_with_version(plan.offset, plan.limit, _LIMITS)
+    if plan.version is not None:
+        pinned(plan.version, str(window.version), plan.path.asked)
     _require_utf8(window, name)
     rows, escaped = _number(window)
     notices = [f"[{notice}]" for notice in (*_notices(plan, window), *escape_notices(escaped))]
@@ -177,9 +193,9 @@ def _notices(plan: ViewPlan, window: Window) -> list[str]:
     return said
 
 
-def _show_directory(plan: ViewPlan, listing: Listing, workspace: Workspace) -> ToolOutput:
+def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutput:
     name = plan.path.asked.relative
-    rows = [f"{show_name(name)}/", *(_row(entry) for entry in listing.entries)]
+    rows = [f"{show_name(name)}/", *(_row(entry, ports.shown) for entry in listing.entries)]
     if not listing.total:
         rows.append("[the directory is empty]")
     if listing.missing:
@@ -187,14 +203,18 @@ def _show_directory(plan: ViewPlan, listing: Listing, workspace: Workspace) -> T
             f"[{listing.missing} of {listing.total} entries not shown; "
             "view a directory below to see its own]"
         )
-    rows += [f"[{quote(path.relative)} could not be read]" for path in listing.unreadable]
+    unreadable = listing.unreadable
+    cut = limits.snippet_lines_max
+    rows += [f"[{quote(path.relative)} could not be read]" for path in unreadable[:cut]]
+    if len(unreadable) > cut:
+        rows.append(f"[{len(unreadable) - cut} more could not be read]")
     text = "\n".join(rows)
-    details = _details(plan, workspace, text)
+    details = _details(plan, ports.workspace, text)
     details |= {"entries_total": listing.total, "truncated": listing.missing > 0}
     return ToolOutput(text, details)
 
 
-def _row(entry: Entry) -> str:
+def _row(entry: Entry, shown: Shown) -> str:
     name = show_name(entry.path.relative)
     match entry.kind:
         case EntryKind.DIRECTORY:
@@ -202,8 +222,11 @@ def _row(entry: Entry) -> str:
         case EntryKind.FILE:
             return f"  {name}  {entry.size_bytes} bytes"
         case EntryKind.LINK:
-            target = "" if entry.target is None else show_name(entry.target.relative)
-            return f"  {name} -> {target}"
+            target = entry.target
+            # Threat: what is not shown would be, as the name that a link leads to.
+            if target is None or not shown.is_shown(target.relative):
+                return f"  {name} (link to what is not shown)"
+            return f"  {name} -> {show_name(target.relative)}"
         case EntryKind.DANGLING_LINK:
             return f"  {name} (link to nothing)"
         case EntryKind.LINK_OUT:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from paddock.errors import LedgerBusyError, LedgerFullError
+
 
 def test_an_edit_needs_no_set_up_and_leaves_nothing_of_ours_in_the_project(user):
     ran = user.call("str_replace", path="README.md", old_str="teh", new_str="the")
@@ -103,6 +105,43 @@ def test_a_damaged_ledger_stops_the_call(user):
     ran = user.call("create_file", path="new", content="x")
     assert ran.status in (0, 4)
     assert user.run("ledger", "verify").status == 4
+
+
+@pytest.mark.parametrize("error", [LedgerBusyError, LedgerFullError])
+def test_a_ledger_that_cannot_be_opened_is_one_json_object_and_exit_five(user, monkeypatch, error):
+    from paddock.apps.cli import call
+
+    def refused(project, *, agent, approver):
+        raise error("not now")
+
+    monkeypatch.setattr(call, "open_runtime", refused)
+    ran = user.call("view", path="README.md")
+    assert (ran.status, ran.json["status"], ran.json["code"]) == (5, "error", error.code)
+
+
+def test_a_refusal_by_the_agents_own_list_shows_no_host_path(user):
+    user.run("agent", "create", "w", "--workspace", ".")
+    (plane,) = (user.home / ".local/state/paddock/planes").iterdir()
+    file = plane / "agents/w/agent.json"
+    declared = json.loads(file.read_text())
+    declared["permissions"]["forbidden"] = ["closed/**"]
+    file.write_text(json.dumps(declared))
+    ran = user.call("create_file", "--agent", "w", path="closed/a", content="x")
+    assert ran.json["code"] == "policy.forbidden"
+    assert str(user.home) not in ran.out
+    assert ran.json["rule"]["file"] == "agents/w/agent.json"
+
+
+def test_an_agent_whose_own_list_cannot_be_used_is_a_configuration_error(user):
+    user.run("agent", "create", "w", "--workspace", ".")
+    (plane,) = (user.home / ".local/state/paddock/planes").iterdir()
+    file = plane / "agents/w/agent.json"
+    declared = json.loads(file.read_text())
+    declared["permissions"]["forbidden"] = [""]
+    file.write_text(json.dumps(declared))
+    ran = user.call("view", "--agent", "w", path="README.md")
+    assert (ran.status, ran.out) == (3, "")
+    assert "agents/w/agent.json" in ran.err
 
 
 def test_output_is_ascii_so_that_no_terminal_is_misled(user):

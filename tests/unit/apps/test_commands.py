@@ -1,10 +1,15 @@
 """The other commands: what they print and how they end."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from paddock.apps.cli.main import COMMANDS
+
+PADDOCK = Path(sys.executable).parent / "paddock"
 
 
 def test_help_lists_every_command_and_exits_zero(user):
@@ -116,6 +121,13 @@ def test_trust_shows_what_is_granted_before_it_asks(user):
     ran = user.run("trust")
     assert "tool:*" in ran.out
     assert "no longer" in ran.out
+
+
+def test_trust_shows_what_is_granted_whatever_the_form_of_the_answer(user):
+    (user.project / "paddock.toml").write_text(GREEDY)
+    ran = user.run("trust", "--json", "--yes")
+    assert ran.json == {"status": "ok", "trusted": True}
+    assert "tool:*" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -251,6 +263,86 @@ def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
     assert outcomes[-1] == "caught"
     assert user.files() == ["README.md"]
     assert list(user.home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("paddock.toml", b'[profiles.standard]\nallow = ["tool:file:*"]\n'),
+        ("paddock.json", b'{"paths": {}}'),
+        ("shortcut", b"x"),
+        ("README.md", b"caf\xe9\n"),
+        (".env", b"KEY=1\n"),
+    ],
+)
+def test_the_demo_ends_as_it_should_whatever_the_project_holds(user, name, content):
+    (user.project / "README.md").unlink()
+    (user.project / name).write_bytes(content)
+    assert user.run("demo").status == 0
+
+
+@pytest.mark.needs("git")
+def test_the_demo_starts_no_program_that_the_repository_names(user, tmp_path):
+    planted = tmp_path / "planted"
+    for words in (["init", "-q"], ["config", "core.fsmonitor", f"touch {planted}; false"]):
+        subprocess.run(["git", *words], cwd=user.project, check=True)
+    assert user.run("demo").status == 0
+    assert not planted.exists()
+
+
+def test_a_demo_is_kept_only_where_nothing_is(user):
+    (user.project / "link").symlink_to("nowhere")
+    (user.project / "file").write_bytes(b"")
+    for place in ("link", "file", "file/below"):
+        ran = user.run("demo", "--keep", place)
+        assert (ran.status, ran.out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("where <&-", 0),
+        ("where >&-", 0),
+        ("where 2>&-", 0),
+        ("call view '{}' <&- >&- 2>&-", 1),
+        ("where >/dev/full", 5),
+        ("--help >/dev/full", 5),
+        ("where | true", 0),
+    ],
+)
+def test_no_stream_that_is_closed_or_full_ends_in_a_traceback(user, line, status):
+    ran = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {PADDOCK} {line}"],
+        cwd=user.project,
+        env={"HOME": str(user.home), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, "Traceback" in ran.stderr, "Exception" in ran.stderr) == (
+        status,
+        False,
+        False,
+    )
+
+
+def test_a_directory_that_was_removed_is_a_usage_error(user):
+    gone = user.project / "gone"
+    gone.mkdir()
+    ran = subprocess.run(
+        ["bash", "-c", f"rmdir ../gone; {PADDOCK} where"],
+        cwd=gone,
+        env={"HOME": str(user.home), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("error[usage]: there is no directory")
+
+
+def test_a_tail_of_less_than_nothing_is_a_usage_error(user):
+    assert user.run("ledger", "tail", "--last", "-1").status == 2
 
 
 def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user, monkeypatch):

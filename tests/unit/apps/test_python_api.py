@@ -8,7 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
@@ -446,6 +446,37 @@ def test_a_name_that_is_taken_or_unusable_is_not_registered(runtime):
         with pytest.raises(paddock.ConfigError):
             runtime.tools.register(spec, count)
     assert [tool.name for tool in runtime.tools.list_all()].count("count_words") == 1
+
+
+@dataclass(frozen=True)
+class WithoutSlots(ArgumentType):
+    text: str = needed_text("A text.")
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFields(ArgumentType):
+    text: str = "x"
+
+
+@pytest.mark.parametrize("kind", [WithoutSlots, PlainFields, dict])
+def test_a_tool_whose_arguments_cannot_be_bound_is_not_registered(runtime, kind):
+    spec = replace(COUNT, arguments=kind)
+    with pytest.raises(paddock.ConfigError, match="argument type"):
+        runtime.tools.register(spec, count)
+
+
+@pytest.mark.parametrize("returned", [None, {"a": 1}, paddock.ToolOutput(None, {})])
+def test_a_tool_that_returns_no_text_is_an_error_result_on_record(place, returned):
+    with opened_with(place, lambda _: returned, lambda _: True) as opened:
+        assert opened.call("count_words", {"text": "a"}).refusal.code == "internal"
+    assert [row["event"] for row in entries(place)][1:] == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+def test_the_details_of_a_tool_cannot_say_another_status(place):
+    forged = paddock.ToolOutput("c", {"status": "error", "content": "x", "own": 1})
+    with opened_with(place, lambda _: forged, lambda _: True) as opened:
+        result = opened.call("count_words", {"text": "a"})
+    assert result.as_json() == {"status": "ok", "content": "c", "own": 1}
 
 
 def test_a_tool_that_raises_is_an_error_result_and_the_runtime_goes_on(place):

@@ -20,3 +20,12 @@ def test_contents_too_large_for_a_diff_give_their_sizes() -> None:
     assert unified_diff(b"x" * 300_000, b"y" * 300_000, "x") == (
         "[too large for a diff: 300000 bytes before, 300000 bytes after]"
     )
+
+
+def test_a_long_row_is_cut_and_says_how_much_is_missing() -> None:
+    rows = unified_diff(b"\x01" * 1_000, b"x", "x").split("\n")
+    assert rows[3] == "-" + "\\x01" * limits.snippet_line_chars_max + " [... 500 more characters]"
+
+
+def test_contents_of_too_many_lines_are_not_compared() -> None:
+    assert unified_diff(b"x\n" * 11_000, b"y\n" * 11_000, "x").startswith("[too large for a diff")

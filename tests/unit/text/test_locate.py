@@ -28,3 +28,15 @@ def test_a_text_is_found_at_every_place(content: bytes, sought: bytes, spans: li
 def test_line_numbers_count_newlines_before_each_place() -> None:
     content = b"x\nx\n\nx"
     assert lines_of(content, list(find_spans(content, b"x"))) == [1, 2, 4]
+
+
+def test_many_newlines_cost_no_more_than_a_search_each() -> None:
+    # As a regular expression with a choice at each newline, either took minutes.
+    assert list(find_spans(b"x\r\n" * 10, b"y\n" * 1_000_000)) == []
+    assert list(find_spans(b"\r\n" * 1_000_000, b"\n" * 100_000 + b"z")) == []
+
+
+def test_a_carriage_return_that_is_spelled_out_matches_only_one() -> None:
+    assert list(find_spans(b"a\r\nb\nc", b"a\r\nb\nc")) == [Span(0, 6)]
+    assert list(find_spans(b"a\nb\r\nc", b"a\r\nb\nc")) == []
+    assert list(find_spans(b"a\r\nb\r\n", b"a\nb\r")) == [Span(0, 5)]

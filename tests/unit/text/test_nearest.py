@@ -14,3 +14,8 @@ def test_a_similar_line_is_offered() -> None:
 
 def test_nothing_is_offered_where_nothing_is_similar() -> None:
     assert find_nearest(b"alpha\nbeta\n", b"0123456789 0123456789") == []
+
+
+def test_long_lines_are_not_compared_for_longer_than_a_bound() -> None:
+    # Two lines of 60,000 characters took minutes.
+    assert find_nearest(b"ab" * 30_000 + b"q", b"ba" * 30_000 + b"z") == []

@@ -48,3 +48,11 @@ def test_a_long_edit_is_cut_in_the_middle_and_says_so() -> None:
         f"[... {500 - limits.snippet_lines_max} lines not shown; view offset=21 shows them]"
         in shown
     )
+
+
+def test_a_line_as_long_as_a_file_is_cut_before_it_is_escaped() -> None:
+    content = b"x" + b"\x01" * 30_000_000
+    row = snippet_around(content, Span(0, 1))
+    kept = limits.snippet_line_chars_max
+    assert row.endswith(f"\\x01 [... {len(content) - kept} more characters]")
+    assert len(row) < 5 * kept

@@ -101,6 +101,12 @@ def test_many_places_are_counted_and_the_list_is_cut_with_a_word(desk):
         desk.run("str_replace", path="a", old_str="x", new_str="z")
 
 
+def test_places_beyond_counting_are_not_counted(desk):
+    desk.write("a", b"a" * 10_000_000)
+    with pytest.raises(AmbiguousMatchError, match="found over 1000 times .* and many more places$"):
+        desk.run("str_replace", path="a", old_str="a", new_str="b")
+
+
 def test_equal_texts_are_refused(desk):
     desk.write("a", b"x")
     with pytest.raises(TextUnchangedError):

@@ -146,6 +146,17 @@ def test_what_is_secret_is_not_even_a_name_in_a_listing(desk):
     assert desk.run("view", path=".").content == "./\n  open.txt  1 bytes"
 
 
+def test_a_link_does_not_tell_the_name_of_what_is_secret(desk):
+    desk.write("secret.txt", b"x")
+    desk.write("open.txt", b"x")
+    (desk.root / "in").symlink_to("secret.txt")
+    (desk.root / "out").symlink_to("open.txt")
+    content = desk.run("view", path=".").content
+    assert "secret.txt" not in content
+    assert "  in (link to what is not shown)\n" in content
+    assert "  out -> open.txt" in content
+
+
 def test_an_empty_directory_says_so(desk):
     assert desk.run("view", path=".").content == "./\n[the directory is empty]"
 

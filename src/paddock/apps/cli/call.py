@@ -8,7 +8,7 @@ from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
 from paddock.apps.cli.prompt import PromptApprover
 from paddock.assembly import open_runtime
-from paddock.errors import InvalidArgumentsError
+from paddock.errors import InvalidArgumentsError, ToolError
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.runtime.runtime import Runtime
 from paddock.tools.arguments import parse_arguments
@@ -43,9 +43,14 @@ class Call:
         """0 ok, 1 refused or failed, 5 the host could not."""
         approver = _approver(options, console)
         source = _read_arguments(options.arguments, console)
-        project = use_project(options, console)
-        with open_runtime(project, agent=options.agent, approver=approver) as runtime:
-            result = _run(runtime, options.tool, source)
+        try:
+            project = use_project(options, console)
+            with open_runtime(project, agent=options.agent, approver=approver) as runtime:
+                result = _run(runtime, options.tool, source)
+        except ToolError as error:
+            # The host could not even open a ledger: the caller gets its object all the same.
+            refusal = Refusal(error.code, error.message, error.hint)
+            result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
         console.write_json(result.as_json())
         if result.refusal is None:
             return 0

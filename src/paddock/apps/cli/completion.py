@@ -56,7 +56,7 @@ class Completion:
         if options.json:
             console.write_json({"shell": options.shell, "script": script})
         else:
-            console.stdout.write(script)
+            console.print(script)
         return 0
 
 

@@ -3,12 +3,13 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from paddock.errors import PaddockError
+from paddock.errors import HostError, PaddockError
 from paddock.text.show import show_line
 from paddock.values.calls import Json
 
@@ -30,20 +31,47 @@ class Console:
         Streams are set to write what the terminal's encoding lacks as escapes, so
         that a file name cannot end a command.
         """
-        for stream in (sys.stdout, sys.stderr):
+        # Threat: a stream that was closed leaves its number to the next file that is opened,
+        # and what is written to the stream would end up in a ledger.
+        while (held := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(held)
+        nothing = Path(os.devnull)
+        stdin = sys.stdin or nothing.open(encoding="utf-8")
+        stdout = sys.stdout or nothing.open("w", encoding="utf-8")
+        stderr = sys.stderr or nothing.open("w", encoding="utf-8")
+        for stream in (stdout, stderr):
             reconfigure = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
                 reconfigure(errors="backslashreplace")
-        return cls(sys.stdin, sys.stdout, sys.stderr, os.environ, Path.cwd())
+        try:
+            here = Path.cwd()
+        except OSError:
+            # It was removed: whoever needs a directory finds none there, and says so.
+            here = Path("/proc/self/cwd")
+        return cls(stdin, stdout, stderr, os.environ, here)
+
+    def print(self, text: str) -> None:
+        """Text for stdout as it is.
+
+        Raises: HostError where it cannot be written; BrokenPipeError where nobody reads.
+        """
+        with _writing():
+            self.stdout.write(text)
+
+    def flush(self) -> None:
+        """Let out what was printed. Raises: as `print`."""
+        with _writing():
+            self.stdout.flush()
 
     def say(self, text: str = "") -> None:
         """One line, or several, for a person."""
         rows = (show_line(row)[0] for row in text.split("\n"))
-        self.stdout.write("\n".join(rows) + "\n")
+        self.print("\n".join(rows) + "\n")
 
     def write_json(self, value: Json) -> None:
         """One JSON value on one line; ASCII only, so that no terminal can be misled."""
-        self.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+        self.print(json.dumps(value, ensure_ascii=True) + "\n")
 
     def warn(self, text: str) -> None:
         """One line, or several, on stderr."""
@@ -68,3 +96,13 @@ class Console:
         if plain or not self.stdout.isatty():
             return text
         return f"\x1b[{code}m{text}\x1b[0m"
+
+
+@contextmanager
+def _writing() -> Generator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        raise HostError(f"output cannot be written: {failure.strerror}") from failure

@@ -24,7 +24,7 @@ def _keep(error: Exception, identity: str, console: Console) -> str:
         home = read_environment(console.variables).paddock_home
         path = home / "defects" / f"{identity}.txt"
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with path.open("x", encoding="utf-8") as file:
+        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(traceback.format_exception(error))
     except (OSError, ConfigError):
         return ""

@@ -1,6 +1,7 @@
 """`paddock demo`: the tour, on a governed copy of the project at hand. Everything is real."""
 
 import argparse
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -34,6 +35,7 @@ allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
 ask   = ["tool:file:delete **"]                # someone is asked before anything is deleted
 """
 _NOTE = "paddock-demo-note.md"
+_LINK = "paddock-demo-shortcut"
 _ROW_CHARS_MAX = 110
 
 
@@ -76,9 +78,13 @@ class Demo:
             with tempfile.TemporaryDirectory(prefix="paddock-demo-") as directory:
                 return _play(Path(directory), options, console)
         directory = console.directory / options.keep
-        if directory.exists():
+        if os.path.lexists(directory):
             raise UsageError(f"{directory} exists", hint="name a directory that is not there yet")
-        directory.mkdir(parents=True)
+        try:
+            # What is copied may be private.
+            directory.mkdir(parents=True, mode=0o700)
+        except OSError as failure:
+            raise UsageError(f"{directory} cannot be made: {failure.strerror}") from failure
         status = _play(directory, options, console)
         if not options.json:
             console.say(f"kept in {directory}")
@@ -119,9 +125,9 @@ def _set_up(directory: Path, console: Console) -> Project:
 def _show(scene: Scene, console: Console) -> None:
     colour = {"allowed": "32", "refused": "31", "asked": "33"}.get(scene.outcome, "36")
     console.say("")
-    console.stdout.write(console.paint(scene.title, "1") + "\n")
+    console.print(console.paint(scene.title, "1") + "\n")
     console.say(f"  $ {scene.did}")
-    console.stdout.write(f"  {console.paint(scene.outcome, colour)}\n")
+    console.print(f"  {console.paint(scene.outcome, colour)}\n")
     for row in scene.detail.split("\n"):
         cut = row if len(row) <= _ROW_CHARS_MAX else row[: _ROW_CHARS_MAX - 3] + "..."
         console.say(f"    {cut}")
@@ -219,13 +225,13 @@ class Tour:
         outside = self._directory / "outside"
         outside.mkdir(exist_ok=True)
         (outside / "diary.txt").write_text("not for agents\n", encoding="utf-8")
-        (self._project.root.path / "shortcut").symlink_to(outside)
-        result = self._call("create_file", {"path": "shortcut/diary.txt", "content": "gotcha\n"})
+        (self._project.root.path / _LINK).symlink_to(outside)
+        result = self._call("create_file", {"path": f"{_LINK}/diary.txt", "content": "gotcha\n"})
         if (outside / "diary.txt").read_text(encoding="utf-8") != "not for agents\n":
             self.surprises.append("the file outside was changed")
         return self._scene(
             "A link leads out of the workspace, and the kernel will not pass it",
-            "create_file shortcut/diary.txt",
+            f"create_file {_LINK}/diary.txt",
             result,
             "path.escapes_root",
         )
@@ -301,10 +307,16 @@ class Tour:
     def _some_text_file(self) -> str:
         root = self._project.root.path
         for name in ("README.md", "README.rst", "README", "pyproject.toml"):
-            if (root / name).is_file():
+            if _is_text(root / name):
                 return name
-        files = sorted(path for path in root.iterdir() if path.is_file())
-        return files[0].name if files else "."
+        return "."
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        return "\0" not in path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 COMMAND = Demo()

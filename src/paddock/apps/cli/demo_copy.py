@@ -1,5 +1,6 @@
 """A copy of the project at hand, for the tour: its own files, bounded, never its links."""
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Final
 
 _FILES_MAX: Final = 2_000
 _BYTES_MAX: Final = 50_000_000
+_POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +29,28 @@ class Copied:
 def copy_project(source: Path, target: Path) -> Copied:
     """Copy the files of `source` that git knows (all, where there is no git) to `target`.
 
-    At most 2,000 files and 50 MB; links and special files are left out. The copy
-    gets an empty `.git`, so that it is a project of its own.
+    At most 2,000 files and 50 MB; links and special files are left out, and the
+    project's own policy, as the tour has one. The copy gets an empty `.git`, so that
+    it is a project of its own.
     """
     names = _git_files(source) or _plain_files(source)
     copied = bytes_copied = 0
     left = 0
     for name in names:
         file = source / name
-        if not file.is_file() or file.is_symlink():
+        try:
+            if name in _POLICIES or not file.is_file() or file.is_symlink():
+                continue
+            size = file.stat().st_size
+            if copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX:
+                left += 1
+                continue
+            destination = target / name
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, destination)
+        except OSError:
+            left += 1  # Not readable by this user, or gone meanwhile.
             continue
-        size = file.stat().st_size
-        if copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX:
-            left += 1
-            continue
-        destination = target / name
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, destination)
         copied += 1
         bytes_copied += size
     (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
@@ -52,7 +59,9 @@ def copy_project(source: Path, target: Path) -> Copied:
 
 def _git_files(source: Path) -> list[str]:
     """Files that git would keep; none where git or a repository is missing."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # Threat: the repository's own configuration may name a program that git would start.
+    safe = ["git", "-c", "core.fsmonitor=false"]
+    command = [*safe, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         done = subprocess.run(command, cwd=source, capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -65,9 +74,10 @@ def _git_files(source: Path) -> list[str]:
 
 def _plain_files(source: Path) -> list[str]:
     found: list[str] = []
-    for path in sorted(source.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            found.append(str(path.relative_to(source)))
+    for directory, below, names in os.walk(source):
+        below[:] = sorted(name for name in below if name != ".git")
+        here = Path(directory).relative_to(source)
+        found += [str(here / name) for name in sorted(names) if name != ".git"]
         if len(found) > _FILES_MAX:
             break
     return found

@@ -35,7 +35,7 @@ class Doctor:
         console.say(f"paddock {__version__}")
         for finding in findings:
             mark = console.paint("yes", "32") if finding.is_there else console.paint("no ", "33")
-            console.stdout.write(f"  {mark}  {finding.name:<17}{finding.found}\n")
+            console.print(f"  {mark}  {finding.name:<17}{finding.found}\n")
             if finding.remedy:
                 console.say(f"       {'':<17}{finding.remedy}")
         return 0

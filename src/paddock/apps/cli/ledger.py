@@ -93,6 +93,8 @@ class LedgerCommand:
         return _EXIT_INTEGRITY if rows.bad else 0
 
     def _tail(self, project: Project, options: Options, console: Console) -> int:
+        if options.last < 0:
+            raise UsageError(f"--last must not be negative: {options.last}", where="--last")
         path = project.layout.ledger_paths()[options.ledger]
         if not path.exists():
             raise UsageError(

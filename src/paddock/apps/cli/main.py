@@ -12,7 +12,11 @@ from paddock.errors import (
     ConfigError,
     HostError,
     IntegrityError,
+    LedgerBusyError,
+    LedgerFullError,
     PaddockError,
+    SandboxUnavailableError,
+    StorageFullError,
     ToolError,
     UsageError,
 )
@@ -32,6 +36,10 @@ _EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
     (ConfigError, EXIT_CONFIG),
     (IntegrityError, EXIT_INTEGRITY),
     (HostError, EXIT_HOST),
+    (LedgerBusyError, EXIT_HOST),
+    (LedgerFullError, EXIT_HOST),
+    (SandboxUnavailableError, EXIT_HOST),
+    (StorageFullError, EXIT_HOST),
     (ToolError, EXIT_NO),
 )
 
@@ -117,7 +125,7 @@ def _run(arguments: list[str], console: Console) -> int:
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         if option in ("--help", "-h"):
-            console.stdout.write(help_text())
+            console.print(help_text())
             return EXIT_DONE
         if option == "--version":
             from paddock import __version__
@@ -131,7 +139,7 @@ def _run(arguments: list[str], console: Console) -> int:
         else:
             raise UsageError(f"unknown option {option!r}", hint="paddock --help lists them")
     if not rest:
-        console.stdout.write(help_text())
+        console.print(help_text())
         return EXIT_USAGE
     return _run_command(rest[0], rest[1:], plane, console)
 
@@ -159,14 +167,22 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
 def console() -> None:
     """The `paddock` program."""
     here = Console.of_process()
+    status = EXIT_DONE
     try:
         status = main(sys.argv[1:], here)
-        sys.stdout.flush()
+        here.flush()
     except BrokenPipeError:
-        # The reader went away, as `paddock … | head` does. Point stdout elsewhere, or
-        # the interpreter's own flush at exit complains once more.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = EXIT_DONE
+        _forget_output(here)  # The reader went away, as `paddock … | head` does.
+    except HostError as error:
+        if status != EXIT_HOST:
+            here.report(error)
+            status = EXIT_HOST
+        _forget_output(here)
     sys.exit(status)
+
+
+def _forget_output(here: Console) -> None:
+    """Point stdout elsewhere, or the interpreter's own flush at exit complains once more."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), here.stdout.fileno())

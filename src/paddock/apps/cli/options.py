@@ -78,7 +78,7 @@ def parse(
     try:
         return make_parser(command, name).parse_args(list(arguments), preset)
     except _HelpAskedError as asked:
-        console.stdout.write(str(asked))
+        console.print(str(asked))
         return None
 
 

@@ -33,39 +33,49 @@ class PromptApprover:
         """Yes or no within the time limit; end of input and time-out are a no."""
         console = self._console
         console.warn(_question(request))
-        console.stderr.write("allow this once? [y/N] ")
-        console.stderr.flush()
         try:
-            descriptor = console.stdin.fileno()
-            termios.tcflush(descriptor, termios.TCIFLUSH)
-            said = self._read_line(descriptor)
+            said = ask_yes(console, "allow this once? [y/N] ", self._timeout_s)
         except (OSError, termios.error, ValueError):
             return Approval(False, "terminal", "approval.unavailable", "no terminal to ask on")
         if said is None:
             note = f"no answer within {self._timeout_s:g} s"
             console.warn("")
             return Approval(False, "terminal", "approval.unavailable", note)
-        return Approval(said.strip().lower() in (b"y", b"yes"), "terminal")
+        return Approval(said, "terminal")
 
-    def _read_line(self, descriptor: int) -> bytes | None:
-        """What was typed up to a line end; nothing at the end of input, None when time is up.
 
-        Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
-        a terminal without line mode it would wait for a line end past any limit.
-        """
-        typed = b""
-        deadline = time.monotonic() + self._timeout_s
-        while (left := deadline - time.monotonic()) > 0:
-            ready, _, _ = select.select([descriptor], [], [], left)
-            if not ready:
-                break
-            read = os.read(descriptor, _READ_BYTES)
-            typed += read
-            if not read or len(typed) > _READ_BYTES:
-                return b""
-            if b"\n" in read:
-                return typed
-        return None
+def ask_yes(console: Console, question: str, timeout_s: float) -> bool | None:
+    """Whether an explicit yes was typed after the question; None when time is up.
+
+    Raises: OSError, termios.error or ValueError where there is no terminal.
+    """
+    console.stderr.write(question)
+    console.stderr.flush()
+    descriptor = console.stdin.fileno()
+    termios.tcflush(descriptor, termios.TCIFLUSH)
+    said = _read_line(descriptor, timeout_s)
+    return None if said is None else said.strip().lower() in (b"y", b"yes")
+
+
+def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
+    """What was typed up to a line end; nothing at the end of input, None when time is up.
+
+    Read from the descriptor: a text stream stops at bytes that are no UTF-8, and on
+    a terminal without line mode it would wait for a line end past any limit.
+    """
+    typed = b""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
+        ready, _, _ = select.select([descriptor], [], [], left)
+        if not ready:
+            break
+        read = os.read(descriptor, _READ_BYTES)
+        typed += read
+        if not read or len(typed) > _READ_BYTES:
+            return b""
+        if b"\n" in read:
+            return typed
+    return None
 
 
 def _question(request: ApprovalRequest) -> str:

@@ -1,11 +1,14 @@
 """`paddock trust`."""
 
 import argparse
+import termios
 from pathlib import Path
 
+from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of
+from paddock.apps.cli.prompt import ask_yes
 from paddock.assembly import review_trust, trust_policy
 from paddock.errors import UsageError
 
@@ -29,8 +32,9 @@ class Trust:
         start = Path(console.directory / (options.directory or options.plane or "."))
         environment = environment_of(console)
         review = review_trust(start, environment)
-        if not options.json:
-            console.say(review.summary)
+        # Whoever is asked sees what it grants, whatever the form of the answer.
+        (console.warn if options.json else console.say)(review.summary)
+        console.stdout.flush()
         if review.is_trusted:
             return self._end(options, console, "trusted already", trusted=True)
         if not options.yes and not _agrees(console):
@@ -49,9 +53,11 @@ class Trust:
 def _agrees(console: Console) -> bool:
     if not console.is_interactive:
         raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
-    console.stderr.write("trust this policy? [y/N] ")
-    console.stderr.flush()
-    return console.stdin.readline().strip().lower() in ("y", "yes")
+    question = "trust this policy? [y/N] "
+    try:
+        return bool(ask_yes(console, question, limits.approval_timeout_s))
+    except (OSError, termios.error, ValueError):
+        return False
 
 
 COMMAND = Trust()

@@ -1,0 +1,70 @@
+"""Ids and times for entries, at the price of a call for each and not of two system calls."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from paddock.ledger.format import ID_BYTES, format_timestamp
+
+_ID_DIGITS: Final = 2 * ID_BYTES
+_KEPT_IDS: Final = 64
+_SECOND_US: Final = 1_000_000
+_NOTHING: Final[tuple[str, Iterator[int]]] = ("", iter(()))
+
+
+class Stamps:
+    """Gives each entry its id, and each append its time. Threads may share it.
+
+    Random bytes are asked for many ids at once: the system call, and the slower
+    code after it, cost more than the id. A forked child has to `forget` what is
+    kept, as its parent gives the same ids.
+    """
+
+    __slots__ = ("_clock", "_digits", "_randomness", "_second")
+
+    def __init__(self, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> None:
+        self._clock = clock
+        self._randomness = randomness
+        # Pairs that belong together stand in one attribute, set at once.
+        self._digits = _NOTHING
+        """Hex digits, and the places in them that are not given yet."""
+        self._second = (-1, "")
+        """A second in microseconds, less one second, and its text up to the point."""
+
+    def time(self) -> str:
+        """Return the time now, as `format_timestamp` does."""
+        seconds = self._clock()
+        second, text = self._second
+        # Within a second only the last digits change. The second to spare makes a
+        # one before them, which keeps their zeros.
+        digits = int(seconds * 1e6) - second
+        if _SECOND_US <= digits < 2 * _SECOND_US:
+            return f"{text}{str(digits)[1:]}Z"
+        return self._next_second(seconds)
+
+    def ids(self, count: int) -> list[str]:
+        """Return so many ids, in the order of their random bytes."""
+        digits, places = self._digits
+        found: list[str] = []
+        while len(found) < count:
+            # `next` is one step for the interpreter: no two threads get one place.
+            at = next(places, -1)
+            if at < 0:
+                digits, places = self._more()
+                continue
+            found.append(f"LED-{digits[at : at + _ID_DIGITS]}")
+        return found
+
+    def forget(self) -> None:
+        """Drop the ids that are kept: after a fork the other process has them too."""
+        self._digits = _NOTHING
+
+    def _next_second(self, seconds: float) -> str:
+        text = format_timestamp(seconds)
+        if seconds >= 1:
+            self._second = ((int(seconds) - 1) * _SECOND_US, text[:-7])
+        return text
+
+    def _more(self) -> tuple[str, Iterator[int]]:
+        digits = self._randomness(ID_BYTES * _KEPT_IDS).hex()
+        self._digits = digits, iter(range(0, len(digits), _ID_DIGITS))
+        return self._digits
