@@ -249,6 +249,11 @@ def create_agent(project: Project, new: NewAgent) -> AgentRecord:
 
 def remove_agent(project: Project, name: str) -> RemovedAgent:
     """Undeclare an agent and record it. Raises: UsageError."""
+    if name == project.default_agent:
+        raise UsageError(
+            f"{quote(name)} is the agent of every call without --agent",
+            hint="it cannot be removed; give it a stricter profile instead",
+        )
     removed = project.agents.remove(name)
     with closing(open_ledger(project, "governance")) as ledger:
         ledger.append([records.agent_removed(removed.name, removed.kept)])

@@ -1,7 +1,9 @@
 """Whatever an entry holds, it round-trips or is refused; whatever a file holds, readers say so."""
 
 import contextlib
+import json
 import os
+import re
 import tempfile
 
 from hypothesis import given
@@ -12,11 +14,12 @@ from paddock.ledger.format import EntryRefusedError, chain_line, encode_body, en
 from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, Shared
 from tests.support.ledgers import INTENT, RESULT, counting_ids, note, open_ledger
 
 ID = "LED-" + "0" * 32
 TIME = "1970-01-01T00:00:00.000000Z"
+UNSHOWABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 TEXT = st.text(st.characters(exclude_categories=[]), max_size=20)
 LEAVES = (
     st.none()
@@ -72,6 +75,23 @@ def test_every_plain_value_can_be_written(metadata, reason):
 
     assert inspect_line(line).entry == Entry("NOTE", reason=reason, metadata=metadata)
     assert encode_text(reason) in line
+
+
+@given(st.dictionaries(JSON_TEXT, PLAIN, max_size=20), st.booleans())
+def test_metadata_stands_in_a_line_as_json_writes_it(metadata, is_shared):
+    """However an entry is encoded: json's own encoder is the measure."""
+    entry = Entry("NOTE", metadata=metadata)
+    if is_shared:
+        names = list(metadata)
+        half = {name: metadata[name] for name in names[len(names) // 2 :]}
+        own = {name: metadata[name] for name in names if name not in half}
+        entry = Entry("NOTE", metadata=own, shared=Shared(half))
+    wanted = json.dumps(metadata, ensure_ascii=False, separators=(",", ":"))
+    wanted = UNSHOWABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", wanted)
+
+    body = encode_body(entry, ID, TIME).decode()
+
+    assert body.partition(',"metadata":')[2] == wanted
 
 
 @given(st.binary(max_size=200))

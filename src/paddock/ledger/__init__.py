@@ -4,7 +4,7 @@
     ports.py           what the runtime asks of a ledger
     disk.py            the system calls that the store makes, as a port
     store.py           LedgerFile: append by many processes and threads
-    lock.py head.py commit.py recovery.py reserve.py create.py   its parts
+    lock.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
     query.py tail.py verify.py   readers; they take no lock
     keys.py            the ledger's own Ed25519 key
 

@@ -29,6 +29,8 @@ PREV_OF_GENESIS: Final = "0" * 64
 """`prev` of line 0, which follows nothing."""
 ID_BYTES: Final = 16
 """Random bytes in an entry's id."""
+TIMESTAMP_SECONDS_MAX: Final = 253_402_300_800
+"""The year 10000, which no timestamp reaches. Seconds since 1970."""
 TAIL_BYTES_MAX: Final = len(',"seq":,"prev":""}') + 16 + 64
 """The fixed text at a line's end; 2^53 has 16 digits."""
 
@@ -117,23 +119,25 @@ def _encode_plain(members: Mapping[str, Json], depth: int) -> str:
     """
     if depth > _PLAIN_DEPTH_MAX or len(members) > _PLAIN_MEMBERS_MAX:
         raise TypeError
-    text = ""
+    text = comma = ""
     for key, item in members.items():
         kind = item.__class__
         # `encode_string` raises TypeError for what is no text, so also for a key.
         if kind is str:
-            text += f",{encode_string(key)}:{encode_string(item)}"
+            value = encode_string(item)
         elif kind is int and -_INTEGER_MAX <= item <= _INTEGER_MAX:
-            text += f",{encode_string(key)}:{item}"
+            value = item
         elif kind is list:
-            text += f",{encode_string(key)}:[{','.join(map(encode_string, item))}]"
+            value = f"[{','.join(map(encode_string, item))}]"
         elif kind is dict:
-            text += f",{encode_string(key)}:{{{_encode_plain(item, depth + 1)}}}"
+            value = f"{{{_encode_plain(item, depth + 1)}}}"
         elif kind is bool:
-            text += f",{encode_string(key)}:{'true' if item else 'false'}"
+            value = "true" if item else "false"
         else:
             raise TypeError
-    return text[1:]
+        text = f"{text}{comma}{encode_string(key)}:{value}"
+        comma = ","
+    return text
 
 
 @lru_cache(maxsize=512)
@@ -233,7 +237,7 @@ def format_timestamp(seconds: float) -> str:
     `seconds` since 1970, from 0 to the year 9999; what lies outside is clamped,
     because a broken clock must not stop an entry (the timestamp is a claim).
     """
-    whole = int(seconds) if 0 <= seconds < 253_402_300_800 else 0
+    whole = int(seconds) if 0 <= seconds < TIMESTAMP_SECONDS_MAX else 0
     microseconds = int((seconds - whole) * 1e6) if whole or 0 <= seconds < 1 else 0
     moment = _EPOCH + timedelta(seconds=whole, microseconds=microseconds)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -57,7 +57,8 @@ class Mark(NamedTuple):
 
 def make_mark(generation: int, entries: int, offset_bytes: int, leaf: str, boot: bytes) -> Mark:
     """Return an append's mark. Half the price of the class's own constructor."""
-    return tuple.__new__(Mark, (generation, entries, offset_bytes, leaf, boot, 0, 0, False))
+    values = (generation, entries, offset_bytes, leaf, boot, 0, 0, False)
+    return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - typeshed
 
 
 NOTHING_DURABLE: Final = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
@@ -154,7 +155,7 @@ class HeadFile:
             raise self._unwritten(None)
         # The next append of this process mostly finds the page as it leaves it here.
         first, second, commits, (_, durable, durable_slot) = self._seen
-        known = tuple.__new__(HeadPage, (mark, durable, durable_slot))
+        known = HeadPage(mark, durable, durable_slot)
         self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
     def store_durable(self, mark: Mark, slot: int) -> None:

@@ -1,12 +1,14 @@
 """Ids and times for entries, at the price of a call for each and not of two system calls."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from paddock.ledger.format import ID_BYTES, format_timestamp
+from paddock.ledger.format import ID_BYTES, TIMESTAMP_SECONDS_MAX, format_timestamp
 
 _ID_DIGITS: Final = 2 * ID_BYTES
 _KEPT_IDS: Final = 64
+_FRACTION_CHARS: Final = len("123456Z")
 _SECOND_US: Final = 1_000_000
 _NOTHING: Final[tuple[str, Iterator[int]]] = ("", iter(()))
 
@@ -27,19 +29,22 @@ class Stamps:
         # Pairs that belong together stand in one attribute, set at once.
         self._digits = _NOTHING
         """Hex digits, and the places in them that are not given yet."""
-        self._second = (-1, "")
-        """A second in microseconds, less one second, and its text up to the point."""
+        self._second = (math.inf, "")
+        """A second since 1970, and its text up to the point."""
 
     def time(self) -> str:
         """Return the time now, as `format_timestamp` does."""
         seconds = self._clock()
         second, text = self._second
-        # Within a second only the last digits change. The second to spare makes a
-        # one before them, which keeps their zeros.
-        digits = int(seconds * 1e6) - second
-        if _SECOND_US <= digits < 2 * _SECOND_US:
-            return f"{text}{str(digits)[1:]}Z"
-        return self._next_second(seconds)
+        since = seconds - second
+        if 0 <= since < 1:
+            # Within a second only six digits change; the one before them keeps
+            # their zeros, at half the price of a format.
+            return f"{text}{str(_SECOND_US + int(since * 1e6))[1:]}Z"
+        text = format_timestamp(seconds)
+        if 0 <= seconds < TIMESTAMP_SECONDS_MAX:
+            self._second = float(int(seconds)), text[:-_FRACTION_CHARS]
+        return text
 
     def ids(self, count: int) -> list[str]:
         """Return so many ids, in the order of their random bytes."""
@@ -57,12 +62,6 @@ class Stamps:
     def forget(self) -> None:
         """Drop the ids that are kept: after a fork the other process has them too."""
         self._digits = _NOTHING
-
-    def _next_second(self, seconds: float) -> str:
-        text = format_timestamp(seconds)
-        if seconds >= 1:
-            self._second = ((int(seconds) - 1) * _SECOND_US, text[:-7])
-        return text
 
     def _more(self) -> tuple[str, Iterator[int]]:
         digits = self._randomness(ID_BYTES * _KEPT_IDS).hex()

@@ -54,10 +54,11 @@ secret    = [".env*", "*.key"]
 # match     = ["tool:file:create migrations/0001.sql"]
 # not_match = ["tool:file:create src/migrations.py"]
 
-# [shell] and [hook] are read and checked, and have no effect yet: this version has
-# no shell tool and no hook. Commands will run in a sandbox. network: none, loopback (a private one) or host.
-# git: safe, read-only or none. enforcement: required or best-effort. commit: each
-# (allowed changes land, others are refused) or all (all or nothing).
+# What follows is read and checked, and has no effect yet: this version has neither
+# a shell tool nor a hook. Commands will run in a sandbox. network: none, loopback
+# (a private one) or host. git: safe, read-only or none. enforcement: required or
+# best-effort. commit: each (allowed changes land, others are refused) or all (all
+# or nothing).
 #
 # [shell]
 # network     = "loopback"

@@ -345,7 +345,10 @@ def _refusal_by(decision: Decision) -> Refusal:
     return Refusal(
         decision.code,
         f"{quote(decision.action)} is denied: {show_name(decision.reason)}",
-        show_name(f"decided by {rule.text} ({rule.source}, {place})"),
+        show_name(
+            "choose another way, or ask a person to change the rule "
+            f"{rule.text} ({rule.source}, {place})"
+        ),
         {"text": rule.text, "file": rule.file, "line": rule.line},
     )
 
@@ -356,9 +359,16 @@ def _refusal_for(approval: Approval, decision: Decision) -> Refusal:
     return Refusal(
         approval.code,
         f"{quote(decision.action)} needs an approval, and was not approved{said}",
-        "someone has to allow this call, or a rule has to",
+        _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted"),
         None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line},
     )
+
+
+_APPROVAL_HINTS: Final = {
+    "approval.unavailable": "a person has to be there to ask (at a terminal, or --yes), "
+    "or a rule has to allow it",
+    "approval.expired": "ask again",
+}
 
 
 def _not_recorded(error: PaddockError) -> Refusal:

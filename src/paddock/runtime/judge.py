@@ -7,7 +7,7 @@ from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
-from paddock.values.decisions import Decision
+from paddock.values.decisions import Decision, Outcome
 
 
 class Judge(Protocol):
@@ -29,6 +29,10 @@ class Judge(Protocol):
 
     def is_shown(self, relative: str) -> bool:
         """Whether a path may appear in a listing, search or diff."""
+        ...
+
+    def may_view(self, relative: str) -> bool:
+        """Whether this agent could view the file without being asked."""
         ...
 
 
@@ -58,3 +62,7 @@ class PolicyJudge:
     def is_shown(self, relative: str) -> bool:
         """Not what is secret."""
         return self._policy.guards.find_secret(relative) is None
+
+    def may_view(self, relative: str) -> bool:
+        """Whether viewing it would be allowed outright."""
+        return self.decide((Action("file", "view", relative),)).outcome is Outcome.ALLOW

@@ -19,14 +19,20 @@ def unified_diff(before: bytes, after: bytes, name: str) -> str:
     lines = before.count(b"\n") + after.count(b"\n")
     if len(before) + len(after) > _DIFF_BYTES_MAX or lines > _DIFF_LINES_MAX:
         return f"[too large for a diff: {len(before)} bytes before, {len(after)} bytes after]"
-    old = before.decode("utf-8", "backslashreplace").split("\n")
-    new = after.decode("utf-8", "backslashreplace").split("\n")
+    old, new = _lines(before), _lines(after)
     found = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
     rows = [_shown(row) for row in found[: limits.snippet_lines_max]]
     missing = len(found) - limits.snippet_lines_max
     if missing > 0:
         rows.append(f"[... {missing} more lines of the diff]")
     return "\n".join(rows)
+
+
+def _lines(content: bytes) -> list[str]:
+    """Lines without their ends; a last one that lacks its newline says so, as diff(1) does."""
+    lines = content.decode("utf-8", "backslashreplace").split("\n")
+    last = lines.pop()
+    return [*lines, f"{last} [no newline at the end]"] if last else lines
 
 
 def _shown(row: str) -> str:

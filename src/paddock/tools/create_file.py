@@ -54,7 +54,7 @@ class CreateFile:
 
     def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the old content stands."""
-        before = _read_before(ports.workspace, plan)
+        before = _read_before(ports, plan)
         receipt = _write(ports.workspace, plan)
         return _output(plan, receipt, before, ports)
 
@@ -68,12 +68,13 @@ def _write(workspace: Workspace, plan: CreateFilePlan) -> WriteReceipt:
     return workspace.write_file(plan.path, plan.content, if_version=plan.if_version)
 
 
-def _read_before(workspace: Workspace, plan: CreateFilePlan) -> bytes | None:
+def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
     """What stood there, for the diff that is shown; None where none can be shown."""
-    if not plan.path.exists:
+    # Threat: an agent that may write a file and not view it would read it in the diff.
+    if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
         return None
     try:
-        return workspace.read_all(plan.path.real, limits.view_bytes_max).content
+        return ports.workspace.read_all(plan.path.real, limits.view_bytes_max).content
     except ToolError:
         return None
 
@@ -106,7 +107,7 @@ def _snippet(plan: CreateFilePlan, receipt: WriteReceipt, before: bytes | None) 
         return snippet_of_head(plan.content)
     # Only a diff against what was really replaced is shown.
     if before is None or version_of(before) != receipt.version_before:
-        return "[no diff: the replaced content is too large or is not text]"
+        return "[no diff: the replaced content is too large, no text, or not yours to view]"
     if before == plan.content:
         return "[the new content is the same as the old]"
     return unified_diff(before, plan.content, show_name(plan.path.asked.relative))

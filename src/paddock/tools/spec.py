@@ -72,6 +72,10 @@ class Shown(Protocol):
         """False for what is secret or Paddock's own state."""
         ...
 
+    def may_view(self, relative: str) -> bool:
+        """Whether the agent could view the file: else no answer shows what stands in it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:

@@ -51,9 +51,10 @@ class Replacement:
     Afterwards `spliced` says where the new text stands.
     """
 
-    __slots__ = ("_name", "_new", "_old", "spliced")
+    __slots__ = ("_may_view", "_name", "_new", "_old", "spliced")
 
-    def __init__(self, name: str, old: bytes, new: bytes) -> None:
+    def __init__(self, name: str, old: bytes, new: bytes, *, may_view: bool) -> None:
+        self._may_view = may_view
         self._name = name
         self._old = old
         self._new = new
@@ -65,16 +66,24 @@ class Replacement:
         Raises: TextError if it is no text, or the place is missing or not the only one.
         """
         require_text(content, self._name)
-        place = find_only(content, self._old, self._name)
+        try:
+            place = find_only(content, self._old, self._name)
+        except StringNotFoundError as error:
+            if self._may_view:
+                error.hint = _nearest_hint(content, self._old)
+            raise
         self.spliced = splice(content, place, self._old, self._new)
         return self.spliced.content
+
+
+_COPY_EXACTLY: Final = "view the file and copy the text exactly"
 
 
 def find_only(content: bytes, sought: bytes, name: str) -> Span:
     """The one place of `sought`.
 
     Raises:
-        StringNotFoundError: with the nearest lines in the hint.
+        StringNotFoundError: it does not stand there.
         AmbiguousMatchError: with the count, overlaps included, and line numbers.
     """
     spans = list(islice(find_spans(content, sought), limits.matches_counted_max + 1))
@@ -82,7 +91,7 @@ def find_only(content: bytes, sought: bytes, name: str) -> Span:
         return spans[0]
     if not spans:
         raise StringNotFoundError(
-            f"old_str not found in {quote(name)}", where=name, hint=_nearest_hint(content, sought)
+            f"old_str not found in {quote(name)}", where=name, hint=_COPY_EXACTLY
         )
     listed = ", ".join(str(line) for line in lines_of(content, spans[: limits.matches_listed_max]))
     found, more = str(len(spans)), str(len(spans) - limits.matches_listed_max)
@@ -99,7 +108,7 @@ def find_only(content: bytes, sought: bytes, name: str) -> Span:
 def _nearest_hint(content: bytes, sought: bytes) -> str:
     nearest = find_nearest(content, sought)
     if not nearest:
-        return "view the file and copy the text exactly"
+        return _COPY_EXACTLY
     rows = [
         f"line {number}: {show_line(line[: limits.snippet_line_chars_max])[0]}"
         + (" [... cut]" if len(line) > limits.snippet_line_chars_max else "")
@@ -131,10 +140,14 @@ class StrReplace:
     def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the file is as it was."""
         name = plan.path.asked.relative
-        edit = Replacement(name, plan.old, plan.new)
+        # Threat: an agent that may edit a file and not view it would read it in the answer.
+        may_view = ports.shown.may_view(plan.path.real.relative)
+        edit = Replacement(name, plan.old, plan.new, may_view=may_view)
         receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
         spliced = edit.spliced
-        snippet = "" if spliced is None else snippet_around(spliced.content, spliced.span)
+        snippet = "[its neighbourhood is not yours to view]"
+        if may_view and spliced is not None:
+            snippet = snippet_around(spliced.content, spliced.span)
         said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
         details = {
             "path": absolute(ports.workspace, plan.path.asked),

@@ -205,6 +205,10 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
         )
     unreadable = listing.unreadable
     cut = limits.snippet_lines_max
+    base = 0 if name == "." else name.count("/") + 1
+    deepest = base + limits.view_directory_depth - 1
+    if any(e.is_directory and e.path.relative.count("/") == deepest for e in listing.entries):
+        rows.append("[listed two levels deep; view a directory to see what is below it]")
     rows += [f"[{quote(path.relative)} could not be read]" for path in unreadable[:cut]]
     if len(unreadable) > cut:
         rows.append(f"[{len(unreadable) - cut} more could not be read]")

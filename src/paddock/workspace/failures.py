@@ -28,8 +28,9 @@ from paddock.errors import (
 from paddock.text.show import quote
 from paddock.workspace.names import WorkspacePath
 
+_NOT_FOUND: Final = "paths start at the workspace root; view . to see what is there"
 _PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
-    errno.ENOENT: (PathNotFoundError, "no such file or directory", ""),
+    errno.ENOENT: (PathNotFoundError, "no such file or directory", _NOT_FOUND),
     errno.ENOTDIR: (PathNotADirectoryError, "not a directory", ""),
     errno.EISDIR: (PathNotAFileError, "is a directory", ""),
     errno.EEXIST: (PathExistsError, "exists already", ""),

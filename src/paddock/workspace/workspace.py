@@ -12,7 +12,7 @@ from paddock.errors import (
     PathNotAFileError,
     PathThroughLinkError,
 )
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
 from paddock.workspace.failures import converting
@@ -214,7 +214,7 @@ class Workspace:
         if found.through_link:
             raise PathThroughLinkError(
                 f"path {quote(asked.text)} passes a link",
-                hint=f"use the real path: {found.real.relative}",
+                hint=f"use the real path: {show_name(found.real.relative)}",
             )
 
     # Reading

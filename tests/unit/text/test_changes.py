@@ -6,7 +6,7 @@ from paddock.text.changes import unified_diff
 
 def test_a_diff_names_the_file_and_shows_the_change() -> None:
     assert unified_diff(b"a\nb\n", b"a\nc\n", "x.txt") == (
-        "--- a/x.txt\n+++ b/x.txt\n@@ -1,3 +1,3 @@\n a\n-b\n+c\n "
+        "--- a/x.txt\n+++ b/x.txt\n@@ -1,2 +1,2 @@\n a\n-b\n+c"
     )
 
 
@@ -23,9 +23,13 @@ def test_contents_too_large_for_a_diff_give_their_sizes() -> None:
 
 
 def test_a_long_row_is_cut_and_says_how_much_is_missing() -> None:
-    rows = unified_diff(b"\x01" * 1_000, b"x", "x").split("\n")
+    rows = unified_diff(b"\x01" * 1_000 + b"\n", b"x", "x").split("\n")
     assert rows[3] == "-" + "\\x01" * limits.snippet_line_chars_max + " [... 500 more characters]"
 
 
 def test_contents_of_too_many_lines_are_not_compared() -> None:
     assert unified_diff(b"x\n" * 11_000, b"y\n" * 11_000, "x").startswith("[too large for a diff")
+
+
+def test_a_missing_last_newline_is_said():
+    assert unified_diff(b"a", b"a\n", "x").split("\n")[3:] == ["-a [no newline at the end]", "+a"]

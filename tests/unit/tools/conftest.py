@@ -17,9 +17,12 @@ TOOLS = {tool.name: tool for tool in all_tools()}
 
 @dataclass(frozen=True)
 class Hides:
-    """Shows everything but these paths."""
+    """Shows everything but these paths; what begins with `closed/` may not be viewed."""
 
     hidden: frozenset[str]
+
+    def may_view(self, relative: str) -> bool:
+        return not relative.startswith("closed/")
 
     def is_shown(self, relative: str) -> bool:
         return relative not in self.hidden

@@ -43,7 +43,7 @@ def test_an_existing_file_is_overwritten_and_the_diff_is_shown(desk):
     assert desk.tree() == {"a.txt": b"new\nsame\n"}
     assert output.details["action"] == "overwritten"
     assert output.details["content_snippet"] == (
-        "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n-old\n+new\n same\n "
+        "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-old\n+new\n same"
     )
     assert output.changes[0].before == version_of(b"old\nsame\n")
 
@@ -183,3 +183,11 @@ def test_a_pinned_plan_runs_only_on_what_was_there(desk):
     with pytest.raises(FileChangedError):
         CreateFile().run(plan, desk.ports)
     assert desk.tree() == {"a": b"changed meanwhile"}
+
+
+def test_a_file_that_may_not_be_viewed_is_not_shown_by_overwriting_it(desk):
+    desk.write("closed/a", b"hidden text\n")
+    output = desk.run("create_file", path="closed/a", content="new\n")
+    assert desk.tree() == {"closed/a": b"new\n"}
+    assert "hidden" not in output.content
+    assert "hidden" not in str(output.details)

@@ -12,6 +12,7 @@ from paddock.errors import (
     PathNotFoundError,
     PathThroughLinkError,
     PathTraversalError,
+    PermissionDeniedError,
     SpecialFileError,
 )
 from paddock.tools.spec import Change
@@ -171,3 +172,12 @@ def test_a_pinned_plan_runs_only_on_what_was_there(desk, tool):
     with pytest.raises(FileChangedError):
         handler.run(plan, desk.ports)
     assert desk.tree() == {"a": b"two"}
+
+
+def test_a_file_that_may_not_be_viewed_does_not_move_to_where_it_may(desk):
+    desk.write("closed/a", b"hidden")
+    with pytest.raises(PermissionDeniedError):
+        desk.run("move_file", path="closed/a", to="open")
+    assert desk.tree() == {"closed/a": b"hidden"}
+    desk.run("move_file", path="closed/a", to="closed/b")
+    assert desk.tree() == {"closed/b": b"hidden"}

@@ -195,3 +195,13 @@ def test_a_pinned_plan_runs_only_on_what_was_there(desk):
     with pytest.raises(FileChangedError):
         StrReplace().run(plan, desk.ports)
     assert desk.tree() == {"a": b"old, and changed"}
+
+
+def test_a_file_that_may_not_be_viewed_is_not_shown_by_editing_it(desk):
+    desk.write("closed/a", b"hidden text\nold\n")
+    output = desk.run("str_replace", path="closed/a", old_str="old", new_str="new")
+    assert desk.tree() == {"closed/a": b"hidden text\nnew\n"}
+    assert "hidden" not in output.content
+    with pytest.raises(StringNotFoundError) as caught:
+        desk.run("str_replace", path="closed/a", old_str="hiddentext", new_str="x")
+    assert "hidden text" not in caught.value.hint

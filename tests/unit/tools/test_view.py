@@ -136,7 +136,8 @@ def test_a_directory_is_listed_two_levels_deep(desk):
         "  d/out (link out of the workspace, never followed)\n"
         "  d/sub/\n"
         "  d/sub/b.txt  0 bytes\n"
-        "  d/sub/deep/"
+        "  d/sub/deep/\n"
+        "[listed two levels deep; view a directory to see what is below it]"
     )
 
 

@@ -63,7 +63,7 @@ class Agents:
         if options.json:
             console.write_json({"status": "ok", "agent": _json(record)})
         else:
-            console.say(f"made agent {record.agent.name}")
+            console.say(f"made agent {record.agent.name}; it works in {record.workspace}")
         return 0
 
     def _show(self, project: Project, options: Options, console: Console) -> int:

@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import tempfile
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +130,8 @@ def _show(scene: Scene, console: Console) -> None:
     console.say(f"  $ {scene.did}")
     console.print(f"  {console.paint(scene.outcome, colour)}\n")
     for row in scene.detail.split("\n"):
-        cut = row if len(row) <= _ROW_CHARS_MAX else row[: _ROW_CHARS_MAX - 3] + "..."
-        console.say(f"    {cut}")
+        for line in textwrap.wrap(row, _ROW_CHARS_MAX, drop_whitespace=False) or [""]:
+            console.say(f"    {line}")
 
 
 class Tour:
@@ -180,7 +181,7 @@ class Tour:
         """An ask without an approver is a no."""
         result = self._call("delete_file", {"path": _NOTE})
         return self._scene(
-            "Deleting needs a yes, and nobody is there to ask",
+            "Its policy asks about deleting, and nobody is there to ask",
             f"delete_file {_NOTE}",
             result,
             "approval.unavailable",
@@ -298,10 +299,9 @@ class Tour:
         ended = "allowed" if result.refusal is None else result.refusal.code
         if ended != expected:
             self.surprises.append(f"{did} ended as {ended}, not as {expected}")
-        if expected == "allowed":
-            outcome = "allowed"
-        else:
-            outcome = "asked" if expected.startswith("approval.") else "refused"
+        outcome = "refused" if result.refusal is not None else "allowed"
+        if ended.startswith("approval."):
+            outcome = "asked"
         return Scene(title, did, outcome, result.content)
 
     def _some_text_file(self) -> str:

@@ -84,6 +84,8 @@ class LedgerCommand:
         rows = query(str(path), wanted, last=options.last or None)
         for stored in rows.entries:
             _show(stored, options, console)
+        if not rows.entries and not rows.bad:
+            console.warn(f"no entry of the ledger {options.ledger} matches")
         for bad in rows.bad:
             console.warn(_bad(bad))
         if rows.bad:
@@ -206,7 +208,7 @@ def _say_report(name: str, report: Verification, console: Console) -> None:
         console.say(f"  unknown outcome: {call}")
     if report.torn_bytes:
         torn = f"{report.torn_bytes} bytes follow the last whole line"
-        console.say(f"  {torn}; the next append sets them aside")
+        console.say(f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
     if report.uncovered:
         console.say(f"  {report.uncovered}")
 

@@ -13,6 +13,7 @@ from paddock.policy.decide import decide
 from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain
 from paddock.policy.lint import LintFinding, lint
+from paddock.policy.problems import place_text
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome
@@ -75,7 +76,7 @@ class PolicyCommand:
         else:
             console.say(f"{decision.outcome.word}: {decision.reason}")
             if decision.rule is not None:
-                place = f"{decision.rule.file}:{decision.rule.line}"
+                place = place_text(decision.rule.file, decision.rule.line)
                 console.say(f"  rule: {decision.rule.text} ({decision.rule.source}, {place})")
             for warning in decision.warnings:
                 console.say(f"  warning: {warning}")
