@@ -87,7 +87,12 @@ def encode_body(entry: Entry, entry_id: str, timestamp: str) -> bytes:
         raise _refused("text with NUL", kind)
     if not own.isascii() or "\x7f" in own:
         own = _UNSHOWABLE.sub(_escape, own)
-    others = "" if shared is None else _encode_shared(shared, metadata)
+    if shared is None:
+        others = ""
+    elif shared.encoded and metadata and shared.members.keys().isdisjoint(metadata):
+        others = f",{shared.encoded}"
+    else:
+        others = _encode_shared(shared, metadata)
     text = f'{{"id":"{entry_id}","timestamp":"{timestamp}"{header},"call_id":{own}{others}}}'
     try:
         body = text.encode()

@@ -89,6 +89,12 @@ class HeadPage(NamedTuple):
         return found
 
 
+def make_page(newest: Mark | None, durable: Mark | None, durable_slot: int) -> HeadPage:
+    """Return what the head file says; as cheap as `make_mark`."""
+    values = (newest, durable, durable_slot)
+    return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - typeshed
+
+
 _Seen = tuple[bytes, bytes, bytes, HeadPage]
 """The records of the two append slots, both commit sectors, and what they say together."""
 _UNSEEN: Final[_Seen] = (b"", b"", bytes(_FILE_BYTES), HeadPage(None, None, 0))
@@ -155,7 +161,7 @@ class HeadFile:
             raise self._unwritten(None)
         # The next append of this process mostly finds the page as it leaves it here.
         first, second, commits, (_, durable, durable_slot) = self._seen
-        known = HeadPage(mark, durable, durable_slot)
+        known = make_page(mark, durable, durable_slot)
         self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
     def store_durable(self, mark: Mark, slot: int) -> None:

@@ -121,7 +121,8 @@ class Dispatcher:
         except ToolError as error:
             return self._deny(call, tool, (), _refusal_of(error))
         decision = context.judge.decide(plan.actions)
-        actions = list(map(str, plan.actions))
+        # One action's decision has its text already.
+        actions = [decision.action] if len(plan.actions) == 1 else list(map(str, plan.actions))
         if decision.outcome is Outcome.DENY:
             return self._deny(call, tool, actions, _refusal_by(decision), Judged(decision))
         judged = Judged(decision)
@@ -310,12 +311,14 @@ def _result(ready: _Ready, outcome: _Outcome) -> ToolResult:
     if isinstance(outcome, _Failed):
         return _refused(ready.call, ready.tool, outcome.refusal)
     content = outcome.content
+    warnings = ready.judged.decision.warnings
+    if not ready.clamped and not warnings:
+        return ToolResult(ready.call.id, ready.call.tool, content, outcome.details)
     details = dict(outcome.details)
     if ready.clamped:
         details["clamped"] = dict(ready.clamped)
         used = ", ".join(f"{name}={value}" for name, value in ready.clamped.items())
         content = f"{content}\n[clamped: {used}]"
-    warnings = ready.judged.decision.warnings
     if warnings:
         details["warnings"] = list(warnings)
         shown = (f"[warning: {show_name(warning)}]" for warning in warnings)

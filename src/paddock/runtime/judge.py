@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from paddock.policy.decide import decide
+from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
@@ -39,11 +39,12 @@ class Judge(Protocol):
 class PolicyJudge:
     """One policy for one agent and its ancestors."""
 
-    __slots__ = ("_chain", "_policy")
+    __slots__ = ("_chain", "_judge", "_policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self._policy = policy
         self._chain = chain
+        self._judge = judge_for(policy, chain)
 
     @property
     def chain(self) -> AgentChain:
@@ -57,6 +58,9 @@ class PolicyJudge:
 
     def decide(self, actions: Sequence[Action]) -> Decision:
         """The strictest decision over all actions."""
+        if len(actions) == 1:
+            # Nearly every call: the compiled judge, without the general case round it.
+            return self._judge.decide(actions[0])
         return decide(self._policy, self._chain, actions)
 
     def is_shown(self, relative: str) -> bool:

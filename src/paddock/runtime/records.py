@@ -178,7 +178,9 @@ class Recorder:
         metadata: dict[str, Json],
         shared: Shared | None = None,
     ) -> Entry:
-        call_id = _clean(call.id[:_NAME_KEPT_MAX])
+        call_id = call.id
+        if len(call_id) > _NAME_KEPT_MAX or not _is_plain(call_id):
+            call_id = _clean(call_id[:_NAME_KEPT_MAX])
         return Entry(
             event, "", decision, reason, self._session, self._agent, call_id, metadata, shared
         )
