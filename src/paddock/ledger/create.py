@@ -172,10 +172,30 @@ def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> in
         except FileNotFoundError:
             if first_body is None:
                 raise
+            _verify_never_made(disk, paths)
             _make_ledger(disk, paths, first_body)
             return disk.open(paths.ledger, _OPEN)
     except OSError as fault:
         raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
+
+
+def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
+    """Refuse to begin anew where a ledger was: its head file is made after it, and synced.
+
+    Threat: whoever removes the ledger alone would have it replaced by an empty one.
+
+    Raises:
+        LedgerDamagedError: there is a head file.
+    """
+    try:
+        disk.stat(paths.head)
+    except FileNotFoundError:
+        return
+    raise LedgerDamagedError(
+        "the ledger is gone: its head file says that there was one",
+        where=ascii(paths.ledger),
+        hint="restore it from a backup",
+    )
 
 
 def _verify_regular(disk: Disk, descriptor: int, paths: LedgerPaths) -> None:

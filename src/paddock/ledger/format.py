@@ -236,6 +236,12 @@ def format_id(random: bytes) -> str:
     return f"LED-{random.hex()}"
 
 
+def format_ids(random: bytes) -> list[str]:
+    """As many ids as there are times 16 random bytes, at the price of a few."""
+    digits = random.hex(",", ID_BYTES).replace(",", ",LED-")
+    return f"LED-{digits}".split(",")
+
+
 def format_timestamp(seconds: float) -> str:
     """RFC 3339 in UTC with microseconds, always 27 characters: text order is time order.
 

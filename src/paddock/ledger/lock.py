@@ -49,19 +49,13 @@ class FileLock:
                 the holder's process id where the system tells it.
             HostError: the file system does not lock.
         """
-        # The usual case, free on both sides, in as few steps as there can be.
         if not self._threads.acquire(blocking=False) and not self._threads.acquire(
             timeout=self._waiting.lock_timeout_s
         ):
             raise _busy(os.getpid(), self._waiting.lock_timeout_s)
         try:
-            self._flock(self.descriptor, _TAKE)
-        except OSError as fault:
-            try:
-                self._wait_for_file(fault)
-            except BaseException:
-                self._threads.release()
-                raise
+            if not self._try_file():
+                self._wait_for_file()
         except BaseException:
             self._threads.release()
             raise
@@ -101,16 +95,12 @@ class FileLock:
         try:
             self._flock(self.descriptor, _TAKE)
         except OSError as fault:
-            self._verify_held(fault)
-            return False
+            if fault.errno in _HELD:
+                return False
+            raise failure(fault, "the ledger cannot be locked", self.path) from fault
         return True
 
-    def _verify_held(self, fault: OSError) -> None:
-        if fault.errno not in _HELD:
-            raise failure(fault, "the ledger cannot be locked", self.path) from fault
-
-    def _wait_for_file(self, first: OSError) -> None:
-        self._verify_held(first)
+    def _wait_for_file(self) -> None:
         for _ in range(_SPIN_TRIES):
             os.sched_yield()
             if self._try_file():

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
-from paddock.ledger.format import ID_BYTES, TIMESTAMP_SECONDS_MAX, format_timestamp
+from paddock.ledger.format import ID_BYTES, TIMESTAMP_SECONDS_MAX, format_ids, format_timestamp
 
-_ID_DIGITS: Final = 2 * ID_BYTES
 _KEPT_IDS: Final = 64
 _FRACTION_CHARS: Final = len("123456Z")
 _SECOND_US: Final = 1_000_000
-_NOTHING: Final[tuple[str, Iterator[int]]] = ("", iter(()))
 
 
 class Stamps:
@@ -21,14 +20,13 @@ class Stamps:
     kept, as its parent gives the same ids.
     """
 
-    __slots__ = ("_clock", "_digits", "_randomness", "_second")
+    __slots__ = ("_clock", "_ids", "_randomness", "_second")
 
     def __init__(self, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> None:
         self._clock = clock
         self._randomness = randomness
-        # Pairs that belong together stand in one attribute, set at once.
-        self._digits = _NOTHING
-        """Hex digits, and the places in them that are not given yet."""
+        self._ids: Iterator[str] = iter(())
+        # One attribute, set at once: what belongs together.
         self._second = (math.inf, "")
         """A second since 1970, and its text up to the point."""
 
@@ -48,22 +46,13 @@ class Stamps:
 
     def ids(self, count: int) -> list[str]:
         """Return so many ids, in the order of their random bytes."""
-        digits, places = self._digits
-        found: list[str] = []
+        # One step for the interpreter: no two threads get the same id.
+        found = list(islice(self._ids, count))
         while len(found) < count:
-            # `next` is one step for the interpreter: no two threads get one place.
-            at = next(places, -1)
-            if at < 0:
-                digits, places = self._more()
-                continue
-            found.append(f"LED-{digits[at : at + _ID_DIGITS]}")
+            self._ids = iter(format_ids(self._randomness(ID_BYTES * _KEPT_IDS)))
+            found += islice(self._ids, count - len(found))
         return found
 
     def forget(self) -> None:
         """Drop the ids that are kept: after a fork the other process has them too."""
-        self._digits = _NOTHING
-
-    def _more(self) -> tuple[str, Iterator[int]]:
-        digits = self._randomness(ID_BYTES * _KEPT_IDS).hex()
-        self._digits = digits, iter(range(0, len(digits), _ID_DIGITS))
-        return self._digits
+        self._ids = iter(())

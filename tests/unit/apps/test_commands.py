@@ -1,6 +1,7 @@
 """The other commands: what they print and how they end."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -228,6 +229,20 @@ def test_verify_finds_an_edited_byte_and_says_where(user):
     ran = user.run("ledger", "verify", "--ledger", "ho1m", "--json")
     assert (ran.status, ran.json["ho1m"]["whole"]) == (4, False)
     assert ran.json["ho1m"]["problems"][0]["line"] == 2
+
+
+def test_a_ledger_that_was_removed_is_damage_and_not_a_ledger_that_never_was(user):
+    user.call("view", path="README.md")
+    path = user.run("where", "--json").json["ledgers"]["ho1m"]
+    os.unlink(path)
+    for question in (["verify"], ["verify", "--ledger", "ho1m"], ["query", "--ledger", "ho1m"]):
+        ran = user.run("ledger", *question)
+        assert ran.status == 4
+        assert "the ledger ho1m is gone" in ran.err
+    refused = user.call("create_file", path="new", content="x")
+    assert refused.status == 4
+    assert not os.path.exists(path)
+    assert not (user.project / "new").exists()
 
 
 def test_an_intent_without_result_is_reported_as_unknown(user, monkeypatch):

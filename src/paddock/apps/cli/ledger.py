@@ -10,7 +10,7 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.assembly import Project
-from paddock.errors import UsageError
+from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.ledger.tail import follow
@@ -70,8 +70,10 @@ class LedgerCommand:
         if options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
         path = project.layout.ledger_paths()[options.ledger]
-        if not path.exists():
+        if not _is_known(path):
             return _nothing_yet(options, console)
+        if not path.exists():
+            raise _gone(path, options.ledger)
         wanted = Filter(
             event_type=options.type,
             session_id=options.session,
@@ -110,15 +112,21 @@ class LedgerCommand:
 
     def _verify(self, project: Project, options: Options, console: Console) -> int:
         paths = project.layout.ledger_paths()
-        names = [options.ledger] if options.ledger else [n for n in NAMES if paths[n].exists()]
-        reports = {name: _verify_one(paths[name], name) for name in names}
+        names = [options.ledger] if options.ledger else [n for n in NAMES if _is_known(paths[n])]
+        # Threat: a ledger that was removed whole has no line left to complain of.
+        gone = [name for name in names if _is_known(paths[name]) and not paths[name].exists()]
+        reports = {name: _verify_one(paths[name], name) for name in names if name not in gone}
         if options.json:
             console.write_json({name: _report_json(report) for name, report in reports.items()})
         else:
             for name, report in reports.items():
                 _say_report(name, report, console)
-            if not reports:
+            if not names:
                 console.say("there is no ledger yet")
+        for name in gone:
+            console.report(_gone(paths[name], name))
+        if gone:
+            return _EXIT_INTEGRITY
         return 0 if all(report.is_whole for report in reports.values()) else _EXIT_INTEGRITY
 
 
@@ -126,6 +134,19 @@ def _nothing_yet(options: Options, console: Console) -> int:
     if not options.json:
         console.warn(f"the ledger {options.ledger} has no entries yet")
     return 0
+
+
+def _is_known(path: Path) -> bool:
+    """Whether there is this ledger, or the folder that only a ledger has."""
+    return path.exists() or path.with_suffix(".d").exists()
+
+
+def _gone(path: Path, name: str) -> LedgerDamagedError:
+    return LedgerDamagedError(
+        f"the ledger {name} is gone: what is kept beside it says that there was one",
+        where=str(path),
+        hint="restore it from a backup",
+    )
 
 
 def _verify_one(path: Path, name: str) -> Verification:
