@@ -58,7 +58,7 @@ class Mark(NamedTuple):
 def make_mark(generation: int, entries: int, offset_bytes: int, leaf: str, boot: bytes) -> Mark:
     """Return an append's mark. Half the price of the class's own constructor."""
     values = (generation, entries, offset_bytes, leaf, boot, 0, 0, False)
-    return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - typeshed
+    return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
 NOTHING_DURABLE: Final = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
@@ -92,7 +92,7 @@ class HeadPage(NamedTuple):
 def make_page(newest: Mark | None, durable: Mark | None, durable_slot: int) -> HeadPage:
     """Return what the head file says; as cheap as `make_mark`."""
     values = (newest, durable, durable_slot)
-    return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - typeshed
+    return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
 _Seen = tuple[bytes, bytes, bytes, HeadPage]

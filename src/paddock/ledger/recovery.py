@@ -15,10 +15,11 @@ the lock, go on from a mark M and compare the line before it:
     other line before M, or no LF            damage                  -
     ends at M                                go on                   -
     longer: whole lines that chain           adopted                 adopted, from line 0
-    then a line that does not chain          torn tail               damage
+    then a line that does not chain          torn tail (*)           damage
     then bytes without LF                    torn tail               torn tail
     no whole line at all                     -                       damage
 
+(*) damage where both slots of the append's mark are torn, as no crash does that.
 "Older boot" is also a boot that is not known; "torn", both slots of the record.
 An append's mark of an older boot says nothing: a power cut may have undone it.
 Where the disk failed since this boot, nothing is recovered (commit.py).
@@ -75,9 +76,10 @@ def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: st
         mark, has_end = _adopt(disk, descriptor, start or NOTHING_DURABLE, size)
     except OSError as fault:
         raise failure(fault, "the ledger cannot be read", path) from fault
-    if mark.entries == 0 or (start is None and has_end):
+    if mark.entries == 0 or (has_end and (start is None or page.newest is None)):
         # Threat: without the head file, any bad line could pass for a crash's.
-        # Only a last line without an end can be one.
+        # Only a last line without an end can be one. No crash tears both slots of
+        # the append's mark, so without it the head file is not what we wrote either.
         raise LedgerDamagedError(
             "the ledger has a bad line",
             where=f"{path!a}, line {mark.entries + 1}, byte {mark.offset_bytes}",
@@ -140,7 +142,7 @@ def _line_before(disk: Disk, descriptor: int, end: int) -> bytes:
 
 
 def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, bool]:
-    """Follow the chain from `start`; also say whether a bad line with an end stopped it."""
+    """Follow the chain from `start`; also say whether an LF follows what stopped it."""
     entries, offset, leaf = start.entries, start.offset_bytes, start.leaf
     buffered, at = b"", offset
     while True:
@@ -150,7 +152,8 @@ def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, b
             if len(buffered) <= limits.entry_bytes_max and at < size:
                 chunk = disk.read(descriptor, min(limits.ledger_scan_chunk_bytes, size - at), at)
             if not chunk:
-                return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), False
+                end_follows = _holds_end(disk, descriptor, at, size)
+                return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), end_follows
             at += len(chunk)
             buffered += chunk
             continue
@@ -158,6 +161,16 @@ def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, b
         if not _follows(line, entries, leaf):
             return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), True
         entries, offset, leaf = entries + 1, offset + len(line) + 1, leaf_hash(line)
+
+
+def _holds_end(disk: Disk, descriptor: int, at: int, size: int) -> bool:
+    """Whether an LF stands anywhere from `at` on: a line may be longer than any can be."""
+    while at < size:
+        chunk = disk.read(descriptor, min(limits.ledger_scan_chunk_bytes, size - at), at)
+        if b"\n" in chunk or not chunk:
+            return bool(chunk)
+        at += len(chunk)
+    return False
 
 
 def _follows(line: bytes, seq: int, prev: str) -> bool:

@@ -30,6 +30,7 @@ from paddock.tools.spec import Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 from paddock.values.decisions import Decision, Outcome
 from paddock.values.entries import Entry
+from paddock.values.quick import quick
 
 _FRAMES_KEPT_MAX: Final = 8
 RESULT_RESERVE_BYTES: Final = 16_384
@@ -99,7 +100,7 @@ class Dispatcher:
             return self._internal(call, error)
         if isinstance(ready, ToolResult):
             return ready
-        if ready.tool.spec.effects.reads_only:
+        if ready.tool.reads_only:
             return self._read(ready)
         return self._write(ready)
 
@@ -125,14 +126,14 @@ class Dispatcher:
         actions = [decision.action] if len(plan.actions) == 1 else list(map(str, plan.actions))
         if decision.outcome is Outcome.DENY:
             return self._deny(call, tool, actions, _refusal_by(decision), Judged(decision))
-        judged = Judged(decision)
+        judged = quick(Judged, (decision, "", ""))
         if decision.outcome is Outcome.ASK:
             asked = self._ask(call, tool, plan, actions, decision)
             if isinstance(asked, ToolResult):
                 return asked
             plan, judged = asked
         kept = kept_arguments(call.arguments, tool, context.randomness)
-        return _Ready(call, tool, plan, clamped, kept, actions, judged)
+        return quick(_Ready, (call, tool, plan, clamped, kept, actions, judged))
 
     def _ask(
         self,
@@ -185,15 +186,15 @@ class Dispatcher:
     # Running
 
     def _read(self, ready: _Ready) -> ToolResult:
-        started = self._context.monotonic_ns()
+        monotonic_ns = self._context.monotonic_ns
+        started = monotonic_ns()
         outcome = self._run(ready)
-        duration_us = (self._context.monotonic_ns() - started) // 1000
+        duration_us = (monotonic_ns() - started) // 1000
         # Recorded with one sync before anything is released: what was read and is
         # not on record is withheld.
+        intent = self._recorder.intent(ready.call, ready.arguments, ready.actions, ready.judged)
         try:
-            self._context.ledger.append(
-                [self._intent(ready), self._outcome(ready, outcome, duration_us)]
-            )
+            self._context.ledger.append([intent, self._outcome(ready, outcome, duration_us)])
         except IntegrityError:
             raise
         except PaddockError as error:
@@ -207,7 +208,9 @@ class Dispatcher:
         try:
             reservation = ledger.reserve(RESULT_RESERVE_BYTES)
             try:
-                ledger.append([self._intent(ready)])
+                call, recorder = ready.call, self._recorder
+                intent = recorder.intent(call, ready.arguments, ready.actions, ready.judged)
+                ledger.append([intent])
             except BaseException:
                 reservation.release()
                 raise
@@ -239,9 +242,6 @@ class Dispatcher:
             return self._defect(error)
 
     # Records
-
-    def _intent(self, ready: _Ready) -> Entry:
-        return self._recorder.intent(ready.call, ready.arguments, ready.actions, ready.judged)
 
     def _outcome(self, ready: _Ready, outcome: _Outcome, duration_us: int) -> Entry:
         if isinstance(outcome, ToolOutput):
@@ -313,7 +313,8 @@ def _result(ready: _Ready, outcome: _Outcome) -> ToolResult:
     content = outcome.content
     warnings = ready.judged.decision.warnings
     if not ready.clamped and not warnings:
-        return ToolResult(ready.call.id, ready.call.tool, content, outcome.details)
+        call = ready.call
+        return quick(ToolResult, (call.id, call.tool, content, outcome.details, None))
     details = dict(outcome.details)
     if ready.clamped:
         details["clamped"] = dict(ready.clamped)

@@ -19,6 +19,7 @@ from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.decisions import Decision, RuleMatch
 from paddock.values.entries import Entry, Shared
+from paddock.values.quick import quick
 
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
@@ -181,9 +182,8 @@ class Recorder:
         call_id = call.id
         if len(call_id) > _NAME_KEPT_MAX or not _is_plain(call_id):
             call_id = _clean(call_id[:_NAME_KEPT_MAX])
-        return Entry(
-            event, "", decision, reason, self._session, self._agent, call_id, metadata, shared
-        )
+        kept = (event, "", decision, reason, self._session, self._agent, call_id, metadata, shared)
+        return quick(Entry, kept)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
         """What all calls under one rule share; what this call has besides goes to `metadata`."""
@@ -195,15 +195,14 @@ class Recorder:
             metadata["warnings"] = list(decision.warnings)
         if approval_digest:
             metadata["approval"] = {"by": approved_by, "digest": approval_digest}
-        key = (decision.outcome, decision.policy_digest, approved_by, *_identity(rule))
+        # Policy and agents are the same for all calls of a recorder, and a rule has one outcome.
+        key: tuple[object, ...] = (approved_by,)
+        if rule is not None:
+            key = (approved_by, rule.text, rule.file, rule.line, rule.source)
         shared = self._shared.get(key)
         if shared is None:
             shared = self._keep(key, {**_decision_json(judged), "agents": self._chain})
         return shared
-
-
-def _identity(rule: RuleMatch | None) -> tuple[object, ...]:
-    return () if rule is None else (rule.text, rule.file, rule.line, rule.source)
 
 
 def _decision_json(judged: Judged) -> dict[str, Json]:
@@ -251,7 +250,10 @@ def kept_arguments(
     """
     declared: Mapping[str, Argument] = _UNDECLARED if tool is None else tool.binder.declared
     kept: dict[str, Json] = {}
-    for name, value in islice(given.items(), _ARGUMENTS_KEPT_MAX):
+    members = given.items()
+    if len(given) > _ARGUMENTS_KEPT_MAX:
+        members = islice(members, _ARGUMENTS_KEPT_MAX)
+    for name, value in members:
         argument = declared.get(name)
         if type(value) is str:
             is_content = argument is None or argument.is_content

@@ -129,12 +129,13 @@ class ToolSpec(Generic[A]):
 class Tool(Generic[A]):
     """A spec and a handler that belong together, with the spec's binder."""
 
-    __slots__ = ("binder", "handler", "spec")
+    __slots__ = ("binder", "handler", "reads_only", "spec")
 
     def __init__(self, spec: ToolSpec[A], handler: Handler[A, Any]) -> None:
         self.spec = spec
         self.handler = handler
         self.binder: Binder[A] = Binder(spec.arguments)
+        self.reads_only = spec.effects.reads_only
 
     @property
     def name(self) -> str:

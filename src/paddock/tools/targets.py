@@ -3,6 +3,7 @@
 from paddock.errors import FileChangedError
 from paddock.text.show import quote
 from paddock.values.actions import Action
+from paddock.values.quick import quick
 from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
 
 
@@ -12,10 +13,11 @@ def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> t
     Threat: a rule on the name of a link says nothing about its target, and a
     rule on the target says nothing about the link: both are judged.
     """
-    asked = Action(category, operation, path.asked.relative)
-    if path.real == path.asked:
-        return (asked,)
-    return (asked, Action(category, operation, path.real.relative))
+    asked, real = path.asked, path.real
+    action = quick(Action, (category, operation, asked.relative))
+    if real is asked or real == asked:
+        return (action,)
+    return (action, Action(category, operation, real.relative))
 
 
 def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:

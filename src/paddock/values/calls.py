@@ -1,8 +1,9 @@
 """A tool call and its result: `content` for the model, `details` for the host."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from paddock.errors import TOOL_ERRORS, ToolError
 
@@ -35,8 +36,7 @@ class Refusal:
         return f"{said}\nhint: {self.hint}" if self.hint else said
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(NamedTuple):
     """What a call came to.
 
     `content` is text for the model: workspace-relative paths, no traceback.
@@ -47,7 +47,7 @@ class ToolResult:
     call_id: str
     tool: str
     content: str
-    details: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    details: Mapping[str, Json] = MappingProxyType({})
     refusal: Refusal | None = None
 
     @property

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from paddock.values.quick import quick
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class WorkspacePath:
@@ -43,10 +45,13 @@ class WorkspacePath:
         return self.relative
 
 
+_put_relative: Final = WorkspacePath.__dict__["relative"].__set__
+
+
 def unchecked_path(relative: str) -> WorkspacePath:
     """The path whose canonical text is `relative`, which the caller has proved to be so."""
     path = object.__new__(WorkspacePath)
-    object.__setattr__(path, "relative", relative)  # frozen, and the constructor is closed
+    _put_relative(path, relative)  # frozen, and the constructor is closed
     return path
 
 
@@ -72,6 +77,11 @@ class ReadPath(NamedTuple):
 
     asked: WorkspacePath
     real: WorkspacePath
+
+
+def same_path(path: WorkspacePath) -> ReadPath:
+    """Of a path without links, which is what it leads to."""
+    return quick(ReadPath, (path, path))
 
 
 class WritePath(NamedTuple):

@@ -26,6 +26,7 @@ from paddock.workspace.names import (
     ReadPath,
     WorkspacePath,
     WritePath,
+    same_path,
     unchecked_path,
 )
 from paddock.workspace.paths import AskedPath, is_plain, parse_asked
@@ -146,7 +147,7 @@ class Workspace:
         """
         here = self._find_plain(path)
         if here is not None:
-            return ReadPath(here, here)
+            return same_path(here)
         asked = parse_asked(path, self._names)
         found = self._find(asked, last=True)
         _require_directory_form(asked, found)

@@ -265,7 +265,7 @@ def test_a_ledger_that_is_shorter_than_any_mark_is_refused(path, gone, marks):
 
 
 @pytest.mark.parametrize("marks", MARKS)
-@pytest.mark.parametrize("tail", [b"", b"garbage\n", b'{"id":"LED-00'])
+@pytest.mark.parametrize("tail", [b"", b'{"id":"LED-00', bytes(2_000_000)])
 def test_a_whole_ledger_goes_on_from_any_mark(path, marks, tail):
     wipe(path, *MARKS[marks])
     append_raw(path, tail)
@@ -274,6 +274,22 @@ def test_a_whole_ledger_goes_on_from_any_mark(path, marks, tail):
 
     assert [entry["bytes"] for entry in recovered(path)] == [len(tail)][: len(tail)]
     assert_holds(path, ["one", "two", "three"])
+
+
+def test_without_the_append_mark_a_bad_line_is_damage(path):
+    wipe(path, 0, 1)
+    append_raw(path, b"garbage\n")
+
+    assert_refused(path, "bad line")
+
+
+@pytest.mark.parametrize("size", [2_000_000, 1_048_577, 1_000_000])
+def test_without_the_head_file_a_line_longer_than_any_can_be_is_damage(path, tmp_path, size):
+    shutil.rmtree(tmp_path / "x.d")
+    found = lines(path)
+    put(path, b"".join([found[0], b"9" * size, *found[1:]]))
+
+    assert_refused(path, "bad line")
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["open", "opened"])
