@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import InvalidArgumentsError
-from paddock.tools.arguments import ArgumentType, Binder, flag, needed_text, optional_integer, plain_text
+from paddock.tools.arguments import (
+    ArgumentType,
+    Binder,
+    flag,
+    needed_text,
+    optional_integer,
+    plain_text,
+)
 from paddock.values.calls import Json
 
 

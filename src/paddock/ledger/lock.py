@@ -50,7 +50,7 @@ class FileLock:
             HostError: the file system does not lock.
         """
         # Positional: a keyword costs as much again as taking a free lock.
-        if not self._threads.acquire(False) and not self._threads.acquire(  # noqa: FBT003
+        if not self._threads.acquire(False) and not self._threads.acquire(
             timeout=self._waiting.lock_timeout_s
         ):
             raise _busy(os.getpid(), self._waiting.lock_timeout_s)
