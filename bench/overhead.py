@@ -36,6 +36,7 @@ from paddock.workspace import Workspace
 ROUNDS = 15
 CALLS = 1_000
 MUST = 10.0
+NOTHING = ToolOutput("", {})
 DEEP = "one/two/three/four/five"
 
 
@@ -61,7 +62,7 @@ class Empty:
 
     def run(self, plan: EmptyPlan, ports: Ports) -> ToolOutput:
         del plan, ports
-        return ToolOutput("", {})
+        return NOTHING
 
 
 class Unsynced:

@@ -55,8 +55,9 @@ class FileLock:
         ):
             raise _busy(os.getpid(), self._waiting.lock_timeout_s)
         try:
-            if not self._try_file():
-                self._wait_for_file()
+            self._flock(self.descriptor, _TAKE)
+        except OSError as fault:
+            self._wait_after(fault)
         except BaseException:
             self._threads.release()
             raise
@@ -100,6 +101,16 @@ class FileLock:
                 return False
             raise failure(fault, "the ledger cannot be locked", self.path) from fault
         return True
+
+    def _wait_after(self, fault: OSError) -> None:
+        """Go on where the file lock was not free at once; the thread lock is held."""
+        try:
+            if fault.errno not in _HELD:
+                raise failure(fault, "the ledger cannot be locked", self.path) from fault
+            self._wait_for_file()
+        except BaseException:
+            self._threads.release()
+            raise
 
     def _wait_for_file(self) -> None:
         for _ in range(_SPIN_TRIES):

@@ -77,7 +77,7 @@ class Recorder:
         self._agent = caller.agent
         self._session = caller.session_id
         self._chain = caller.chain_json()
-        self._shared: dict[tuple[object, ...], Shared] = {}
+        self._shared: dict[object, Shared] = {}
 
     def intent(
         self, call: ToolCall, arguments: Mapping[str, Json], actions: Sequence[str], judged: Judged
@@ -101,23 +101,18 @@ class Recorder:
         if output.changes or output.bytes_written:
             metadata["effects"] = [_change_json(change) for change in output.changes]
             metadata["bytes_written"] = output.bytes_written
-            shared = self._ended(call.tool, "ok")
+            shared = self._shared.get((call.tool,)) or self._keep(
+                (call.tool,), {"tool": call.tool, "status": "ok"}
+            )
         else:
-            shared = self._ended(call.tool, "read")
+            # Of a read nothing but the digest and the time is its own.
+            shared = self._shared.get(call.tool) or self._keep(
+                call.tool,
+                {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
+            )
         return self._entry("TOOL_RESULT", call, "allow", "", metadata, shared)
 
-    def _ended(self, tool: str, how: str) -> Shared:
-        """What all results of one tool share that ended alike."""
-        key = (tool, how)
-        shared = self._shared.get(key)
-        if shared is None:
-            members: dict[str, Json] = {"tool": tool, "status": "ok"}
-            if how == "read":
-                members |= {"effects": [], "bytes_written": 0}
-            shared = self._keep(key, members)
-        return shared
-
-    def _keep(self, key: tuple[object, ...], members: dict[str, Json]) -> Shared:
+    def _keep(self, key: object, members: dict[str, Json]) -> Shared:
         if len(self._shared) >= _SHARED_KEPT_MAX:
             self._shared.clear()
         shared = self._shared[key] = Shared(members)
