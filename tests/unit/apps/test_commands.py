@@ -270,6 +270,26 @@ def test_a_completion_script_names_every_command(user, shell):
     assert all(name in script for name in COMMANDS)
 
 
+@pytest.mark.parametrize("name", [name for name, row in COMMANDS.items() if row.parts])
+def test_completion_knows_the_sub_commands_that_the_help_shows(user, name):
+    shown = user.run(name, "--help").out
+    assert all(f"\n    {part} " in shown for part in COMMANDS[name].parts)
+    for shell in ("bash", "zsh", "fish"):
+        assert " ".join(COMMANDS[name].parts) in user.run("completion", shell).out
+
+
+def test_bash_really_completes_commands_and_sub_commands(user):
+    script = user.run("completion", "bash").out
+    ask = (
+        'COMP_WORDS=(paddock led); COMP_CWORD=1; _paddock; echo "${COMPREPLY[*]}";'
+        'COMP_WORDS=(paddock ledger ver); COMP_CWORD=2; _paddock; echo "${COMPREPLY[*]}"'
+    )
+    ran = subprocess.run(
+        ["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == ["ledger", "verify"]
+
+
 def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
     ran = user.run("demo", "--json")
     assert ran.status == 0

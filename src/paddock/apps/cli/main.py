@@ -50,6 +50,8 @@ class Listed:
 
     summary: str
     module: str
+    parts: tuple[str, ...] = ()
+    """Its sub-commands, for completion."""
 
 
 COMMANDS: Final = {
@@ -59,9 +61,13 @@ COMMANDS: Final = {
     "trust": Listed("look at a project's policy and trust it", "trust"),
     "call": Listed("run one governed tool call", "call"),
     "tools": Listed("list the tools that an agent has", "tools"),
-    "agent": Listed("create, list, show and remove agents", "agent"),
-    "policy": Listed("check, explain, test and lint policy", "policy"),
-    "ledger": Listed("query, follow and verify ledgers", "ledger"),
+    "agent": Listed(
+        "create, list, show and remove agents", "agent", ("create", "list", "show", "remove")
+    ),
+    "policy": Listed(
+        "check, explain, test and lint policy", "policy", ("check", "explain", "test", "lint")
+    ),
+    "ledger": Listed("query, follow and verify ledgers", "ledger", ("query", "tail", "verify")),
     "doctor": Listed("show what this host can enforce", "doctor"),
     "completion": Listed("print a completion script for a shell", "completion"),
 }
@@ -138,6 +144,9 @@ def _run(arguments: list[str], console: Console) -> int:
             plane = option.removeprefix("--plane=")
         else:
             raise UsageError(f"unknown option {option!r}", hint="paddock --help lists them")
+    if rest[:1] == ["help"]:
+        console.print(help_text())
+        return EXIT_DONE
     if not rest:
         console.print(help_text())
         return EXIT_USAGE

@@ -84,5 +84,5 @@ def parse(
 
 def nearest(given: str, known: Sequence[str]) -> str:
     """`did you mean …`, or an empty text."""
-    found = difflib.get_close_matches(given, known, n=1)
+    found = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
     return f"did you mean {found[0]!r}" if found else ""
