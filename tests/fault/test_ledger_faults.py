@@ -70,8 +70,8 @@ class Scene:
         disk = FaultyDisk(fault)
         try:
             self._act(self, disk)
-        except PaddockError:
-            pass
+        except PaddockError as error:
+            assert error.message
         except SimulatedCrash:
             assert fault.error is None
         disk.bury()
