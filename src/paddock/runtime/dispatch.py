@@ -28,7 +28,7 @@ from paddock.runtime.registry import Registry
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
-from paddock.values.decisions import Decision, Outcome
+from paddock.values.decisions import Decision, Outcome, RuleMatch
 from paddock.values.entries import Entry
 from paddock.values.quick import quick
 
@@ -349,12 +349,16 @@ def _refusal_by(decision: Decision) -> Refusal:
     return Refusal(
         decision.code,
         f"{quote(decision.action)} is denied: {show_name(decision.reason)}",
-        show_name(
-            "choose another way, or ask a person to change the rule "
-            f"{rule.text} ({rule.source}, {place})"
-        ),
+        show_name(_denial_hint(rule, place)),
         {"text": rule.text, "file": rule.file, "line": rule.line},
     )
+
+
+def _denial_hint(rule: RuleMatch, place: str) -> str:
+    if rule.source == "paths.own":
+        return "no rule opens Paddock's own files; only a person changes them"
+    stands = f"{rule.text} ({rule.source}, {place})"
+    return f"choose another way, or ask a person to change the rule {stands}"
 
 
 def _refusal_for(approval: Approval, decision: Decision) -> Refusal:

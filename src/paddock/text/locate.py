@@ -75,11 +75,6 @@ def _find_literal(content: bytes, sought: bytes) -> Iterator[Span]:
         at = content.find(sought, at + 1)
 
 
-def line_of(content: bytes, offset: int) -> int:
-    """The 1-based line that holds the byte at `offset`."""
-    return content.count(b"\n", 0, offset) + 1
-
-
 def lines_of(content: bytes, spans: list[Span]) -> list[int]:
     """The 1-based first line of each span; spans are in order."""
     lines: list[int] = []

@@ -166,6 +166,15 @@ def test_what_is_secret_is_not_read_and_its_neighbour_is(door):
     assert door.call("view", path=".").content == "./\n  open.txt  5 bytes"
 
 
+def test_the_hint_of_a_refusal_names_the_rule_and_none_for_our_own_files(door):
+    ruled = door.call("create_file", path="migrations/1.sql", content="x")
+    assert "tool:file:create migrations/** (profiles.standard.deny, paddock.toml:5)" in (
+        ruled.refusal.hint
+    )
+    own = door.call("create_file", path="paddock.toml", content="x")
+    assert own.refusal.hint == "no rule opens Paddock's own files; only a person changes them"
+
+
 def test_a_link_does_not_lend_its_name_to_a_protected_target(door):
     (door.root / ".git").mkdir()
     (door.root / ".git/config").write_bytes(b"[core]\n")
