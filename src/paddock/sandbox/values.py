@@ -1,0 +1,103 @@
+"""The nouns of the sandbox: what a command may do, how it is asked for, how it ended.
+
+Pure values. A plan is compiled from a policy (plan.py), carried out by a backend,
+and shown to people; its digest is what an approval of a command is bound to.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from paddock.policy.settings import Commit, Enforcement, Git, Network, ShellLimits
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxPlan:
+    """All that the kernel has to hold one command to.
+
+    Paths of the host are real and absolute, sorted, and none lies below another of
+    its list. `hidden` are workspace-relative names that stand there now and may not
+    be read; what does not exist yet is judged when the changes are committed.
+    """
+
+    workspace: str
+    readable: tuple[str, ...]
+    """Of the host, read-only: system directories and toolchains."""
+    writable: tuple[str, ...]
+    """Of the host, outside the workspace; written directly, not staged."""
+    hidden: tuple[str, ...]
+    network: Network
+    git: Git
+    commit: Commit
+    enforcement: Enforcement
+    limits: ShellLimits
+    environment: tuple[tuple[str, str], ...]
+    """By name. HOME and TMPDIR are private directories of the sandbox."""
+    policy_digest: str
+    git_identity: tuple[str, str] | None = None
+    """Name and e-mail: all that the private `.gitconfig` says."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRequest:
+    """One command to run. `cwd` is workspace-relative, `.` for the root."""
+
+    plan: SandboxPlan
+    argv: tuple[str, ...]
+    cwd: str
+    timeout_s: float
+    output_bytes_max: int
+    """Of each stream, head and tail together; the rest is counted, or spooled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One stream: all of it, or its first and its last bytes."""
+
+    head: bytes
+    tail: bytes
+    total_bytes: int
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much between head and tail was let go."""
+        return self.total_bytes - len(self.head) - len(self.tail)
+
+
+class Ending(Enum):
+    """Why a command ended."""
+
+    EXITED = "exited"
+    TIMED_OUT = "timed out"
+    CANCELLED = "cancelled"
+    MEMORY = "out of memory"
+    FAILED = "not started"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended. `exit_code` is 128 + N for signal N, -1 on time-out."""
+
+    ending: Ending
+    exit_code: int
+    stdout: Captured
+    stderr: Captured
+    duration_s: float
+    survivors: int
+    """Processes of the command that were still there when it ended; they were killed."""
+
+
+class Held(Enum):
+    """How far the policy is held by the kernel."""
+
+    FULL = "full"
+    PARTIAL = "partial"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Enforced:
+    """What a result says about the sandbox: `{backend, enforcement, gaps}`."""
+
+    backend: str
+    enforcement: Held
+    gaps: tuple[str, ...] = ()
