@@ -32,7 +32,7 @@ class KnownFile:
     lines: LineIndex | None
 
 
-_NOTHING: Final = KnownFile(None, None)
+NOTHING_KNOWN: Final = KnownFile(None, None)
 
 
 class KnownFiles:
@@ -45,7 +45,7 @@ class KnownFiles:
 
     def find(self, status: FileStatus) -> KnownFile:
         """What is known of the file that has this status."""
-        return self._files.get(status, _NOTHING)
+        return self._files.get(status, NOTHING_KNOWN)
 
     def keep(self, status: FileStatus, found: KnownFile, read_at_ns: int) -> None:
         """Remember what a reading found that began at `read_at_ns` of the wall clock."""

@@ -11,24 +11,34 @@ Rules kept here:
 
 import hashlib
 import os
+import queue
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
-from paddock.errors import PaddockError, PathNotAFileError, SpecialFileError, TextTooLargeError
+from paddock.errors import PathNotAFileError, SpecialFileError, TextTooLargeError
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
-from paddock.workspace.known import KnownFile, KnownFiles, wall_clock_ns
+from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles, wall_clock_ns
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_FILE, Resolution
-from paddock.workspace.window import LineIndex, Window, WindowLimits, build_line_index, read_window
+from paddock.workspace.window import (
+    LineIndex,
+    Window,
+    WindowLimits,
+    build_line_index,
+    read_chunks,
+    read_window,
+)
 
 _CHUNK_BYTES: Final = 2_097_152
-"""Large, so that a hashing thread seldom has to ask for the interpreter's lock."""
 _HASHED_ALONGSIDE_BYTES: Final = 4_194_304
 """From here on a thread costs less than it saves."""
+_PIECES_AHEAD: Final = 3
+"""Read and not hashed yet."""
 VERSION_PREFIX: Final = "sha256:"
 
 
@@ -162,35 +172,40 @@ class OpenFile:
         return version
 
     def window_with_version(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
-        """As `window`, with the version of the whole content.
-
-        A large file is hashed in a second thread meanwhile: hashing is slower than
-        counting lines, and neither holds the interpreter's lock while it reads.
-        """
-        known = self._known.find(self.status).version
-        if known is not None or self.size_bytes <= _HASHED_ALONGSIDE_BYTES:
-            return replace(self.window(first_line, line_count, shown), version=self.version())
-        hashing = _Hashing(self)
-        hashing.start()
-        try:
-            window = self.window(first_line, line_count, shown)
-        finally:
-            hashing.join()  # it reads from our descriptor
-        return replace(window, version=hashing.result())
+        """As `window`, with the version of the whole content."""
+        known = self._known.find(self.status)
+        if self.size_bytes > _HASHED_ALONGSIDE_BYTES and known == NOTHING_KNOWN:
+            index, version = self._index_and_version()
+            return replace(self._window(index, first_line, line_count, shown), version=version)
+        return replace(self.window(first_line, line_count, shown), version=self.version())
 
     def window(self, first_line: int, line_count: int, shown: WindowLimits) -> Window:
         """`line_count` lines from `first_line` (1-based); see `window.read_window`."""
+        index = self._known.find(self.status).lines
+        if index is None:
+            with converting(self.path, "read"):
+                index = build_line_index(read_chunks(self._fd, self.size_bytes))
+            self._keep(KnownFile(None, index))
+        return self._window(index, first_line, line_count, shown)
+
+    def _window(
+        self, index: LineIndex, first_line: int, line_count: int, shown: WindowLimits
+    ) -> Window:
         with converting(self.path, "read"):
-            window = read_window(self._fd, self._line_index(), first_line, line_count, shown)
+            window = read_window(self._fd, index, first_line, line_count, shown)
             return window.seen_changed() if self._has_changed() else window
 
-    def _line_index(self) -> LineIndex:
-        known = self._known.find(self.status).lines
-        if known is not None:
-            return known
-        index = build_line_index(self._fd, self.size_bytes)
-        self._keep(KnownFile(None, index))
-        return index
+    def _index_and_version(self) -> tuple[LineIndex, str]:
+        """Both in one pass: a second thread hashes what this one reads and counts."""
+        hashing = _Hashing()
+        hashing.start()
+        try:
+            with converting(self.path, "read"):
+                index = build_line_index(hashing.passing(read_chunks(self._fd, self.size_bytes)))
+        finally:
+            version = hashing.finish()
+        self._keep(KnownFile(version, index))
+        return index, version
 
     def _keep(self, found: KnownFile) -> None:
         if not self._has_changed():
@@ -202,26 +217,35 @@ class OpenFile:
 
 
 class _Hashing(threading.Thread):
-    """Computes an open file's version meanwhile; `result` after `join`."""
+    """Hashes what passes by, a few pieces behind: hashing is slower than counting lines.
 
-    def __init__(self, file: OpenFile) -> None:
+    It does not hold the interpreter's lock while it hashes.
+    """
+
+    def __init__(self) -> None:
         super().__init__(name="paddock-version", daemon=True)
-        self._file = file
-        self._version = ""
-        self._failure: PaddockError | None = None
+        self._digest = hashlib.sha256()
+        self._pieces: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._room = threading.Semaphore(_PIECES_AHEAD)
+
+    def passing(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """The same pieces, each hashed meanwhile."""
+        for piece in pieces:
+            self._room.acquire()
+            self._pieces.put(piece)
+            yield piece
 
     def run(self) -> None:
-        """Hash all of it; a failure waits for `result`."""
-        try:
-            self._version = self._file.version()
-        except PaddockError as failure:
-            self._failure = failure
+        """Hash until the empty piece."""
+        while piece := self._pieces.get():
+            self._digest.update(piece)
+            self._room.release()
 
-    def result(self) -> str:
-        """The version; raises what `version` raised."""
-        if self._failure is not None:
-            raise self._failure
-        return self._version
+    def finish(self) -> str:
+        """The version of all that passed."""
+        self._pieces.put(b"")
+        self.join()
+        return VERSION_PREFIX + self._digest.hexdigest()
 
 
 def open_file(

@@ -10,10 +10,13 @@ can be kept: with them, another window of the same file costs no pass.
 
 import os
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 _CHUNK_BYTES: Final = 262_144
+_PIECE_BYTES: Final = 2 * _CHUNK_BYTES
+"""What is read at once."""
 _LF: Final = b"\n"
 
 
@@ -93,30 +96,38 @@ class LineIndex:
         return start + position
 
 
-def build_line_index(fd: int, size_bytes: int) -> LineIndex:
-    """Count the line ends of an open file, in one pass."""
-    buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
-    view = memoryview(buffer)
+def read_chunks(fd: int, size_bytes: int) -> Iterator[bytes]:
+    """An open file's first `size_bytes` bytes, in pieces of one size; it may end before."""
+    offset = 0
+    while chunk := _read_whole(fd, min(_PIECE_BYTES, size_bytes - offset), offset):
+        yield chunk
+        offset += len(chunk)
+
+
+def build_line_index(pieces: Iterable[bytes]) -> LineIndex:
+    """Count the line ends in what `read_chunks` reads, in one pass."""
     before: list[int] = []
     ends = offset = 0
-    last = b""
-    while offset < size_bytes:
-        count = _fill(fd, view[: size_bytes - offset], offset)
-        if count == 0:
+    piece = b""
+    for piece in pieces:
+        for start in range(0, len(piece), _CHUNK_BYTES):
+            chunk = piece[start : start + _CHUNK_BYTES]
+            before.append(ends)
+            # As `count` does, in half its time: CPython 3.11 counts byte by byte.
+            ends += len(chunk) - len(chunk.replace(_LF, b""))
+        offset += len(piece)
+    return LineIndex(offset, tuple(before), ends + (piece[-1:] not in {b"", _LF}))
+
+
+def _read_whole(fd: int, size_bytes: int, offset: int) -> bytes:
+    """So many bytes, fewer only where the file ends: each chunk but the last has one size."""
+    content = os.pread(fd, size_bytes, offset) if size_bytes else b""
+    while content and len(content) < size_bytes:
+        more = os.pread(fd, size_bytes - len(content), offset + len(content))
+        if not more:
             break  # cut shorter meanwhile
-        before.append(ends)
-        ends += buffer.count(_LF, 0, count)
-        offset += count
-        last = bytes(buffer[count - 1 : count])
-    return LineIndex(offset, tuple(before), ends + (last not in {b"", _LF}))
-
-
-def _fill(fd: int, view: memoryview, offset: int) -> int:
-    """Read until the view is full or the file ends: each chunk but the last has one size."""
-    filled = 0
-    while filled < len(view) and (count := os.preadv(fd, [view[filled:]], offset + filled)):
-        filled += count
-    return filled
+        content += more
+    return content
 
 
 def read_window(
