@@ -1,0 +1,16 @@
+"""The agent: a supervisor that owns the session, an executor that carries out its orders.
+
+The idea: two tiers with different authority. The supervisor turns a user's message
+into work orders and accepts or rejects what comes back; the executor is stateless,
+carries out one order with a model and the tools that the order allows, and can only
+narrow what it was given. What a model's turn leads to is one pure function
+(`steps.next_step`), total over every way in which a turn can end.
+
+Dangers, and where they are met:
+  * a call that was not allowed runs: only `RunCalls.run` is ever dispatched, and every
+    call passes the runtime's one door besides;
+  * a loop that never ends: turns, pauses, truncations, repeats and refusals are counted;
+  * an answer to an earlier question is taken for the last word: a turn with calls that
+    run is never the answer;
+  * a cut turn is acted upon: none of its calls runs.
+"""

@@ -1,0 +1,197 @@
+"""Work orders: what the supervisor asks for, and what an executor hands back.
+
+An order narrows: its executor may use fewer tools, turns and tokens than it says,
+never more. Its state only moves forward, each tier making its own moves:
+
+    planned ──supervisor──▶ dispatched ──executor──▶ executing ──executor──▶ completed
+       └────supervisor────▶ failed                       └─────executor────▶ failed
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from paddock.errors import InternalError
+from paddock.values.calls import Json
+from paddock.values.models import Usage
+
+
+class OrderType(StrEnum):
+    """What an order is for."""
+
+    CLASSIFY = "classify"
+    SYNTHESIZE = "synthesize"
+    EXECUTE = "execute"
+    TOOL_CALL = "tool_call"
+
+
+class OrderState(StrEnum):
+    """Where an order stands. `COMPLETED` and `FAILED` never change."""
+
+    PLANNED = "planned"
+    DISPATCHED = "dispatched"
+    EXECUTING = "executing"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing can happen to the order any more."""
+        return self in {OrderState.COMPLETED, OrderState.FAILED}
+
+
+class Tier(StrEnum):
+    """Who moves an order."""
+
+    SUPERVISOR = "HO2"
+    EXECUTOR = "HO1"
+
+
+_MOVES: Final[Mapping[tuple[OrderState, OrderState], Tier]] = {
+    (OrderState.PLANNED, OrderState.DISPATCHED): Tier.SUPERVISOR,
+    (OrderState.PLANNED, OrderState.FAILED): Tier.SUPERVISOR,
+    (OrderState.DISPATCHED, OrderState.EXECUTING): Tier.EXECUTOR,
+    (OrderState.EXECUTING, OrderState.COMPLETED): Tier.EXECUTOR,
+    (OrderState.EXECUTING, OrderState.FAILED): Tier.EXECUTOR,
+}
+
+
+class OrderFailure(StrEnum):
+    """Why an order failed: the stable codes."""
+
+    CONTRACT_NOT_FOUND = "contract_not_found"
+    INPUT_SCHEMA_INVALID = "input_schema_invalid"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    GATEWAY_ERROR = "gateway_error"
+    TURN_LIMIT_EXCEEDED = "turn_limit_exceeded"
+    TRUNCATED = "truncated"
+    REFUSED = "refused"
+    STUCK = "stuck"
+    OUTPUT_SCHEMA_INVALID = "output_schema_invalid"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    EXECUTION_ERROR = "execution_error"
+
+
+RETRY_IS_USELESS: Final = frozenset(
+    {
+        OrderFailure.REFUSED,
+        OrderFailure.CANCELLED,
+        OrderFailure.BUDGET_EXHAUSTED,
+        OrderFailure.STUCK,
+    }
+)
+"""Asking again would end the same way, or was not wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderError:
+    """Why an order failed, for people."""
+
+    code: OrderFailure
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """The most that an executor may use. None: no limit of this order's own."""
+
+    prompt_contract_id: str
+    tools_allowed: tuple[str, ...] = ()
+    turn_limit: int = 1
+    token_budget: int | None = None
+    cost_budget: float | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCost:
+    """What an order took. Tokens are a lower bound where a provider gave no usage."""
+
+    usage: Usage = field(default_factory=Usage)
+    llm_calls: int = 0
+    tool_calls: int = 0
+    elapsed_ms: int = 0
+    tool_ids_used: tuple[str, ...] = ()
+
+    @property
+    def total_tokens(self) -> int:
+        """Every token, however it was charged."""
+        return self.usage.total
+
+    def plus(self, other: "OrderCost") -> "OrderCost":
+        """Both together; the tools once each, in the order of their first use."""
+        return OrderCost(
+            self.usage.plus(other.usage),
+            self.llm_calls + other.llm_calls,
+            self.tool_calls + other.tool_calls,
+            self.elapsed_ms + other.elapsed_ms,
+            tuple(dict.fromkeys((*self.tool_ids_used, *other.tool_ids_used))),
+        )
+
+    def as_json(self) -> dict[str, Json]:
+        """As entries and results keep it."""
+        return {
+            "input": self.usage.input,
+            "output": self.usage.output,
+            "cache_read": self.usage.cache_read,
+            "cache_write": self.usage.cache_write,
+            "total_tokens": self.total_tokens,
+            "llm_calls": self.llm_calls,
+            "tool_calls": self.tool_calls,
+            "elapsed_ms": self.elapsed_ms,
+            "tool_ids_used": list(self.tool_ids_used),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOrder:
+    """One typed assignment. Moves make a new value; see the module for who may."""
+
+    wo_id: str
+    session_id: str
+    wo_type: OrderType
+    input_context: Mapping[str, Json]
+    constraints: Constraints
+    state: OrderState = OrderState.PLANNED
+    output_result: Mapping[str, Json] | None = None
+    error: OrderError | None = None
+    cost: OrderCost = field(default_factory=OrderCost)
+
+    def dispatched(self) -> "WorkOrder":
+        """Handed to an executor, by the supervisor. Raises: InternalError."""
+        return self._moved(OrderState.DISPATCHED, Tier.SUPERVISOR)
+
+    def given_up(self, error: OrderError) -> "WorkOrder":
+        """Failed before it was dispatched, by the supervisor. Raises: InternalError."""
+        return replace(self._moved(OrderState.FAILED, Tier.SUPERVISOR), error=error)
+
+    def started(self) -> "WorkOrder":
+        """Taken up by its executor. Raises: InternalError."""
+        return self._moved(OrderState.EXECUTING, Tier.EXECUTOR)
+
+    def completed(self, result: Mapping[str, Json], cost: OrderCost) -> "WorkOrder":
+        """Done, by its executor. Raises: InternalError."""
+        moved = self._moved(OrderState.COMPLETED, Tier.EXECUTOR)
+        return replace(moved, output_result=result, cost=cost)
+
+    def failed(
+        self, error: OrderError, cost: OrderCost, partial: Mapping[str, Json] | None = None
+    ) -> "WorkOrder":
+        """Not done, by its executor; `partial` is what there was. Raises: InternalError."""
+        moved = self._moved(OrderState.FAILED, Tier.EXECUTOR)
+        return replace(moved, error=error, cost=cost, output_result=partial)
+
+    def _moved(self, to: OrderState, by: Tier) -> "WorkOrder":
+        if _MOVES.get((self.state, to)) is not by:
+            raise InternalError(
+                f"work order {self.wo_id} is {self.state}; {by} cannot make it {to}",
+                hint="an order only moves forward, and each tier makes its own moves",
+            )
+        return replace(self, state=to)
+
+
+def format_order_id(session_id: str, number: int) -> str:
+    """`WO-<session>-NNN`, the number at least three digits wide."""
+    return f"WO-{session_id}-{number:03}"
