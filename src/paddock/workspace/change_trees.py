@@ -1,0 +1,179 @@
+"""Directories as a whole, by descriptor: what one holds, as a digest; and removing it.
+
+A directory that is moved away with all that it holds can be filled, through its old
+descriptor or by a writer that had its lock, in the moment before it moves. So what it
+holds is looked at before and after, and must be the same.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Generator
+from typing import Final
+
+from paddock import limits
+from paddock.errors import InvalidPathError
+from paddock.history.journal_format import Mark, MarkKind
+from paddock.text.show import quote
+from paddock.workspace.disk import Disk
+from paddock.workspace.drafts import changed
+from paddock.workspace.locks import lock, unlock
+from paddock.workspace.metadata import FileStatus, status_at, status_of
+from paddock.workspace.names import WorkspacePath, child_of
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
+
+_OPEN: Final = READ_DIRECTORY | os.O_NOFOLLOW
+_LOCK_WAIT_S: Final = 2.0
+"""A writer in there holds its lock for milliseconds. We hold locks above it meanwhile, for
+which it could be waiting: then it is in our way, and the set gives way."""
+
+
+class Held:
+    """What a directory holds, entry by entry, in the order of a walk by name."""
+
+    __slots__ = ("_digest",)
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, path: WorkspacePath, status: FileStatus, below: int) -> None:
+        """One entry; `below` is the depth of the directory that is looked at."""
+        name = "/".join(path.parts[below:]).encode("utf-8", "surrogateescape")
+        size_bytes, modified_ns = (
+            (0, 0) if status.is_directory else (status.size_bytes, status.modified_ns)
+        )
+        about = f"\0{status.mode:o} {status.inode} {size_bytes} {modified_ns}\n"
+        self._digest.update(name + about.encode("ascii"))
+
+    def digest(self) -> str:
+        """Equal as long as nobody changed anything in there."""
+        return self._digest.hexdigest()
+
+
+def mark_of(status: FileStatus, held: str = "") -> Mark:
+    """How the journal tells this entry from any other."""
+    if status.is_directory:
+        return Mark(MarkKind.DIRECTORY, status.inode, 0, 0, held)
+    kind = MarkKind.LINK if status.is_link else MarkKind.FILE
+    return Mark(kind, status.inode, status.size_bytes, status.modified_ns)
+
+
+def fits(dir_fd: int, name: str, mark: Mark, path: WorkspacePath) -> bool:
+    """Whether what stands under `name` is what was marked, unchanged.
+
+    A FIFO, socket or device fits nothing that was marked, for none ever is.
+    """
+    status = status_at(dir_fd, name)
+    if status is None or not (status.is_regular or status.is_directory or status.is_link):
+        return False
+    if not status.is_directory or mark.kind is not MarkKind.DIRECTORY:
+        return mark_of(status) == mark
+    return status.inode == mark.inode and held_by(dir_fd, name, path) == mark.held
+
+
+def held_by(dir_fd: int, name: str, path: WorkspacePath) -> str:
+    """The digest of all that a directory holds.
+
+    Each directory in it is locked while it is read, so that a writer in there is either
+    done, and seen, or comes after and finds that the directory is not where it was.
+
+    Raises:
+        PathError: a lock is not free in time.
+        InvalidPathError: deeper than limits.path_depth_max.
+        OSError: it cannot be read.
+    """
+    held = Held()
+    _walk(dir_fd, name, path, len(path.parts), held)
+    return held.digest()
+
+
+def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: Held) -> None:
+    with reading(dir_fd, name, path) as (fd, names):
+        for child in names:
+            at = child_of(path, child)
+            status = status_at(fd, child)
+            if status is None:
+                raise changed(at)
+            held.add(at, status, below)
+            if status.is_directory:
+                _walk(fd, child, at, below, held)
+
+
+@contextlib.contextmanager
+def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int, list[str]]]:
+    """A directory, locked, with the names in it, sorted."""
+    if len(path.parts) > limits.path_depth_max:
+        raise InvalidPathError(
+            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories"
+        )
+    fd = os.open(name, _OPEN, dir_fd=dir_fd)
+    try:
+        lock(fd, path, _LOCK_WAIT_S)
+    except BaseException:
+        os.close(fd)
+        raise
+    try:
+        yield fd, sorted(os.listdir(fd))
+    finally:
+        unlock(fd)
+
+
+def remove_any(disk: Disk, dir_fd: int, name: str) -> None:
+    """Remove what stands under a temporary name, whatever it is and holds; nothing is fine.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    status = status_at(dir_fd, name)
+    if status is None:
+        return
+    if not status.is_directory:
+        _insisting(dir_fd, lambda: disk.unlink(dir_fd, name))
+        return
+    fd = _open_to_empty(disk, dir_fd, name)
+    try:
+        for child in os.listdir(fd):
+            remove_any(disk, fd, child)
+    finally:
+        os.close(fd)
+    _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
+
+
+def _insisting(dir_fd: int, act: Callable[[], None]) -> None:
+    """Do it, also in a directory of ours that the set has just made read-only."""
+    try:
+        act()
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        mode = stat.S_IMODE(os.fstat(dir_fd).st_mode)
+        os.fchmod(dir_fd, mode | stat.S_IRWXU)
+        try:
+            act()
+        finally:
+            os.fchmod(dir_fd, mode)
+
+
+def _open_to_empty(disk: Disk, dir_fd: int, name: str) -> int:
+    """A directory that is to be emptied, though its permissions may say no."""
+    try:
+        return os.open(name, _OPEN, dir_fd=dir_fd)
+    except PermissionError:
+        # Threat: a link that takes the name meanwhile. What was opened is what is changed.
+        fd = os.open(name, PASS_DIRECTORY | os.O_NOFOLLOW, dir_fd=dir_fd)
+        try:
+            disk.set_mode_held(fd, stat.S_IRWXU)
+            return os.open(".", READ_DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+
+
+def require_same(fd: int, status: FileStatus, path: WorkspacePath) -> None:
+    """Refuse if what was opened is not what was looked at.
+
+    Raises:
+        FileChangedError: it is another, or was changed.
+    """
+    if status_of(fd) != status:
+        raise changed(path)

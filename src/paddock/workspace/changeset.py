@@ -1,0 +1,269 @@
+"""Many changes, all of them or none: how a set is committed.
+
+    lock the directories, in the one order → look at everything, keep what will be replaced
+    → journal: intent → build what is new, under temporary names → one sync of each file
+    system → journal: commit                       ← from here on it is the whole set or,
+    → change places, name by name, and look at       if somebody was in the way, nothing
+      what was displaced → one sync of each → journal: end
+    → remove what was displaced → forget the entry
+
+Rules kept here:
+  * a conflict refuses the whole set. Found by the first look it leaves no trace; found in
+    the last window, it puts everything back;
+  * nothing is written through a link: directories are opened without passing one, held,
+    and at the end must still be where they were;
+  * single writes and sets exclude each other by the same locks, in the same order, so
+    that nobody waits for whoever waits for them;
+  * owner, group, attributes and modes survive as in single writes (see `metadata`).
+
+Killed at any moment, the next to open the journal settles it; see `change_recovery`.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from paddock.errors import HostError, PaddockError
+from paddock.history.journal import TOKEN_CHARS, Journal, JournalEntry
+from paddock.history.journal_format import Intent, Metadata, MetadataStep, Step, SwapStep
+from paddock.workspace.change_drafts import Drafts
+from paddock.workspace.change_looks import Look, Looked, conflict, state_of
+from paddock.workspace.change_plan import Plan, SwapPlan, plan_changes
+from paddock.workspace.change_recovery import clean_all, recover, undo_all
+from paddock.workspace.change_steps import BoundStep, bind
+from paddock.workspace.change_trees import held_by, mark_of, remove_any
+from paddock.workspace.changes import ChangedPath, ChangeReceipt, Objects, Phases, SetMetadata
+from paddock.workspace.drafts import changed
+from paddock.workspace.failures import converting
+from paddock.workspace.locks import identity_of
+from paddock.workspace.metadata import FileStatus, status_at
+from paddock.workspace.names import ROOT, WorkspacePath
+from paddock.workspace.resolution import PASS_DIRECTORY
+from paddock.workspace.temporary import set_name
+from paddock.workspace.writing import Site
+
+_NINE_BITS: Final = 0o777
+
+
+@dataclass(frozen=True, slots=True)
+class SetName:
+    """How the journal finds the tree again, and what it says of the set."""
+
+    real_root: str
+    label: str
+
+
+def commit(
+    site: Site, phases: Phases, objects: Objects, journal: Journal, about: SetName
+) -> ChangeReceipt:
+    """Make the changes; what a crash left of other sets of this journal is settled first.
+
+    Whatever is raised, nothing has changed, but for a HostError that says that the set could
+    not be put back: then whoever opens the journal next puts it back.
+
+    Raises:
+        FileChangedError: something is not what the set believes; the message names it.
+        ReadOnlyPathError, SpecialFileError, PathNotAFileError, PathNotFoundError (a parent).
+        PathError: a directory stays locked.
+        StorageFullError: no space for it, for what it replaces, or for the journal.
+        InternalError: the changes contradict each other.
+        IntegrityError, HostError: the store or the disk fails.
+    """
+    recover(journal, site.disk, site.resolution)
+    plan = plan_changes(phases)
+    directories = plan.directories()
+    if not directories:
+        return ChangeReceipt(())
+    with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
+        work = _Commit(site, plan, dict(zip(directories, fds, strict=True)), Look(objects))
+        try:
+            work.look()
+        finally:
+            objects.sync()  # also of a refused set: until then nobody can prune the store
+        entry = journal.new_entry()
+        try:
+            return work.run(entry, about, Drafts(site.disk, objects))
+        finally:
+            entry.release()
+
+
+@dataclass(slots=True)
+class _Commit:
+    """One set on its way. `fds` are its directories, locked."""
+
+    site: Site
+    plan: Plan
+    fds: dict[WorkspacePath, int]
+    looked: Look
+    old: dict[WorkspacePath, Looked] = field(default_factory=dict[WorkspacePath, Looked])
+    in_place: dict[WorkspacePath, FileStatus] = field(
+        default_factory=dict[WorkspacePath, FileStatus]
+    )
+
+    def look(self) -> None:
+        """Is everything what the set believes? Raises as `Look` does."""
+        for swap in self.plan.swaps:
+            with converting(swap.path, "look at"):
+                found = self.looked.at_swap(swap, self.fds[swap.path.parent])
+            if found is not None:
+                self.old[swap.path] = found
+        for change in self.plan.metadata:
+            with converting(change.path, "look at"):
+                status = self.looked.at_metadata(change, self.fds[change.path.parent])
+            if status is not None:
+                self.in_place[change.path] = status
+        self.looked.require_no_conflict()
+
+    def run(self, entry: JournalEntry, about: SetName, drafts: Drafts) -> ChangeReceipt:
+        """Build, commit, change places. Whatever is raised: nothing has changed."""
+        token = entry.name[:TOKEN_CHARS]
+        try:
+            entry.begin(self._intent(about, token))
+            steps = self._build(token, drafts)
+            self._sync()
+            entry.commit(steps)
+        except BaseException:
+            self._give_up(entry, token)
+            raise
+        bound = self._bind(token, steps)
+        try:
+            for step in bound:
+                with converting(step.path, "write"):
+                    step.do()
+            self._require_directories_in_place()
+            self._sync()
+        except BaseException as failure:
+            self._put_back(entry, bound, failure)
+            raise
+        self._finish(entry, bound)
+        return self._receipt(drafts)
+
+    # Before the commit
+
+    def _intent(self, about: SetName, token: str) -> Intent:
+        inode = os.fstat(self.site.root_fd).st_ino
+        directories = tuple(path.relative for path in self.fds)
+        return Intent(about.real_root, inode, token, directories, about.label)
+
+    def _build(self, token: str, drafts: Drafts) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for number, swap in enumerate(self.plan.swaps):
+            steps.append(self._swap_step(swap, number, token, drafts))
+        steps += [self._metadata_step(change) for change in self.plan.metadata]
+        return tuple(steps)
+
+    def _swap_step(self, swap: SwapPlan, number: int, token: str, drafts: Drafts) -> SwapStep:
+        path, old = swap.path, self.old.get(swap.path)
+        new = None
+        if swap.created is not None:
+            dir_fd, draft = self.fds[path.parent], set_name(token, 2 * number)
+            replaced = None if old is None else old.status
+            status = drafts.build(swap.created, dir_fd, draft, replaced)
+            with converting(path, "write"):
+                held = held_by(dir_fd, draft, path) if status.is_directory else ""
+            new = mark_of(status, held)
+        return SwapStep(
+            path.parent.relative, path.name, number, None if old is None else old.mark, new
+        )
+
+    def _metadata_step(self, change: SetMetadata) -> MetadataStep:
+        path, status = change.path, self.in_place[change.path]
+        old_mode = status.mode & 0o7777
+        mode = (
+            old_mode if change.mode is None else old_mode & ~_NINE_BITS | change.mode & _NINE_BITS
+        )
+        sets_time = change.modified_ns is not None and status.is_regular
+        return MetadataStep(
+            path.parent.relative,
+            path.name,
+            status.inode,
+            Metadata(old_mode, status.modified_ns if sets_time else None),
+            Metadata(mode, change.modified_ns if sets_time else None),
+        )
+
+    def _give_up(self, entry: JournalEntry, token: str) -> None:
+        """Remove what was built; what cannot be removed now is left to the recovery."""
+        with suppress(OSError, PaddockError):
+            for number, swap in enumerate(self.plan.swaps):
+                draft = set_name(token, 2 * number)
+                remove_any(self.site.disk, self.fds[swap.path.parent], draft)
+            entry.abandon()
+
+    def _sync(self) -> None:
+        """One wait for each file system: what is mounted in the workspace has one of its own."""
+        devices = {os.fstat(fd).st_dev: fd for fd in self.fds.values()}
+        with converting(ROOT, "write"):
+            for fd in devices.values():
+                self.site.disk.sync_file_system(fd)
+
+    # After it
+
+    def _bind(self, token: str, steps: Sequence[Step]) -> list[BoundStep]:
+        paths = [swap.path for swap in self.plan.swaps]
+        paths += [change.path for change in self.plan.metadata]
+        return [
+            bind(self.site.disk, self.fds[path.parent], path, token, step)
+            for path, step in zip(paths, steps, strict=True)
+        ]
+
+    def _require_directories_in_place(self) -> None:
+        # Threat: a directory that was moved away, out of the root perhaps, and a link in its
+        # place: what we changed there was not what the paths name.
+        for path, fd in self.fds.items():
+            try:
+                now = self.site.resolution.open(self.site.root_fd, path.relative, PASS_DIRECTORY)
+            except OSError as failure:
+                raise changed(path) from failure
+            try:
+                if identity_of(now) != identity_of(fd):
+                    raise changed(path)
+            finally:
+                os.close(now)
+
+    def _put_back(
+        self, entry: JournalEntry, bound: Sequence[BoundStep], failure: BaseException
+    ) -> None:
+        """Undo the set. If that fails too, whoever opens the journal next goes on with it."""
+        try:
+            entry.undo()
+            changed_since = undo_all(bound)
+            self._sync()
+            entry.end()
+        except (OSError, PaddockError) as second:
+            raise HostError(
+                f"the set could not be put back after a failure ({failure}): {second}",
+                hint="it is put back as soon as the plane is opened again",
+            ) from failure
+        self._clean_and_forget(entry, bound)
+        if changed_since:
+            raise conflict(changed_since) from failure
+
+    def _finish(self, entry: JournalEntry, bound: Sequence[BoundStep]) -> None:
+        try:
+            entry.end()
+        except PaddockError:
+            # Everything is on the device, and on record as committed. What was displaced
+            # stays under its temporary names until the recovery has ended the entry.
+            return
+        self._clean_and_forget(entry, bound)
+
+    @staticmethod
+    def _clean_and_forget(entry: JournalEntry, bound: Sequence[BoundStep]) -> None:
+        if clean_all(entry, bound):
+            with suppress(PaddockError):  # it has ended: the recovery forgets it
+                entry.forget()
+
+    def _receipt(self, drafts: Drafts) -> ChangeReceipt:
+        before, after = self.looked.before, dict(drafts.after)
+        for path in self.in_place:
+            status = status_at(self.fds[path.parent], path.name)
+            if status is not None:
+                after[path] = state_of(status, before[path].version)
+        paths = sorted(before.keys() | after.keys(), key=lambda path: os.fsencode(path.relative))
+        rows = [
+            ChangedPath(path, before.get(path), after.get(path), path in self.looked.kept)
+            for path in paths
+        ]
+        return ChangeReceipt(tuple(rows), tuple(drafts.notes))
