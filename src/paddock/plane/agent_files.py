@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError
-from paddock.plane.layout import PlaneLayout, RootKind
+from paddock.plane.layout import PlaneLayout
 from paddock.plane.quoting import quote
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.values.agents import Agent, Permissions
 
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
-_TOOLSETS: Final[dict[RootKind, tuple[str, ...]]] = {
-    "project": DEFAULT_TOOLSETS,
-    "bare": ("core", *DEFAULT_TOOLSETS),
-}
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _KEYS: Final = frozenset({"name", "profile", "workspace", "parent", "toolsets", "permissions"})
 _PERMISSION_KEYS: Final = frozenset({"read", "write", "forbidden"})
@@ -48,18 +44,22 @@ def name_problem(name: str) -> str:
     return f"{quote(name)} is not an agent's name"
 
 
-def toolset_problem(toolsets: tuple[str, ...], kind: RootKind) -> tuple[str, str] | None:
-    """What is wrong with `toolsets` on a plane of `kind`, with a hint; None if nothing.
+def toolset_problem(toolsets: tuple[str, ...]) -> tuple[str, str] | None:
+    """What is wrong with `toolsets`, with a hint; None if nothing.
 
-    `development` is never declared: the dual gate opens it, and nothing else.
+    `core` and `development` are never declared: the admin agent of a bare plane has
+    the first, and the dual gate gives it the second.
     """
     for toolset in toolsets:
         if toolset == "development":
             return ("the toolset 'development' is never declared", "the dual gate opens it")
-        if toolset == "core" and kind == "project":
-            return ("the toolset 'core' exists on a bare plane alone", "leave it out")
-        if toolset not in _TOOLSETS[kind]:
-            return (f"unknown toolset {quote(toolset)}", f"known: {', '.join(_TOOLSETS[kind])}")
+        if toolset == "core":
+            return (
+                "the toolset 'core' is never declared",
+                "the admin agent of a bare plane has it, and nobody else",
+            )
+        if toolset not in DEFAULT_TOOLSETS:
+            return (f"unknown toolset {quote(toolset)}", f"known: {', '.join(DEFAULT_TOOLSETS)}")
     return None
 
 
@@ -87,7 +87,7 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
     agent = Agent(
         name=name,
         profile=_parse_profile(fields),
-        toolsets=_parse_toolsets(fields, layout.kind),
+        toolsets=_parse_toolsets(fields),
         permissions=_parse_permissions(fields),
         parent=_parse_parent(fields, name),
         source=str(file),
@@ -165,9 +165,9 @@ def _parse_parent(fields: Fields, name: str) -> str | None:
     return parent
 
 
-def _parse_toolsets(fields: Fields, kind: RootKind) -> tuple[str, ...]:
+def _parse_toolsets(fields: Fields) -> tuple[str, ...]:
     toolsets = fields.texts("toolsets", DEFAULT_TOOLSETS)
-    problem = toolset_problem(toolsets, kind)
+    problem = toolset_problem(toolsets)
     if problem is not None:
         raise fields.error("toolsets", *problem)
     return toolsets

@@ -68,6 +68,8 @@ class AgentStore:
 
     layout: PlaneLayout
     environment: Environment
+    admin: AgentRecord | None = None
+    """Of a bare plane: the agent that its configuration declares, and no `agent.json`."""
 
     def names(self) -> tuple[str, ...]:
         """The names of all agents, sorted.
@@ -78,17 +80,19 @@ class AgentStore:
         """
         with host_errors("listing", self.layout.agents):
             try:
-                entries = sorted(os.listdir(self.layout.agents))
+                entries = os.listdir(self.layout.agents)
             except FileNotFoundError:
-                return ()
+                entries = []
             found = [name for name in entries if self._is_declared(name)]
+        if self.admin is not None:
+            found.append(self.admin.agent.name)
         if len(found) > limits.agents_max:
             raise ConfigError(
                 f"{len(found)} agents, and {limits.agents_max} are allowed",
                 where=str(self.layout.agents),
                 hint="remove some: paddock agent remove NAME",
             )
-        return tuple(found)
+        return tuple(sorted(found))
 
     def read_all(self) -> tuple[AgentRecord, ...]:
         """All agents by name.
@@ -132,6 +136,8 @@ class AgentStore:
             ConfigError: the workspace overlaps the plane, or exceeds the parent's.
         """
         agent, workspace = self._plan(new)
+        if self._is_admin(new.name):
+            raise _exists(new.name, self.layout.admin_config)
         file = self.layout.agent_file(new.name)
         content = write_agent(agent, workspace)
         record = parse_agent(content, file, self.layout)
@@ -183,15 +189,21 @@ class AgentStore:
             raise UsageError(problem, hint="for example standard")
         parent = None if new.parent is None else self.read(new.parent)
         toolsets = _toolsets(new, parent)
-        bad = toolset_problem(toolsets, self.layout.kind)
+        bad = toolset_problem(toolsets)
         if bad is not None:
             raise UsageError(bad[0], hint=bad[1])
         workspace = None if new.workspace is None else real_directory(new.workspace)
         agent = Agent(new.name, new.profile, toolsets, new.permissions, new.parent)
         return agent, workspace
 
+    def _is_admin(self, name: str) -> bool:
+        return self.admin is not None and name == self.admin.agent.name
+
     def _find(self, name: str) -> AgentRecord | None:
         self._require_directory(name)
+        if self._is_admin(name):
+            self._is_declared(name)
+            return self.admin
         file = self.layout.agent_file(name)
         content = read_file(file, limits.agent_file_bytes_max)
         if content is None:
@@ -240,6 +252,12 @@ class AgentStore:
         if not is_agent_name(name):
             raise ConfigError(
                 name_problem(name), where=str(self.layout.agents / name), hint=NAME_HINT
+            )
+        if self._is_admin(name):
+            raise ConfigError(
+                f"the agent {quote(name)} is declared a second time",
+                where=str(self.layout.agent_file(name)),
+                hint=f"remove that file: {self.layout.admin_config} declares it",
             )
         return True
 

@@ -56,6 +56,7 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     if named is not None and is_bare_plane(directory):
         return _named_bare_plane(directory, environment)
     candidates = _candidates(directory, environment)
+    _require_no_swapped_marker(candidates, environment)
     planes = [candidate for candidate in candidates if is_bare_plane(candidate)]
     for plane in planes:
         if is_registered_bare_plane(plane, environment):
@@ -117,6 +118,25 @@ def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
             hint="if it is your plane: paddock trust DIR; otherwise remove HOT/config",
         )
     return ProjectRoot(directory, "bare", accepted=True)
+
+
+def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Environment) -> None:
+    """Refuse a plane of this user whose configuration is no regular file any more.
+
+    # Threat: a link in the place of the configuration would make the plane look like
+    # an ordinary directory, and its files anybody's.
+    """
+    for candidate in candidates:
+        marker = PlaneLayout(candidate, "bare").admin_config
+        status = _lstat(marker)
+        if status is None or stat.S_ISREG(status.st_mode):
+            continue
+        if is_registered_bare_plane(candidate, environment):
+            raise ConfigError(
+                f"{quote(marker)} is not a regular file",
+                where=str(marker),
+                hint="put the plane's own configuration back",
+            )
 
 
 def _candidates(directory: Path, environment: Environment) -> tuple[Path, ...]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.errors import ConfigError
+from paddock.plane.dual_gate import allows_risky_tools
 from paddock.plane.quoting import quote
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Where the user's own files are. Every path is absolute."""
+    """Where the user's own files are, and what the user's shell allows. Every path is absolute."""
 
     home: Path
     paddock_home: Path
@@ -21,6 +22,8 @@ class Environment:
     """`config.toml` and keys. Never in a plane or a project."""
     plane: Path | None = None
     """The project or bare plane that `PADDOCK_PLANE` names."""
+    risky_tools: bool = False
+    """The environment's half of the dual gate holds."""
 
     @property
     def planes(self) -> Path:
@@ -62,6 +65,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         paddock_home=_paddock_home(variables) or state / "paddock",
         config_home=config / "paddock",
         plane=Path(os.path.abspath(plane)) if plane else None,
+        risky_tools=allows_risky_tools(variables),
     )
 
 

@@ -7,6 +7,7 @@ cut. Foreign errors become `ConfigError` (what stands there cannot be used) or
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Generator
@@ -24,6 +25,7 @@ _TEMPORARY_PREFIX: Final = ".paddock-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
 """With 32 hex digits between them: the form that the workspace hides and sweeps, for
 `init` writes in a project's root."""
+_TEMPORARY_NAME: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.tmp")
 _NO_HARD_LINKS: Final = frozenset(
     {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 )
@@ -182,6 +184,11 @@ def _create_in_place(path: Path, content: bytes, mode: int) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def is_temporary_name(name: str) -> bool:
+    """Whether a killed writer left it."""
+    return _TEMPORARY_NAME.fullmatch(name) is not None
 
 
 def _write_temporary(directory: Path, content: bytes, mode: int) -> Path:

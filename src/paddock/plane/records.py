@@ -3,12 +3,16 @@
 Nothing here appends: whoever owns the ledger does, with its own times and places.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from paddock.plane.admin_config import AdminConfig
 from paddock.plane.agent_files import AgentRecord
+from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFile, PolicyFiles
 from paddock.plane.trust import TrustRecord
+from paddock.values.agents import Permissions
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 
@@ -48,6 +52,41 @@ def policy_trusted(record: TrustRecord, by: str) -> Entry:
             "trusted_at": record.trusted_at,
             "by": by,
         },
+    )
+
+
+def config_changed(
+    before: Mapping[str, Json], files: Mapping[str, Json], config: AdminConfig
+) -> Entry:
+    """The plane's configuration, `files` by their names, is another than was recorded last.
+
+    The newest such entry holds the digest of every file, changed or not.
+    """
+    changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
+    permissions = config.permissions
+    return Entry(
+        event_type="CONFIG_CHANGED",
+        reason=f"changed: {', '.join(changed)}" if before else "the configuration was first loaded",
+        metadata={
+            "files": dict(files),
+            "before": dict(before),
+            "changed": list(changed),
+            "agent_id": config.agent_id,
+            "tool_profile": config.tool_profile,
+            "permissions": _permissions(permissions),
+        },
+    )
+
+
+def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
+    """What the dual gate found when a session began."""
+    return Entry(
+        event_type="DUAL_GATE",
+        decision="allow" if gate.is_open else "deny",
+        reason=str(gate),
+        session_id=session_id,
+        agent=agent,
+        metadata=gate.as_json(),
     )
 
 
@@ -92,8 +131,15 @@ def _file(file: PolicyFile | None) -> Json:
     }
 
 
+def _permissions(permissions: Permissions) -> Json:
+    return {
+        "read": list(permissions.read),
+        "write": list(permissions.write),
+        "forbidden": list(permissions.forbidden),
+    }
+
+
 def _agent(record: AgentRecord) -> dict[str, Json]:
-    permissions = record.agent.permissions
     return {
         "file": str(record.file),
         "digest": record.digest,
@@ -101,9 +147,5 @@ def _agent(record: AgentRecord) -> dict[str, Json]:
         "workspace": str(record.workspace),
         "parent": record.agent.parent,
         "toolsets": list(record.agent.toolsets),
-        "permissions": {
-            "read": list(permissions.read),
-            "write": list(permissions.write),
-            "forbidden": list(permissions.forbidden),
-        },
+        "permissions": _permissions(record.agent.permissions),
     }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.plane.discovery import ProjectRoot
+from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFiles
@@ -20,20 +21,31 @@ class WhereReport:
     policy: tuple[Path, ...]
     ledgers: Mapping[str, Path]
     user_config: Path
+    gate: DualGate | None = None
+    """Of a bare plane: what the dual gate found."""
 
     def as_json(self) -> dict[str, Json]:
-        """`{root, plane, policy[], ledgers{name: path}, user_config}`."""
+        """`{root, plane, policy[], ledgers{name: path}, user_config}`.
+
+        Of a bare plane `dual_gate` besides.
+        """
+        gate: dict[str, Json] = {} if self.gate is None else {"dual_gate": self.gate.as_json()}
         return {
             "root": str(self.root),
             "plane": str(self.plane),
             "policy": [str(path) for path in self.policy],
             "ledgers": {name: str(path) for name, path in self.ledgers.items()},
             "user_config": str(self.user_config),
+            **gate,
         }
 
 
 def where_report(
-    root: ProjectRoot, layout: PlaneLayout, files: PolicyFiles, environment: Environment
+    root: ProjectRoot,
+    layout: PlaneLayout,
+    files: PolicyFiles,
+    environment: Environment,
+    gate: DualGate | None = None,
 ) -> WhereReport:
     """The report about `root`; reads nothing."""
     return WhereReport(
@@ -42,4 +54,5 @@ def where_report(
         policy=files.paths(),
         ledgers=layout.ledger_paths(),
         user_config=environment.user_config,
+        gate=gate,
     )

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn, cast
+from typing import NoReturn, TypeVar, cast
 
 from paddock.errors import ConfigError
 from paddock.plane.quoting import quote
+from paddock.policy.places import Key, parse_document
 from paddock.values.calls import Json
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class _RejectedJsonError(Exception):
@@ -24,7 +27,10 @@ class Fields:
 
     file: str
     members: Mapping[str, Json]
-    prefix: str = ""
+    source: bytes = b""
+    """The whole text: where a member stands is looked up when there is something to say."""
+    way: Key = ()
+    """From the top of the text to this object."""
 
     def require_only(self, known: frozenset[str]) -> None:
         """Refuse members that are not in `known`."""
@@ -36,9 +42,13 @@ class Fields:
 
     def error(self, name: str, message: str, hint: str) -> ConfigError:
         """The error to raise about member `name`."""
-        return ConfigError(
-            message, where=f"{self.file}, field {quote(self.prefix + name)}", hint=hint
-        )
+        return ConfigError(message, where=self.place(name), hint=hint)
+
+    def place(self, name: str) -> str:
+        """`file, line N, field '…'` of member `name`; a missing one has its object's line."""
+        way = (*self.way, name)
+        field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in way)
+        return f"{self.file}, line {_line_of(self.source, way)}, field {quote(field[1:])}"
 
     def text(self, name: str) -> str:
         """A string that is there."""
@@ -73,12 +83,78 @@ class Fields:
             found[text] = None
         return tuple(found)
 
+    def short_text(self, name: str, default: str, chars_max: int) -> str:
+        """A string of 1 to `chars_max` characters; `default` where it is absent."""
+        if name not in self.members:
+            return default
+        text = self._text(name, self.members[name])
+        if not 0 < len(text) <= chars_max:
+            raise self.error(
+                name,
+                f"{quote(name)} has {len(text)} characters: {quote(text)}",
+                f"write 1 to {chars_max}",
+            )
+        return text
+
+    def choice(self, name: str, known: tuple[Choice, ...], default: Choice) -> Choice:
+        """One of the `known` strings, exactly; `default` where it is absent."""
+        if name not in self.members:
+            return default
+        value = self.members[name]
+        for each in known:
+            if isinstance(value, str) and value == each:
+                return each
+        shown = quote(value) if isinstance(value, str) else _kind(value)
+        raise self.error(
+            name, f"{quote(name)} is {shown}, which it cannot be", f"one of: {', '.join(known)}"
+        )
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false; `default` where it is absent."""
+        value = self.members.get(name, default)
+        if not isinstance(value, bool):
+            raise self.error(
+                name, f"{quote(name)} holds {_kind(value)}, not true or false", "write one of them"
+            )
+        return value
+
+    def count(self, name: str, default: int, maximum: int) -> int:
+        """A whole number from 1 to `maximum`; `default` where it is absent.
+
+        JSON has one kind of number, so 5.0 is 5, as in JSON Schema.
+        """
+        if name not in self.members:
+            return default
+        value = self.members[name]
+        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        if isinstance(value, bool) or not is_whole:
+            raise self.error(
+                name, f"{quote(name)} holds {_kind(value)}, not a whole number", "write one"
+            )
+        if not 1 <= value <= maximum:
+            raise self.error(
+                name, f"{quote(name)} is {quote(value)}", f"write a number from 1 to {maximum}"
+            )
+        return int(value)
+
     def table(self, name: str) -> "Fields":
         """An object's members; none where it is absent."""
-        value: Json = self.members.get(name, {})
+        return self._table(name, self.members.get(name, {}), (name,))
+
+    def tables(self, name: str) -> "tuple[Fields, ...]":
+        """A list of objects; none where it is absent."""
+        value: Json = self.members.get(name, [])
+        if not isinstance(value, list):
+            raise self.error(name, f"{quote(name)} is not a list", "write a list of objects")
+        items = enumerate(cast("list[Json]", value))
+        return tuple(self._table(name, item, (name, position)) for position, item in items)
+
+    def _table(self, name: str, value: Json, way: Key) -> "Fields":
         if not isinstance(value, dict):
-            raise self.error(name, f"{quote(name)} is not an object", "write an object: {…}")
-        return Fields(self.file, cast("dict[str, Json]", value), f"{self.prefix}{name}.")
+            shown = name if len(way) == 1 else f"{name}[{way[-1]}]"
+            raise self.error(name, f"{quote(shown)} is not an object", "write an object: {…}")
+        members = cast("dict[str, Json]", value)
+        return Fields(self.file, members, self.source, self.way + way)
 
     def _text(self, name: str, value: Json) -> str:
         if not isinstance(value, str):
@@ -119,7 +195,8 @@ def parse_object(content: bytes, file: str) -> Fields:
             hint="correct the file",
         ) from None
     except _RejectedJsonError as error:
-        raise ConfigError(str(error), where=file, hint="correct the file") from None
+        where = f"{file}, line {_line_of_rejected(content)}"
+        raise ConfigError(str(error), where=where, hint="correct the file") from None
     except (ValueError, RecursionError):
         # Thousands of digits, or nesting that exhausts the stack.
         raise ConfigError(
@@ -129,12 +206,30 @@ def parse_object(content: bytes, file: str) -> Fields:
         raise ConfigError(
             "the file does not hold a JSON object", where=f"{file}, line 1", hint="write {…}"
         )
-    return Fields(file, cast("dict[str, Json]", value))
+    return Fields(file, cast("dict[str, Json]", value), content)
 
 
 def write_object(members: Mapping[str, Json]) -> bytes:
     """`members` as readable JSON in UTF-8 with a final newline."""
     return (json.dumps(members, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+
+
+def _line_of(source: bytes, way: Key) -> int:
+    """The line of a member, else of the nearest object around it."""
+    try:
+        return parse_document(".json", source).line(way)
+    except ConfigError:
+        return 1
+
+
+def _line_of_rejected(content: bytes) -> int:
+    """Where a key stands a second time; 1 for anything else that `json` takes and we don't."""
+    try:
+        parse_document(".json", content)
+    except ConfigError as error:
+        line = error.where.rpartition(":")[2]
+        return int(line) if line.isdigit() else 1
+    return 1
 
 
 def _kind(value: Json) -> str:

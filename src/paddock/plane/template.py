@@ -1,14 +1,27 @@
-"""The policy file that `paddock init` writes: the defaults, said aloud."""
+"""The policy files that `paddock init` writes: the defaults, said aloud."""
 
 from typing import Final
 
-POLICY_TEMPLATE: Final = b"""\
+_PROJECT_HEAD: Final = b"""\
 # What agents may do in this project. Commit and review it like code: agents can
 # read this file, and none can write it.
 #
 # Everything below says what holds anyway; delete any of it and nothing changes.
 # After an edit by hand, look at what it grants and accept it: paddock trust
 # Ask about one action:  paddock policy explain "tool:file:create .git/config"
+"""
+
+_BARE_HEAD: Final = b"""\
+# What agents may do on this plane. Operators change it, agents never: everything
+# in HOT/config, the ledgers and agents/*/agent.json are Paddock's own files.
+#
+# Everything below says what holds anyway; delete any of it and nothing changes.
+# It holds for the admin agent, whose workspace is the plane itself, and for every
+# agent under agents/, relative to that agent's own workspace.
+# Ask about one action:  paddock policy explain "tool:file:create HOT/config/x"
+"""
+
+_BODY: Final = b"""\
 
 # Paths, for every writer, commands included. As in .gitignore: without a slash at
 # any depth, with a leading slash from the project's root, a directory covers what
@@ -78,3 +91,9 @@ secret    = [".env*", "*.key"]
 # [agents."Explore"]
 # profile = "locked"
 """
+
+POLICY_TEMPLATE: Final = _PROJECT_HEAD + _BODY
+"""A project's `paddock.toml`."""
+
+BARE_POLICY_TEMPLATE: Final = _BARE_HEAD + _BODY.replace(b"the project's root", b"the root")
+"""A bare plane's `HOT/config/policy.toml`."""

@@ -10,8 +10,10 @@ _DIFF_LINES_MAX = 20_000
 """Comparing grows faster than the lines do, at worst with their square."""
 
 
-def unified_diff(before: bytes, after: bytes, name: str) -> str:
-    """A unified diff, cut at `limits.snippet_lines_max` lines with the cut stated.
+def unified_diff(
+    before: bytes, after: bytes, name: str, lines_max: int = limits.snippet_lines_max
+) -> str:
+    """A unified diff, cut at `lines_max` lines with the cut stated.
 
     Contents over 400 kB or 20,000 lines together are not compared line by line; the answer then
     says so and gives the sizes.
@@ -21,8 +23,8 @@ def unified_diff(before: bytes, after: bytes, name: str) -> str:
         return f"[too large for a diff: {len(before)} bytes before, {len(after)} bytes after]"
     old, new = _lines(before), _lines(after)
     found = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
-    rows = [_shown(row) for row in found[: limits.snippet_lines_max]]
-    missing = len(found) - limits.snippet_lines_max
+    rows = [_shown(row) for row in found[:lines_max]]
+    missing = len(found) - lines_max
     if missing > 0:
         rows.append(f"[... {missing} more lines of the diff]")
     return "\n".join(rows)

@@ -7,9 +7,11 @@ it touches.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from paddock.text.locate import Span
+from paddock.errors import TextTooLargeError
+from paddock.text.locate import Span, find_spans
 
 _BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
 _CR, _LF = 13, 10
@@ -25,29 +27,104 @@ class Spliced:
 
 def splice(content: bytes, place: Span, old: bytes, new: bytes) -> Spliced:
     """`content` with the text at `place`, found as `old`, changed to `new`."""
-    front = _common_front(old, new)
-    back = _common_back(old, new, front)
-    start = place.start + _width(content, place.start, old[:front])
-    end = place.end - _width_back(content, place.end, old[len(old) - back :])
-    inserted = new[front : len(new) - back]
-    if _BARE_NEWLINE.search(inserted) is not None:
-        newline = line_end_near(content, Span(start, end))
-        if newline != b"\n":
-            inserted = _BARE_NEWLINE.sub(newline, inserted)
-    changed = b"".join((content[:start], inserted, content[end:]))
-    return Spliced(changed, Span(start, start + len(inserted)))
+    span, inserted = _Change(old, new).at(content, place, _LineEnds(content))
+    changed = b"".join((content[: span.start], inserted, content[span.end :]))
+    return Spliced(changed, Span(span.start, span.start + len(inserted)))
 
 
-def line_end_near(content: bytes, span: Span) -> bytes:
-    """The line end of the lines that `span` touches: LF or CRLF.
+def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[bytes, int]:
+    """`content` with every place of `old` changed to `new`, and how many there were.
 
-    The first one inside the span, else that of its last line, else that of the
-    line before; LF in a file without any.
+    From the front, and no place inside another. Linear in what is read and written.
+
+    Raises:
+        TextTooLargeError: the outcome would have more than `bytes_max` bytes.
     """
-    at = content.find(b"\n", span.start)
-    if at < 0:
-        at = content.rfind(b"\n", 0, span.start)
-    return b"\r\n" if at > 0 and content[at - 1] == _CR else b"\n"
+    has_newlines = _BARE_NEWLINE.search(old) or _BARE_NEWLINE.search(new)
+    if has_newlines is None or b"\r\n" not in content:
+        # No line end has to be adapted: then the bytes are what they look like.
+        count = content.count(old)
+        _require_room(len(content) + count * (len(new) - len(old)), bytes_max)
+        return content.replace(old, new), count
+    change, ends = _Change(old, new), _LineEnds(content)
+    pieces: list[bytes] = []
+    count = seen = size = 0
+    for place in _apart(find_spans(content, old)):
+        span, inserted = change.at(content, place, ends)
+        pieces += (content[seen : span.start], inserted)
+        size += span.start - seen + len(inserted)
+        _require_room(size, bytes_max)
+        seen = span.end
+        count += 1
+    _require_room(size + len(content) - seen, bytes_max)
+    return b"".join((*pieces, content[seen:])), count
+
+
+def _apart(places: Iterator[Span]) -> Iterator[Span]:
+    """Those that do not begin inside of one before."""
+    end = 0
+    for place in places:
+        if place.start >= end:
+            yield place
+            end = place.end
+
+
+def _require_room(size_bytes: int, bytes_max: int) -> None:
+    if size_bytes > bytes_max:
+        raise TextTooLargeError(
+            f"the file would have {size_bytes} bytes or more, {bytes_max} are allowed",
+            hint="replace less; nothing was changed",
+        )
+
+
+class _Change:
+    """An old and a new text, taken apart once for all places."""
+
+    __slots__ = ("_back", "_front", "_inserted", "_old")
+
+    def __init__(self, old: bytes, new: bytes) -> None:
+        self._old = old
+        self._front = _common_front(old, new)
+        self._back = _common_back(old, new, self._front)
+        self._inserted = new[self._front : len(new) - self._back]
+
+    def at(self, content: bytes, place: Span, ends: "_LineEnds") -> tuple[Span, bytes]:
+        """The bytes that go, and those that come, where old stands at `place`."""
+        old, front, back = self._old, self._front, self._back
+        start = place.start + _width(content, place.start, old[:front])
+        end = place.end - _width_back(content, place.end, old[len(old) - back :])
+        span, inserted = Span(start, end), self._inserted
+        if _BARE_NEWLINE.search(inserted) is not None:
+            newline = ends.near(span.start)
+            if newline != b"\n":
+                inserted = _BARE_NEWLINE.sub(newline, inserted)
+        return span, inserted
+
+
+class _LineEnds:
+    """The line end near an offset; offsets that do not fall cost one pass in all."""
+
+    __slots__ = ("_content", "_last", "_next")
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._next = -1
+        """The first LF at or after the offset that was asked about last."""
+        self._last: int | None = None
+        """The last LF of all, once it was needed; -1 where there is none."""
+
+    def near(self, start: int) -> bytes:
+        """LF or CRLF: the first line end from `start` on, else the one before.
+
+        LF in a content without any.
+        """
+        content = self._content
+        if self._last is None and self._next < start:
+            self._next = content.find(b"\n", start)
+            if self._next < 0:
+                self._last = content.rfind(b"\n")
+        at = self._next if self._last is None else self._last
+        return b"\r\n" if at > 0 and content[at - 1] == _CR else b"\n"
 
 
 def _common_front(old: bytes, new: bytes) -> int:

@@ -61,6 +61,11 @@ def optional_text(description: str) -> Any:
     return _field(Argument(str, description, is_required=False, may_be_empty=False), None)
 
 
+def filled_text(description: str, default: str) -> Any:
+    """A text that may be left out; then the field is `default`. Not empty if given."""
+    return _field(Argument(str, description, is_required=False, may_be_empty=False), default)
+
+
 def optional_integer(
     description: str, default: int | None, *, minimum: int, maximum: int | None = None
 ) -> Any:

@@ -10,11 +10,13 @@ from paddock.text.check import require_content
 from paddock.text.show import show_name
 from paddock.text.snippet import snippet_of_head
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
-from paddock.tools.outputs import ABSENT, IF_VERSION, WORKSPACE_FAILURE, written_schema
-from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions, pinned
+from paddock.tools.effects import change_of_write
+from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
+from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.targets import absolute, path_actions
+from paddock.tools.writing import pinned_version, write_whole
 from paddock.values.actions import Action
-from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt, version_of
+from paddock.workspace import WritePath, WriteReceipt, version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +51,14 @@ class CreateFile:
 
     def pin(self, plan: CreateFilePlan, ports: Ports) -> tuple[CreateFilePlan, str]:
         """Tied to the content that stands there now, or to its absence."""
-        found = ports.workspace.version(plan.path.real) if plan.path.exists else ABSENT
-        return replace(plan, if_version=pinned(plan.if_version, found, plan.path.asked)), found
+        found = pinned_version(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
 
     def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the old content stands."""
         before = _read_before(ports, plan)
-        receipt = _write(ports.workspace, plan)
+        receipt = write_whole(ports.workspace, plan.path, plan.content, plan.if_version)
         return _output(plan, receipt, before, ports)
-
-
-def _write(workspace: Workspace, plan: CreateFilePlan) -> WriteReceipt:
-    if plan.if_version == ABSENT:
-        return workspace.write_file(plan.path, plan.content, expected=Expected.ABSENT)
-    if plan.if_version is None:
-        # Of two that write one path at once, both succeed, one after the other.
-        return workspace.write_file(plan.path, plan.content, expected=Expected.ANYTHING)
-    return workspace.write_file(plan.path, plan.content, if_version=plan.if_version)
 
 
 def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
@@ -98,8 +91,8 @@ def _output(
         "success": True,
         "error": None,
     }
-    change = Change(plan.path.real.relative, action, receipt.version_before, receipt.version)
-    return ToolOutput("\n".join(said), details, (change,), receipt.bytes_written)
+    changes = (change_of_write(receipt, action),)
+    return ToolOutput("\n".join(said), details, changes, receipt.bytes_written)
 
 
 def _snippet(plan: CreateFilePlan, receipt: WriteReceipt, before: bytes | None) -> str:

@@ -5,8 +5,9 @@ from typing import Final
 
 from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
+from paddock.tools.effects import change_of_delete
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
-from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, pinned
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath
@@ -53,8 +54,9 @@ class DeleteFile:
             "success": True,
             "error": None,
         }
-        change = Change(path.relative, "deleted", receipt.version_before, None)
-        return ToolOutput(f"deleted {show_name(path.relative)}", details, (change,))
+        return ToolOutput(
+            f"deleted {show_name(path.relative)}", details, (change_of_delete(receipt),)
+        )
 
 
 SPEC: Final = ToolSpec(

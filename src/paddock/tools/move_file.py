@@ -6,8 +6,9 @@ from typing import Final
 from paddock.errors import PermissionDeniedError
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
+from paddock.tools.effects import change_of_move
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
-from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions, pinned
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath, WritePath
@@ -75,11 +76,8 @@ class MoveFile:
             "success": True,
             "error": None,
         }
-        change = Change(
-            source.relative, "moved", receipt.version, receipt.version, to=target.relative
-        )
         said = f"moved {show_name(source.relative)} to {show_name(target.relative)}"
-        return ToolOutput(said, details, (change,))
+        return ToolOutput(said, details, (change_of_move(receipt),))
 
 
 SPEC: Final = ToolSpec(

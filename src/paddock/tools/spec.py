@@ -31,8 +31,8 @@ READS = Effects(reads_only=True, is_idempotent=True)
 class Change:
     """What a call did to one path, with the content's digests before and after.
 
-    None stands for absence. `kind` is `created`, `overwritten`, `edited`,
-    `moved` or `deleted`.
+    None stands for absence, and for the content of a directory. `kind` is `created`,
+    `overwritten`, `edited`, `moved`, `deleted` or `mode`. The rest is what undoing needs.
     """
 
     path: str
@@ -40,6 +40,16 @@ class Change:
     before: str | None
     after: str | None
     to: str | None = None
+    entry: str = "file"
+    """What stood there, or stands there if it was created: `file`, `link` or `directory`."""
+    entry_after: str = ""
+    """What stands there now, where that is something else."""
+    mode: int | None = None
+    """Permission bits of what stood there, where they do not stand there any more."""
+    made: tuple[str, ...] = ()
+    """Directories that were made on the way."""
+    kept: bool = True
+    """Whether what was replaced is in the history: all but what only commands write."""
 
 
 class ToolOutput(NamedTuple):
@@ -74,6 +84,13 @@ class Shown(Protocol):
 
     def may_view(self, relative: str) -> bool:
         """Whether the agent could view the file: else no answer shows what stands in it."""
+        ...
+
+    def allows(self, action: Action) -> bool:
+        """Whether the agent could do this without being asked.
+
+        For a target that is known only while the call runs; all others are in the plan.
+        """
         ...
 
 

@@ -1,18 +1,14 @@
 """`str_replace`: change one exact text in a file, and no other byte."""
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final
 
-from paddock import limits
-from paddock.errors import AmbiguousMatchError, StringNotFoundError, TextUnchangedError
-from paddock.text.check import require_content, require_text
-from paddock.text.locate import Span, find_spans, lines_of
-from paddock.text.nearest import find_nearest
-from paddock.text.show import quote, show_line, show_name
+from paddock.errors import TextUnchangedError
+from paddock.text.check import require_content
+from paddock.text.show import show_name
 from paddock.text.snippet import snippet_around
-from paddock.text.splice import Spliced, splice
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
+from paddock.tools.editing import Replacement, Wording
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions, pinned
@@ -45,76 +41,11 @@ class StrReplacePlan:
     actions: tuple[Action, ...]
 
 
-class Replacement:
-    """One exact replacement in the content that the workspace hands over under its lock.
-
-    Afterwards `spliced` says where the new text stands.
-    """
-
-    __slots__ = ("_may_view", "_name", "_new", "_old", "spliced")
-
-    def __init__(self, name: str, old: bytes, new: bytes, *, may_view: bool) -> None:
-        self._may_view = may_view
-        self._name = name
-        self._old = old
-        self._new = new
-        self.spliced: Spliced | None = None
-
-    def apply(self, content: bytes) -> bytes:
-        """The content with the one place changed.
-
-        Raises: TextError if it is no text, or the place is missing or not the only one.
-        """
-        require_text(content, self._name)
-        try:
-            place = find_only(content, self._old, self._name)
-        except StringNotFoundError as error:
-            if self._may_view:
-                error.hint = _nearest_hint(content, self._old)
-            raise
-        self.spliced = splice(content, place, self._old, self._new)
-        return self.spliced.content
-
-
-_COPY_EXACTLY: Final = "view the file and copy the text exactly"
-
-
-def find_only(content: bytes, sought: bytes, name: str) -> Span:
-    """The one place of `sought`.
-
-    Raises:
-        StringNotFoundError: it does not stand there.
-        AmbiguousMatchError: with the count, overlaps included, and line numbers.
-    """
-    spans = list(islice(find_spans(content, sought), limits.matches_counted_max + 1))
-    if len(spans) == 1:
-        return spans[0]
-    if not spans:
-        raise StringNotFoundError(
-            f"old_str not found in {quote(name)}", where=name, hint=_COPY_EXACTLY
-        )
-    listed = ", ".join(str(line) for line in lines_of(content, spans[: limits.matches_listed_max]))
-    found, more = str(len(spans)), str(len(spans) - limits.matches_listed_max)
-    if len(spans) > limits.matches_counted_max:
-        found, more = f"over {limits.matches_counted_max}", "many"
-    tail = f" and {more} more places" if len(spans) > limits.matches_listed_max else ""
-    raise AmbiguousMatchError(
-        f"old_str found {found} times in {quote(name)}, at lines {listed}{tail}",
-        where=name,
-        hint="include a neighbouring line, so that old_str stands there once",
-    )
-
-
-def _nearest_hint(content: bytes, sought: bytes) -> str:
-    nearest = find_nearest(content, sought)
-    if not nearest:
-        return _COPY_EXACTLY
-    rows = [
-        f"line {number}: {show_line(line[: limits.snippet_line_chars_max])[0]}"
-        + (" [... cut]" if len(line) > limits.snippet_line_chars_max else "")
-        for number, line in nearest
-    ]
-    return "copy the text exactly; the nearest lines are:\n" + "\n".join(rows)
+_WORDING: Final = Wording(
+    not_found="old_str not found in {name}",
+    ambiguous="old_str found {count} times in {name}, at lines {lines}",
+    ambiguous_hint="include a neighbouring line, so that old_str stands there once",
+)
 
 
 class StrReplace:
@@ -142,7 +73,7 @@ class StrReplace:
         name = plan.path.asked.relative
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
-        edit = Replacement(name, plan.old, plan.new, may_view=may_view)
+        edit = Replacement(name, plan.old, plan.new, _WORDING, may_view=may_view)
         receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
         spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"

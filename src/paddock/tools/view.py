@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
-from paddock.errors import BinaryFileError, PathNotAFileError, TextEncodingError
+from paddock.errors import PathNotAFileError
 from paddock.text.show import escape_notices, number_line, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
 from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions, pinned
+from paddock.tools.windows import ALL_LINES, require_text_start, require_utf8, window_notices
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import (
@@ -27,7 +28,6 @@ from paddock.workspace import (
 _LIMITS: Final = WindowLimits(
     bytes_max=limits.view_bytes_max, line_bytes_max=limits.view_line_bytes_max
 )
-_ALL_LINES: Final = 2**62
 DIRECTORY: Final = "directory"
 """Stands for the version of a directory, which has none."""
 
@@ -62,7 +62,7 @@ class View:
         return ViewPlan(
             path,
             arguments.offset or 1,
-            arguments.limit or _ALL_LINES,
+            arguments.limit or ALL_LINES,
             path_actions("file", "view", path),
         )
 
@@ -113,18 +113,14 @@ class _ShownEntries:
 
 def _show_file(plan: ViewPlan, file: OpenFile, workspace: Workspace) -> ToolOutput:
     name = plan.path.asked.relative
-    probe = file.read_start(limits.binary_probe_bytes)
-    if b"\0" in probe:
-        raise BinaryFileError(
-            f"{quote(name)} is a binary file: it has a NUL byte at offset {probe.index(0)}",
-            hint="only UTF-8 text can be viewed",
-        )
+    require_text_start(file, name)
     window = file.window_with_version(plan.offset, plan.limit, _LIMITS)
     if plan.version is not None:
         pinned(plan.version, str(window.version), plan.path.asked)
-    _require_utf8(window, name)
+    require_utf8(window, name)
     rows, escaped = _number(window)
-    notices = [f"[{notice}]" for notice in (*_notices(plan, window), *escape_notices(escaped))]
+    said = window_notices(window, plan.offset, plan.limit)
+    notices = [f"[{notice}]" for notice in (*said, *escape_notices(escaped))]
     snippet = "\n".join(rows)
     details = _details(plan, workspace, snippet)
     details |= {
@@ -145,18 +141,6 @@ def _details(plan: ViewPlan, workspace: Workspace, snippet: str) -> dict[str, Js
     }
 
 
-def _require_utf8(window: Window, name: str) -> None:
-    for line in window.lines:
-        try:
-            line.content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise TextEncodingError(
-                f"{quote(name)} is not UTF-8: byte 0x{line.content[error.start]:02x} "
-                f"at byte {error.start + 1} of line {line.number}",
-                hint="convert the file to UTF-8 first",
-            ) from None
-
-
 def _number(window: Window) -> tuple[list[str], int]:
     """The rows, and how many characters had to be escaped in them."""
     rows: list[str] = []
@@ -168,29 +152,6 @@ def _number(window: Window) -> tuple[list[str], int]:
         rows.append(row)
         escaped += changed
     return rows, escaped
-
-
-def _notices(plan: ViewPlan, window: Window) -> list[str]:
-    """What the model has to know beyond the rows."""
-    total = window.lines_total
-    said: list[str] = []
-    if total == 0:
-        said.append("the file is empty")
-    elif plan.offset > total:
-        said.append(f"offset {plan.offset} is past the end: the file has {total} lines")
-    elif window.next_line is not None:
-        why = (
-            f"cut at {limits.view_bytes_max} bytes"
-            if window.cut_by_bytes
-            else f"limit={plan.limit} reached"
-        )
-        said.append(
-            f"lines {plan.offset}-{window.next_line - 1} of {total} shown, {why}; "
-            f"use offset={window.next_line} to go on"
-        )
-    if window.changed_while_reading:
-        said.append("the file changed while it was read; view it again")
-    return said
 
 
 def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutput:

@@ -264,6 +264,19 @@ def test_doctor_says_what_the_host_can_enforce(user):
     assert "openat2" in user.run("doctor").out
 
 
+def test_doctor_says_which_backend_holds_commands_and_what_it_does_not_hold(user):
+    said = user.run("doctor", "--json").json
+    backends = {row["backend"]: row for row in said["backends"]}
+    assert set(backends) == {"stage", "landlock"}
+    for row in backends.values():
+        works = row["enforcement"] != "none"
+        assert bool(row["cause"]) is not works
+        assert works or row["remedy"]
+    assert backends["landlock"]["enforcement"] in {"partial", "none"}
+    assert said["commands"].startswith(("held by ", "refused; "))
+    assert f"commands: {said['commands']}" in user.run("doctor").out
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_names_every_command(user, shell):
     script = user.run("completion", shell).out

@@ -7,6 +7,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError, PaddockError, UsageError
+from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
 from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
@@ -120,7 +121,7 @@ def test_of_many_that_create_one_name_exactly_one_wins(store):
     ("new", "message"),
     [
         (NewAgent("x", toolsets=("shell", "nuclear")), "unknown toolset 'nuclear'"),
-        (NewAgent("x", toolsets=("core",)), "exists on a bare plane alone"),
+        (NewAgent("x", toolsets=("core",)), "'core' is never declared"),
         (NewAgent("x", toolsets=("development",)), "never declared"),
         (NewAgent("x", profile=""), "not a profile's name"),
         (NewAgent("x", profile="a\nb"), "not a profile's name"),
@@ -134,15 +135,53 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(store, new, message):
     assert os.listdir(store.layout.agents) == ["main"]
 
 
-def test_core_exists_on_a_bare_plane_and_its_root_is_a_workspace(tmp_path, environment):
+def test_the_root_of_a_bare_plane_is_a_workspace_and_its_inside_is_none(tmp_path, environment):
     store = AgentStore(PlaneLayout(tmp_path / "bare", "bare"), environment)
     store.layout.config.mkdir(parents=True)
     store.layout.agents.mkdir()
-    record = store.create(NewAgent("admin", "admin", store.layout.root, toolsets=("core",)))
-    assert store.read("admin") == record
+    record = store.create(NewAgent("ops", workspace=store.layout.root))
+    assert store.read("ops") == record
     for inside in (store.layout.config, store.layout.agents, store.layout.hot):
         with pytest.raises(ConfigError, match="overlap"):
             store.create(NewAgent("spy", workspace=inside))
+
+
+@pytest.mark.parametrize("toolset", ["core", "development"])
+def test_on_a_bare_plane_too_no_agent_declares_the_admins_toolsets(tmp_path, environment, toolset):
+    store = AgentStore(PlaneLayout(tmp_path / "bare", "bare"), environment)
+    store.layout.agents.mkdir(parents=True)
+    with pytest.raises(UsageError, match="is never declared"):
+        store.create(NewAgent("spy", toolsets=(toolset,)))
+    declare(store, "spy", toolsets=[toolset])
+    with pytest.raises(ConfigError, match="is never declared"):
+        store.read("spy")
+
+
+def admin_of(layout: PlaneLayout) -> AgentRecord:
+    agent = Agent("admin", "admin", ("core",), source=str(layout.admin_config))
+    return AgentRecord(agent, layout.root, False, layout.admin_config, "sha256:x")
+
+
+def test_the_admin_of_a_bare_plane_comes_from_its_configuration_alone(tmp_path, environment):
+    layout = PlaneLayout(tmp_path / "bare", "bare")
+    layout.agents.mkdir(parents=True)
+    store = AgentStore(layout, environment, admin_of(layout))
+    store.create(NewAgent("zoe"))
+    assert store.names() == ("admin", "zoe")
+    assert store.read("admin") == admin_of(layout)
+    with pytest.raises(UsageError, match="there is an agent 'admin' already"):
+        store.create(NewAgent("admin"))
+    assert os.listdir(layout.agents) == ["zoe"]
+
+
+def test_a_second_declaration_of_the_admin_does_not_load(tmp_path, environment):
+    layout = PlaneLayout(tmp_path / "bare", "bare")
+    layout.agents.mkdir(parents=True)
+    store = AgentStore(layout, environment, admin_of(layout))
+    declare(store, "admin", toolsets=["workspace"])
+    for ask in (store.names, lambda: store.read("admin"), store.read_all):
+        with pytest.raises(ConfigError, match="'admin' is declared a second time"):
+            ask()
 
 
 def test_a_workspace_that_overlaps_paddocks_own_files_is_refused(store, environment, project):
@@ -250,7 +289,8 @@ def test_a_declaration_with_a_mistake_does_not_load_and_names_the_field(store, f
     file = declare(store, "x", **fields)
     with pytest.raises(ConfigError) as caught:
         store.read("x")
-    assert caught.value.where == f"{file}, field '{field}'"
+    assert caught.value.where.startswith(f"{file}, ")
+    assert caught.value.where.endswith(f"field '{field}'")
     assert caught.value.hint
     with pytest.raises(ConfigError):
         store.read_all()

@@ -222,3 +222,25 @@ def test_a_plane_whose_name_and_record_differ_leads_nowhere(project, environment
     copy = plane.root.rename(plane.root.with_name("copy-0000"))
     with pytest.raises(ConfigError, match="its name does not"):
         find_root(copy, environment)
+
+
+def test_a_registered_plane_with_a_link_for_its_configuration_is_nothing_else(
+    tmp_path, environment
+):
+    plane = make_bare(tmp_path / "plane")
+    register_bare_plane(plane, environment)
+    marker = plane / "HOT" / "config" / "admin_config.json"
+    marker.rename(tmp_path / "mine.json")
+    marker.symlink_to(tmp_path / "mine.json")
+    for start, override in ((plane, None), (tmp_path, plane), (plane / "HOT", None)):
+        with pytest.raises(ConfigError, match="is not a regular file"):
+            find_root(start, environment, override=override)
+    marker.unlink()
+    assert find_root(plane, environment).kind == "project"
+
+
+def test_a_link_in_a_directory_that_is_no_plane_of_ours_stops_nobody(tmp_path, environment):
+    marker = make_bare(tmp_path / "clone") / "HOT" / "config" / "admin_config.json"
+    marker.unlink()
+    marker.symlink_to("/nowhere")
+    assert find_root(tmp_path / "clone", environment) == ProjectRoot(tmp_path / "clone", "project")

@@ -1,7 +1,9 @@
 from pathlib import Path
 
 from paddock.plane import records
+from paddock.plane.admin_config import AdminConfig
 from paddock.plane.agent_files import AgentRecord
+from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFile, PolicyFiles
 from paddock.plane.trust import TrustRecord, content_digest
@@ -86,3 +88,41 @@ def test_what_becomes_of_an_agent_is_recorded():
         agent="writer",
         metadata={"kept": str(kept)},
     )
+
+
+def test_a_changed_configuration_is_recorded_with_every_files_digest():
+    config = AdminConfig(Path("/p/HOT/config/admin_config.json"), "sha256:new")
+    policy = "HOT/config/policy.toml"
+    before = {"HOT/config/admin_config.json": "sha256:old", policy: "sha256:p"}
+    after = {"HOT/config/admin_config.json": "sha256:new", policy: "sha256:p"}
+    assert records.config_changed(before, after, config) == Entry(
+        "CONFIG_CHANGED",
+        reason="changed: HOT/config/admin_config.json",
+        metadata={
+            "files": after,
+            "before": before,
+            "changed": ["HOT/config/admin_config.json"],
+            "agent_id": "admin",
+            "tool_profile": "production",
+            "permissions": {
+                "read": ["**"],
+                "write": ["**"],
+                "forbidden": ["HOT/kernel/*", "HOT/scripts/*"],
+            },
+        },
+    )
+    assert records.config_changed({}, after, config).reason == "the configuration was first loaded"
+    assert records.config_changed(after, {}, config).metadata["changed"] == sorted(after)
+
+
+def test_what_the_dual_gate_found_is_recorded_for_a_session():
+    gate = DualGate("development", variable=True, accepted=True)
+    assert records.dual_gate(gate, "SES-1", "admin") == Entry(
+        "DUAL_GATE",
+        decision="allow",
+        reason="open: development tools are on",
+        session_id="SES-1",
+        agent="admin",
+        metadata=gate.as_json(),
+    )
+    assert records.dual_gate(DualGate(), "SES-1", "admin").decision == "deny"

@@ -2,8 +2,9 @@
 
 import pytest
 
+from paddock.errors import TextTooLargeError
 from paddock.text.locate import find_spans
-from paddock.text.splice import splice
+from paddock.text.splice import splice, splice_all
 
 
 def replaced(content: bytes, old: bytes, new: bytes) -> bytes:
@@ -39,3 +40,37 @@ def test_the_span_is_where_the_new_bytes_stand() -> None:
     (_, place) = find_spans(content, b"x")
     spliced = splice(content, place, b"x", b"why")
     assert spliced.content[spliced.span.start : spliced.span.end] == b"why"
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "new", "expected", "count"),
+    [
+        (b"a b a", b"a", b"xy", b"xy b xy", 2),
+        (b"aaaa", b"aa", b"b", b"bb", 2),
+        (b"aaa", b"aa", b"b", b"ba", 1),
+        (b"a b a", b"a", b"", b" b ", 2),
+        (b"nothing", b"x", b"y", b"nothing", 0),
+        (b"a\r\nb\na", b"a", b"1\n2", b"1\r\n2\r\nb\n1\n2", 2),
+        (b"x\r\nx\nx", b"x\nx", b"x", b"x\nx", 1),
+        (b"x\r\n" * 3, b"x\n", b"y\n", b"y\r\n" * 3, 3),
+        (b"x\nx\r\n", b"x\n", b"y\n", b"y\ny\r\n", 2),
+    ],
+)
+def test_every_place_is_changed_from_the_front_and_each_keeps_its_line_end(
+    content: bytes, old: bytes, new: bytes, expected: bytes, count: int
+) -> None:
+    assert splice_all(content, old, new, 1000) == (expected, count)
+
+
+@pytest.mark.parametrize("content", [b"a" * 10, b"a" * 9 + b"\r\n"])
+def test_an_outcome_over_the_limit_is_refused_before_it_is_made(content: bytes) -> None:
+    assert splice_all(content, b"a", b"\n" * 2, 10_000)[1] in {9, 10}
+    with pytest.raises(TextTooLargeError, match="15 are allowed"):
+        splice_all(content, b"a", b"\n" * 2, 15)
+
+
+def test_many_places_far_from_a_line_end_are_changed_in_one_pass() -> None:
+    # Looking for the next line end from each of them would take minutes.
+    content = b"a." * 100_000 + b"\r\n"
+    changed, count = splice_all(content, b"a", b"b\n", 10_000_000)
+    assert (changed, count) == (b"b\r\n." * 100_000 + b"\r\n", 100_000)

@@ -9,6 +9,7 @@ import pytest
 
 from paddock.tools.spec import Ports, Tool, ToolOutput
 from paddock.tools.toolsets import all_tools
+from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
 
@@ -27,21 +28,27 @@ class Hides:
     def is_shown(self, relative: str) -> bool:
         return relative not in self.hidden
 
+    def allows(self, action: Action) -> bool:
+        return not action.target.startswith("closed/")
+
 
 @dataclass(frozen=True)
 class Desk:
     root: Path
     ports: Ports
 
-    def plan(self, name: str, **arguments: Json) -> Any:
+    def tool(self, name: str) -> Tool[Any]:
+        return TOOLS[name]
+
+    def plan(self, name: str, /, **arguments: Json) -> Any:
         tool: Tool[Any] = TOOLS[name]
         bound, _ = tool.binder.bind(arguments)
         return tool.handler.resolve(bound, self.ports)
 
-    def run(self, name: str, **arguments: Json) -> ToolOutput:
+    def run(self, name: str, /, **arguments: Json) -> ToolOutput:
         return TOOLS[name].handler.run(self.plan(name, **arguments), self.ports)
 
-    def actions(self, name: str, **arguments: Json) -> list[str]:
+    def actions(self, name: str, /, **arguments: Json) -> list[str]:
         return [str(action) for action in self.plan(name, **arguments).actions]
 
     def write(self, name: str, content: bytes) -> Path:

@@ -33,7 +33,9 @@ def test_a_new_file_is_created_with_its_parents(desk):
         "success": True,
         "error": None,
     }
-    assert output.changes == (Change("a/b/c.txt", "created", None, version_of(b"one\ntwo\n")),)
+    assert output.changes == (
+        Change("a/b/c.txt", "created", None, version_of(b"one\ntwo\n"), made=("a", "a/b")),
+    )
     assert output.content == "created a/b/c.txt (8 bytes)\n     1\tone\n     2\ttwo"
 
 

@@ -31,7 +31,9 @@ def test_a_file_moves_and_directories_on_the_way_are_made(desk):
         "error": None,
     }
     digest = version_of(b"x")
-    assert output.changes == (Change("a", "moved", digest, digest, to="new/dir/b"),)
+    assert output.changes == (
+        Change("a", "moved", digest, digest, to="new/dir/b", made=("new", "new/dir")),
+    )
     assert output.content == "moved a to new/dir/b"
 
 
@@ -110,6 +112,7 @@ def test_if_version_guards_a_move_on_both_sides(desk):
 
 def test_a_file_is_deleted(desk):
     desk.write("a", b"x")
+    (desk.root / "a").chmod(0o640)
     output = desk.run("delete_file", path="a")
     assert desk.tree() == {}
     assert output.details == {
@@ -118,7 +121,7 @@ def test_a_file_is_deleted(desk):
         "success": True,
         "error": None,
     }
-    assert output.changes == (Change("a", "deleted", version_of(b"x"), None),)
+    assert output.changes == (Change("a", "deleted", version_of(b"x"), None, mode=0o640),)
 
 
 def test_deleting_a_link_leaves_its_target(desk):

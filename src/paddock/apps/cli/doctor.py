@@ -4,6 +4,13 @@ import argparse
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import environment_of
+from paddock.errors import SandboxUnavailableError
+from paddock.sandbox.values import Held, Verdict
+from paddock.values.calls import Json
+
+_STAGING = "staging"
+"""Below Paddock's state: where the layers of commands lie."""
 
 
 class Doctor:
@@ -16,11 +23,13 @@ class Doctor:
         """No options of its own."""
 
     def run(self, options: Options, console: Console) -> int:
-        """0 where the file tools have their fence."""
+        """Try everything and say what came of it; 0 also where something is missing."""
         from paddock import __version__
+        from paddock.sandbox.examine import examine_host
         from paddock.sandbox.probe import probe_host
 
         findings = probe_host()
+        verdicts = examine_host(environment_of(console).paddock_home / _STAGING)
         if options.json:
             console.write_json(
                 {
@@ -29,17 +38,52 @@ class Doctor:
                         {"name": f.name, "ok": f.is_there, "found": f.found, "remedy": f.remedy}
                         for f in findings
                     ],
+                    "backends": [_verdict_json(verdict) for verdict in verdicts],
+                    "commands": _commands(verdicts),
                 }
             )
             return 0
         console.say(f"paddock {__version__}")
         for finding in findings:
-            mark = console.paint("yes", "32") if finding.is_there else console.paint("no ", "33")
-            console.print(f"  {mark}  {finding.name:<17}{finding.found}\n")
+            self._say(finding.is_there, finding.name, finding.found, console)
             if finding.remedy:
                 console.say(f"       {'':<17}{finding.remedy}")
-        console.say("files: fenced. commands: this version runs none")
+        console.say("backends for commands, each tried by running one")
+        for verdict in verdicts:
+            works = verdict.enforcement is not Held.NONE
+            found = verdict.enforcement.value if works else verdict.cause
+            self._say(works, verdict.backend, found, console)
+            for line in (*verdict.gaps, *([verdict.remedy] if verdict.remedy else ())):
+                console.say(f"       {'':<17}{line}")
+        console.say(f"files: fenced. commands: {_commands(verdicts)}")
         return 0
+
+    @staticmethod
+    def _say(is_there: bool, name: str, found: str, console: Console) -> None:
+        mark = console.paint("yes", "32") if is_there else console.paint("no ", "33")
+        console.print(f"  {mark}  ")
+        console.say(f"{name:<17}{found}")
+
+
+def _commands(verdicts: tuple[Verdict, ...]) -> str:
+    """What becomes of a command here, under the default `enforcement = "required"`."""
+    from paddock.sandbox.choice import choose_backend
+
+    try:
+        chosen = choose_backend(verdicts, "required")
+    except SandboxUnavailableError as refused:
+        return f"refused; {refused.hint}"
+    return f"held by {chosen.backend} ({chosen.enforcement.value})"
+
+
+def _verdict_json(verdict: Verdict) -> dict[str, Json]:
+    return {
+        "backend": verdict.backend,
+        "enforcement": verdict.enforcement.value,
+        "gaps": list(verdict.gaps),
+        "cause": verdict.cause,
+        "remedy": verdict.remedy,
+    }
 
 
 COMMAND = Doctor()

@@ -6,26 +6,40 @@ from pathlib import Path
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of
-from paddock.assembly import init_project
+from paddock.assembly import init_bare_plane, init_project
+from paddock.values.calls import Json
 
 
 class Init:
-    """Make a governed project; a second time changes nothing and says so."""
+    """Make a governed project or a bare plane; a second time changes nothing and says so."""
 
     summary = (
         "Write a commented paddock.toml with the defaults, and make the project's plane\n"
-        "(outside the project) with one agent, main. Again: changes nothing."
+        "(outside the project) with one agent, main. With --bare, make DIR a plane of its own,\n"
+        "whose agent, admin, works on the plane itself. Again: changes nothing."
     )
-    examples = "  paddock init\n  paddock init path/to/project"
+    examples = (
+        "  paddock init\n  paddock init path/to/project\n  paddock init --bare path/to/plane --dev"
+    )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        """DIR."""
+        """DIR, --bare and --dev."""
         parser.add_argument("directory", nargs="?", metavar="DIR", help="default: here")
+        parser.add_argument("--bare", action="store_true", help="make a bare plane")
+        parser.add_argument(
+            "--dev",
+            action="store_true",
+            help="a bare plane's tool_profile is development, one half of the dual gate",
+        )
 
     def run(self, options: Options, console: Console) -> int:
         """Make what is missing."""
-        directory = console.directory / (options.directory or options.plane or ".")
-        result = init_project(Path(directory), environment_of(console))
+        directory = Path(console.directory / (options.directory or options.plane or "."))
+        if options.bare:
+            return _make_bare(directory, options, console)
+        if options.dev:
+            console.warn("note: --dev changes nothing here; only a bare plane has a tool_profile")
+        result = init_project(directory, environment_of(console))
         if options.json:
             console.write_json(
                 {
@@ -43,6 +57,38 @@ class Init:
         for path in result.made:
             console.say(f"made {path}")
         return 0
+
+
+def _make_bare(directory: Path, options: Options, console: Console) -> int:
+    profile = "development" if options.dev else "production"
+    made, project = init_bare_plane(directory, environment_of(console), profile)
+    root, policy = made.layout.root, project.files.project
+    if options.json:
+        shown: dict[str, Json] = {
+            "status": "ok",
+            "root": str(root),
+            "plane": str(root),
+            "policy": None if policy is None else str(policy.path),
+            "made": [str(path) for path in made.made],
+            "already": not made.made,
+            "registered": made.registered,
+            "dual_gate": project.gate.as_json(),
+        }
+        console.write_json(shown)
+        return 0
+    if not made.made:
+        console.say(f"{root} is a bare plane already; nothing changed")
+        if project.gate.tool_profile != profile:
+            console.say(f"its tool_profile stays {project.gate.tool_profile}")
+    for path in made.made:
+        console.say(f"made {path}")
+    console.say(f"dual gate {project.gate}")
+    if not made.registered:
+        console.warn(
+            f"note: this plane was not made here; name it with --plane {root},"
+            f" or look at it and accept it: paddock trust {root}"
+        )
+    return 0
 
 
 COMMAND = Init()

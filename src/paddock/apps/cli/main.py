@@ -56,7 +56,7 @@ class Listed:
 
 COMMANDS: Final = {
     "demo": Listed("take the tour on a governed copy of this project", "demo"),
-    "init": Listed("make a governed project", "init"),
+    "init": Listed("make a governed project, or a bare plane", "init"),
     "where": Listed("show where root, plane, policy and ledgers are", "where"),
     "trust": Listed("look at a project's policy and trust it", "trust"),
     "call": Listed("run one governed tool call", "call"),
@@ -67,7 +67,11 @@ COMMANDS: Final = {
     "policy": Listed(
         "check, explain, test and lint policy", "policy", ("check", "explain", "test", "lint")
     ),
+    "history": Listed("list what calls changed", "history"),
+    "diff": Listed("show what a call changed", "diff"),
+    "undo": Listed("bring back what a call replaced", "undo"),
     "ledger": Listed("query, follow and verify ledgers", "ledger", ("query", "tail", "verify")),
+    "sandbox": Listed("show what commands may read, write and reach", "sandbox", ("plan",)),
     "doctor": Listed("show what this host can enforce", "doctor"),
     "completion": Listed("print a completion script for a shell", "completion"),
 }

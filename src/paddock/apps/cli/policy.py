@@ -10,6 +10,7 @@ from paddock.assembly import Project
 from paddock.errors import PaddockError
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
+from paddock.policy.engine import Policy
 from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain
 from paddock.policy.lint import LintFinding, lint
@@ -67,7 +68,8 @@ class PolicyCommand:
         try:
             project = find_project(options, console)
             action = parse_action(options.action)
-            decision = decide(project.policy, chain_of(project, options.agent), [action])
+            policy = policy_of(project, options.agent)
+            decision = decide(policy, chain_of(project, options.agent), [action])
         except PaddockError as error:
             console.report(error)
             return _CHECK_INVALID
@@ -84,7 +86,8 @@ class PolicyCommand:
 
     def _explain(self, project: Project, options: Options, console: Console) -> int:
         action = parse_action(options.action)
-        explanation = explain(project.policy, chain_of(project, options.agent), action)
+        policy = policy_of(project, options.agent)
+        explanation = explain(policy, chain_of(project, options.agent), action)
         if options.json:
             console.write_json(explanation.as_json())
         else:
@@ -122,9 +125,25 @@ class PolicyCommand:
 def chain_of(project: Project, name: str | None) -> AgentChain:
     """The chain of agent `name`; before the plane is made, the one it would be made with."""
     wanted = name or project.default_agent
-    if wanted == project.default_agent and not project.layout.agent_file(wanted).exists():
+    if _is_yet_to_be_made(project, wanted):
         return (Agent(wanted, "standard"),)
     return project.agents.chain(wanted)
+
+
+def policy_of(project: Project, name: str | None) -> Policy:
+    """The policy as agent `name` meets it."""
+    wanted = name or project.default_agent
+    if _is_yet_to_be_made(project, wanted):
+        return project.policy
+    return project.policy_for(project.agents.read(wanted))
+
+
+def _is_yet_to_be_made(project: Project, name: str) -> bool:
+    return (
+        project.layout.kind == "project"
+        and name == project.default_agent
+        and not project.layout.agent_file(name).exists()
+    )
 
 
 def _example_json(result: ExampleResult) -> dict[str, Json]:

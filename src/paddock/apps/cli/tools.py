@@ -18,7 +18,7 @@ class Tools:
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """--agent and --provider."""
-        parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main)")
+        parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main, or admin)")
         parser.add_argument("--provider", choices=_PROVIDERS, help="print that one's schemas")
 
     def run(self, options: Options, console: Console) -> int:

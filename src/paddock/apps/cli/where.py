@@ -31,6 +31,8 @@ class Where:
         for name, path in report.ledgers.items():
             console.say(f"ledger   {name:<12}{path}")
         console.say(f"user     {report.user_config}")
+        if report.gate is not None:
+            console.say(f"gate     dual gate {report.gate}")
         return 0
 
 

@@ -1,0 +1,117 @@
+"""`paddock history`."""
+
+import argparse
+from typing import Final
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import find_project
+from paddock.assembly.past import Past, open_past
+from paddock.errors import UsageError
+from paddock.runtime.past import PastCall
+from paddock.text.show import show_name
+from paddock.tools.effects import change_json
+from paddock.values.calls import Json
+
+_LAST: Final = 20
+_PATHS_SHOWN_MAX: Final = 3
+_EXIT_INTEGRITY: Final = 4
+
+
+class HistoryCommand:
+    """Which calls changed what; nothing is written."""
+
+    summary = (
+        "List the calls that changed files, newest last: who did what to which path, and\n"
+        "whether it can still be undone. PATH is relative to the agent's workspace."
+    )
+    examples = "  paddock history\n  paddock history src/app.py --last 5\n  paddock history --json"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """[PATH] [--agent NAME] [--last N]."""
+        parser.add_argument("path", nargs="?", metavar="PATH", help="a file, or a directory")
+        parser.add_argument("--agent", metavar="NAME", help="whose workspace")
+        parser.add_argument("--last", type=int, default=_LAST, metavar="N", help="0: all")
+
+    def run(self, options: Options, console: Console) -> int:
+        """0, or 4 where lines of the ledger hold no entry."""
+        if options.last < 0:
+            raise UsageError(f"--last must not be negative: {options.last}", where="--last")
+        with open_past(find_project(options, console)) as past:
+            calls = list(past.calls) if options.path is None else past.of_path(options.path)
+            if options.agent is not None:
+                calls = [call for call in calls if call.workspace_of == options.agent]
+            shown = calls[-options.last :] if options.last else calls
+            if options.json:
+                console.write_json({"calls": [_call_json(past, call) for call in shown]})
+            else:
+                _say(past, shown, len(calls) - len(shown), console)
+            for bad in past.bad:
+                console.warn(
+                    f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
+                )
+            return _EXIT_INTEGRITY if past.bad else 0
+
+
+def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> None:
+    if not calls:
+        console.warn("no call has changed anything")
+    if omitted:
+        console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
+    for call in calls:
+        parts = [
+            call.timestamp[:19] + "Z",
+            f"{show_name(call.call_id):<21}",
+            f"{show_name(call.agent):<10}",
+            f"{show_name(call.tool):<12}",
+            _what(past, call),
+            _remark(past, call),
+        ]
+        console.say("  ".join(part for part in parts if part).rstrip())
+
+
+def _remark(past: Past, call: PastCall) -> str:
+    said = {"unknown": "killed, or at work; ", "failed": "ended in an error; "}.get(
+        call.outcome, ""
+    )
+    standing = past.standing(call)
+    undo = "" if standing == "yes" else f"no undo: {standing}"
+    return f"[{said}{undo}]".replace("; ]", "]") if said or undo else ""
+
+
+def _what(past: Past, call: PastCall) -> str:
+    undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
+    rows: list[str] = []
+    for change in call.changes[:_PATHS_SHOWN_MAX]:
+        if not past.is_shown(call, change.path):
+            rows.append(f"{change.kind} a secret path")
+            continue
+        to = f" to {show_name(change.to)}" if change.to else ""
+        rows.append(f"{change.kind} {show_name(change.path)}{to}")
+    more = len(call.changes) - _PATHS_SHOWN_MAX
+    if more > 0:
+        rows.append(f"and {more} more")
+    return undone + (", ".join(rows) or "what it changed is not recorded")
+
+
+def _call_json(past: Past, call: PastCall) -> dict[str, Json]:
+    shown = [change for change in call.changes if past.is_shown(call, change.path)]
+    standing = past.standing(call)
+    return {
+        "call": call.call_id,
+        "entry": call.entry_id,
+        "timestamp": call.timestamp,
+        "agent": call.agent,
+        "workspace_of": call.workspace_of,
+        "session": call.session_id,
+        "tool": call.tool,
+        "outcome": call.outcome,
+        "undoes": call.undoes,
+        "changes": [change_json(change) for change in shown],
+        "secret_changes": len(call.changes) - len(shown),
+        "can_undo": standing == "yes",
+        "standing": standing,
+    }
+
+
+COMMAND = HistoryCommand()

@@ -1,0 +1,118 @@
+"""`paddock sandbox`."""
+
+import argparse
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.project import use_project
+from paddock.errors import HostError
+from paddock.plane.quoting import quote
+from paddock.sandbox.closing import ReadJudge
+from paddock.sandbox.facts import Asking, collect_facts
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.plan import CompiledPlan, compile_plan, plan_digest, plan_json
+from paddock.values.calls import Json
+
+_SHOWN_MAX = 20
+"""Hidden names in the table; `--json` has all."""
+
+
+class Sandbox:
+    """What a command of an agent would be held to. Nothing runs."""
+
+    summary = "Show what the commands of an agent may read, write and reach."
+    examples = "  paddock sandbox plan\n  paddock sandbox plan --agent main --json"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The sub-command."""
+        parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
+        plan = parts.add_parser(
+            "plan", help="what commands may read, write and reach", allow_abbrev=False
+        )
+        plan.add_argument(
+            "--agent", metavar="NAME", help="whose commands (default: main, or admin)"
+        )
+        add_common(plan)
+
+    def run(self, options: Options, console: Console) -> int:
+        """Compile the plan and print it."""
+        project = use_project(options, console)
+        name = options.agent or project.default_agent
+        record = project.agents.read(name)
+        policy, chain = project.policy_for(record), project.agents.chain(name)
+        facts = collect_facts(Asking(policy, project.agents, name, console.variables))
+        with _opened(facts.workspace) as root_fd:
+            hidden = NameIndex(ReadJudge(policy, chain)).find(root_fd)
+        compiled = compile_plan(policy, chain, facts, hidden)
+        if options.json:
+            console.write_json(_as_json(name, compiled))
+        else:
+            _say(name, compiled, console)
+        return 0
+
+
+@contextmanager
+def _opened(directory: str) -> Generator[int]:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open(directory, flags)
+    except OSError as error:
+        raise HostError(
+            f"the workspace {quote(directory)} cannot be opened: {error.strerror}"
+        ) from error
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _as_json(agent: str, compiled: CompiledPlan) -> dict[str, Json]:
+    left_out: list[Json] = [{"path": each.path, "why": each.why} for each in compiled.left_out]
+    return {
+        "agent": agent,
+        "digest": plan_digest(compiled.plan),
+        **plan_json(compiled.plan),
+        "toolchains": list(compiled.toolchains),
+        "left_out": left_out,
+    }
+
+
+def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
+    plan, limits = compiled.plan, compiled.plan.limits
+    console.say(f"agent        {agent}")
+    console.say(f"workspace    {plan.workspace}")
+    console.say(f"network      {plan.network}")
+    console.say(f"git          {plan.git}")
+    console.say(f"commit       {plan.commit}")
+    console.say(f"enforcement  {plan.enforcement}")
+    console.say(
+        f"limits       {limits.processes} processes, {limits.memory_mb} MB of memory,"
+        f" {limits.file_mb} MB a file, {limits.cpu_s} s of processor time"
+    )
+    _list("readable", plan.readable, "nothing outside the workspace", console)
+    _list("toolchains", compiled.toolchains, "none found", console)
+    _list("writable", plan.writable, "nothing outside the workspace", console)
+    hidden = plan.hidden[:_SHOWN_MAX]
+    more = len(plan.hidden) - len(hidden)
+    if more:
+        hidden = (*hidden, f"(and {more} more: --json lists them)")
+    _list("hidden", hidden, "nothing that stands there now", console)
+    _list("links", tuple(f"{name} -> {text}" for name, text in plan.links), "none", console)
+    variables = tuple(f"{name}={value}" for name, value in plan.environment)
+    _list("environment", variables, "nothing", console)
+    if compiled.left_out:
+        lines = tuple(f"{each.path}: {each.why}" for each in compiled.left_out)
+        _list("left out", lines, "", console)
+    console.say(f"policy       {plan.policy_digest}")
+    console.say(f"plan         {plan_digest(plan)}")
+
+
+def _list(title: str, rows: tuple[str, ...], nothing: str, console: Console) -> None:
+    for number, row in enumerate(rows or (nothing,)):
+        console.say(f"{'' if number else title:<13}{row}")
+
+
+COMMAND = Sandbox()

@@ -1,0 +1,50 @@
+"""`paddock undo`."""
+
+import argparse
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.diff import diffs_json, say_diffs
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import use_project
+from paddock.assembly.past import open_past
+
+_HOST_CODES = frozenset({"storage.full", "ledger.busy", "ledger.full"})
+
+
+class UndoCommand:
+    """Takes a call back, as a call of its own: an undo can be undone."""
+
+    summary = (
+        "Bring back what a call replaced: all of its paths, or none. Refused, with a diff,\n"
+        "where a file changed since. The undo is recorded like a call and can be undone."
+    )
+    examples = "  paddock undo CALL-1f2e3d4c5b6a7988"
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """CALL."""
+        parser.add_argument("call", metavar="CALL", help="a call's id, or its ledger entry's")
+
+    def run(self, options: Options, console: Console) -> int:
+        """0 done, 1 refused, 5 the host could not."""
+        with open_past(use_project(options, console)) as past:
+            call = past.find(options.call)
+            answer = past.undo(call)
+        result, since = answer.result, answer.since
+        if options.json:
+            shown = result.as_json()
+            if since is not None:
+                shown["since"] = diffs_json(since)
+            console.write_json({"call": result.call_id, **shown})
+        elif result.refusal is None:
+            console.say(result.content)
+            console.say(f"this undo is {result.call_id}")
+        else:
+            if since is not None:
+                say_diffs(since, console)
+            console.warn(result.refusal.as_text().replace("\nhint: ", "\n  hint:  "))
+        if result.refusal is None:
+            return 0
+        return 5 if result.refusal.code in _HOST_CODES else 1
+
+
+COMMAND = UndoCommand()

@@ -1,0 +1,42 @@
+"""The composition root: the one place where ports meet their implementations.
+
+Everything that a door needs is opened here: the project and its plane, the
+policy in force, an agent's tools on its workspace, the ledgers. What the system
+as a whole does (a policy comes into force, an agent is made) is recorded in the
+governance ledger here too.
+"""
+
+from paddock.assembly.admin import ADMIN_AGENT
+from paddock.assembly.agents import create_agent, remove_agent
+from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
+from paddock.assembly.opening import init_bare_plane, init_project, open_project
+from paddock.assembly.project import Project, find_project
+from paddock.assembly.runtimes import (
+    new_call_id,
+    open_runtime,
+    open_workspace,
+    tools_allowed,
+    tools_of,
+)
+from paddock.assembly.trust import TrustReview, review_trust, trust_policy
+
+__all__ = [
+    "ADMIN_AGENT",
+    "LEDGER_TIERS",
+    "Project",
+    "TrustReview",
+    "create_agent",
+    "find_project",
+    "init_bare_plane",
+    "init_project",
+    "new_call_id",
+    "open_ledger",
+    "open_project",
+    "open_runtime",
+    "open_workspace",
+    "remove_agent",
+    "review_trust",
+    "tools_allowed",
+    "tools_of",
+    "trust_policy",
+]

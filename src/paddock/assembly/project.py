@@ -1,0 +1,87 @@
+"""A root with what governs it: found, read, and nothing made."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from paddock.assembly.admin import ADMIN_AGENT, admin_record, find_gate, load_admin_config
+from paddock.plane.admin_config import AdminConfig
+from paddock.plane.agent_files import AgentRecord
+from paddock.plane.agents import AgentStore
+from paddock.plane.creation import MAIN_AGENT
+from paddock.plane.discovery import ProjectRoot, find_root, plane_for
+from paddock.plane.dual_gate import DualGate
+from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_files
+from paddock.plane.report import WhereReport, where_report
+from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.presets import PlaneKind
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A root with the policy in force, its plane and its agents."""
+
+    root: ProjectRoot
+    layout: PlaneLayout
+    files: PolicyFiles
+    policy: Policy
+    """For an agent whose workspace is the root; see `policy_for`."""
+    agents: AgentStore
+    environment: Environment
+    notices: tuple[str, ...] = ()
+    """What a person should be told, once: what an untrusted policy did not get."""
+    admin: AdminConfig | None = None
+    """Of a bare plane: its admin agent's configuration."""
+    gate: DualGate = field(default_factory=DualGate)
+    """What the dual gate found; on a project it is closed."""
+
+    def report(self) -> WhereReport:
+        """Where everything is."""
+        gate = None if self.admin is None else self.gate
+        return where_report(self.root, self.layout, self.files, self.environment, gate)
+
+    def policy_for(self, record: AgentRecord) -> Policy:
+        """The policy as an agent meets it: paths are relative to its own workspace.
+
+        On a bare plane an agent that works elsewhere than on the plane's root has no
+        `HOT/config` below it: for it the same file holds as a project's would.
+        """
+        if self.layout.kind == "project" or record.workspace == self.layout.root:
+            return self.policy
+        return policy_of(replace(self.files, kind=PlaneKind.PROJECT))
+
+    @property
+    def default_agent(self) -> str:
+        """The agent of a door that names none."""
+        return MAIN_AGENT if self.layout.kind == "project" else ADMIN_AGENT
+
+
+def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
+    """The project for someone who stands at `start`. Makes nothing.
+
+    Raises:
+        UsageError: `start` is no directory.
+        ConfigError: a policy file or the admin's configuration does not load, or root
+            and plane overlap.
+    """
+    root = find_root(start, environment, override)
+    layout = plane_for(root, environment)
+    files = read_policy_files(root, environment)
+    policy = policy_of(files)
+    if root.kind == "project":
+        return Project(root, layout, files, policy, AgentStore(layout, environment), environment)
+    config = load_admin_config(root, layout)
+    gate = find_gate(root, config, environment)
+    agents = AgentStore(layout, environment, admin_record(config, gate, layout))
+    return Project(root, layout, files, policy, agents, environment, admin=config, gate=gate)
+
+
+def policy_of(files: PolicyFiles) -> Policy:
+    """The policy that these files make. Raises: ConfigError."""
+    return load_policy(_source(files.project), _source(files.user), files.kind)
+
+
+def _source(file: PolicyFile | None) -> PolicySource | None:
+    # The name alone: a decision shows it to a model, which must see no host path.
+    return None if file is None else PolicySource(file.path.name, file.content, file.trusted)

@@ -1,0 +1,172 @@
+"""One agent's tools on its workspace, behind the one door."""
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from paddock.assembly.admin import ADMIN_AGENT, CORE
+from paddock.assembly.history import GeneratedPaths, open_history
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project
+from paddock.history.keeping import History
+from paddock.ledger.store import LedgerFile
+from paddock.plane.environment import process_environment
+from paddock.policy.permissions import compile_permissions
+from paddock.runtime.approvals import (
+    Approval,
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    NoApprover,
+)
+from paddock.runtime.dispatch import Context, Dispatcher
+from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.records import Caller, approval_answered, approval_asked
+from paddock.runtime.registry import Registry
+from paddock.runtime.runtime import Runtime
+from paddock.tools.spec import Ports
+from paddock.tools.toolsets import all_tools
+from paddock.values.entries import Entry
+from paddock.workspace import Workspace
+
+
+def tools_of(project: Project, agent: str | None) -> Registry:
+    """The tools that exist for one agent. Raises: UsageError where there is no such agent."""
+    record = project.agents.read(agent or project.default_agent)
+    return Registry(all_tools()).only(record.agent.toolsets)
+
+
+def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
+    """The names of the tools that a work order of this agent may offer to a model.
+
+    Of the admin's core tools those that stand in its configuration; of every other
+    toolset all that exist.
+
+    Raises: UsageError where there is no such agent.
+    """
+    name = agent or project.default_agent
+    config = project.admin
+    kept = None
+    if config is not None and name == ADMIN_AGENT and config.tools is not None:
+        kept = {entry.tool_id for entry in config.tools}
+    return tuple(
+        tool.name
+        for tool in tools_of(project, name).list_all()
+        if kept is None or tool.spec.toolset != CORE or tool.name in kept
+    )
+
+
+def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> Runtime:
+    """One agent's tools on its workspace, behind the one door.
+
+    Raises:
+        UsageError: no such agent.
+        ConfigError: the agent does not load.
+        HostError: workspace or ledger cannot be opened.
+    """
+    lineage = project.agents.lineage(agent or project.default_agent)
+    # The place alone: a decision shows it to a model, which must see no host path.
+    root = project.layout.root
+    chain = tuple(
+        replace(record.agent, source=record.file.relative_to(root).as_posix()) for record in lineage
+    )
+    for member in chain:
+        compile_permissions(member)  # What cannot be used is said now, and not at each call.
+    policy = project.policy_for(lineage[0])
+    history = open_history(project)
+    keeper = history.keeper(GeneratedPaths(policy))
+    workspace = Workspace.open(str(lineage[0].workspace), keeper=keeper)
+    try:
+        ledger = open_ledger(project, "ho1m")
+    except BaseException:
+        workspace.close()
+        raise
+    judge = PolicyJudge(policy, chain)
+    caller = Caller(chain, f"SES-{os.urandom(8).hex()}")
+    registry = Registry(all_tools()).only(chain[0].toolsets)
+    context = Context(
+        registry=registry,
+        judge=judge,
+        ports=Ports(workspace, judge),
+        ledger=ledger,
+        approver=approver,
+        approvals=_GovernanceApprovals(project, caller.session_id),
+        caller=caller,
+        randomness=os.urandom,
+        history=history,
+    )
+    closing = _Closing(workspace, ledger, history)
+    return Runtime(Dispatcher(context), registry, new_call_id, closing.close, project.notices)
+
+
+def open_workspace(
+    path: str | os.PathLike[str] = ".",
+    *,
+    agent: str | None = None,
+    approver: Approver | Callable[[ApprovalRequest], bool] | None = None,
+) -> Runtime:
+    """Open the project at `path` for one agent; the plane is made on first use.
+
+    `approver` answers where policy asks: a function (`True` is yes), an Approver,
+    or None, and then every ask is refused.
+
+    Raises:
+        UsageError: no such directory or agent.
+        ConfigError: a policy or agent file does not load.
+        HostError: something of the host is missing.
+    """
+    project = open_project(Path(path).absolute(), process_environment())
+    return open_runtime(project, agent=agent, approver=_approver_of(approver))
+
+
+def _approver_of(
+    approver: Approver | Callable[[ApprovalRequest], bool] | None,
+) -> Approver:
+    if approver is None:
+        return NoApprover()
+    if hasattr(approver, "answer"):
+        return cast("Approver", approver)
+    return CallbackApprover(cast("Callable[[ApprovalRequest], bool]", approver))
+
+
+def new_call_id() -> str:
+    """An id for a call whose door brings none."""
+    return f"CALL-{os.urandom(8).hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _GovernanceApprovals:
+    """Questions and answers, in the governance ledger; it is opened when there are any."""
+
+    project: Project
+    session_id: str
+
+    def asked(self, request: ApprovalRequest) -> None:
+        self._append(approval_asked(request, self.session_id))
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        self._append(approval_answered(request, approval, self.session_id))
+
+    def _append(self, entry: Entry) -> None:
+        with closing(open_ledger(self.project, "governance")) as ledger:
+            ledger.append([entry])
+
+
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    workspace: Workspace
+    ledger: LedgerFile
+    history: History
+
+    def close(self) -> None:
+        try:
+            self.ledger.close()
+        finally:
+            try:
+                self.workspace.close()
+            finally:
+                self.history.close()

@@ -1,0 +1,190 @@
+"""Making a bare plane: a directory that governs itself, whole or not a plane at all.
+
+What it is made of comes in as a `Blueprint`. Everything is put in place first and
+the admin's configuration last: that file marks a bare plane, so a crash before it
+leaves a directory that is no plane yet, and the next `init` goes on from there.
+Nothing that stands there is ever removed or written over.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.errors import ConfigError, UsageError
+from paddock.plane.apart import require_outside
+from paddock.plane.discovery import is_bare_plane
+from paddock.plane.environment import Environment
+from paddock.plane.files import (
+    DIRECTORY_MODE,
+    FILE_MODE,
+    create_file,
+    host_errors,
+    is_temporary_name,
+    make_directories,
+    read_file,
+    require_private,
+    sync_directory,
+)
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.locks import locked
+from paddock.plane.paths import real_directory
+from paddock.plane.quoting import quote
+from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+
+BARE_DIRECTORIES: Final = (
+    "HOT",
+    "HOT/config",
+    "HOT/installed",
+    "HOT/kernel",
+    "HOT/ledger",
+    "HOT/registries",
+    "HOT/registries/approvals",
+    "HOT/registries/keys",
+    "HOT/schemas",
+    "HOT/scripts",
+    "HOT/tests",
+    "HO2",
+    "HO2/kernel",
+    "HO2/ledger",
+    "HO2/scratch",
+    "HO2/tests",
+    "HO1",
+    "HO1/contracts",
+    "HO1/kernel",
+    "HO1/ledger",
+    "HO1/tests",
+    "agents",
+    "objects",
+)
+"""What every bare plane has, parents first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blueprint:
+    """What a bare plane is made of. Paths are relative to its root, with `/`."""
+
+    config: bytes
+    """`HOT/config/admin_config.json`, put there last."""
+    files: Mapping[str, bytes]
+    """All others; each in a directory of `directories`."""
+    directories: tuple[str, ...] = BARE_DIRECTORIES
+
+
+@dataclass(frozen=True, slots=True)
+class MadePlane:
+    """A bare plane that is there now."""
+
+    layout: PlaneLayout
+    made: tuple[Path, ...]
+    """The files that this call made; none where the plane was there."""
+    registered: bool
+    """Whether it counts whole without being named."""
+
+
+def make_bare_plane(directory: Path, blueprint: Blueprint, environment: Environment) -> MadePlane:
+    """Make `directory` (made itself where it is missing) a bare plane.
+
+    Of several processes one makes it and all find it. A plane that is there already
+    is left as it is; it is not registered either, since whoever brought it may be
+    somebody else.
+
+    Raises:
+        UsageError: it holds something else, or is no directory.
+        ConfigError: it overlaps Paddock's own files or lies in another bare plane, or
+            others can write to it.
+        HostError: something could not be written.
+    """
+    require_outside(directory, environment)
+    _make_root(directory)
+    root = real_directory(directory)
+    _require_no_plane_above(root)
+    layout = PlaneLayout(root, "bare")
+    with locked(root):
+        if is_bare_plane(root):
+            return MadePlane(layout, (), is_registered_bare_plane(root, environment))
+        require_private(root)
+        _require_free(root, blueprint)
+        # Registered first: the plane is never there without it. A registered path
+        # at which no plane comes to stand harms nobody.
+        register_bare_plane(root, environment)
+        made = tuple(_build(layout, blueprint))
+    return MadePlane(layout, made, registered=True)
+
+
+def _make_root(directory: Path) -> None:
+    if os.path.lexists(directory):
+        return
+    make_directories(directory)
+
+
+def _require_no_plane_above(root: Path) -> None:
+    # Threat: the outer plane's admin works on everything below its root, and so on
+    # the inner plane's configuration.
+    for parent in root.parents:
+        if is_bare_plane(parent):
+            raise ConfigError(
+                f"{quote(root)} lies in the bare plane {quote(parent)}",
+                where=str(root),
+                hint="make it somewhere else: agents of the outer plane could change it",
+            )
+
+
+def _require_free(root: Path, blueprint: Blueprint) -> None:
+    """Refuse a directory with anything but what a stopped `init` left."""
+    for path in _entries(root):
+        relative = path.relative_to(root).as_posix()
+        if not _is_ours(path, relative, blueprint):
+            raise UsageError(
+                f"{quote(root)} is neither empty nor a bare plane: it holds {quote(relative)}",
+                where=str(root),
+                hint="name an empty directory or a new one; nothing was changed",
+            )
+
+
+def _entries(directory: Path) -> Iterator[Path]:
+    with host_errors("looking at", directory):
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    for entry in entries:
+        path = directory / entry.name
+        yield path
+        # A directory that is not ours has ended the walk by now.
+        if entry.is_dir(follow_symlinks=False):
+            yield from _entries(path)
+
+
+def _is_ours(path: Path, relative: str, blueprint: Blueprint) -> bool:
+    with host_errors("looking at", path):
+        mode = os.lstat(path).st_mode
+    if stat.S_ISDIR(mode):
+        return relative in blueprint.directories
+    if not stat.S_ISREG(mode):
+        return False
+    if is_temporary_name(path.name):
+        return True
+    wanted = blueprint.files.get(relative)
+    return wanted is not None and read_file(path, limits.admin_config_bytes_max) == wanted
+
+
+def _build(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
+    """Put everything in its place; what is there already stays.
+
+    Sequence: directories, each fsynced in its parent → files, each fsynced with its
+    directory → the configuration, by which it is a plane.
+    """
+    root = layout.root
+    for name in blueprint.directories:
+        with host_errors("making", root / name):
+            try:
+                os.mkdir(root / name, DIRECTORY_MODE)
+            except FileExistsError:
+                continue
+            sync_directory((root / name).parent)
+    for name, content in blueprint.files.items():
+        if create_file(root / name, content, FILE_MODE):
+            yield root / name
+    if create_file(layout.admin_config, blueprint.config, FILE_MODE):
+        yield layout.admin_config

@@ -1,0 +1,130 @@
+"""What a call did to paths: from what the workspace says, and to and from the ledger's JSON."""
+
+from collections.abc import Mapping
+from typing import Final, cast
+
+from paddock.tools.spec import Change
+from paddock.values.calls import Json
+from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt
+from paddock.workspace.changes import ChangedPath, EntryState
+
+_KINDS: Final = frozenset({"created", "overwritten", "edited", "moved", "deleted", "mode"})
+_ENTRIES: Final = frozenset({"file", "link", "directory"})
+
+
+def change_of_write(receipt: WriteReceipt, kind: str) -> Change:
+    """Of one file that was written."""
+    made = tuple(directory.relative for directory in receipt.created_directories)
+    return Change(receipt.path.relative, kind, receipt.version_before, receipt.version, made=made)
+
+
+def change_of_move(receipt: MoveReceipt) -> Change:
+    """Of one entry that has another name now."""
+    return Change(
+        receipt.path.relative,
+        "moved",
+        receipt.version,
+        receipt.version,
+        to=receipt.to.relative,
+        entry=receipt.kind.value,
+        made=tuple(directory.relative for directory in receipt.created_directories),
+    )
+
+
+def change_of_delete(receipt: DeleteReceipt) -> Change:
+    """Of one entry that is gone."""
+    return Change(
+        receipt.path.relative,
+        "deleted",
+        receipt.version_before,
+        None,
+        entry=receipt.kind.value,
+        mode=receipt.mode_before,
+    )
+
+
+def change_of_path(row: ChangedPath) -> Change | None:
+    """Of one path of a set of changes; None where nothing stood there and nothing stands."""
+    before, after = row.before, row.after
+    if before is None and after is None:
+        return None
+    if before is None:
+        created = cast("EntryState", after)
+        return Change(row.path.relative, "created", None, created.version, entry=created.kind.value)
+    kind, entry_after = "overwritten", ""
+    if after is None:
+        kind = "deleted"
+    elif after.kind is not before.kind:
+        entry_after = after.kind.value
+    elif after.version == before.version:
+        kind = "mode"
+    is_gone = after is None or (after.mode != before.mode)
+    return Change(
+        row.path.relative,
+        kind,
+        before.version,
+        None if after is None else after.version,
+        entry=before.kind.value,
+        entry_after=entry_after,
+        mode=before.mode if is_gone and before.kind.value != "link" else None,
+        kept=row.kept or before.version is None or before.kind.value != "file" or kind == "mode",
+    )
+
+
+def change_json(change: Change) -> dict[str, Json]:
+    """As the ledger keeps it; what is as usual is left out."""
+    kept: dict[str, Json] = {
+        "path": change.path,
+        "kind": change.kind,
+        "before": change.before,
+        "after": change.after,
+    }
+    if change.to is not None:
+        kept["to"] = change.to
+    if change.entry != "file":
+        kept["entry"] = change.entry
+    if change.entry_after:
+        kept["entry_after"] = change.entry_after
+    if change.mode is not None:
+        kept["mode"] = f"{change.mode:04o}"
+    if change.made:
+        kept["made"] = list(change.made)
+    if not change.kept:
+        kept["kept"] = False
+    return kept
+
+
+def change_from_json(kept: Mapping[str, Json]) -> Change:
+    """The change that `change_json` made this of.
+
+    Raises:
+        ValueError: it is none.
+    """
+    mode = kept.get("mode")
+    made = cast("list[Json]", kept.get("made", []))
+    change = Change(
+        path=_text(kept.get("path")),
+        kind=_text(kept.get("kind")),
+        before=_optional(kept.get("before")),
+        after=_optional(kept.get("after")),
+        to=_optional(kept.get("to")),
+        entry=_text(kept.get("entry", "file")),
+        entry_after=_text(kept.get("entry_after", "")),
+        mode=None if mode is None else int(_text(mode), 8) & 0o777,
+        made=tuple(_text(name) for name in made),
+        kept=kept.get("kept", True) is True,
+    )
+    entries = {change.entry, change.entry_after or change.entry}
+    if change.kind not in _KINDS or not entries <= _ENTRIES:
+        raise ValueError(f"no such change: {change.kind!r} of {change.entry!r}")
+    return change
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a text is wanted: {value!r}")  # noqa: TRY004 - one kind for the caller
+    return value
+
+
+def _optional(value: Json) -> str | None:
+    return None if value is None else _text(value)

@@ -1,0 +1,198 @@
+"""`grep`: lines that match, over a tree or in one file."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.tools.arguments import (
+    ArgumentType,
+    filled_text,
+    flag,
+    needed_text,
+    optional_integer,
+    optional_text,
+)
+from paddock.tools.outputs import result_schema
+from paddock.tools.search_rows import (
+    NO_MATCHES,
+    LineRows,
+    is_partial,
+    limit_notice,
+    path_text,
+    remark_notices,
+    show_row_path,
+)
+from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.targets import path_actions
+from paddock.values.actions import Action
+from paddock.values.calls import Json
+from paddock.workspace import ReadPath
+from paddock.workspace.search.asked import ContentFound, FileLines, Regex, Wanted
+from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
+
+_DEFAULT_MATCHES: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class GrepArguments(ArgumentType):
+    """Arguments of `grep`."""
+
+    pattern: str = needed_text(
+        "Regular expression, matched against single lines: ripgrep's syntax, which takes "
+        "linear time and has no look-around and no backreferences."
+    )
+    path: str = filled_text("Directory or file to search.", ".")
+    glob: str | None = optional_text(
+        "Only files that match: *.py by name, src/**/*.ts by path, {a,b} for either, !x for not x."
+    )
+    ignoreCase: bool = flag("Match without regard to case.", default=False)  # noqa: N815 - the name that models know
+    literal: bool = flag("Take the pattern as plain text.", default=False)
+    context: int = optional_integer(
+        "Lines to show before and after a match.", 0, minimum=0, maximum=limits.search_context_max
+    )
+    limit: int = optional_integer(
+        "The most matches to show, over the whole search.",
+        _DEFAULT_MATCHES,
+        minimum=1,
+        maximum=limits.grep_matches_max,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GrepPlan:
+    """What will be searched for, and where."""
+
+    path: ReadPath
+    glob: SearchGlob
+    wanted: Wanted
+    actions: tuple[Action, ...]
+
+
+class Grep:
+    """The first matches by path and line; the same ones every time."""
+
+    def resolve(self, arguments: GrepArguments, ports: Ports) -> GrepPlan:
+        """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
+        path = ports.workspace.resolve_read(arguments.path)
+        regex = Regex(arguments.pattern, arguments.ignoreCase, arguments.literal)
+        return GrepPlan(
+            path,
+            EVERYTHING if arguments.glob is None else compile_glob(arguments.glob),
+            Wanted(regex, arguments.context, arguments.limit),
+            path_actions("search", "grep", path),
+        )
+
+    def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError where nothing can be searched, or not for this pattern."""
+        from paddock.workspace.search.content import (  # noqa: PLC0415 - starting programs is costly to import
+            search_content,
+        )
+
+        found = search_content(ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob)
+        return _output(found, plan.wanted.matches_max)
+
+
+class _Rows:
+    """Rows up to the output limit."""
+
+    __slots__ = ("_bytes", "is_full", "lines", "matches", "rows")
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self.rows: list[str] = []
+        self.matches: list[Json] = []
+        self.lines = LineRows()
+        self.is_full = False
+
+    def add(self, file: FileLines) -> None:
+        """Take in a file's lines until there is no more room."""
+        path = show_row_path(file.path)
+        for line in file.lines:
+            text = self.lines.text(line)
+            mark = ":" if line.is_match else "-"
+            row = f"{path}{mark}{line.number}{mark}{text}"
+            self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
+            if self._bytes > limits.search_output_bytes_max:
+                self.is_full = True
+                return
+            self.rows.append(row)
+            if line.is_match:
+                match = {"path": path_text(file.path), "line": line.number, "text": text}
+                self.matches.append(match)
+
+
+def _output(found: ContentFound, limit: int) -> ToolOutput:
+    rows = _Rows()
+    files = 0
+    for file in found.files:
+        rows.add(file)
+        files += 1
+        if rows.is_full:
+            break
+    count = len(rows.matches)
+    said = rows.rows or [NO_MATCHES]
+    if rows.is_full:
+        said.append(
+            f"[{limits.search_output_bytes_max // 1000} kB limit reached: {count} of "
+            f"{found.matches} matches shown. Refine pattern or path, or lower context.]"
+        )
+    elif found.has_more:
+        said.append(limit_notice("matches", limit, limits.grep_matches_max, "refine pattern"))
+    said += rows.lines.notices()
+    said += remark_notices(found.remarks)
+    truncated = found.has_more or rows.is_full or is_partial(found.remarks)
+    details: dict[str, Json] = {
+        "summary": _summary(count, files, more=truncated),
+        "count": count,
+        "truncated": truncated,
+        "matches": rows.matches,
+    }
+    return ToolOutput("\n".join(said), details)
+
+
+def _summary(count: int, files: int, *, more: bool) -> str:
+    if not count:
+        return "no matches"
+    matches = "1 match" if count == 1 else f"{count} matches"
+    where = "1 file" if files == 1 else f"{files} files"
+    return f"{matches} in {where}{', and there are more' if more else ''}"
+
+
+SPEC: Final = ToolSpec(
+    name="grep",
+    title="Search contents",
+    description=(
+        "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
+        "no look-around). Rows are path:line:text, context rows path-line-text, by path and "
+        "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, "
+        "binary files and links are not. limit counts matches over the whole search."
+    ),
+    toolset="search",
+    arguments=GrepArguments,
+    effects=READS,
+    output_schema=result_schema(
+        {
+            "summary": {"type": "string"},
+            "count": {"type": "integer", "description": "Matches shown."},
+            "truncated": {"type": "boolean", "description": "Whether there are more."},
+            "matches": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "path": {"type": "string"},
+                        "line": {"type": "integer"},
+                        "text": {"type": "string"},
+                    },
+                    "required": ["path", "line", "text"],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ),
+)
+
+
+def grep_tool() -> Tool[GrepArguments]:
+    """The tool, ready to register."""
+    return Tool(SPEC, Grep())

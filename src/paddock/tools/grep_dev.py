@@ -1,0 +1,227 @@
+"""`grep_dev`: `grep` with an account of what was searched, for the development toolset."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from paddock import limits
+from paddock.errors import PathNotFoundError
+from paddock.text.show import quote
+from paddock.tools.arguments import ArgumentType, clamped_integer, filled_text, needed_text
+from paddock.tools.outputs import result_schema
+from paddock.tools.search_rows import (
+    NO_MATCHES,
+    LineRows,
+    is_partial,
+    limit_notice,
+    path_text,
+    remark_notices,
+    show_row_path,
+)
+from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.targets import path_actions
+from paddock.values.actions import Action
+from paddock.values.calls import Json
+from paddock.workspace import ReadPath
+from paddock.workspace.search.asked import FileLines, Regex, Wanted
+from paddock.workspace.search.globs import SearchGlob, compile_glob
+
+if TYPE_CHECKING:
+    from paddock.workspace.search.counted import CountedFound, Skipped
+
+_DEFAULT_RESULTS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class GrepDevArguments(ArgumentType):
+    """Arguments of `grep_dev`."""
+
+    pattern: str = needed_text(
+        "Regular expression, matched against single lines: ripgrep's syntax, which takes "
+        "linear time and has no look-around and no backreferences."
+    )
+    path: str = filled_text("Directory or file to search.", ".")
+    glob: str = filled_text("Only files that match, such as *.py.", "*")
+    max_results: int = clamped_integer(
+        "The most matches to return.",
+        _DEFAULT_RESULTS,
+        minimum=1,
+        maximum=limits.dev_matches_max,
+    )
+    context_lines: int = clamped_integer(
+        "Lines to return before and after a match.",
+        0,
+        minimum=0,
+        maximum=limits.dev_context_max,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GrepDevPlan:
+    """What will be searched for, and where."""
+
+    path: ReadPath
+    glob: SearchGlob
+    wanted: Wanted
+    actions: tuple[Action, ...]
+
+
+class GrepDev:
+    """The first matches by path and line; every file that was passed by is counted."""
+
+    def resolve(self, arguments: GrepDevArguments, ports: Ports) -> GrepDevPlan:
+        """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
+        path = ports.workspace.resolve_read(arguments.path)
+        wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
+        actions = path_actions("search", "grep", path)
+        return GrepDevPlan(path, compile_glob(arguments.glob), wanted, actions)
+
+    def run(self, plan: GrepDevPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError where nothing can be searched, or not for this pattern."""
+        from paddock.workspace.search.counted import (  # noqa: PLC0415 - starting programs is costly to import
+            search_counted,
+        )
+
+        try:
+            counted = search_counted(
+                ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob
+            )
+        except PathNotFoundError:
+            raise PathNotFoundError(
+                f"path not found: {quote(plan.path.asked.relative)}",
+                hint="list_files shows what is there",
+            ) from None
+        return _output(plan, counted)
+
+
+def _output(plan: GrepDevPlan, counted: "CountedFound") -> ToolOutput:
+    found = counted.found
+    lines = LineRows()
+    rows: list[str] = []
+    results: list[Json] = []
+    size = 0
+    is_full = False
+    for file in found.files:
+        for match in _matches(file, lines, plan.wanted.context):
+            text = _rows_of(file, match)
+            size += len(text.encode("utf-8", "surrogatepass")) + 1
+            is_full = is_full or size > limits.search_output_bytes_max
+            if not is_full:
+                rows.append(text)
+                results.append(match)
+    said = rows or [NO_MATCHES]
+    if is_full:
+        said.append(
+            f"[{limits.search_output_bytes_max // 1000} kB limit reached: {len(results)} of "
+            f"{found.matches} matches shown. Refine pattern or path, or lower context_lines.]"
+        )
+    elif found.has_more:
+        notice = limit_notice(
+            "matches", plan.wanted.matches_max, limits.dev_matches_max, "refine pattern"
+        )
+        said.append(notice.replace("limit=", "max_results="))
+    said += [*lines.notices(), *remark_notices(found.remarks)]
+    said.append(_account(counted.files_searched, counted.skipped))
+    details: dict[str, Json] = {
+        "pattern": plan.wanted.regex.pattern,
+        "match_count": len(results),
+        "files_searched": counted.files_searched,
+        "results": results,
+        "truncated": found.has_more or is_full or is_partial(found.remarks),
+        "skipped": asdict(counted.skipped),
+    }
+    return ToolOutput("\n".join(said), details)
+
+
+def _matches(file: FileLines, lines: LineRows, context: int) -> list[dict[str, Json]]:
+    """Each match of a file with what stands around it."""
+    texts = {line.number: lines.text(line) for line in file.lines}
+    return [
+        {
+            "file": path_text(file.path),
+            "line_number": line.number,
+            "line": texts[line.number],
+            "context_before": _known(texts, range(line.number - context, line.number)),
+            "context_after": _known(texts, range(line.number + 1, line.number + 1 + context)),
+        }
+        for line in file.lines
+        if line.is_match
+    ]
+
+
+def _known(texts: dict[int, str], numbers: range) -> list[str]:
+    return [texts[number] for number in numbers if number in texts]
+
+
+def _rows_of(file: FileLines, match: dict[str, Json]) -> str:
+    path, number = show_row_path(file.path), match["line_number"]
+    first = number - len(match["context_before"])
+    before = [f"{path}-{first + at}-{text}" for at, text in enumerate(match["context_before"])]
+    after = [f"{path}-{number + 1 + at}-{text}" for at, text in enumerate(match["context_after"])]
+    return "\n".join([*before, f"{path}:{number}:{match['line']}", *after])
+
+
+def _account(searched: int, skipped: "Skipped") -> str:
+    counts = {
+        "under a skipped name": skipped.by_name,
+        "forbidden": skipped.forbidden,
+        f"over {limits.dev_searched_file_bytes_max} bytes": skipped.too_large,
+        "binary": skipped.binary,
+        "not readable": skipped.unreadable,
+    }
+    said = ", ".join(f"{count} {reason}" for reason, count in counts.items() if count)
+    files = "1 file" if searched == 1 else f"{searched} files"
+    return f"[{files} searched{'; passed by: ' + said if said else ''}.]"
+
+
+SPEC: Final = ToolSpec(
+    name="grep_dev",
+    title="Search contents",
+    description=(
+        "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
+        "no look-around). Hidden files and those that .gitignore names are searched; .git, "
+        "__pycache__, node_modules, .DS_Store, binary files and files over 1 MB are not, "
+        "and are counted."
+    ),
+    toolset="development",
+    arguments=GrepDevArguments,
+    effects=READS,
+    output_schema=result_schema(
+        {
+            "pattern": {"type": "string"},
+            "match_count": {"type": "integer", "description": "Rows returned."},
+            "files_searched": {"type": "integer"},
+            "truncated": {"type": "boolean", "description": "Whether there are more."},
+            "skipped": {
+                "type": "object",
+                "additionalProperties": {"type": "integer"},
+                "description": "What was passed by, counted by reason.",
+            },
+            "results": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "file": {"type": "string"},
+                        "line_number": {"type": "integer"},
+                        "line": {"type": "string"},
+                        "context_before": {"type": "array", "items": {"type": "string"}},
+                        "context_after": {"type": "array", "items": {"type": "string"}},
+                    },
+                    "required": [
+                        "file",
+                        "line_number",
+                        "line",
+                        "context_before",
+                        "context_after",
+                    ],
+                    "additionalProperties": False,
+                },
+            },
+        }
+    ),
+)
+
+
+def grep_dev_tool() -> Tool[GrepDevArguments]:
+    """The tool, ready to register where the development toolset is open."""
+    return Tool(SPEC, GrepDev())

@@ -1,0 +1,138 @@
+"""What the search tools have in common: how rows look, and what is said beside them."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from paddock import limits
+from paddock.text.show import quote, show_line, show_name
+from paddock.workspace.search.asked import Line, Remarks
+
+NO_MATCHES: Final = "No matches found."
+NO_FILES: Final = "No files found."
+EMPTY_DIRECTORY: Final = "Directory is empty."
+_OURS: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
+_LIKE_A_ROW: Final = re.compile(r":(?=\d+[:-])")
+_NAMED_MAX: Final = 5
+"""Paths that one remark names; the rest is counted."""
+
+
+def show_path(path: str) -> str:
+    """A path as a row begins with it.
+
+    Threat: a file that is called like a notice of ours would pass for one where names
+    stand alone. With `./` in front it is the same path, and no notice.
+    """
+    shown = show_name(path)
+    return f"./{shown}" if shown.startswith("[") or shown in _OURS else shown
+
+
+def show_row_path(path: str) -> str:
+    """A path as a row of a content search begins with it.
+
+    Threat: a file called `a.py:3:x` would make a row of line 3 of `a.py`.
+    """
+    return _LIKE_A_ROW.sub(r"\\x3a", show_path(path))
+
+
+def path_text(path: str) -> str:
+    """A path for the host; escaped where its bytes are not UTF-8, as no JSON could hold it."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return show_name(path)
+    return path
+
+
+class LineRows:
+    """Turns lines into text, and keeps count of what that changed."""
+
+    __slots__ = ("cut", "escaped", "not_utf8")
+
+    def __init__(self) -> None:
+        self.cut = 0
+        self.escaped = 0
+        self.not_utf8 = 0
+
+    def text(self, line: Line) -> str:
+        """A line's text: cut at `limits.search_line_chars_max`, dangerous characters escaped."""
+        text = line.text.decode("utf-8", "surrogateescape")
+        missing = len(text) - limits.search_line_chars_max
+        if missing > 0 or line.is_cut:
+            text = text[: limits.search_line_chars_max]
+        shown, escaped = show_line(text)
+        if escaped:
+            strange = sum("\udc80" <= character <= "\udcff" for character in text)
+            self.not_utf8 += strange > 0
+            self.escaped += escaped - strange
+        if missing > 0 or line.is_cut:
+            self.cut += 1
+            more = "more than " if line.is_cut else ""
+            shown += f" [... {more}{missing} more characters]"
+        return shown
+
+    def notices(self) -> list[str]:
+        """What has to be said of the lines that were shown."""
+        said: list[str] = []
+        if self.cut:
+            said.append(
+                f"[{_count(self.cut, 'line')} cut at {limits.search_line_chars_max} characters. "
+                "Use view to see all of a line.]"
+            )
+        if self.not_utf8:
+            verb = "holds" if self.not_utf8 == 1 else "hold"
+            said.append(
+                f"[{_count(self.not_utf8, 'line')} {verb} bytes that are not UTF-8, "
+                "shown as \\xNN.]"
+            )
+        if self.escaped:
+            said.append(
+                f"[{_count(self.escaped, 'control or direction character')} "
+                "shown as \\xNN or \\uNNNN.]"
+            )
+        return said
+
+
+def limit_notice(what: str, limit: int, maximum: int, otherwise: str) -> str:
+    """That a limit cut the rows, and how to get more."""
+    more = min(2 * limit, maximum)
+    advice = (
+        f"Use limit={more} for more, or {otherwise}" if more > limit else otherwise.capitalize()
+    )
+    return f"[{limit} {what} limit reached. {advice}.]"
+
+
+def remark_notices(remarks: Remarks) -> list[str]:
+    """What went on beside the rows."""
+    said: list[str] = []
+    if remarks.unreadable:
+        said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
+    if remarks.changed:
+        said.append(
+            f"[Changed while they were searched, so rows may be missing: "
+            f"{_named(remarks.changed)}. Search again.]"
+        )
+    if remarks.is_broken:
+        said.append("[The search ended early, and rows may be missing. Narrow path or pattern.]")
+    if remarks.is_late:
+        said.append(
+            f"[Stopped after {limits.search_timeout_s:g} seconds: these are not all rows, and "
+            "another time they may be others. Narrow path or pattern.]"
+        )
+    return said
+
+
+def is_partial(remarks: Remarks) -> bool:
+    """Whether rows may be missing for another reason than a limit of the call."""
+    return remarks.is_late or remarks.is_broken
+
+
+def _named(paths: Iterable[str]) -> str:
+    ordered = sorted(paths)
+    named = ", ".join(quote(path) for path in ordered[:_NAMED_MAX])
+    more = len(ordered) - _NAMED_MAX
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,0 +1,347 @@
+"""The dual gate at the running door: with either half missing, development tools are nowhere."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from paddock.assembly import find_project, open_project, open_runtime, tools_allowed
+from paddock.errors import ConfigError
+from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
+from paddock.runtime.approvals import NoApprover
+from paddock.runtime.runtime import Runtime
+from tests.support.planes import RISKY, Operator, operator_in
+
+CORE = ["read_file", "list_files"]
+DEVELOPMENT = ["write_file_dev", "edit_file_dev", "grep_dev"]
+PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
+STATES = [
+    ("development", "1", True),
+    ("development", None, False),
+    ("production", "1", False),
+    ("production", None, False),
+]
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    return operator_in(tmp_path).make()
+
+
+def open_admin(operator: Operator, variables: dict[str, str]) -> Runtime:
+    environment = operator.environment(variables)
+    project = open_project(operator.plane, environment)
+    return open_runtime(project, agent=None, approver=NoApprover())
+
+
+def names_at_every_place(operator: Operator, variables: dict[str, str]) -> dict[str, list[str]]:
+    """Which tools there are: by calling them, as allowed, in every schema, in every listing."""
+    found: dict[str, list[str]] = {}
+    project = open_project(operator.plane, operator.environment(variables))
+    with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
+        every = [*CORE, *DEVELOPMENT, "run_shell_dev", "view", "create_file"]
+        found["door"] = [
+            name
+            for name in every
+            if (refusal := runtime.call(name, {}).refusal) is None or refusal.code != "tool.unknown"
+        ]
+        found["registry"] = [tool.name for tool in runtime.tools.list_all()]
+        for provider in PROVIDERS:
+            schemas = runtime.tools.for_provider(provider)
+            found[f"schema {provider}"] = [
+                schema.get("name") or schema["function"]["name"] for schema in schemas
+            ]
+    found["tools_allowed"] = list(tools_allowed(project, None))
+    table = operator.run("tools", variables=variables).out.splitlines()
+    found["table"] = [row.split()[0] for row in table]
+    listed = operator.run("tools", "--json", variables=variables).json
+    found["json"] = [row["name"] for row in listed]
+    printed = operator.run("tools", "--provider", "anthropic", variables=variables).json
+    found["printed schema"] = [row["name"] for row in printed]
+    return found
+
+
+@pytest.mark.parametrize(("profile", "variable", "is_open"), STATES)
+def test_the_four_states_change_every_place_together(operator, profile, variable, is_open):
+    operator.change(tool_profile=profile)
+    variables = {} if variable is None else {RISKY_TOOLS_VARIABLE: variable}
+    found = names_at_every_place(operator, variables)
+    expected = [*CORE, *DEVELOPMENT] if is_open else CORE
+    known = {*CORE, *DEVELOPMENT}
+    shown = {place: [n for n in names if n in known] for place, names in found.items()}
+    assert shown == dict.fromkeys(found, expected)
+    others = {n for names in found.values() for n in names} - known
+    assert all(name.endswith("_dev") for name in others) if is_open else others == set()
+
+
+@pytest.mark.parametrize(("profile", "variable", "is_open"), STATES)
+def test_a_call_writes_with_both_halves_and_is_unknown_without(
+    operator, profile, variable, is_open
+):
+    operator.change(tool_profile=profile)
+    variables = {} if variable is None else {RISKY_TOOLS_VARIABLE: variable}
+    ran = operator.call(
+        "write_file_dev", variables=variables, path="HO2/scratch/test.txt", content="hello"
+    )
+    target = operator.plane / "HO2/scratch/test.txt"
+    assert ran.status == (0 if is_open else 1)
+    assert ran.json.get("code") == (None if is_open else "tool.unknown")
+    assert target.exists() is is_open
+    if not is_open:
+        assert "write_file_dev" not in ran.json["hint"]
+
+
+def test_a_refused_call_is_on_record_as_one_that_did_not_run(operator):
+    operator.call("edit_file_dev", path="HO2/x", old_string="a", new_string="b")
+    [denied] = operator.entries("ho1m", "TOOL_DENIED")
+    assert (denied["agent"], denied["metadata"]["code"]) == ("admin", "tool.unknown")
+
+
+@pytest.mark.parametrize("value", ["", "0", "true", "True", " 1", "1 ", "01", "yes", "１", "1\n"])
+def test_another_value_of_the_variable_keeps_it_closed(operator, value):
+    operator.change(tool_profile="development")
+    rows = operator.run("tools", "--json", variables={RISKY_TOOLS_VARIABLE: value}).json
+    assert [row["name"] for row in rows] == CORE
+
+
+@pytest.mark.parametrize(
+    "value", ["Development", "DEVELOPMENT", " development", "dev", "risky", "", None, True, 1]
+)
+def test_another_word_for_the_profile_does_not_load_anywhere(operator, value):
+    operator.change(tool_profile=value)
+    for command in (("tools",), ("where",), ("call", "list_files", "{}"), ("agent", "list")):
+        ran = operator.run(*command, variables=RISKY)
+        assert (ran.status, ran.out) == (3, "")
+        assert "field 'tool_profile'" in ran.err
+
+
+def test_a_missing_profile_is_production(operator):
+    config = json.loads(operator.config.read_bytes())
+    del config["tool_profile"]
+    operator.config.write_text(json.dumps(config))
+    rows = operator.run("tools", "--json", variables=RISKY).json
+    assert [row["name"] for row in rows] == CORE
+
+
+def test_toggling_the_variable_changes_nothing_for_what_is_open(operator):
+    operator.change(tool_profile="development")
+    variables = {"HOME": str(operator.home)}
+    with open_admin(operator, variables) as closed:
+        variables[RISKY_TOOLS_VARIABLE] = "1"
+        os.environ[RISKY_TOOLS_VARIABLE] = "1"
+        try:
+            arguments = {"path": "HO2/scratch/x", "content": "x"}
+            assert closed.call("write_file_dev", arguments).refusal.code == "tool.unknown"
+            with open_admin(operator, variables) as opened:
+                del variables[RISKY_TOOLS_VARIABLE]
+                del os.environ[RISKY_TOOLS_VARIABLE]
+                assert opened.call("write_file_dev", arguments).refusal is None
+        finally:
+            os.environ.pop(RISKY_TOOLS_VARIABLE, None)
+
+
+def test_replacing_the_configuration_changes_nothing_for_what_is_open(operator):
+    arguments = {"path": "HO2/scratch/x", "content": "x"}
+    with open_admin(operator, RISKY) as runtime:
+        operator.change(tool_profile="development", permissions={"forbidden": []})
+        assert runtime.call("write_file_dev", arguments).refusal.code == "tool.unknown"
+        operator.write("HOT/kernel/k", b"k")
+        refusal = runtime.call("read_file", {"path": "HOT/kernel/k"}).refusal
+        assert refusal.code == "policy.forbidden"
+    with open_admin(operator, RISKY) as runtime:
+        assert runtime.call("write_file_dev", arguments).refusal is None
+        assert runtime.call("read_file", {"path": "HOT/kernel/k"}).content == "k"
+
+
+# Ways round it
+
+
+@pytest.mark.parametrize("name", [*DEVELOPMENT])
+def test_a_development_tool_in_the_static_list_does_not_load(operator, name):
+    spec = {"tool_id": name, "description": "d", "parameters": {"type": "object"}}
+    for profile in ("production", "development"):
+        operator.change(tool_profile=profile, tools=[spec])
+        ran = operator.run("tools", variables=RISKY)
+        assert (ran.status, ran.out) == (3, "")
+        assert f"the development tool '{name}' stands in 'tools'" in ran.err
+        assert "line 1, field 'tools[0].tool_id'" in ran.err
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"environment": {RISKY_TOOLS_VARIABLE: "1"}},
+        {RISKY_TOOLS_VARIABLE: "1"},
+        {"toolsets": ["core", "development"]},
+        {"dual_gate": True},
+        {"permissions": {"development": ["**"]}},
+    ],
+)
+def test_a_configuration_that_brings_the_other_half_does_not_load(operator, fields):
+    operator.change(tool_profile="development", **fields)
+    ran = operator.run("tools")
+    assert (ran.status, ran.out) == (3, "")
+    assert "unknown key" in ran.err
+
+
+@pytest.mark.parametrize("name", ["policy.toml", "config.toml"])
+def test_a_policy_cannot_set_the_variable(operator, name):
+    operator.change(tool_profile="development")
+    text = f'[env]\n{RISKY_TOOLS_VARIABLE} = "1"\n'
+    file = operator.config.with_name(name)
+    if name == "config.toml":
+        file = operator.home / ".config" / "paddock" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    ran = operator.run("tools")
+    assert (ran.status, ran.out) == (3, "")
+
+
+def test_a_linked_configuration_opens_nothing(operator, tmp_path):
+    operator.change(tool_profile="development")
+    elsewhere = tmp_path / "mine.json"
+    operator.config.rename(elsewhere)
+    operator.config.symlink_to(elsewhere)
+    for options in ((), ("--plane", str(operator.plane))):
+        ran = operator.run("tools", *options, variables=RISKY)
+        assert (ran.status, ran.out) == (3, "")
+    operator.config.unlink()
+    elsewhere.rename(operator.config)
+    assert operator.run("tools", variables=RISKY).status == 0
+
+
+def test_a_plane_that_was_neither_named_nor_registered_stays_closed(operator, tmp_path):
+    # Threat: an unpacked archive brings the configuration's half, and the operator's shell
+    # has had the other one for a plane of its own.
+    operator.change(tool_profile="development", system_prompt="obey", permissions={"forbidden": []})
+    brought = tmp_path / "brought"
+    operator.plane.rename(brought)
+    rows = operator.run("tools", "--json", variables=RISKY, here=brought).json
+    assert [row["name"] for row in rows] == CORE
+    project = find_project(brought, operator.environment(RISKY), None)
+    assert project.gate.missing == (
+        "tool_profile is production",
+        "this is no bare plane that you named or registered",
+    )
+    assert project.admin.system_prompt != "obey"
+    assert project.admin.permissions.forbidden == ("HOT/kernel/*", "HOT/scripts/*")
+    named = operator.run("--plane", str(brought), "tools", "--json", variables=RISKY).json
+    assert {row["name"] for row in named} >= {*CORE, *DEVELOPMENT}
+
+
+def test_a_project_has_no_gate_to_open(operator, tmp_path):
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "HOT" / "config").mkdir(parents=True)
+    (project / "HOT" / "config" / "admin_config.json").write_text('{"tool_profile":"development"}')
+    rows = operator.run("tools", "--json", variables=RISKY, here=project).json
+    names = {row["name"] for row in rows}
+    assert "create_file" in names
+    assert names.isdisjoint([*CORE, *DEVELOPMENT])
+    found = find_project(project, operator.environment(RISKY), None)
+    assert (found.gate.is_open, found.admin) == (False, None)
+
+
+def test_no_other_agent_of_a_plane_gets_the_admins_tools(operator):
+    operator.change(tool_profile="development")
+    assert operator.run("agent", "create", "kid", variables=RISKY).status == 0
+    ran = operator.run("agent", "create", "heir", "--parent", "admin", variables=RISKY)
+    assert ran.status == 0
+    for name in ("kid", "heir"):
+        rows = operator.run("tools", "--agent", name, "--json", variables=RISKY).json
+        assert {row["toolset"] for row in rows}.isdisjoint({"core", "development"})
+        ran = operator.call(
+            "write_file_dev", "--agent", name, variables=RISKY, path="x", content="x"
+        )
+        assert ran.json["code"] == "tool.unknown"
+    for toolset in ("core", "development"):
+        ran = operator.run("agent", "create", "spy", "--toolsets", toolset, variables=RISKY)
+        assert ran.status == 2
+        file = operator.plane / "agents" / "kid" / "agent.json"
+        declared = json.loads(file.read_bytes()) | {"toolsets": [toolset]}
+        before = file.read_bytes()
+        file.write_text(json.dumps(declared))
+        assert operator.run("tools", "--agent", "kid", variables=RISKY).status == 3
+        file.write_bytes(before)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "HOT/config/admin_config.json",
+        "HOT/config/../config/admin_config.json",
+        "hot/config/admin_config.json",
+        "HOT/config/policy.toml",
+        "HOT/config/new.json",
+        "HOT/ledger/governance.jsonl",
+        "HOT/registries/keys/mine",
+        "HOT/registries/approvals/WO-1.json",
+        "HOT/installed/PKG/receipt.json",
+        "HO1/ledger/ho1m.jsonl",
+        "agents/admin/agent.json",
+        "agents/kid/agent.json",
+        "objects/aa/bb",
+        "paddock.toml",
+    ],
+)
+def test_the_admin_writes_none_of_paddocks_own_files_through_any_door(operator, path):
+    operator.change(tool_profile="development", permissions={"forbidden": []})
+    before = {p: p.read_bytes() for p in operator.plane.rglob("*.json") if p.is_file()}
+    calls = (
+        ("write_file_dev", {"path": path, "content": "{}", "create_dirs": True}),
+        ("edit_file_dev", {"path": path, "old_string": "e", "new_string": "3"}),
+    )
+    for tool, arguments in calls:
+        ran = operator.call(tool, variables=RISKY, **arguments)
+        assert ran.json["code"] == "policy.protected", tool
+        ran = operator.call(tool, "--yes", variables=RISKY, **arguments)
+        assert ran.json["code"] == "policy.protected", tool
+    with open_admin(operator, RISKY) as runtime:
+        message = {
+            "content": [
+                {"type": "tool_use", "id": "1", "name": tool, "input": arguments}
+                for tool, arguments in calls
+            ]
+        }
+        answered = runtime.answer("anthropic", message)
+        assert [block["is_error"] for block in answered] == [True, True]
+        assert all("policy.protected" in block["content"] for block in answered)
+    assert {p: p.read_bytes() for p in operator.plane.rglob("*.json") if p.is_file()} == before
+
+
+def test_a_link_does_not_lead_a_write_to_the_configuration(operator):
+    operator.change(tool_profile="development", permissions={"forbidden": []})
+    (operator.plane / "HO2/scratch/alias").symlink_to(operator.config)
+    (operator.plane / "HO2/scratch/config").symlink_to("../../HOT/config")
+    before = operator.config.read_bytes()
+    for path, code in (
+        ("HO2/scratch/alias", "policy.protected"),
+        ("HO2/scratch/config/admin_config.json", "path.through_link"),
+    ):
+        ran = operator.call("write_file_dev", variables=RISKY, path=path, content="{}")
+        assert ran.json["code"] == code
+    assert operator.config.read_bytes() == before
+
+
+def test_what_the_gate_found_is_shown_where_things_are(operator):
+    said = operator.run("where").out
+    assert (
+        "gate     dual gate closed: tool_profile is production,"
+        " CP_ADMIN_ENABLE_RISKY_TOOLS is not 1\n"
+    ) in said
+    operator.change(tool_profile="development")
+    assert operator.run("where", "--json", variables=RISKY).json["dual_gate"] == {
+        "open": True,
+        "tool_profile": "development",
+        "variable": True,
+        "accepted": True,
+        "missing": [],
+    }
+
+
+def test_a_configuration_that_does_not_load_opens_nothing(operator):
+    operator.config.write_text('{"tool_profile": "production",\n "tool_profile": "development"}')
+    with pytest.raises(ConfigError) as caught:
+        find_project(operator.plane, operator.environment(RISKY), None)
+    assert caught.value.where == f"{operator.config}, line 2"

@@ -1,0 +1,356 @@
+"""`paddock history`, `diff` and `undo`, as a person meets them."""
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from paddock.history.keeping import History
+from paddock.history.notes import CallMark, Doing
+from paddock.history.packing import digest_of
+from tests.support.disks import tree
+from tests.support.places import new_place
+from tests.support.stores import objects_in
+
+UNDOABLE = "yes"
+
+
+class Person:
+    """Somebody who calls tools and looks at what they did."""
+
+    def __init__(self, place) -> None:
+        self.place = place
+        self.root = place.project
+        assert place.run("init", ".").status == 0
+
+    def call(self, tool: str, **arguments: object) -> str:
+        """The id of a call that went well."""
+        ran = self.place.run("call", tool, json.dumps(arguments), "--no-input")
+        assert ran.status == 0, ran
+        return self.calls()[-1]["call"]
+
+    def calls(self, *options: str) -> list[dict[str, Any]]:
+        ran = self.place.run("history", "--json", *options)
+        assert ran.status == 0, ran
+        return ran.json["calls"]
+
+    def standing(self, call: str) -> str:
+        (found,) = [row for row in self.calls() if row["call"] == call]
+        return found["standing"]
+
+    def undo(self, call: str):
+        return self.place.run("undo", call, "--json")
+
+    def entries(self, kind: str) -> list[dict[str, Any]]:
+        ran = self.place.run("ledger", "query", "--ledger", "ho1m", "--type", kind, "--json")
+        return [json.loads(line) for line in ran.out.splitlines()]
+
+    @property
+    def objects(self):
+        (plane,) = (self.place.home / ".local/state/paddock/planes").iterdir()
+        return plane / "objects"
+
+    def tree(self) -> dict[str, object]:
+        return {
+            name: (what, (self.root / name).lstat().st_mode)
+            for name, what in tree_without_fifo(self.root).items()
+        }
+
+
+def tree_without_fifo(root) -> dict[str, object]:
+    (root / "fifo").unlink(missing_ok=True)
+    return tree(root)
+
+
+@pytest.fixture
+def place():
+    with new_place() as place:
+        yield place
+
+
+@pytest.fixture
+def person(place):
+    return Person(place)
+
+
+def test_a_project_in_which_nothing_happened_has_no_history(person):
+    ran = person.place.run("history")
+    assert (ran.status, ran.out) == (0, "")
+    assert "no call has changed anything" in ran.err
+    assert person.calls() == []
+    assert person.place.run("undo", "CALL-1").status == 2
+    assert person.place.run("diff", "CALL-1").status == 2
+
+
+def test_history_tells_who_did_what_to_which_path_newest_last(person):
+    created = person.call("create_file", path="new/dir/a.txt", content="one\n")
+    edited = person.call("str_replace", path="README.md", old_str="teh", new_str="the")
+    person.place.run("call", "view", '{"path": "README.md"}')
+    moved = person.call("move_file", path="src/a.py", to="lib/a.py")
+    rows = person.calls()
+    assert [row["call"] for row in rows] == [created, edited, moved]
+    assert {name: rows[1][name] for name in ("agent", "tool", "outcome", "can_undo")} == {
+        "agent": "main",
+        "tool": "str_replace",
+        "outcome": "done",
+        "can_undo": True,
+    }
+    lines = person.place.run("history").out.splitlines()
+    assert [line.split("  ")[-1].strip() for line in lines] == [
+        "created new/dir/a.txt",
+        "edited README.md",
+        "moved src/a.py to lib/a.py",
+    ]
+    assert edited in lines[1]
+    assert "main" in lines[1]
+
+
+@pytest.mark.parametrize("path", ["new", "new/a.txt", "./new", "new/"])
+def test_history_of_a_path_tells_of_what_is_below_it(person, path):
+    call = person.call("create_file", path="new/a.txt", content="one\n")
+    person.call("create_file", path="news.txt", content="one\n")
+    assert [row["call"] for row in person.calls(path)] == [call]
+    assert [row["call"] for row in person.calls(str(person.root / "new"))] == [call]
+
+
+def test_the_last_so_many_calls_are_shown_and_the_rest_is_counted(person):
+    calls = [person.call("create_file", path=f"f{n}", content="x") for n in range(3)]
+    assert [row["call"] for row in person.calls("--last", "2")] == calls[1:]
+    assert "1 older calls" in person.place.run("history", "--last", "2").err
+    assert person.place.run("history", "--last", "-1").status == 2
+
+
+def test_diff_shows_what_a_call_changed(person):
+    call = person.call("str_replace", path="README.md", old_str="teh", new_str="the")
+    assert person.place.run("diff", call).out.splitlines() == [
+        "edited README.md",
+        "--- a/README.md",
+        "+++ b/README.md",
+        "@@ -1,2 +1,2 @@",
+        " # Widgets",
+        "-hello teh world",
+        "+hello the world",
+    ]
+    shown = person.place.run("diff", call, "--json").json
+    assert (shown["call"], shown["paths"][0]["path"]) == (call, "README.md")
+    # What the call left is shown also after it was replaced in its turn.
+    person.call("create_file", path="README.md", content="all new\n")
+    assert "+hello the world" in person.place.run("diff", call).out
+
+
+def test_diff_says_what_it_cannot_show(person):
+    (person.root / "blob").write_bytes(b"\0" * 20)
+    call = person.call("delete_file", path="blob")
+    assert "binary, 20 bytes before" in person.place.run("diff", call).out
+    call = person.call("str_replace", path="README.md", old_str="teh", new_str="the")
+    (person.root / "README.md").write_text("somebody else\n")
+    assert "the content after is not kept" in person.place.run("diff", call).out
+
+
+def test_what_became_secret_is_neither_shown_nor_named(person):
+    call = person.call("create_file", path="plans.txt", content="attack at dawn\n")
+    (person.root / "paddock.toml").write_text('[paths]\nsecret = ["plans.txt"]\n')
+    person.place.run("trust", "--yes")
+    for ran in (person.place.run("diff", call), person.place.run("history")):
+        assert "dawn" not in ran.out
+        assert "plans" not in ran.out
+    shown = person.place.run("diff", call, "--json").json
+    assert (shown["paths"], shown["secret_paths"]) == ([], 1)
+    assert (person.calls()[0]["changes"], person.calls()[0]["secret_changes"]) == ([], 1)
+
+
+def test_control_characters_reach_no_terminal(person):
+    call = person.call("create_file", path="a.txt", content="\x1b[2Jgone\u202e\n")
+    assert "\x1b" not in person.place.run("diff", call).out
+    assert "\\x1b[2Jgone\\u202e" in person.place.run("diff", call).out
+
+
+WAYS = {
+    "create": ("create_file", {"path": "new/dir/a.txt", "content": "one\n"}),
+    "overwrite": ("create_file", {"path": "README.md", "content": "one\n"}),
+    "edit": ("str_replace", {"path": "README.md", "old_str": "teh", "new_str": "the"}),
+    "move": ("move_file", {"path": "src/a.py", "to": "far/away/a.py"}),
+    "move link": ("move_file", {"path": "inner", "to": "other"}),
+    "move directory": ("move_file", {"path": "empty", "to": "other/empty"}),
+    "delete": ("delete_file", {"path": "src/binary"}),
+    "delete link": ("delete_file", {"path": "out"}),
+    "delete directory": ("delete_file", {"path": "empty"}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_undo_brings_everything_back_and_can_be_undone(person, way):
+    for name, mode in (("README.md", 0o640), ("src/binary", 0o751), ("empty", 0o711)):
+        (person.root / name).chmod(mode)
+    before = person.tree()
+    tool, arguments = WAYS[way]
+    call = person.call(tool, **arguments)
+    after = person.tree()
+    assert after != before
+    undone = person.undo(call)
+    assert (undone.status, undone.json["undone"]) == (0, call)
+    assert person.tree() == before
+    assert person.standing(call) == "as before"
+    again = person.undo(undone.json["call"])
+    assert again.status == 0, again
+    assert person.tree() == after
+    assert person.standing(call) == UNDOABLE
+    assert person.place.run("ledger", "verify").status == 0
+
+
+def test_an_undo_is_on_record_like_a_call(person):
+    call = person.call("delete_file", path="README.md")
+    undo = person.undo(call).json["call"]
+    (intent,) = [e for e in person.entries("TOOL_INTENT") if e["call_id"] == undo]
+    (result,) = [e for e in person.entries("TOOL_RESULT") if e["call_id"] == undo]
+    assert (intent["agent"], intent["decision"]) == ("(operator)", "allow")
+    assert intent["metadata"]["arguments"] == {"call": call, "agent": "main"}
+    assert intent["metadata"]["actions"] == ["tool:file:create README.md"]
+    assert intent["metadata"]["source"] == "operator"
+    assert [effect["kind"] for effect in result["metadata"]["effects"]] == ["created"]
+    row = person.calls()[-1]
+    assert (row["call"], row["undoes"], row["workspace_of"]) == (undo, call, "main")
+
+
+def test_an_undo_is_refused_with_a_diff_where_the_file_changed_since(person):
+    call = person.call("str_replace", path="README.md", old_str="teh", new_str="the")
+    (person.root / "README.md").write_text("# Widgets\nsomebody else\n")
+    before = person.tree()
+    ran = person.place.run("undo", call)
+    assert (ran.status, "error[text.changed]" in ran.err) == (1, True)
+    assert "+somebody else" in ran.out
+    assert person.tree() == before
+    shown = person.undo(call)
+    assert (shown.status, shown.json["code"]) == (1, "text.changed")
+    assert "+somebody else" in shown.json["since"]["paths"][0]["diff"]
+    assert person.standing(call) == "changed since"
+    denied = person.entries("TOOL_DENIED")[-1]
+    assert (denied["agent"], denied["metadata"]["tool"]) == ("(operator)", "undo")
+
+
+@pytest.mark.parametrize(
+    ("way", "meddle"),
+    [
+        ("create", lambda root: (root / "new/dir/a.txt").unlink()),
+        ("create", lambda root: (root / "new/dir/a.txt").write_text("other")),
+        ("move", lambda root: (root / "src/a.py").write_text("in the way")),
+        ("move", lambda root: (root / "far/away/a.py").write_text("other")),
+        ("delete", lambda root: (root / "src/binary").write_text("in the way")),
+        ("delete", lambda root: (root / "src/binary").mkdir()),
+        ("delete link", lambda root: (root / "out").symlink_to("elsewhere")),
+        ("move directory", lambda root: (root / "empty").mkdir()),
+    ],
+)
+def test_nothing_that_came_since_is_touched_by_an_undo(person, way, meddle):
+    tool, arguments = WAYS[way]
+    call = person.call(tool, **arguments)
+    meddle(person.root)
+    before = person.tree()
+    assert person.undo(call).status == 1
+    assert person.tree() == before
+
+
+def test_directories_that_a_call_made_go_only_if_nothing_else_is_in_them(person):
+    call = person.call("create_file", path="new/dir/a.txt", content="one\n")
+    (person.root / "new/other").write_text("mine")
+    assert person.undo(call).status == 0
+    assert os.listdir(person.root / "new") == ["other"]
+
+
+def test_a_parent_that_went_away_since_is_made_again(person):
+    call = person.call("delete_file", path="src/binary")
+    for name in ("a.py", "latin"):
+        (person.root / "src" / name).unlink()
+    (person.root / "src").rmdir()
+    assert person.undo(call).status == 0
+    assert (person.root / "src/binary").read_bytes() == b"\0\1\2"
+
+
+def test_an_undo_passes_no_link(person, place):
+    call = person.call("delete_file", path="src/binary")
+    for name in ("a.py", "latin"):
+        (person.root / "src" / name).unlink()
+    (person.root / "src").rmdir()
+    (person.root / "src").symlink_to(place.outside)
+    outside = tree(place.outside)
+    ran = person.undo(call)
+    assert (ran.status, ran.json["code"]) in {(1, "path.escapes_root"), (1, "path.through_link")}
+    assert tree(place.outside) == outside
+
+
+def test_an_undo_whose_content_was_pruned_says_so(person):
+    call = person.call("delete_file", path="README.md")
+    (name,) = objects_in(person.objects)
+    (person.objects / name).unlink()
+    assert person.standing(call) == "not kept"
+    ran = person.place.run("undo", call)
+    assert (ran.status, "does not have the old content of 'README.md'" in ran.err) == (1, True)
+    assert not (person.root / "README.md").exists()
+
+
+def test_an_undo_whose_content_is_damaged_stops_as_broken_integrity(person):
+    call = person.call("delete_file", path="README.md")
+    (name,) = objects_in(person.objects)
+    (person.objects / name).write_bytes(b"forged")
+    ran = person.undo(call)
+    assert (ran.status, ran.out, f"sha256:{name}" in ran.err) == (4, "", True)
+    assert not (person.root / "README.md").exists()
+
+
+def test_a_call_is_found_by_its_ledger_entry_and_an_id_of_two_by_nothing_else(person):
+    ids = [person.call("create_file", path=name, content="x") for name in ("a", "b")]
+    entries = [row["entry"] for row in person.calls()]
+    assert person.undo(entries[0]).status == 0
+    assert sorted(p.name for p in person.root.iterdir() if p.name in "ab") == ["b"]
+    history = History(str(person.objects), bytes_max=1 << 20)
+    path = person.root / "c"
+    path.write_bytes(b"x")
+    version = digest_of(b"x")
+    with history.running(CallMark(ids[1], "create_file", "main", "SES-other")) as running:
+        history.note_all(running, [Doing("c", "created", after=version)])
+    # Threat: a model may choose the id of its call.
+    ran = person.undo(ids[1])
+    assert (ran.status, "2 calls have the id" in ran.err) == (2, True)
+    assert entries[1] in ran.err
+    history.close()
+    assert path.exists()
+
+
+def test_a_call_that_was_killed_before_its_result_can_be_found_and_undone(person):
+    person.place.run("call", "view", '{"path": "README.md"}')
+    history = History(str(person.objects), bytes_max=1 << 20)
+    readme = person.root / "README.md"
+    old = readme.read_bytes()
+    with (
+        history.running(CallMark("CALL-killed", "create_file", "main", "SES-1")) as running,
+        readme.open("rb") as file,
+    ):
+        history.store.put_file(file.fileno())
+        history.store.sync()
+        history.note_all(
+            running,
+            [Doing("README.md", "overwritten", before=digest_of(old), after=digest_of(b"new"))],
+        )
+    history.close()
+    assert person.standing("CALL-killed") == "as before"
+    readme.write_bytes(b"new")
+    row = person.calls()[-1]
+    assert (row["call"], row["outcome"], row["standing"]) == ("CALL-killed", "unknown", "yes")
+    assert "killed, or at work" in person.place.run("history").out
+    assert person.undo("CALL-killed").status == 0
+    assert readme.read_bytes() == old
+
+
+def test_an_agent_that_is_gone_leaves_a_history_that_cannot_be_undone(person):
+    assert person.place.run("agent", "create", "helper", "--profile", "standard").status == 0
+    ran = person.place.run(
+        "call", "create_file", '{"path": "a", "content": "x"}', "--agent", "helper", "--no-input"
+    )
+    assert ran.status == 0, ran
+    call = person.calls("--agent", "helper")[-1]["call"]
+    assert person.calls("--agent", "main") == []
+    assert person.place.run("agent", "remove", "helper").status == 0
+    assert person.standing(call) == "no workspace"
+    assert person.undo(call).status == 2
+    assert person.place.run("diff", call).status == 2

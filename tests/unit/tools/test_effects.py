@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.tools.effects import change_from_json, change_json, change_of_path
+from paddock.tools.spec import Change
+from paddock.workspace.changes import ChangedPath, EntryState
+from paddock.workspace.entries import EntryKind
+from paddock.workspace.names import unchecked_path
+
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+def file(version: str | None = ONE, mode: int = 0o644) -> EntryState:
+    return EntryState(EntryKind.FILE, mode, 3, 0, version)
+
+
+def link(version: str = TWO) -> EntryState:
+    return EntryState(EntryKind.LINK, 0o777, 3, 0, version, "abc")
+
+
+def directory(mode: int = 0o755) -> EntryState:
+    return EntryState(EntryKind.DIRECTORY, mode, 0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept", "change"),
+    [
+        (None, file(), False, Change("p", "created", None, ONE)),
+        (None, directory(), False, Change("p", "created", None, None, entry="directory")),
+        (None, link(), False, Change("p", "created", None, TWO, entry="link")),
+        (file(), file(TWO), True, Change("p", "overwritten", ONE, TWO)),
+        (
+            file(mode=0o600),
+            file(TWO),
+            True,
+            Change("p", "overwritten", ONE, TWO, mode=0o600),
+        ),
+        (file(), file(mode=0o755), False, Change("p", "mode", ONE, ONE, mode=0o644)),
+        (file(), None, True, Change("p", "deleted", ONE, None, mode=0o644)),
+        (file(), None, False, Change("p", "deleted", ONE, None, mode=0o644, kept=False)),
+        (file(), link(), True, Change("p", "overwritten", ONE, TWO, entry_after="link")),
+        (link(), None, False, Change("p", "deleted", TWO, None, entry="link")),
+        (
+            directory(0o700),
+            None,
+            False,
+            Change("p", "deleted", None, None, entry="directory", mode=0o700),
+        ),
+        (None, None, False, None),
+    ],
+)
+def test_a_changed_path_is_told_as_a_change(before, after, kept, change):
+    if change is not None and change.entry_after == "link":
+        change = Change(**{**_fields(change), "mode": 0o644})
+    assert change_of_path(ChangedPath(unchecked_path("p"), before, after, kept)) == change
+
+
+def _fields(change: Change) -> dict[str, object]:
+    return {name: getattr(change, name) for name in Change.__dataclass_fields__}
+
+
+texts = st.text(max_size=5)
+versions = st.none() | st.sampled_from([ONE, TWO])
+entries = st.sampled_from(["file", "link", "directory"])
+changes = st.builds(
+    Change,
+    path=texts,
+    kind=st.sampled_from(["created", "overwritten", "edited", "moved", "deleted", "mode"]),
+    before=versions,
+    after=versions,
+    to=st.none() | texts,
+    entry=entries,
+    entry_after=st.just("") | entries,
+    mode=st.none() | st.integers(0, 0o777),
+    made=st.lists(texts, max_size=2).map(tuple),
+    kept=st.booleans(),
+)
+
+
+@given(changes)
+def test_a_change_comes_back_from_the_ledger_as_it_was(change):
+    assert change_from_json(change_json(change)) == change
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {},
+        {"path": "a", "kind": "burnt", "before": None, "after": None},
+        {"path": 3, "kind": "created", "before": None, "after": ONE},
+        {"path": "a", "kind": "created", "before": None, "after": 3},
+        {"path": "a", "kind": "created", "before": None, "after": ONE, "entry": "socket"},
+        {"path": "a", "kind": "deleted", "before": ONE, "after": None, "mode": "rwx"},
+        {"path": "a", "kind": "created", "before": None, "after": ONE, "made": [1]},
+    ],
+)
+def test_what_is_no_change_is_refused(kept):
+    with pytest.raises(ValueError, match=r"\S"):
+        change_from_json(kept)
+
+
+def test_what_a_ledger_held_before_there_was_a_history_is_read():
+    kept = {"path": "a", "kind": "edited", "before": ONE, "after": TWO}
+    assert change_from_json(kept) == Change("a", "edited", ONE, TWO)
