@@ -12,6 +12,8 @@ binary_probe_bytes: Final = 8192
 """A NUL byte among the first so many bytes makes a file binary."""
 content_bytes_max: Final = 10_000_000
 """Content to create, and old or new text of an edit."""
+dev_content_bytes_max: Final = 1_000_000
+"""Content that `write_file_dev` takes."""
 edited_file_bytes_max: Final = 256_000_000
 """The largest file that an edit reads."""
 
@@ -22,6 +24,9 @@ view_line_bytes_max: Final = 20_000
 """One line of a view; a longer one is cut and says so."""
 view_directory_depth: Final = 2
 view_directory_entries_max: Final = 500
+listed_entries_max: Final = 500
+"""Entries that one listing of an agent's directory shows."""
+listed_depth_max: Final = 5
 snippet_context_lines: Final = 3
 snippet_lines_max: Final = 40
 snippet_line_chars_max: Final = 500
@@ -86,3 +91,89 @@ agent_file_bytes_max: Final = 262_144
 """One `agent.json`."""
 agents_max: Final = 1_000
 """Agents of one plane."""
+admin_config_bytes_max: Final = 1_000_000
+"""`admin_config.json`."""
+attention_entries_max: Final = 100
+"""Ledger entries that one stage of a turn's context may ask for."""
+
+# Models
+model_output_tokens_default: Final = 8_192
+"""What one model turn may write where nobody says otherwise."""
+model_timeout_s: Final = 600.0
+"""One exchange with a model, from the request to the last byte."""
+model_silence_timeout_s: Final = 120.0
+"""The longest that a model's server may say nothing."""
+model_attempts_max: Final = 4
+"""How often one request is sent when its transport fails."""
+model_retry_first_s: Final = 0.5
+model_retry_longest_s: Final = 30.0
+"""One wait between two attempts; a server that asks for more is not asked again."""
+model_retry_budget_s: Final = 90.0
+"""All waits of one request together."""
+model_response_bytes_max: Final = 32_000_000
+"""Text, arguments and opaque blocks of one turn."""
+model_calls_max: Final = 128
+"""Tool calls in one turn."""
+model_pauses_max: Final = 5
+"""Pauses of one order after which its provider is not asked again."""
+same_call_max: Final = 3
+"""The same call with the same arguments so often in a row means that the model is stuck."""
+refusals_max: Final = 3
+"""So does so many refused calls in a row."""
+key_command_timeout_s: Final = 30.0
+"""A program that prints a provider's key."""
+
+# Sets of changes
+change_set_paths_max: Final = 200_000
+"""Paths that one set creates, replaces and removes."""
+change_conflicts_listed_max: Final = 20
+"""Paths that a refused set names; the rest is counted."""
+journal_entry_bytes_max: Final = 64_000_000
+"""One entry of the journal: about 200 bytes a step."""
+
+# What a command may not see
+closed_directories_max: Final = 200_000
+"""Directories of a workspace that are looked through for closed names."""
+closed_names_max: Final = 10_000
+"""Closed names that stand in a workspace at once."""
+model_bytes_per_token: Final = 3
+"""For estimates of a request's tokens before it is sent."""
+
+# Search
+search_timeout_s: Final = 30.0
+"""One search; what was found until then is shown, and that it is not all."""
+search_output_bytes_max: Final = 50_000
+"""Rows of one search, as the model sees them."""
+search_line_chars_max: Final = 500
+"""One line of a row; a longer one is cut and says so."""
+search_context_max: Final = 10
+"""Lines shown before and after a match."""
+grep_matches_max: Final = 500
+find_entries_max: Final = 5_000
+ls_entries_max: Final = 2_000
+search_walked_entries_max: Final = 2_048
+"""Entries that we walk through ourselves before the rest of a tree is left to ripgrep."""
+search_pipe_bytes: Final = 1_048_576
+"""What ripgrep may be ahead of us."""
+search_row_bytes_max: Final = 65_536
+"""Of a matching line, what is compared with the file; the rest is not looked at."""
+search_errors_bytes_max: Final = 65_536
+"""What ripgrep says of failures; the rest is dropped."""
+search_memory_bytes_max: Final = 4_294_967_296
+"""Address space of ripgrep: a file without line ends is held in memory as one line."""
+search_pattern_bytes_max: Final = 65_536
+"""Linux takes no single argument over 131,072 bytes (execve(2))."""
+search_regex_bytes_max: Final = 33_554_432
+"""A compiled regular expression."""
+ignore_file_bytes_max: Final = 262_144
+"""What is read of one `.gitignore`."""
+glob_alternatives_max: Final = 64
+"""Texts that the braces of one glob stand for."""
+dev_matches_max: Final = 200
+dev_context_max: Final = 5
+dev_searched_file_bytes_max: Final = 1_000_000
+"""The largest file that `grep_dev` searches."""
+outputs_numbered_max: Final = 99
+"""Outputs of one name besides the first."""
+builtin_answer_chars_max: Final = 8_000
+"""What the built-in model repeats of one tool's result."""

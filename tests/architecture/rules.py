@@ -150,7 +150,9 @@ def pure_calls(module: Module) -> Iterator[str]:
     if not PURE.match(module.place):
         return
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Name) and node.id in EFFECTFUL_BUILTINS:
+        # A field may have such a name; what reaches outside is the builtin that is read.
+        is_read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        if is_read and node.id in EFFECTFUL_BUILTINS:
             yield f"{node.lineno}: {node.id} in a pure module"
 
 

@@ -104,6 +104,11 @@ LAYERS = (
         "paddock.runtime.p_vendor -> anthropic",
     ),
     Plant(
+        "runtime/p_http.py",
+        "import httpx2\n",
+        "paddock.runtime.p_http -> httpx2",
+    ),
+    Plant(
         "runtime/p_fakes.py",
         "import paddock.testing\n",
         "paddock.runtime.p_fakes -> paddock.testing",
@@ -183,6 +188,7 @@ KEPT: tuple[tuple[Rule, str, str], ...] = (
     (rules.environment, "plane/p.py", "import os\nx = os.environ\n"),
     (rules.terminal, "apps/cli/p.py", "print('x')\n"),
     (rules.pure_calls, "plane/p.py", "x = open('f')\n"),
+    (rules.pure_calls, "values/p.py", "class C:\n    input: int = 0\n"),
     (rules.exemptions, "tools/p.py", "x = 1  # noqa: S603  # an argument list, no shell\n"),
 )
 

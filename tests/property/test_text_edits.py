@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from paddock.text.locate import find_spans
-from paddock.text.splice import splice
+from paddock.text.splice import splice, splice_all
 
 PIECES = st.sampled_from(["a", "b", " ", "\t", "é", "\n", "\r\n", "\r", "\ufeff", "xyz"])
 TEXTS = st.lists(PIECES, max_size=30).map("".join)
@@ -56,3 +56,33 @@ def test_replacing_a_text_by_itself_changes_nothing(content: str, old: str) -> N
     raw = content.encode()
     for place in find_spans(raw, old.encode()):
         assert splice(raw, place, old.encode(), old.encode()).content == raw
+
+
+PLAIN = st.lists(st.sampled_from(["a", "b", "ab", "\n", "é"]), max_size=5).map("".join)
+
+
+@given(
+    lines=st.lists(st.sampled_from(["a", "b", "ab", "aa", ""]), max_size=12),
+    ends=st.lists(st.sampled_from(["\n", "\r\n"]), min_size=12, max_size=12),
+    old=PLAIN.filter(bool),
+    new=PLAIN,
+)
+def test_replacing_all_is_replacing_all_of_what_is_seen(
+    lines: list[str], ends: list[str], old: str, new: str
+) -> None:
+    content = "".join(line + end for line, end in zip(lines, ends, strict=False)).encode()
+    changed, count = splice_all(content, old.encode(), new.encode(), 10_000)
+    seen = shown_as(content)
+    assert shown_as(changed) == seen.replace(old.encode(), new.encode())
+    assert count == seen.count(old.encode())
+    if b"\n" not in content.replace(b"\r\n", b""):
+        assert b"\n" not in changed.replace(b"\r\n", b"") or b"\r\n" not in content
+
+
+@given(front=TEXTS, old=NEEDLES, back=TEXTS, new=TEXTS)
+def test_replacing_all_of_one_is_replacing_one(front: str, old: str, back: str, new: str) -> None:
+    content = (front + old + back).encode()
+    places = list(find_spans(content, old.encode()))
+    assume(len(places) == 1)
+    one = splice(content, places[0], old.encode(), new.encode()).content
+    assert splice_all(content, old.encode(), new.encode(), 10_000) == (one, 1)

@@ -11,7 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -54,6 +56,27 @@ def _user_namespaces() -> str | None:
     return None if tried.returncode == 0 else f"needs user namespaces: {tried.stderr.strip()}"
 
 
+def _landlock() -> str | None:
+    if sys.platform != "linux":
+        return "needs landlock(7), which only Linux has"
+    # Number 444 on every architecture; flag 1 asks for the version, with null and 0.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(444, None, 0, 1) > 0:
+        return None
+    return f"needs landlock(7): {os.strerror(ctypes.get_errno())}"
+
+
+def _stage() -> str | None:
+    """Tried as the product tries it: a command in a sandbox, and what it could do."""
+    from paddock.sandbox.canary import Ground, try_stage
+    from paddock.sandbox.launcher import Launcher
+    from tests.support.sandboxes import system_places
+
+    with tempfile.TemporaryDirectory() as staging, Launcher(Path(staging)) as launcher:
+        verdict = try_stage(launcher, Path(staging), Ground(*system_places()))
+    return None if not verdict.cause else f"needs sandboxes: {verdict.cause}; {verdict.remedy}"
+
+
 def _program(name: str) -> Callable[[], str | None]:
     def probe() -> str | None:
         return None if shutil.which(name) else f"needs the program {name}"
@@ -68,6 +91,8 @@ PROBES: Final = MappingProxyType(
         "linux": _linux,
         "openat2": _openat2,
         "user_namespaces": _user_namespaces,
+        "stage": _stage,
+        "landlock": _landlock,
         "bash": _program("bash"),
         "git": _program("git"),
         "make": _program("make"),

@@ -1,6 +1,6 @@
-"""openat2(2) and renameat2(2), which Python's `os` does not offer.
+"""openat2(2), renameat2(2) and syncfs(2), which Python's `os` does not offer.
 
-Both raise `OSError` with the kernel's errno, and `ENOSYS` where the C library
+Each raises `OSError` with the kernel's errno, and `ENOSYS` where the C library
 or the platform has no such call, so that a caller needs one kind of fall-back.
 """
 
@@ -107,5 +107,32 @@ def renameat2(old_dir: int, old: bytes, new_dir: int, new: bytes, flags: int) ->
     if _renameat2 is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     if _renameat2(old_dir, old, new_dir, new, flags) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+try:
+    # By the C library's own name, as above: the number differs between architectures.
+    _syncfs = _libc.syncfs
+except AttributeError:
+    _syncfs = None
+else:
+    _syncfs.argtypes = (ctypes.c_int,)
+    _syncfs.restype = ctypes.c_int
+
+
+def syncfs(fd: int) -> None:
+    """Wait until the file system that holds `fd` has put everything on the device.
+
+    `fd` must be open for real, not O_PATH (EBADF), and from before the writes: since
+    Linux 5.8 the call reports a failed write back, but only one that came after the
+    descriptor was opened. Before 5.8 it reports none.
+
+    Raises:
+        OSError: with the errno of syncfs(2); ENOSYS where the C library lacks the call.
+    """
+    if _syncfs is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if _syncfs(fd) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

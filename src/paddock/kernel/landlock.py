@@ -1,17 +1,85 @@
-"""landlock(7): which version of the interface the kernel offers."""
+"""landlock(7): rights over files, TCP ports and signals that a process gives up for good.
+
+A rule set says which kinds of act it handles; a handled act is then refused unless a
+rule allows it. Rules only ever allow, and what they allow below a directory cannot be
+taken back further down. A rule set is a descriptor: whoever holds it can be held to it.
+
+Loaded by the launcher too, so nothing slow is imported here.
+"""
+
+from __future__ import annotations
 
 import ctypes
 import errno
-from typing import Final
 
-_SYS_LANDLOCK_CREATE_RULESET: Final = 444
-"""One number on every architecture (Linux 5.13)."""
-_CREATE_RULESET_VERSION: Final = 1
+from paddock.kernel.calls import SystemCall
+
+# Since Linux 5.1 a new call has one number on every architecture (these: 5.13).
+_create = SystemCall(
+    "landlock_create_ruleset", 444, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32
+)
+_add = SystemCall(
+    "landlock_add_rule",
+    445,
+    *(ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32),
+)
+_restrict = SystemCall("landlock_restrict_self", 446, ctypes.c_int, ctypes.c_uint32)
+
+_CREATE_RULESET_VERSION = 1
 """Asks for the version instead of making a rule set; then attributes must be null, 0."""
+_RULE_PATH_BENEATH = 1
+_ATTRIBUTE_BYTES = (0, 8, 8, 8, 16, 16, 24)
+"""Of struct landlock_ruleset_attr by ABI, the last one for all later; a longer one with
+zeros in it would do as well, but says what is not meant."""
 
-_syscall = ctypes.CDLL(None, use_errno=True).syscall
-_syscall.argtypes = (ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32)
-_syscall.restype = ctypes.c_long
+# Rights over files (linux/landlock.h).
+EXECUTE = 1 << 0
+WRITE_FILE = 1 << 1
+READ_FILE = 1 << 2
+READ_DIR = 1 << 3
+REMOVE_DIR = 1 << 4
+REMOVE_FILE = 1 << 5
+MAKE_CHAR = 1 << 6
+MAKE_DIR = 1 << 7
+MAKE_REG = 1 << 8
+MAKE_SOCK = 1 << 9
+MAKE_FIFO = 1 << 10
+MAKE_BLOCK = 1 << 11
+MAKE_SYM = 1 << 12
+REFER = 1 << 13
+"""ABI 2: link or rename into another directory. Below ABI 2 that is always refused."""
+TRUNCATE = 1 << 14
+"""ABI 3: truncate(2) and O_TRUNC. Below ABI 3 it is never refused."""
+IOCTL_DEV = 1 << 15
+"""ABI 5: ioctl(2) on devices."""
+
+OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""What a rule for anything but a directory may hold; more is EINVAL."""
+
+_BIND_TCP = 1 << 0
+_CONNECT_TCP = 1 << 1
+_SCOPES = 0b11
+"""Abstract unix sockets and signals: only to processes held to the same rules."""
+
+_NETWORK_ABI = 4
+_SCOPE_ABI = 6
+
+
+class _Ruleset(ctypes.Structure):
+    """struct landlock_ruleset_attr."""
+
+    _fields_ = (
+        ("files", ctypes.c_uint64),
+        ("network", ctypes.c_uint64),
+        ("scopes", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    """struct landlock_path_beneath_attr: packed, 12 bytes on every architecture."""
+
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
 def landlock_abi() -> int:
@@ -19,10 +87,53 @@ def landlock_abi() -> int:
 
     Raises: OSError for any other answer.
     """
-    abi = _syscall(_SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
-    if abi >= 0:
-        return int(abi)
-    code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EOPNOTSUPP):
-        return 0
-    raise OSError(code, "landlock_create_ruleset")
+    try:
+        return _create(None, 0, _CREATE_RULESET_VERSION)
+    except OSError as refused:
+        if refused.errno in (errno.ENOSYS, errno.EOPNOTSUPP):
+            return 0
+        raise
+
+
+def handled_files(abi: int) -> int:
+    """All rights over files that this ABI knows."""
+    handled = (MAKE_SYM << 1) - 1
+    if abi >= 2:
+        handled |= REFER
+    if abi >= 3:
+        handled |= TRUNCATE
+    if abi >= 5:
+        handled |= IOCTL_DEV
+    return handled
+
+
+def create_ruleset(abi: int, *, holds_network: bool) -> int:
+    """A descriptor of a rule set that handles everything this ABI knows, close-on-exec.
+
+    Without a rule everything handled is refused; TCP ports only with `holds_network`.
+
+    Raises: OSError.
+    """
+    network = _BIND_TCP | _CONNECT_TCP if holds_network and abi >= _NETWORK_ABI else 0
+    scopes = _SCOPES if abi >= _SCOPE_ABI else 0
+    attributes = _Ruleset(handled_files(abi), network, scopes)
+    size = _ATTRIBUTE_BYTES[min(abi, len(_ATTRIBUTE_BYTES) - 1)]
+    return _create(ctypes.addressof(attributes), size, 0)
+
+
+def allow_path(ruleset_fd: int, path_fd: int, rights: int) -> None:
+    """Allow `rights` on what `path_fd` is, and below it if that is a directory.
+
+    Raises: OSError(EINVAL) for rights that the rule set does not handle, or that only
+        directories have; EBADFD for what has no rights (a pipe).
+    """
+    rule = _PathBeneath(rights, path_fd)
+    _add(ruleset_fd, _RULE_PATH_BENEATH, ctypes.addressof(rule), 0)
+
+
+def restrict_self(ruleset_fd: int) -> None:
+    """Hold the calling thread, and all that it starts, to the rule set.
+
+    Raises: OSError(EPERM) before no_new_privs is set, E2BIG after 16 of them.
+    """
+    _restrict(ruleset_fd, 0)

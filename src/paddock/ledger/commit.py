@@ -2,10 +2,16 @@
 
 Whoever waits and finds the commit lock free leads: it reads how far the ledger
 reaches now, syncs once, and raises the commit mark for all. The others look at
-the mark every half sync (more often only costs processor time). Where the last
-commit served more than one append, the leader lingers for such an interval
-first, so that more of them get in; a single writer never waits. Queueing on the
-lock instead would wake one waiter per sync.
+the turn, a word in the head file, some times, and then sleep on it: the leader
+changes it and wakes them, always after it has released the lock, so that one
+whose line came too late for the commit finds the lock free and leads the next.
+Queueing on the lock instead would wake one waiter per sync.
+
+No sleep is long: a leader that is killed wakes nobody, and where the system has
+no such sleep, looking again is all there is.
+
+Where the last commit served more than one append, the leader lets as many in
+before it syncs, as long as they come; a single writer never waits.
 
 A failed sync is never tried again: the kernel may have dropped the pages and
 called them clean, so that a second sync succeeds without having written
@@ -13,16 +19,27 @@ anything. The mark is poisoned for every process, until the machine starts anew
 and the file is what the disk has kept.
 """
 
+import os
 from typing import Final
 
-from paddock.errors import HostError
-from paddock.ledger.disk import Disk, Waiting
-from paddock.ledger.head import NOTHING_DURABLE, HeadFile, HeadPage, Mark
+from paddock.errors import HostError, PaddockError
+from paddock.ledger.disk import Disk, Waiting, failure
+from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, HeadFile, HeadPage, Mark
 from paddock.ledger.lock import FileLock
 
 _POLL_MIN_S: Final = 50e-6
 _POLL_MAX_S: Final = 1e-3
 _POLLS_PER_SYNC: Final = 2
+"""Without a bell. To look more often only costs processor time."""
+_SLEEP_MIN_S: Final = 2e-3
+_SLEEP_MAX_S: Final = 50e-3
+_SYNCS_PER_SLEEP: Final = 4
+"""What a killed leader costs those who wait."""
+_LOOKS_MAX: Final = 30
+"""At the turn, before sleep. Each lets another writer run; a processor that has nothing
+to run is slow to wake, and its caches are cold."""
+_STRAGGLER_LOOKS_MAX: Final = 64
+"""At the newest mark, by a leader, without another append: some hundred microseconds."""
 _TORN_READS_MAX: Final = 100
 _HINT: Final = (
     "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
@@ -32,7 +49,16 @@ _HINT: Final = (
 class GroupCommit:
     """The commit phase of one open ledger."""
 
-    __slots__ = ("_descriptor", "_disk", "_head", "_lock", "_path", "_waiting", "is_poisoned")
+    __slots__ = (
+        "_bell",
+        "_descriptor",
+        "_disk",
+        "_head",
+        "_lock",
+        "_path",
+        "_waiting",
+        "is_poisoned",
+    )
 
     def __init__(
         self,
@@ -50,6 +76,7 @@ class GroupCommit:
         self._descriptor = descriptor
         self._path = path
         self._waiting = waiting
+        self._bell = waiting.bell(head.descriptor, TURN_OFFSET)
         self.is_poisoned = False
 
     def wait_for(self, mark: Mark) -> None:
@@ -59,7 +86,9 @@ class GroupCommit:
             LedgerBusyError: a leader is stopped; not within `commit_timeout_s`.
             HostError: the disk failed, here or in another process.
         """
+        waiting = self._waiting
         deadline = None
+        looks = _LOOKS_MAX
         while True:
             page = self._head.read()
             durable = self._known(page, mark.boot)
@@ -70,13 +99,17 @@ class GroupCommit:
                     self._lead(mark)
                 finally:
                     self._lock.release()
+                    self._wake_others()
                 return
-            now = self._waiting.monotonic()
+            looks = self._look_for_turn(page.turn, looks)
+            if looks:
+                continue
+            now = waiting.monotonic()
             if deadline is None:
-                deadline = now + self._waiting.commit_timeout_s
+                deadline = now + waiting.commit_timeout_s
             elif now >= deadline:
-                raise self._lock.busy(self._waiting.commit_timeout_s)
-            self._waiting.sleep(_poll_s(durable))
+                raise self._lock.busy(waiting.commit_timeout_s)
+            self._sleep(page.turn, durable, deadline - now)
 
     def sync(self, newest: Mark) -> None:
         """Sync at once and mark all up to `newest` as durable. The append lock is held."""
@@ -85,6 +118,7 @@ class GroupCommit:
             self._sync(newest, self._head.read())
         finally:
             self._lock.release()
+            self._wake_others()
 
     def is_poisoned_by(self, durable: Mark | None, boot: bytes) -> bool:
         """Whether the disk failed since this machine started, here or in another process."""
@@ -114,14 +148,51 @@ class GroupCommit:
             )
         return durable
 
+    def _look_for_turn(self, seen: int, looks: int) -> int:
+        """Yield until the turn is another one; how many looks are left."""
+        read_turn = self._head.read_turn
+        while looks:
+            os.sched_yield()
+            looks -= 1
+            if read_turn() != seen:
+                break
+        return looks
+
+    def _sleep(self, seen: int, durable: Mark, timeout_s: float) -> None:
+        """Sleep until the turn is another one, or for a few syncs."""
+        sync_s = durable.sync_ns / 1e9
+        if self._bell is not None:
+            bound_s = min(max(sync_s * _SYNCS_PER_SLEEP, _SLEEP_MIN_S), _SLEEP_MAX_S, timeout_s)
+            try:
+                self._bell.wait(seen, bound_s)
+            except OSError as fault:
+                raise self._unusable(fault) from fault
+        else:
+            self._waiting.sleep(min(max(sync_s / _POLLS_PER_SYNC, _POLL_MIN_S), _POLL_MAX_S))
+
+    def _wake_others(self) -> None:
+        """End the sleep of all who wait for a commit.
+
+        Whoever did not get the lock has read the turn before; it is another one
+        now, so that they do not fall asleep after this either.
+        """
+        self._head.pass_turn()
+        if self._bell is not None:
+            try:
+                self._bell.wake()
+            except OSError as fault:
+                raise self._unusable(fault) from fault
+
+    def _unusable(self, fault: OSError) -> PaddockError:
+        return failure(fault, "the ledger's head file cannot be waited on", self._head.path)
+
     def _lead(self, mine: Mark) -> None:
         page = self._head.read()
         durable = self._known(page, mine.boot)
         if durable.offset_bytes >= mine.offset_bytes:
             return
         if durable.cohort > 1:
-            self._waiting.sleep(_poll_s(durable))
-            page = self._head.read()
+            page = self._let_others_in(page, durable)
         for _ in range(_TORN_READS_MAX):
             newest = page.newest
             if newest is not None and newest.offset_bytes >= mine.offset_bytes:
@@ -131,6 +202,23 @@ class GroupCommit:
             # stored before I came here, so a whole one is there.
             page = self._head.read()
         raise HostError("the ledger's head file was cleared while in use", where=ascii(self._path))
+
+    def _let_others_in(self, page: HeadPage, durable: Mark) -> HeadPage:
+        """Wait for as many appends as last time, as long as they come."""
+        expected = durable.generation + durable.cohort
+        reached = durable.generation
+        looks = _STRAGGLER_LOOKS_MAX
+        while looks:
+            newest = page.newest
+            if newest is not None and newest.generation > reached:
+                reached = newest.generation
+                if reached >= expected:
+                    break
+                looks = _STRAGGLER_LOOKS_MAX
+            os.sched_yield()
+            looks -= 1
+            page = self._head.read()
+        return page
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable
@@ -148,7 +236,9 @@ class GroupCommit:
         if before is None:
             cohort = 1
         else:
-            cohort = newest.generation - before.generation
+            # Who came during the sync comes along in the next one, too.
+            last = self._head.read().newest or newest
+            cohort = max(last.generation, newest.generation) - before.generation
             took_ns = (3 * before.sync_ns + took_ns) // 4 if before.sync_ns else took_ns
         mark = newest._replace(cohort=min(cohort, 0xFFFFFFFF), sync_ns=took_ns)
         self._head.store_durable(mark, page.durable_slot)
@@ -159,7 +249,3 @@ class GroupCommit:
         self._head.store_durable(
             before._replace(is_poisoned=True, boot=newest.boot), page.durable_slot
         )
-
-
-def _poll_s(durable: Mark) -> float:
-    return min(max(durable.sync_ns / 1e9 / _POLLS_PER_SYNC, _POLL_MIN_S), _POLL_MAX_S)

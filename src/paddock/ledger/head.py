@@ -5,6 +5,7 @@ is seen and its elder twin used:
 
     0, 512      the newest append (two slots, written in turn)
     1024, 1536  the newest commit: all before its offset is on the disk
+    2048        the turn: a word that differs after each commit
 
 Everything here can be made again from the ledger file. Nothing here is signed:
 it serves crashes, not auditors.
@@ -24,13 +25,21 @@ from paddock.ledger.format import PREV_OF_GENESIS
 
 _SECTOR: Final = 512
 _DURABLE: Final = (2 * _SECTOR, 3 * _SECTOR)
-_PAGE_BYTES: Final = 4 * _SECTOR
+TURN_OFFSET: Final = 4 * _SECTOR
+_TURN_BYTES: Final = 4
+_PAGE_BYTES: Final = TURN_OFFSET + _TURN_BYTES
 _FILE_BYTES: Final = 4096
 
 # generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
 _RECORD: Final = struct.Struct("<QQQ32s16sIQB")
 _CRC: Final = struct.Struct("<I")
-_RECORD_BYTES: Final = _RECORD.size + _CRC.size
+_BODY_BYTES: Final = _RECORD.size
+_RECORD_BYTES: Final = _BODY_BYTES + _CRC.size
+_WHOLE: Final = struct.Struct(f"{_RECORD.format}I")
+_GENERATIONS: Final = struct.Struct(f"<Q{_SECTOR - 8}xQ")
+"""Of both records of a pair, whether they are whole or torn."""
+_TURN: Final = struct.Struct("=I")
+"""A word for futex(2), so in the machine's byte order. It means nothing on another machine."""
 
 
 class Mark(NamedTuple):
@@ -39,8 +48,8 @@ class Mark(NamedTuple):
     `generation` counts appends and never goes down; `entries` and
     `offset_bytes` are those before the place; `leaf` is the hash of the last of
     them; `boot` says since when the machine runs. The other fields mean
-    something in commit marks alone: how many appends the commit covered, how
-    long the disk took, and whether it failed.
+    something in commit marks alone: how many appends came since the commit
+    before, up to its end; how long the disk took; and whether it failed.
 
     A tuple, because every append makes one.
     """
@@ -72,6 +81,8 @@ class HeadPage(NamedTuple):
     durable: Mark | None
     durable_slot: int
     """Where the older, or no, commit mark stands: the next one goes there."""
+    turn: int = 0
+    """What `HeadFile.pass_turn` wrote last."""
 
     def believable(self, boot: bytes) -> list[Mark]:
         """Return the marks that the ledger has to agree with, the farthest last.
@@ -89,14 +100,14 @@ class HeadPage(NamedTuple):
         return found
 
 
-def make_page(newest: Mark | None, durable: Mark | None, durable_slot: int) -> HeadPage:
+def make_page(newest: Mark | None, durable: Mark | None, durable_slot: int, turn: int) -> HeadPage:
     """Return what the head file says; as cheap as `make_mark`."""
-    values = (newest, durable, durable_slot)
+    values = (newest, durable, durable_slot, turn)
     return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
 _Seen = tuple[bytes, bytes, bytes, HeadPage]
-"""The records of the two append slots, both commit sectors, and what they say together."""
+"""The records of the two append slots, all from the commits on, and what they say together."""
 _UNSEEN: Final[_Seen] = (b"", b"", bytes(_FILE_BYTES), HeadPage(None, None, 0))
 """No page ends with so many bytes."""
 
@@ -139,15 +150,38 @@ class HeadFile:
         # One attribute, read and set once: bytes and marks that belong together,
         # whichever thread wins.
         first, second, commits, known = self._seen
-        if page.startswith(first) and page.startswith(second, _SECTOR) and page.endswith(commits):
-            return known
-        newest, _ = _decode_pair(page[: _DURABLE[0]])
-        durable, durable_slot = _decode_pair(page[_DURABLE[0] :])
-        known = HeadPage(newest, durable, durable_slot)
+        if page.endswith(commits):
+            if page.startswith(first) and page.startswith(second, _SECTOR):
+                return known
+            _, durable, durable_slot, turn = known
+        else:
+            durable, durable_slot = _decode_pair(page, _DURABLE[0])
+            commits = page[_DURABLE[0] :]
+            turn = _decode_turn(page[TURN_OFFSET:])
+        newest, _ = _decode_pair(page, 0)
+        known = make_page(newest, durable, durable_slot, turn)
         if len(page) == _PAGE_BYTES:
             second = page[_SECTOR : _SECTOR + _RECORD_BYTES]
-            self._seen = (page[:_RECORD_BYTES], second, page[_DURABLE[0] :], known)
+            self._seen = (page[:_RECORD_BYTES], second, commits, known)
         return known
+
+    def read_turn(self) -> int:
+        """Return the turn alone: what is looked at often."""
+        try:
+            return _decode_turn(self._read(self.descriptor, _TURN_BYTES, TURN_OFFSET))
+        except OSError as fault:
+            raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
+
+    def pass_turn(self) -> None:
+        """Write another turn, for whoever waits for a commit to end.
+
+        Random, as two leaders may write here at once: no count of theirs would
+        surely differ from what a third has seen.
+        """
+        try:
+            self._write(self.descriptor, os.urandom(_TURN_BYTES), TURN_OFFSET)
+        except OSError as fault:
+            raise self._unwritten(fault) from fault
 
     def store_newest(self, mark: Mark) -> None:
         """Write an append's mark into the slot that its predecessor does not use."""
@@ -160,8 +194,8 @@ class HeadFile:
         if written != _RECORD_BYTES:
             raise self._unwritten(None)
         # The next append of this process mostly finds the page as it leaves it here.
-        first, second, commits, (_, durable, durable_slot) = self._seen
-        known = make_page(mark, durable, durable_slot)
+        first, second, commits, (_, durable, durable_slot, turn) = self._seen
+        known = make_page(mark, durable, durable_slot, turn)
         self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
     def store_durable(self, mark: Mark, slot: int) -> None:
@@ -188,24 +222,39 @@ def encode_mark(mark: Mark) -> bytes:
     return record + _CRC.pack(crc32(record))
 
 
-def decode_mark(record: bytes) -> Mark | None:
-    """Return the mark, or None where the record is torn or was never written."""
-    size = _RECORD.size
-    if len(record) < _RECORD_BYTES:
+def decode_mark(page: bytes, at: int = 0) -> Mark | None:
+    """Return the mark at an offset, or None where its record is torn or was never written."""
+    if len(page) < at + _RECORD_BYTES:
         return None
-    body = record[:size]
-    if crc32(body) != _CRC.unpack_from(record, size)[0]:
+    generation, entries, offset, leaf, boot, cohort, sync_ns, poisoned, crc = _WHOLE.unpack_from(
+        page, at
+    )
+    if crc32(page[at : at + _BODY_BYTES]) != crc:
         return None
-    generation, entries, offset, leaf, boot, cohort, sync_ns, poisoned = _RECORD.unpack(body)
-    return Mark(generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
+    values = (generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
+    return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
-def _decode_pair(pair: bytes) -> tuple[Mark | None, int]:
+def _decode_pair(page: bytes, at: int) -> tuple[Mark | None, int]:
     """The mark that counts, and which slot it does not stand in."""
-    first, second = decode_mark(pair[:_SECTOR]), decode_mark(pair[_SECTOR:])
+    if len(page) >= at + _SECTOR + _RECORD_BYTES:
+        # Mostly both are whole: then the elder need not be decoded.
+        first, second = _GENERATIONS.unpack_from(page, at)
+        if first != second:
+            newer = decode_mark(page, at if first > second else at + _SECTOR)
+            if newer is not None:
+                return newer, 1 if first > second else 0
+    return _choose(decode_mark(page, at), decode_mark(page, at + _SECTOR))
+
+
+def _choose(first: Mark | None, second: Mark | None) -> tuple[Mark | None, int]:
     if second is None or (first is not None and _rank(first) >= _rank(second)):
         return first, 0 if first is None else 1
     return second, 0
+
+
+def _decode_turn(word: bytes) -> int:
+    return _TURN.unpack(word)[0] if len(word) == _TURN_BYTES else 0
 
 
 def _rank(mark: Mark) -> tuple[int, bool]:

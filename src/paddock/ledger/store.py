@@ -212,7 +212,7 @@ class LedgerFile:
     def _newest(self, files: LedgerFiles) -> Mark:
         """The mark to append after. The lock is held."""
         page = files.head.read()
-        newest, durable, _ = page
+        newest, durable, _, _ = page
         if (
             newest is None
             or durable is None

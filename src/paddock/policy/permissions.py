@@ -41,7 +41,7 @@ class AgentPermissions:
         if self.forbidden is not None and (action.category, action.operation) not in NAMES_ONLY:
             pattern = self.forbidden.match(path)
             if pattern is not None:
-                reason = f"{quote(path)} is forbidden to this agent ({quote(pattern.text)})"
+                reason = f"path matches forbidden pattern: {pattern.text}"
                 found.append(self._denial("forbidden", pattern.text, reason))
         if action.is_write:
             if self.write is not None and not self.write.permits(path):

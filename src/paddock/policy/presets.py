@@ -81,6 +81,13 @@ OWN_FILES: Final = {PlaneKind.PROJECT: _PROJECT_FILES, PlaneKind.BARE: _BARE_FIL
 """Paddock's own files: operators change policy, agents never."""
 
 
+OWN_STATE: Final = {
+    PlaneKind.PROJECT: (),
+    PlaneKind.BARE: ("/objects/", "/HOT/ledger/*.d/", "/HO2/ledger/*.d/", "/HO1/ledger/*.d/"),
+}
+"""What Paddock keeps beside its files: in no listing and no search, whoever looks."""
+
+
 def built_in_paths() -> PathsTable:
     """Return the default `[paths]`."""
     return PathsTable(
@@ -95,6 +102,11 @@ def built_in_paths() -> PathsTable:
 def own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
     """Return the patterns of Paddock's own files."""
     return _patterns(OWN_FILES[kind])
+
+
+def own_state(kind: PlaneKind) -> tuple[PathPattern, ...]:
+    """Return the patterns of Paddock's own state."""
+    return _patterns(OWN_STATE[kind])
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from paddock.errors import IntegrityError, LedgerUnknownError, PaddockError, ToolError
+from paddock.history.keeping import CallHistory, NoHistory
 from paddock.ledger.ports import Ledger, Reservation
 from paddock.runtime.approvals import (
     Approval,
@@ -33,6 +34,7 @@ from paddock.values.entries import Entry
 from paddock.values.quick import quick
 
 _FRAMES_KEPT_MAX: Final = 8
+_NO_HISTORY: Final = NoHistory()
 RESULT_RESERVE_BYTES: Final = 16_384
 """Space kept for a writer's result before it runs."""
 
@@ -52,6 +54,7 @@ class Context:
     approvals: ApprovalLog
     caller: Caller
     randomness: Callable[[int], bytes]
+    history: CallHistory = _NO_HISTORY
     monotonic_ns: Callable[[], int] = time.monotonic_ns
 
 
@@ -202,13 +205,13 @@ class Dispatcher:
         return _result(ready, outcome)
 
     def _write(self, ready: _Ready) -> ToolResult:
-        ledger = self._context.ledger
+        ledger, history = self._context.ledger, self._context.history
+        call, recorder = ready.call, self._recorder
         # Space for the result is kept before the act: a full disk must not leave an
         # effect without its record.
         try:
             reservation = ledger.reserve(RESULT_RESERVE_BYTES)
             try:
-                call, recorder = ready.call, self._recorder
                 intent = recorder.intent(call, ready.arguments, ready.actions, ready.judged)
                 ledger.append([intent])
             except BaseException:
@@ -220,7 +223,8 @@ class Dispatcher:
             return _refused(ready.call, ready.tool, _not_recorded(error))
         started = self._context.monotonic_ns()
         try:
-            outcome = self._run(ready)
+            with history.running(recorder.mark(call)) as running:
+                outcome = self._run(ready)
             duration_us = (self._context.monotonic_ns() - started) // 1000
             ledger.append([self._outcome(ready, outcome, duration_us)], reservation=reservation)
         except PaddockError as error:
@@ -231,6 +235,8 @@ class Dispatcher:
             # An interrupt or an exit: nobody knows how far it came.
             self._unknown(ready, type(stop).__name__, reservation)
             raise
+        if isinstance(outcome, ToolOutput):
+            history.recorded(running)
         return _result(ready, outcome)
 
     def _run(self, ready: _Ready) -> _Outcome:
@@ -346,9 +352,11 @@ def _refusal_by(decision: Decision) -> Refusal:
         return Refusal(decision.code, f"{quote(decision.action)} is denied: {decision.reason}")
     place = _place(rule.file, rule.line)
     # Threat: a cloned policy may deny, and its reason is text of its own making.
+    reason = show_name(decision.reason)
+    says_all = rule.source.endswith(".permissions.forbidden")
     return Refusal(
         decision.code,
-        f"{quote(decision.action)} is denied: {show_name(decision.reason)}",
+        reason if says_all else f"{quote(decision.action)} is denied: {reason}",
         show_name(_denial_hint(rule, place)),
         {"text": rule.text, "file": rule.file, "line": rule.line},
     )

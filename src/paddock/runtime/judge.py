@@ -5,6 +5,8 @@ from typing import Protocol
 
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
+from paddock.policy.patterns import Comparison, PathList
+from paddock.policy.presets import own_state
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import Decision, Outcome
@@ -35,16 +37,21 @@ class Judge(Protocol):
         """Whether this agent could view the file without being asked."""
         ...
 
+    def allows(self, action: Action) -> bool:
+        """Whether this agent could do this without being asked."""
+        ...
+
 
 class PolicyJudge:
     """One policy for one agent and its ancestors."""
 
-    __slots__ = ("_chain", "_judge", "_policy")
+    __slots__ = ("_chain", "_judge", "_policy", "_state")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self._policy = policy
         self._chain = chain
         self._judge = judge_for(policy, chain)
+        self._state = PathList(own_state(policy.plane_kind), Comparison.GUARDING)
 
     @property
     def chain(self) -> AgentChain:
@@ -64,9 +71,16 @@ class PolicyJudge:
         return decide(self._policy, self._chain, actions)
 
     def is_shown(self, relative: str) -> bool:
-        """Not what is secret."""
-        return self._policy.guards.find_secret(relative) is None
+        """Not what is secret, and not Paddock's own state."""
+        return (
+            self._policy.guards.find_secret(relative) is None
+            and self._state.match(relative) is None
+        )
 
     def may_view(self, relative: str) -> bool:
         """Whether viewing it would be allowed outright."""
-        return self.decide((Action("file", "view", relative),)).outcome is Outcome.ALLOW
+        return self.allows(Action("file", "view", relative))
+
+    def allows(self, action: Action) -> bool:
+        """Whether it would be allowed outright."""
+        return self._judge.decide(action).outcome is Outcome.ALLOW

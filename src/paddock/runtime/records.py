@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+from paddock.history.notes import CallMark
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
+from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
@@ -176,9 +178,13 @@ class Recorder:
     ) -> Entry:
         call_id = call.id
         if len(call_id) > _NAME_KEPT_MAX or not _is_plain(call_id):
-            call_id = _clean(call_id[:_NAME_KEPT_MAX])
+            call_id = _kept_id(call_id)
         kept = (event, "", decision, reason, self._session, self._agent, call_id, metadata, shared)
         return quick(Entry, kept)
+
+    def mark(self, call: ToolCall) -> CallMark:
+        """The call as the history notes it: by what its entries say."""
+        return CallMark(_kept_id(call.id), call.tool, self._agent, self._session)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
         """What all calls under one rule share; what this call has besides goes to `metadata`."""
@@ -222,14 +228,12 @@ def _match_json(match: RuleMatch) -> dict[str, Json]:
 
 
 def _change_json(change: Change) -> dict[str, Json]:
-    kept: dict[str, Json] = {
-        "path": _clean(change.path),
-        "kind": change.kind,
-        "before": change.before,
-        "after": change.after,
-    }
+    kept = change_json(change)
+    kept["path"] = _clean(change.path)
     if change.to is not None:
         kept["to"] = _clean(change.to)
+    if change.made:
+        kept["made"] = [_clean(name) for name in change.made]
     return kept
 
 
@@ -270,6 +274,10 @@ def salted_digest(value: Json, salt: bytes) -> dict[str, Json]:
     content = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(salt + content).hexdigest()
     return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
+
+
+def _kept_id(call_id: str) -> str:
+    return _clean(call_id[:_NAME_KEPT_MAX])
 
 
 def _is_plain(value: str) -> bool:

@@ -1,5 +1,6 @@
 """What this host offers, found by trying and not by version strings."""
 
+import errno
 import os
 import platform
 import shutil
@@ -7,9 +8,14 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from paddock.kernel.landlock import landlock_abi
+from paddock.sandbox.canary import read_switches
+from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.workspace import detect_resolution
+
+_REFUSALS: Final = (errno.ENOSPC, errno.EINVAL, errno.ENOSYS, errno.EPERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +67,10 @@ def _landlock() -> Finding:
         return Finding("landlock", False, f"refused: {os.strerror(error.errno or 0)}", "")
     if abi:
         return Finding("landlock", True, f"ABI {abi}")
-    return Finding(
-        "landlock", False, "not offered", "a kernel with CONFIG_SECURITY_LANDLOCK, lsm=landlock"
-    )
+    switches = read_switches()
+    code = errno.ENOSYS if switches.security_modules is None else errno.EOPNOTSUPP
+    told = explain(Symptom(Step.LANDLOCK, code), switches)
+    return Finding("landlock", False, told.cause, told.remedy)
 
 
 def _seccomp() -> Finding:
@@ -89,10 +96,10 @@ def _user_namespaces() -> Finding:
         return Finding("user namespaces", False, f"not tried: {type(error).__name__}")
     if done.returncode == 0:
         return Finding("user namespaces", True, "can be made")
-    remedy = (
-        "allow them: sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces, AppArmor"
-    )
-    return Finding("user namespaces", False, "cannot be made by this user", remedy)
+    said = done.stderr.decode("utf-8", "replace")
+    code = next((code for code in _REFUSALS if os.strerror(code) in said), errno.EPERM)
+    told = explain(Symptom(Step.USER_NAMESPACE, code), read_switches())
+    return Finding("user namespaces", False, told.cause, told.remedy)
 
 
 def _bubblewrap() -> Finding:

@@ -35,6 +35,11 @@ class SandboxPlan:
     policy_digest: str
     git_identity: tuple[str, str] | None = None
     """Name and e-mail: all that the private `.gitconfig` says."""
+    links: tuple[tuple[str, str], ...] = ()
+    """Links of the host by which readable places are reached: (absolute name, its text).
+
+    A backend that builds a root of its own makes them there (`/bin` to `usr/bin`).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ class Captured:
     head: bytes
     tail: bytes
     total_bytes: int
+    spooled_bytes: int = 0
+    """How much from the beginning was saved whole, where a spool was given."""
 
     @property
     def missing_bytes(self) -> int:
@@ -84,6 +91,10 @@ class CommandEnd:
     duration_s: float
     survivors: int
     """Processes of the command that were still there when it ended; they were killed."""
+    memory_kb: int = 0
+    """The most that was seen in use, looking every 50 ms; 0 for a command that was quicker."""
+    reason: str = ""
+    """For `FAILED`: what could not be started and why."""
 
 
 class Held(Enum):
@@ -101,3 +112,16 @@ class Enforced:
     backend: str
     enforcement: Held
     gaps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What trying one backend on this host showed. `Held.NONE`: it does not work here."""
+
+    backend: str
+    enforcement: Held
+    gaps: tuple[str, ...] = ()
+    cause: str = ""
+    """Why it does not work; empty where it does."""
+    remedy: str = ""
+    """What an operator does about it."""

@@ -121,6 +121,12 @@ class FailingDisk(Disk):
         super().sync(fd)
         self._end(trouble)
 
+    def sync_file_system(self, fd: int) -> None:
+        """See `Disk`."""
+        trouble = self._begin("sync_file_system")
+        super().sync_file_system(fd)
+        self._end(trouble)
+
     def link_unnamed(self, fd: int, dir_fd: int, name: str) -> None:
         """See `Disk`."""
         trouble = self._begin("link_unnamed")
@@ -139,6 +145,12 @@ class FailingDisk(Disk):
         done = super().exchange(dir_fd, name, other)
         self._end(trouble)
         return done
+
+    def move_directory(self, dir_fd: int, name: str, to: str) -> None:
+        """See `Disk`."""
+        trouble = self._begin("move_directory")
+        super().move_directory(dir_fd, name, to)
+        self._end(trouble)
 
     def replace(self, dir_fd: int, name: str, over: str) -> None:
         """See `Disk`."""
@@ -195,4 +207,16 @@ class FailingDisk(Disk):
         """See `Disk`."""
         trouble = self._begin("remove_attribute")
         super().remove_attribute(fd, name)
+        self._end(trouble)
+
+    def set_mode_held(self, fd: int, mode: int) -> None:
+        """See `Disk`."""
+        trouble = self._begin("set_mode_held")
+        super().set_mode_held(fd, mode)
+        self._end(trouble)
+
+    def set_modified(self, fd: int, modified_ns: int) -> None:
+        """See `Disk`."""
+        trouble = self._begin("set_modified")
+        super().set_modified(fd, modified_ns)
         self._end(trouble)

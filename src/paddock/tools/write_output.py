@@ -17,6 +17,10 @@ from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt
 
 _FOLDER: Final = "outputs"
 _SUFFIX: Final = ".md"
+_NAME_BYTES_MAX: Final = (
+    limits.name_bytes_max - len(f" ({limits.outputs_numbered_max})") - len(_SUFFIX)
+)
+"""So that the last number fits too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ def _require_name(name: str) -> None:
         problem = "names a directory"
     elif name.lower().endswith(_SUFFIX):
         problem = "ends in .md, which is added"
+    elif len(name.encode()) > _NAME_BYTES_MAX:
+        problem = f"is over {_NAME_BYTES_MAX} bytes"
     if problem:
         raise InvalidArgumentsError(
             f"name {quote(name)} {problem}", where="name", hint="give a plain name, such as report"

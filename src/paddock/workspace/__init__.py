@@ -6,7 +6,10 @@
     reading      one open file          window         some lines of it
     known        what was found out about large files before
     writing      create, replace, edit  moving         move, delete
+    search       a folder of its own: contents and names, by ripgrep
     drafts       new content on its way to a name      temporary   names that outlive nobody
+    changes      the nouns of a set     changeset      many changes, all or none
+    change_*     its plan, first look, drafts, steps, trees and recovery
     locks        one writer at a time   parents        directories made on the way
     metadata     what survives a write  disk           every call that changes anything
     failures     OSError → paddock.errors, in one place
@@ -14,7 +17,15 @@
 Whether a path may be touched is policy's business, not decided here.
 """
 
-from paddock.workspace.entries import Entry, EntryFilter, EntryKind, EveryEntry, Listing
+from paddock.workspace.entries import (
+    Entry,
+    EntryFilter,
+    EntryKind,
+    EveryEntry,
+    Listing,
+    Page,
+)
+from paddock.workspace.listing import first_entries
 from paddock.workspace.names import (
     ROOT,
     EntryPath,
@@ -50,6 +61,7 @@ __all__ = [
     "MoveReceipt",
     "OpenFile",
     "Openat2Resolution",
+    "Page",
     "ReadPath",
     "Resolution",
     "WalkResolution",
@@ -61,6 +73,7 @@ __all__ = [
     "WritePath",
     "WriteReceipt",
     "detect_resolution",
+    "first_entries",
     "is_temporary_name",
     "version_of",
 ]

@@ -9,7 +9,7 @@ import errno
 import os
 from typing import Final
 
-from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2
+from paddock.kernel.files import RENAME_EXCHANGE, RENAME_NOREPLACE, renameat2, syncfs
 
 # Not on macOS, where every new file gets a name.
 _O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
@@ -55,6 +55,20 @@ class Disk:
         """Wait until the file or the directory is on the device."""
         os.fsync(fd)
 
+    def sync_file_system(self, fd: int) -> None:
+        """Wait until all that was written on the file system of `fd` is on the device.
+
+        One wait for any number of files. Where there is no syncfs(2) every file system
+        is waited for, which on Linux ends no earlier (sync(2)).
+        """
+        try:
+            syncfs(fd)
+        except OSError as failure:
+            # EPERM: a container's filter that does not know the call.
+            if failure.errno not in (errno.ENOSYS, errno.EPERM):
+                raise
+            os.sync()
+
     def link_unnamed(self, fd: int, dir_fd: int, name: str) -> None:
         """Give an unnamed file its name; EEXIST if anything has it.
 
@@ -87,6 +101,14 @@ class Disk:
                 return False
             raise
         return True
+
+    def move_directory(self, dir_fd: int, name: str, to: str) -> None:
+        """Rename a directory where the file system knows no flag of renameat2.
+
+        Never over a file and never over a directory that holds something (rename(2)); one
+        that is empty and appeared in this moment would be replaced.
+        """
+        os.rename(name, to, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
 
     def replace(self, dir_fd: int, name: str, over: str) -> None:
         """Rename over what is there."""
@@ -123,3 +145,17 @@ class Disk:
     def remove_attribute(self, fd: int, name: str) -> None:
         """Take one extended attribute away."""
         os.removexattr(fd, name)
+
+    def set_mode_held(self, fd: int, mode: int) -> None:
+        """Permission bits of what a descriptor stands for, one that reads nothing (O_PATH) too."""
+        os.chmod(_reach(fd), mode)
+
+    def set_modified(self, fd: int, modified_ns: int) -> None:
+        """Both times, by the same kinds of descriptor; of a link, the link's own."""
+        os.utime(_reach(fd), ns=(modified_ns, modified_ns))
+
+
+def _reach(fd: int) -> str | int:
+    """By /proc where it is: fchmod(2) and futimens(3) refuse a descriptor that is O_PATH."""
+    name = f"{_BY_DESCRIPTOR}/{fd}"
+    return name if os.path.lexists(name) else fd

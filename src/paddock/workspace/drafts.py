@@ -4,8 +4,12 @@ Durability, step by step (open(2), rename(2), fsync(2)):
 
   new file     unnamed file → owner, mode, attributes → write → fsync → link to its name
                → fsync of the directory
-  replacement  the same → link to a temporary name → exchange with the old file → look at
-               what came out → fsync of the directory → unlink what came out
+  replacement  the same → keep the old content (`paddock.history`) → link to a temporary
+               name → exchange with the old file → look at what came out → fsync of the
+               directory → unlink what came out
+
+The old content is kept before the exchange and not after it, so that no moment is left in
+which it has no name but a temporary one. What comes out must be what was kept.
 
 link(2) never replaces, so a file that appeared meanwhile is not lost. The exchange shows
 what was really replaced; if that is not the file that was read, it is exchanged back.
@@ -23,6 +27,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import FileChangedError
+from paddock.history.keeping import Keeper, Kept
 from paddock.text.show import quote
 from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import FileStatus, status_at, status_of
@@ -44,6 +49,8 @@ class Place:
     directory: WorkspacePath
     dir_fd: int
     path: WorkspacePath
+    keeper: Keeper
+    """Who keeps what is replaced here."""
 
     @property
     def name(self) -> str:
@@ -112,8 +119,8 @@ class Draft:
         self.place.disk.write(self.fd, content)
         self.place.disk.sync(self.fd)
 
-    def place_new(self) -> None:
-        """Let it appear under its name.
+    def place_new(self, kept: Kept) -> None:
+        """Let it appear under its name; `kept` holds the note of it.
 
         Raises:
             FileExistsError: something has the name; it is left as it is.
@@ -130,36 +137,46 @@ class Draft:
             # Also if placing it failed: a file system across a network may have done it.
             if self._stands_at(name):
                 disk.unlink(dir_fd, name)
+            kept.release()
             raise
+        kept.settle()
 
-    def replace(self, old: FileStatus) -> None:
-        """Take the place of `old`.
+    def replace(self, old: FileStatus, kept: Kept) -> None:
+        """Take the place of `old`, whose content is `kept`.
 
         Raises:
             FileChangedError: what stands there is not `old` any more; it is left or put back.
             OSError: the disk fails; the old file stands.
         """
-        if self._name is not None:
-            self._exchange(self._name, old)
-            return
-        with self.place.temporary() as name:
-            self.place.disk.link_unnamed(self.fd, self.place.dir_fd, name)
-            self._exchange(name, old)
+        try:
+            if self._name is not None:
+                self._exchange(self._name, old, kept)
+                return
+            with self.place.temporary() as name:
+                self.place.disk.link_unnamed(self.fd, self.place.dir_fd, name)
+                self._exchange(name, old, kept)
+        except BaseException:
+            kept.release()
+            raise
 
-    def _exchange(self, name: str, old: FileStatus) -> None:
+    def _exchange(self, name: str, old: FileStatus, kept: Kept) -> None:
         disk, dir_fd = self.place.disk, self.place.dir_fd
-        if self.place.status() != old:
+        now = self.place.status()
+        if now is None or not _is_same(now, old):
             raise changed(self.place.path)
         try:
             if not disk.exchange(dir_fd, name, self.place.name):
                 disk.replace(dir_fd, name, self.place.name)
                 disk.sync(dir_fd)
+                kept.settle()
                 return
             displaced = status_at(dir_fd, name)
             # Threat: the name was swapped for a link, or rewritten, since it was read.
             if displaced is None or displaced.content_mark != old.content_mark:
                 raise changed(self.place.path)
             disk.sync(dir_fd)
+            # Last: nothing may fail once the displaced file belongs to the history.
+            kept.settle()
         except BaseException as failure:
             # Also if exchanging failed: a file system across a network may have done it.
             if status_at(dir_fd, name) is not None and not self._stands_at(name):
@@ -167,7 +184,6 @@ class Draft:
             if isinstance(failure, FileNotFoundError):
                 raise changed(self.place.path) from failure
             raise
-        # What stands under `name` now is the old version, whole: the one place to keep it.
 
     def _stands_at(self, name: str) -> bool:
         """Whether this draft is what that name in its directory leads to."""
@@ -192,6 +208,15 @@ class Draft:
             if returned is None or taken is None or _same_inode(taken, last):
                 return
             last = returned
+
+
+def _is_same(now: FileStatus, old: FileStatus) -> bool:
+    """Whether it is the file that was looked at; keeping it may have given it one more name."""
+    return now.content_mark == old.content_mark and (now.mode, now.uid, now.gid) == (
+        old.mode,
+        old.uid,
+        old.gid,
+    )
 
 
 def _same_inode(one: FileStatus, other: FileStatus) -> bool:

@@ -54,6 +54,14 @@ class Listing:
         return self.total - len(self.entries)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The first entries of one directory, and whether there are more."""
+
+    entries: tuple[Entry, ...]
+    has_more: bool
+
+
 class EntryFilter(Protocol):
     """Which entries a listing is about. What is not shown is not counted."""
 

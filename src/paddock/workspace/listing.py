@@ -9,6 +9,7 @@ Rules kept here:
   * Paddock's temporary files are not there.
 """
 
+import heapq
 import os
 import stat
 from collections.abc import Iterator
@@ -16,15 +17,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import PathError, PathTraversalError
-from paddock.workspace.entries import Entry, EntryFilter, EntryKind, Listing
+from paddock.workspace.entries import Entry, EntryFilter, EntryKind, Listing, Page
+from paddock.workspace.failures import converting
 from paddock.workspace.links import Found, find_real
 from paddock.workspace.metadata import FileStatus, status_at
-from paddock.workspace.names import WorkspacePath, child_of
+from paddock.workspace.names import ReadPath, WorkspacePath, child_of
 from paddock.workspace.paths import AskedPath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
 from paddock.workspace.temporary import is_temporary_name
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
+_HIDDEN_LIKELY: Final = 16
+"""Names of one directory that are usually hidden, at most: a first guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,55 @@ def list_directory(
         shown.close()
     gone = len(paths[:entries_max]) - len(entries)
     return Listing(tuple(entries), len(paths) - gone, tuple(sorted(walk.closed, key=_byte_order)))
+
+
+def first_entries(
+    tree: Tree, directory: ReadPath | WorkspacePath, entries_max: int, about: EntryFilter
+) -> Page:
+    """The first entries of a directory, without regard to case; at most `entries_max`.
+
+    Names alone are read of what is not shown: a directory of any size costs one pass.
+    An entry that goes away meanwhile leaves its place empty.
+
+    Raises:
+        PathNotFoundError, PathNotADirectoryError; PathError: not readable.
+    """
+    real = directory.real if isinstance(directory, ReadPath) else directory
+    with converting(real, "list"):
+        fd = tree.resolution.open(tree.root_fd, real.relative, READ_DIRECTORY)
+        try:
+            names = os.listdir(fd)
+        finally:
+            os.close(fd)
+        wanted, has_more = _first_shown(names, real, entries_max, about)
+        shown = _Shown(tree)
+        try:
+            entries = [entry for path in wanted if (entry := shown.look(path))]
+        finally:
+            shown.close()
+    return Page(tuple(entries), has_more)
+
+
+def _first_shown(
+    names: list[str], directory: WorkspacePath, entries_max: int, about: EntryFilter
+) -> tuple[list[WorkspacePath], bool]:
+    """The first names that are shown, and whether there are more of them."""
+    # Folded names first: the names themselves only tell those apart that fold alike.
+    keyed = zip(map(str.casefold, names), names, strict=True)
+    taken = entries_max + _HIDDEN_LIKELY
+    while True:
+        candidates = sorted(keyed) if taken >= len(names) else heapq.nsmallest(taken, keyed)
+        shown = [
+            path
+            for _, name in candidates
+            if not is_temporary_name(name)
+            and about.shows(path := child_of(directory, name), is_directory=False)
+        ]
+        if len(shown) > entries_max or taken >= len(names):
+            return shown[:entries_max], len(shown) > entries_max
+        # More of them may not be shown than was guessed.
+        taken *= 4
+        keyed = zip(map(str.casefold, names), names, strict=True)
 
 
 def _byte_order(path: WorkspacePath) -> bytes:

@@ -10,6 +10,7 @@ Rules kept here:
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,8 @@ from paddock.errors import (
     PathNotFoundError,
     SpecialFileError,
 )
+from paddock.history.keeping import Kept
+from paddock.history.notes import Doing
 from paddock.text.show import quote
 from paddock.workspace.drafts import Place, changed
 from paddock.workspace.entries import EntryKind
@@ -46,6 +49,25 @@ class _Judged:
     kind: EntryKind
     version: str | None
 
+    def doing(
+        self,
+        path: WorkspacePath,
+        kind: str,
+        to: WorkspacePath | None = None,
+        made: Sequence[WorkspacePath] = (),
+    ) -> Doing:
+        """What is about to be done to it."""
+        return Doing(
+            path=path.relative,
+            kind=kind,
+            entry=self.kind.value,
+            before=self.version,
+            after=self.version if to else None,
+            to=to.relative if to else None,
+            mode=None if self.kind is EntryKind.LINK else self.status.permissions,
+            made=tuple(directory.relative for directory in made),
+        )
+
     def is_still(self, now: FileStatus | None) -> bool:
         """Whether `now` is the same thing, unchanged."""
         if now is None:
@@ -69,7 +91,9 @@ def move(site: Site, entry: EntryPath, to: WritePath, if_version: str | None) ->
     ):
         judged = _judge(site.place(path, from_fd))
         require_version(path, if_version, judged.version or DIRECTORY_VERSION)
-        _move_judged(site, judged, site.place(path, from_fd), site.place(target, to_fd))
+        doing = judged.doing(path, "moved", to=target, made=parents.made)
+        kept = site.keeper.note(doing)
+        _move_judged(site, judged, site.place(path, from_fd), site.place(target, to_fd), kept)
     return MoveReceipt(path, target, judged.kind, judged.version, tuple(parents.made))
 
 
@@ -84,7 +108,7 @@ def _require_movable(path: WorkspacePath, to: WritePath) -> None:
         raise InvalidPathError(f"{quote(path.relative)} cannot be moved into itself")
 
 
-def _move_judged(site: Site, judged: _Judged, old: Place, new: Place) -> None:
+def _move_judged(site: Site, judged: _Judged, old: Place, new: Place, kept: Kept) -> None:
     try:
         site.disk.move_new(old.dir_fd, old.name, new.dir_fd, new.name)
         # Threat: swapped between look and rename, or filled, if it is a directory.
@@ -96,10 +120,14 @@ def _move_judged(site: Site, judged: _Judged, old: Place, new: Place) -> None:
         if new.dir_fd != old.dir_fd:
             site.disk.sync(old.dir_fd)
     except FileExistsError:
-        raise  # somebody else's entry has the name: nothing of ours is to be undone
+        # Somebody else's entry has the name: nothing of ours is to be undone.
+        kept.release()
+        raise
     except BaseException:
         _bring_back(old, new.dir_fd, new.name)
+        kept.release()
         raise
+    kept.settle()
 
 
 def _bring_back(place: Place, from_fd: int, name: str) -> None:
@@ -123,13 +151,30 @@ def delete(site: Site, entry: EntryPath, if_version: str | None) -> DeleteReceip
             place = site.place(path, dir_fd)
             judged = _judge(place)
             require_version(path, if_version, judged.version or DIRECTORY_VERSION)
+            kept = _keep(place, judged)
             if judged.kind is EntryKind.DIRECTORY:
-                site.disk.remove_directory(dir_fd, place.name)
-                site.disk.sync(dir_fd)
+                _delete_directory(place, kept)
             else:
-                _delete_judged(place, judged)
+                _delete_judged(place, judged, kept)
     bytes_before = judged.status.size_bytes if judged.kind is EntryKind.FILE else 0
-    return DeleteReceipt(path, judged.kind, judged.version, bytes_before)
+    mode = None if judged.kind is EntryKind.LINK else judged.status.permissions
+    return DeleteReceipt(path, judged.kind, judged.version, bytes_before, mode)
+
+
+def _keep(place: Place, judged: _Judged) -> Kept:
+    doing = judged.doing(place.path, "deleted")
+    if judged.kind is EntryKind.DIRECTORY:
+        return place.keeper.note(doing)
+    if judged.kind is EntryKind.LINK:
+        text = os.readlink(place.name, dir_fd=place.dir_fd)
+        return place.keeper.keep_link(doing, os.fsencode(text))
+    fd = os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)
+    try:
+        if status_of(fd) != judged.status:
+            raise changed(place.path)
+        return place.keeper.keep_file(doing, fd)
+    finally:
+        os.close(fd)
 
 
 def entry_version(site: Site, entry: EntryPath) -> str:
@@ -143,18 +188,33 @@ def entry_version(site: Site, entry: EntryPath) -> str:
             os.close(fd)
 
 
-def _delete_judged(place: Place, judged: _Judged) -> None:
+def _delete_directory(place: Place, kept: Kept) -> None:
+    try:
+        place.disk.remove_directory(place.dir_fd, place.name)
+        place.disk.sync(place.dir_fd)
+    except BaseException:
+        kept.release()
+        raise
+    kept.settle()
+
+
+def _delete_judged(place: Place, judged: _Judged, kept: Kept) -> None:
     disk, dir_fd = place.disk, place.dir_fd
-    with place.temporary() as aside:
-        try:
-            disk.move_new(dir_fd, place.name, dir_fd, aside)
-            if not judged.is_still(status_at(dir_fd, aside)):
-                raise changed(place.path)
-            disk.sync(dir_fd)
-        except BaseException:
-            _bring_back(place, dir_fd, aside)
-            raise
-        # What stands under `aside` now is the deleted entry, whole: the one place to keep it.
+    try:
+        with place.temporary() as aside:
+            try:
+                disk.move_new(dir_fd, place.name, dir_fd, aside)
+                if not judged.is_still(status_at(dir_fd, aside)):
+                    raise changed(place.path)
+                disk.sync(dir_fd)
+                # Last: nothing may fail once what was deleted belongs to the history.
+                kept.settle()
+            except BaseException:
+                _bring_back(place, dir_fd, aside)
+                raise
+    except BaseException:
+        kept.release()
+        raise
 
 
 def _peek(site: Site, path: WorkspacePath) -> FileStatus:

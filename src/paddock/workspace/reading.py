@@ -158,6 +158,11 @@ class OpenFile:
         with converting(self.path, "read"):
             return read_bytes(self._fd, min(bytes_max, self.size_bytes))
 
+    def ends_with_newline(self) -> bool:
+        """Whether its last byte is LF; false for an empty file."""
+        with converting(self.path, "read"):
+            return self.size_bytes > 0 and os.pread(self._fd, 1, self.size_bytes - 1) == b"\n"
+
     def version(self) -> str:
         """`sha256:` and the digest of all bytes, streamed at constant memory.
 

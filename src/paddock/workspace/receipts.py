@@ -47,4 +47,6 @@ class DeleteReceipt:
     version_before: str | None
     """Of a file's content, or of a link's text; None for a directory."""
     bytes_before: int = 0
+    mode_before: int | None = None
+    """Permission bits; None for a link, which has none."""
     notes: tuple[str, ...] = ()

@@ -18,6 +18,9 @@ the root itself needs no record.
 Names and records live only while the lock of the temporary's directory is held. So
 whoever holds that lock and saw the record before knows that its writer is dead.
 
+A set of changes has names of its own, which the sweep leaves alone: they may hold what
+its journal still needs, so the journal's recovery is what removes them.
+
 What stays: where the root directory itself may not be written there is no record, and a
 temporary of a killed process remains there, hidden from every tool.
 """
@@ -38,7 +41,8 @@ from paddock.workspace.resolution import READ_DIRECTORY, Resolution
 _PREFIX: Final = ".paddock-"
 _NAMED: Final = ".tmp"
 _RECORD: Final = ".at"
-_PATTERN: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at)")
+_OF_SET: Final = ".set"
+_PATTERN: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.(?:tmp|at|set)")
 _UNWRITABLE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EOPNOTSUPP})
 _SWEEP_WAIT_S: Final = 2.0
 """Longer than a write holds a lock; an open does not wait for a stuck writer."""
@@ -50,6 +54,21 @@ def is_temporary_name(name: str) -> bool:
     Compared without regard to case: a case-insensitive file system has only one of them.
     """
     return name[:9].lower() == _PREFIX and _PATTERN.fullmatch(name.lower()) is not None
+
+
+def _is_swept(name: str) -> bool:
+    # Threat: what stands under a set's name may be the only copy of an old version.
+    return is_temporary_name(name) and not name.lower().endswith(_OF_SET)
+
+
+def set_name(token: str, number: int) -> str:
+    """A temporary name of a set of changes; `token` is 24 hexadecimal digits."""
+    return f"{set_prefix(token)}{number:08x}{_OF_SET}"
+
+
+def set_prefix(token: str) -> str:
+    """What all temporary names of one set begin with."""
+    return _PREFIX + token
 
 
 class TemporaryName:
@@ -125,7 +144,7 @@ def _left_behind(root_fd: int) -> list[tuple[str, WorkspacePath]]:
     except PermissionError:
         return []
     try:
-        names = [name for name in os.listdir(fd) if is_temporary_name(name)]
+        names = [name for name in os.listdir(fd) if _is_swept(name)]
         return [(name, _directory_of(fd, name)) for name in sorted(names)]
     finally:
         os.close(fd)

@@ -1,18 +1,20 @@
 """The workspace: what tools act through. One root, held by its descriptor."""
 
 import os
-import sys
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import (
-    ConfigError,
-    HostError,
     PathNotADirectoryError,
     PathNotAFileError,
     PathThroughLinkError,
 )
+from paddock.history.journal import Journal
+from paddock.history.keeping import Keeper, NoKeeper
 from paddock.text.show import quote, show_name
+from paddock.workspace.changes import ChangeReceipt, EntryState, Objects, Phases
+from paddock.workspace.changeset import SetName, commit
 from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
 from paddock.workspace.failures import converting
@@ -32,7 +34,9 @@ from paddock.workspace.names import (
 from paddock.workspace.paths import AskedPath, is_plain, parse_asked
 from paddock.workspace.reading import FileContent, OpenFile, open_file
 from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
-from paddock.workspace.resolution import PASS, PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.workspace.resolution import PASS, Resolution, detect_resolution
+from paddock.workspace.roots import Root, open_root
+from paddock.workspace.states import entry_state
 from paddock.workspace.temporary import sweep
 from paddock.workspace.window import Window, WindowLimits
 from paddock.workspace.writing import Edit, Expected, Site, edit_file, write_file
@@ -50,49 +54,45 @@ class Workspace:
       * a write becomes visible whole or not at all, and survives a crash;
       * every failure is one of paddock.errors.
     Deciding *whether* a path may be touched is policy's business, not ours.
-
     One object serves any number of threads; a forked child may go on using its copy.
     """
 
     __slots__ = ("_disk", "_fd", "_known", "_names", "_resolution", "_root", "_site", "_tree")
 
-    def __init__(
-        self, root: str, real_root: str, fd: int, resolution: Resolution, disk: Disk
-    ) -> None:
-        self._root = root
-        self._fd = fd
-        self._names = (root, real_root)
+    def __init__(self, root: Root, resolution: Resolution, disk: Disk, keeper: Keeper) -> None:
+        self._root = root.name
+        self._fd = root.fd
+        self._names = (root.name, root.real_name)
         self._resolution = resolution
         self._disk = disk
         self._known = KnownFiles()
-        self._site = Site(fd, resolution, disk)
-        self._tree = Tree(fd, resolution, self._names)
+        self._site = Site(root.fd, resolution, disk, keeper)
+        self._tree = Tree(root.fd, resolution, self._names)
 
     @classmethod
     def open(
-        cls, root: str, resolution: Resolution | None = None, disk: Disk | None = None
+        cls,
+        root: str,
+        resolution: Resolution | None = None,
+        disk: Disk | None = None,
+        keeper: Keeper | None = None,
     ) -> Self:
         """Open the workspace at `root`, a directory that exists, and clean up after killed writers.
 
-        `resolution` is probed for if it is not given; `disk` is for tests of failure.
+        `resolution` is probed for if it is not given; `disk` is for tests of failure;
+        `keeper` gets what is replaced, and without one it is gone.
 
         Raises:
             ConfigError: `root` is no directory, or cannot be opened.
             HostError: file names are not UTF-8 in this process.
         """
-        if sys.getfilesystemencoding() != "utf-8":
-            raise HostError("file names must be UTF-8 here: start Python in its UTF-8 mode")
+        place = open_root(root)
         try:
-            real_root = os.path.realpath(root, strict=True)  # noqa: TID251 - what the root is
-            fd = os.open(real_root, PASS_DIRECTORY)
-        except (OSError, ValueError) as failure:
-            raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
-        try:
-            name = _name_as_given(root, real_root, fd)
-            workspace = cls(name, real_root, fd, resolution or detect_resolution(), disk or Disk())
+            chosen = resolution or detect_resolution()
+            workspace = cls(place, chosen, disk or Disk(), keeper or NoKeeper())
             workspace.sweep()
         except BaseException:
-            os.close(fd)
+            os.close(place.fd)
             raise
         return workspace
 
@@ -111,7 +111,7 @@ class Workspace:
         """Let the root go. Nothing works afterwards; a second time does nothing."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            self._site = Site(-1, self._resolution, self._disk)
+            self._site = replace(self._site, root_fd=-1)
             self._tree = Tree(-1, self._resolution, self._names)
             os.close(fd)
 
@@ -129,6 +129,11 @@ class Workspace:
     def resolution(self) -> Resolution:
         """How names are opened here."""
         return self._resolution
+
+    @property
+    def tree(self) -> Tree:
+        """Where the searches of `workspace.search` take place."""
+        return self._tree
 
     def sweep(self) -> int:
         """Remove what killed processes left; return how many. `open` does it."""
@@ -322,6 +327,13 @@ class Workspace:
         """
         return entry_version(self._site, entry)
 
+    def entry_state(self, entry: EntryPath) -> EntryState | None:
+        """What stands there, with its version; None where nothing does. No link is followed.
+
+        Raises: SpecialFileError; PathError (not readable); FileChangedError (meanwhile).
+        """
+        return entry_state(self._site, entry)
+
     def move(
         self, entry: EntryPath, to: WritePath, *, if_version: str | None = None
     ) -> MoveReceipt:
@@ -340,19 +352,21 @@ class Workspace:
         """Remove an entry; raises as `move` does."""
         return delete(self._site, entry, if_version)
 
+    def commit(
+        self, phases: Phases, objects: Objects, journal: Journal, *, label: str = ""
+    ) -> ChangeReceipt:
+        """Make many changes, all of them or none; see `changes` and, for the rest, `changeset`.
+
+        `label` is what the recovery calls the set if we are killed: the id of the call.
+
+        Raises: as `write_file` (FileChangedError: not what the set believes);
+            InternalError: the changes contradict each other; HostError.
+        """
+        return commit(self._site, phases, objects, journal, SetName(self.real_root, label))
+
 
 def _real(path: ReadPath | WorkspacePath) -> WorkspacePath:
     return path.real if isinstance(path, ReadPath) else path
-
-
-def _name_as_given(root: str, real_root: str, fd: int) -> str:
-    """The root's name made absolute, unless a `..` behind a link makes that another directory."""
-    name = os.path.abspath(root)
-    try:
-        given = os.stat(name)
-    except OSError:
-        return real_root
-    return name if os.path.samestat(given, os.fstat(fd)) else real_root
 
 
 def _require_directory_form(asked: AskedPath, found: Found) -> None:

@@ -1,6 +1,7 @@
 """Writing a file: atomic, durable, one writer at a time, and nothing left behind.
 
-    make missing parents → lock the directory → look → draft → place or exchange → unlock
+    make missing parents → lock the directory → look → draft → keep what stands there
+    → place or exchange → unlock
 
 Rules kept here:
   * what is replaced is what was judged: a file believed absent that is there, or the
@@ -8,11 +9,12 @@ Rules kept here:
   * mode bits, owner, group and attributes survive (see `metadata`);
   * a file whose permissions say no is not written, though a rename could do it;
   * a file with other names (hard links) gets a copy of its own, and the receipt says so;
+  * what is replaced is kept first, and what cannot be kept is not replaced;
   * a refused or failed call leaves neither temporary nor directory.
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
@@ -27,7 +29,10 @@ from paddock.errors import (
     PathNotFoundError,
     TextTooLargeError,
 )
+from paddock.history.keeping import Keeper, NoKeeper
+from paddock.history.notes import Doing
 from paddock.text.show import quote
+from paddock.workspace.digesting import version_meanwhile
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import converting
@@ -35,12 +40,13 @@ from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.metadata import FileStatus, carry_metadata, require_writable, status_of
 from paddock.workspace.names import WorkspacePath, WritePath
 from paddock.workspace.parents import Parents
-from paddock.workspace.reading import digest_of, read_bytes, require_regular, version_of
+from paddock.workspace.reading import digest_of, read_bytes, require_regular
 from paddock.workspace.receipts import WriteReceipt
 from paddock.workspace.resolution import READ_FILE, Resolution
 
 _PARENT_ROUNDS_MAX: Final = 16
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
+_NO_KEEPER: Final = NoKeeper()
 
 
 class Expected(Enum):
@@ -64,11 +70,12 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where acts take place: the root's descriptor, the way to open, the disk."""
+    """Where acts take place: the root's descriptor, the way to open, the disk, the keeper."""
 
     root_fd: int
     resolution: Resolution
     disk: Disk
+    keeper: Keeper = _NO_KEEPER
 
     def parents(self) -> Parents:
         """A maker of missing directories."""
@@ -80,7 +87,7 @@ class Site:
 
     def place(self, path: WorkspacePath, dir_fd: int) -> Place:
         """A name in a locked directory."""
-        return Place(self.disk, self.root_fd, path.parent, dir_fd, path)
+        return Place(self.disk, self.root_fd, path.parent, dir_fd, path, self.keeper)
 
 
 @contextmanager
@@ -135,7 +142,8 @@ def write_file(
             with site.lock(target.parent) as (dir_fd,):
                 return _write(site.place(target, dir_fd), path, content, if_version, expected)
         with locked_with_parents(site, parents, target.parent) as (dir_fd,):
-            receipt = _write(site.place(target, dir_fd), path, content, if_version, expected)
+            place = site.place(target, dir_fd)
+            receipt = _write(place, path, content, if_version, expected, parents.made)
             return with_directories(receipt, parents)
 
 
@@ -160,7 +168,12 @@ def _require_file_path(path: WritePath) -> WorkspacePath:
 
 
 def _write(
-    place: Place, path: WritePath, content: bytes, if_version: str | None, expected: Expected
+    place: Place,
+    path: WritePath,
+    content: bytes,
+    if_version: str | None,
+    expected: Expected,
+    made: Sequence[WorkspacePath] = (),
 ) -> WriteReceipt:
     before = place.status()
     if before is not None and expected is Expected.ABSENT:
@@ -174,18 +187,24 @@ def _write(
     if expected is Expected.AS_RESOLVED and path.exists != (before is not None):
         raise changed(place.path)
     if before is None:
-        return _create(place, content, expected)
+        return _create(place, content, expected, made)
     with _old_file(place, before) as old:
         version_before = digest_of(old.fd, old.status.size_bytes)
         require_version(place.path, if_version, version_before)
-        return _replace(place, old, content, version_before)
+        return _replace(place, old, content, version_before, "overwritten")
 
 
-def _create(place: Place, content: bytes, expected: Expected) -> WriteReceipt:
+def _create(
+    place: Place, content: bytes, expected: Expected, made: Sequence[WorkspacePath]
+) -> WriteReceipt:
+    pending = version_meanwhile(content)
     with Draft.of_new_file(place) as draft:
         draft.fill(content)
+        version = pending.result()
+        directories = tuple(directory.relative for directory in made)
+        doing = Doing(place.path.relative, "created", after=version, made=directories)
         try:
-            draft.place_new()
+            draft.place_new(place.keeper.note(doing))
         except FileExistsError as failure:
             if expected is Expected.ABSENT:
                 raise
@@ -195,7 +214,7 @@ def _create(place: Place, content: bytes, expected: Expected) -> WriteReceipt:
         created=True,
         bytes_before=0,
         bytes_written=len(content),
-        version=version_of(content),
+        version=version,
         version_before=None,
     )
 
@@ -244,31 +263,42 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
             f"files over {limits.edited_file_bytes_max} are not edited"
         )
     content = read_bytes(old.fd, size_bytes)
-    version_before = version_of(content)
-    require_version(place.path, if_version, version_before)
-    return _replace(place, old, change.apply(content), version_before)
+    pending = version_meanwhile(content)
+    if if_version is not None:
+        require_version(place.path, if_version, pending.result())
+    changed_content = change.apply(content)
+    return _replace(place, old, changed_content, pending.result(), "edited")
 
 
-def _replace(place: Place, old: _OldFile, content: bytes, version_before: str) -> WriteReceipt:
+def _replace(
+    place: Place, old: _OldFile, content: bytes, version_before: str, kind: str
+) -> WriteReceipt:
+    pending = version_meanwhile(content)
     with Draft.of_replacement(place) as draft:
         notes = carry_metadata(place.disk, old.fd, draft.fd, place.path)
         draft.fill(content)
-        draft.replace(old.status)
+        version = pending.result()
+        doing = Doing(place.path.relative, kind, before=version_before, after=version)
+        # With its change time, which keeping it may move: attributes are part of the file.
+        if place.status() != old.status:
+            raise changed(place.path)
+        draft.replace(old.status, place.keeper.keep_file(doing, old.fd))
     others = old.status.links - 1
     if others:
-        notes += (_parted_note(place.path, others),)
+        notes += (parted_note(place.path, others),)
     return WriteReceipt(
         path=place.path,
         created=False,
         bytes_before=old.status.size_bytes,
         bytes_written=len(content),
-        version=version_of(content),
+        version=version,
         version_before=version_before,
         notes=notes,
     )
 
 
-def _parted_note(path: WorkspacePath, others: int) -> str:
+def parted_note(path: WorkspacePath, others: int) -> str:
+    """What a receipt says of a file that had other names (hard links)."""
     names = "1 other hard link keeps" if others == 1 else f"{others} other hard links keep"
     return f"{quote(path.relative)} has a copy of its own now; {names} the old content"
 

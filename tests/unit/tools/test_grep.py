@@ -324,11 +324,12 @@ def test_binary_files_have_no_rows(desk):
     assert rows(desk, pattern="needle", path="nul") == ["No matches found."]
 
 
-def test_a_nul_byte_far_from_the_beginning_makes_no_binary(desk):
+def test_a_file_with_a_nul_byte_far_from_its_beginning_is_text_when_it_is_named(desk):
     desk.write("a", b"needle\n" + b"x\n" * 50_000 + b"\0\nneedle \0\n")
-    found = rows(desk, pattern="needle")
+    found = rows(desk, pattern="needle", path="a")
     assert found[:2] == ["a:1:needle", "a:50003:needle \\x00"]
-    assert rows(desk, pattern="needle", path="a") == found
+    # Below a directory ripgrep may have stopped anywhere in it: it has no rows at all.
+    assert rows(desk, pattern="needle") == ["No matches found."]
 
 
 def test_content_cannot_forge_a_row_or_a_notice(desk):

@@ -80,10 +80,19 @@ def test_a_name_that_is_none_is_refused_and_leaves_nothing(desk, name):
     assert not (desk.root / "outputs").exists()
 
 
-@pytest.mark.parametrize("name", ["a\nb", "x" * 250, "a\0b"])
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\u0085b"])
 def test_a_name_that_no_file_can_have_is_refused(desk, name):
     with pytest.raises(InvalidPathError):
         desk.plan("write_output", name=name, content="x")
+
+
+def test_the_longest_name_leaves_room_for_every_number(desk):
+    for number in range(100):
+        desk.write(f"outputs/{'x' * 247}{f' ({number})' if number else ''}.md", b"")
+    with pytest.raises(PathExistsError):
+        write(desk, "x" * 247)
+    with pytest.raises(InvalidArgumentsError, match="is over 247 bytes"):
+        write(desk, "x" * 248)
 
 
 @pytest.mark.parametrize("name", ["-", "%2e%2e", "a b", "v1.2", ".hidden", "caf\u00e9", "x.mdx"])

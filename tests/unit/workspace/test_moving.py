@@ -105,8 +105,9 @@ def test_a_link_itself_is_moved_and_deleted_and_never_its_target(filled, name):
 
 
 def test_a_file_is_deleted(filled):
+    (filled.root / "dir/file").chmod(0o750)
     assert delete(filled, "dir/file") == DeleteReceipt(
-        p("dir/file"), EntryKind.FILE, version(CONTENT), len(CONTENT)
+        p("dir/file"), EntryKind.FILE, version(CONTENT), len(CONTENT), 0o750
     )
     assert os.listdir(filled.root / "dir") == ["sub"]
 
@@ -120,8 +121,9 @@ def test_an_empty_directory_is_moved_and_deleted(filled):
         with pytest.raises(ReadOnlyPathError):
             move(filled, "empty", "other/place")
         (filled.root / "empty").rename(filled.root / "other/place")
+    (filled.root / "other/place").chmod(0o711)
     assert delete(filled, "other/place") == DeleteReceipt(
-        p("other/place"), EntryKind.DIRECTORY, None
+        p("other/place"), EntryKind.DIRECTORY, None, mode_before=0o711
     )
     assert os.listdir(filled.root / "other") == []
 

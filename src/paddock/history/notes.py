@@ -1,0 +1,255 @@
+"""What a call is about to do to one path, on the device before it does it.
+
+A note says which call, which path, and what stood there: with the store, enough to find
+and undo a change whose call was killed before the ledger had its result. Once the ledger
+has it the note means nothing any more: the ledger is the index.
+
+Each process writes one file in `notes/`, a line a note, and holds its flock(2). One write
+and one sync make a note; when nothing is at work the file is cut now and then, and at the
+end it is removed. A file whose lock is free belongs to a process that was killed.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self, cast
+
+from paddock.history.disk import READ, StoreDisk, converting
+from paddock.history.packing import chunks_of
+from paddock.history.shelf import Shelf, names_in, open_directory
+from paddock.values.calls import Json
+
+_NOTES: Final = "notes"
+_SUFFIX: Final = ".notes"
+_FILE_BYTES_MAX: Final = 16_000_000
+"""Of one process. More is not read: it would be somebody else's."""
+_CUT_AT_BYTES: Final = 65_536
+_RUNNING_S_MAX: Final = 86_400
+"""No call runs for a day; an older note holds nothing back from being pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallMark:
+    """Which call is at work, as its ledger entries name it."""
+
+    call_id: str
+    tool: str
+    agent: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What is about to be done to one entry of a workspace.
+
+    `kind` is `created`, `overwritten`, `edited`, `moved` or `deleted`; `entry` is `file`,
+    `link` or `directory`; `before` and `after` are versions, None for absence.
+    """
+
+    path: str
+    kind: str
+    entry: str = "file"
+    before: str | None = None
+    after: str | None = None
+    to: str | None = None
+    mode: int | None = None
+    """Permission bits of what stood there, where it goes away."""
+    made: tuple[str, ...] = ()
+    """Directories that were made on the way."""
+    entry_after: str = ""
+    """What is to stand there, where that is something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note as it stands in `file`; `written_s` is in seconds since 1970."""
+
+    file: str
+    written_s: float
+    call: CallMark
+    doing: Doing
+
+
+class Notes:
+    """The notes beside one store: those of this process, and what others left."""
+
+    __slots__ = ("_dir_fd", "_disk", "_file", "_mutex")
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._disk = shelf.disk
+        self._mutex = threading.Lock()
+        self._file: _OwnFile | None = None
+        with converting("open the history"):
+            self._dir_fd = open_directory(shelf.disk, shelf.fd, _NOTES)
+
+    def close(self) -> None:
+        """End this process's notes; those that are needed still stay on the disk."""
+        with self._mutex:
+            if self._file is not None:
+                self._file.end()
+            self._file = None
+            os.close(self._dir_fd)
+
+    def write(self, call: CallMark, *doings: Doing) -> list[int]:
+        """Note what is about to be done, durably; the notes' numbers, for `over`.
+
+        Raises: StorageFullError, HostError.
+        """
+        with self._mutex, converting("note a call in the history"):
+            own = self._file
+            if own is None or own.pid != os.getpid():  # a forked child has a file of its own
+                own = self._file = _OwnFile.begin(self._disk, self._dir_fd)
+            return own.write(call, doings)
+
+    def over(self, numbers: Sequence[int]) -> None:
+        """These notes mean nothing any more: undone, or on record in the ledger."""
+        with self._mutex, contextlib.suppress(OSError):
+            # Not waited for. What stands there after a crash is held against the ledger.
+            if self._file is not None and numbers:
+                self._file.over(numbers)
+
+    def read_all(self) -> tuple[Note, ...]:
+        """Every note that is not over, oldest first. What is no note is passed over."""
+        with converting("read the history"):
+            names = [name for name in names_in(self._dir_fd) if name.endswith(_SUFFIX)]
+            found = [note for name in names for note in _read(self._dir_fd, name)]
+        return tuple(sorted(found, key=lambda note: note.written_s))
+
+    def needed(self) -> frozenset[str]:
+        """The digests that notes of calls at work name: not to be pruned."""
+        now_s = time.time()
+        return frozenset(
+            note.doing.before
+            for note in self.read_all()
+            if note.doing.before is not None and note.written_s > now_s - _RUNNING_S_MAX
+        )
+
+    def remove_file(self, name: str) -> None:
+        """Remove a file none of whose notes is needed, unless its process lives."""
+        with contextlib.suppress(OSError):
+            fd = os.open(name, READ, dir_fd=self._dir_fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._disk.unlink(self._dir_fd, name)
+            finally:
+                os.close(fd)
+
+
+@dataclass(slots=True)
+class _OwnFile:
+    """The file of this process."""
+
+    disk: StoreDisk
+    dir_fd: int
+    name: str
+    fd: int
+    pid: int
+    last_number: int = 0
+    needed: set[int] = field(default_factory=set[int])
+    size_bytes: int = 0
+
+    @classmethod
+    def begin(cls, disk: StoreDisk, dir_fd: int) -> Self:
+        name = secrets.token_hex(16) + _SUFFIX
+        fd = disk.create(dir_fd, name)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            disk.sync(dir_fd)
+        except BaseException:
+            os.close(fd)
+            disk.unlink(dir_fd, name)
+            raise
+        return cls(disk, dir_fd, name, fd, os.getpid())
+
+    def write(self, call: CallMark, doings: Sequence[Doing]) -> list[int]:
+        first = self.last_number + 1
+        mark = [call.call_id, call.tool, call.agent, call.session_id]
+        at = time.time()
+        text = b"".join(
+            _encode(
+                {
+                    "note": number,
+                    "at": at,
+                    "call": mark,
+                    "doing": {name: getattr(doing, name) for name in _DOING},
+                }
+            )
+            for number, doing in enumerate(doings, first)
+        )
+        try:
+            self.disk.write(self.fd, text)
+            self.disk.sync(self.fd)
+        except BaseException:
+            # A torn line would swallow the next one. Cutting a file needs no space.
+            self._cut(self.size_bytes)
+            raise
+        self.last_number += len(doings)
+        self.size_bytes += len(text)
+        numbers = list(range(first, first + len(doings)))
+        self.needed.update(numbers)
+        return numbers
+
+    def over(self, numbers: Sequence[int]) -> None:
+        self.needed.difference_update(numbers)
+        if not self.needed and self.size_bytes > _CUT_AT_BYTES:
+            self._cut(0)
+            return
+        line = _encode({"over": list(numbers)})
+        try:
+            self.disk.write(self.fd, line)
+        except OSError:
+            self._cut(self.size_bytes)
+            raise
+        self.size_bytes += len(line)
+
+    def _cut(self, size_bytes: int) -> None:
+        os.ftruncate(self.fd, size_bytes)
+        os.lseek(self.fd, size_bytes, os.SEEK_SET)
+        self.size_bytes = size_bytes
+
+    def end(self) -> None:
+        if not self.needed and self.pid == os.getpid():
+            with contextlib.suppress(OSError):
+                self.disk.unlink(self.dir_fd, self.name)
+        os.close(self.fd)
+
+
+_DOING: Final = ("path", "kind", "entry", "before", "after", "to", "mode", "made", "entry_after")
+
+
+def _encode(record: dict[str, Json]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def _read(dir_fd: int, name: str) -> list[Note]:
+    try:
+        fd = os.open(name, READ, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return []  # its process has just ended
+    try:
+        text = b"".join(chunks_of(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX)))
+    finally:
+        os.close(fd)
+    notes: dict[int, Note] = {}
+    for line in text.splitlines():
+        try:
+            record = cast("dict[str, Json]", json.loads(line))
+            for number in record.get("over", ()):
+                notes.pop(number, None)
+            if "note" in record:
+                notes[record["note"]] = _note_of(name, record)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            continue  # torn by a kill, before the act that it is about
+    return list(notes.values())
+
+
+def _note_of(file: str, record: dict[str, Json]) -> Note:
+    doing = cast("dict[str, Json]", record["doing"])
+    doing["made"] = tuple(doing["made"])
+    return Note(file, float(record["at"]), CallMark(*record["call"]), Doing(**doing))

@@ -1,0 +1,325 @@
+"""The store of contents: each one once, under the digest of its bytes.
+
+Durability, step by step (open(2), fsync(2), link(2)):
+
+  put    unnamed file → write            nobody sees it, a killed process leaves nothing
+  sync   fsync of the file → link to its digest → fsync of the directory
+
+A name therefore never leads to less than the whole content. Two processes that keep the
+same content end with one object. What is there already is not relied on: it is replaced by
+what was put, which costs less than checking it.
+
+Where a file system lacks O_TMPFILE the file has a name in `incoming/` meanwhile, which
+the next user of the store removes. See `holding` for large files, `pruning` for the size.
+"""
+
+import os
+import threading
+from collections.abc import Collection, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from paddock.errors import HostError
+from paddock.history.contents import content_of, open_object
+from paddock.history.disk import StoreDisk, converting
+from paddock.history.holding import Held, can_be_held, hold
+from paddock.history.locking import StoreLock
+from paddock.history.packing import digest_of, digest_of_file, name_of
+from paddock.history.pruning import prune
+from paddock.history.shelf import Shelf, Staged
+from paddock.history.usage import add_usage, read_usage
+from paddock.plane.files import require_private
+
+_STAGED_MAX: Final = 64
+"""Puts that wait for `sync` at most, each holding a descriptor."""
+_UNCOUNTED_MAX: Final = 64
+_UNCOUNTED_BYTES_MAX: Final = 4_000_000
+_KEEP: Final = "keep what is about to be replaced"
+
+
+class ObjectStore:
+    """Contents by their digest (`sha256:` and 64 hexadecimal digits), under one directory.
+
+    What is put is on the device, and found by others, after the next `sync`. One object
+    serves any number of threads, and any number of processes may have one store open.
+
+    Raises, each method: StorageFullError (no space), HostError (anything else of the host).
+    """
+
+    __slots__ = (
+        "_bytes_max",
+        "_lock",
+        "_mutex",
+        "_shelf",
+        "_staged",
+        "_swept",
+        "_told_at_bytes",
+        "_uncounted",
+        "_uncounted_bytes",
+        "_usage_bytes",
+    )
+
+    def __init__(self, shelf: Shelf, bytes_max: int) -> None:
+        self._shelf = shelf
+        self._bytes_max = bytes_max
+        self._lock = StoreLock(shelf.fd)
+        self._mutex = threading.RLock()
+        self._staged: dict[str, Staged] = {}
+        self._swept = False
+        self._uncounted = 0
+        self._uncounted_bytes = 0
+        self._told_at_bytes = min(_UNCOUNTED_BYTES_MAX, bytes_max // 16)
+        self._usage_bytes = 0
+
+    @classmethod
+    def open(cls, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> Self:
+        """Open the store in `directory`, made if it is missing; its parent is there.
+
+        Raises:
+            ConfigError: a link or no directory stands there, or others may write to it.
+        """
+        require_private(Path(directory))
+        with converting("open the history"):
+            return cls(Shelf.open(disk or StoreDisk(), directory), bytes_max)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the store go, and what was put and not synced. Nothing works afterwards."""
+        with self._mutex, converting("close the history"):
+            self._drop()
+            try:
+                self._tell()
+            finally:
+                self._shelf.close()
+
+    @property
+    def shelf(self) -> Shelf:
+        """The store's directories, for what stands beside the objects."""
+        return self._shelf
+
+    # Putting
+
+    def put_bytes(self, content: bytes) -> str:
+        """Keep these bytes; their digest."""
+        digest = digest_of(content)
+        with converting(_KEEP), self._staging(digest) as draft:
+            if draft is not None:
+                self._shelf.disk.write(draft.fd, content)
+                draft.size_bytes = len(content)
+        return digest
+
+    def put_file(self, fd: int, *, digest: str | None = None) -> str:
+        """Keep an open file's content, from its first byte; its digest.
+
+        With a `digest` that is known the bytes are only copied, by the kernel where it can.
+
+        Raises:
+            HostError: the file became shorter meanwhile.
+        """
+        with converting(_KEEP):
+            size_bytes = os.fstat(fd).st_size
+            known = digest or digest_of_file(fd, size_bytes)
+            with self._staging(known) as draft:
+                if draft is not None:
+                    draft.size_bytes = self._shelf.disk.copy(fd, draft.fd, size_bytes)
+                    if draft.size_bytes != size_bytes:
+                        raise HostError("a file became shorter while the history kept it")
+        return known
+
+    def hold_file(self, fd: int, digest: str) -> Held | None:
+        """Keep a large file that is about to lose its only name, without copying it.
+
+        `digest` is its content's. None where it has to be put: see `holding`. Nothing is
+        pruned until what is returned is over; it is kept for good when that is settled.
+        """
+        with converting(_KEEP):
+            if not can_be_held(fd):
+                return None
+            with self._mutex:
+                self._begin()
+                try:
+                    name = hold(self._shelf, fd)
+                    if name is None:
+                        return None
+                    self._lock.acquire()
+                finally:
+                    self._end()
+            return Held(self._shelf, self._lock, self, digest, name)
+
+    @contextmanager
+    def _staging(self, digest: str) -> Generator[Staged | None]:
+        """A draft to be filled with the content; None where it is put already."""
+        if len(self._staged) >= _STAGED_MAX:
+            self.sync()
+        with self._mutex:
+            self._begin()
+            try:
+                if digest in self._staged:
+                    yield None
+                    return
+                draft = self._shelf.draft()
+                try:
+                    yield draft
+                except BaseException:
+                    self._shelf.discard(draft)
+                    raise
+                self._staged[digest] = draft
+            finally:
+                self._end()
+
+    def recover(self) -> None:
+        """Keep what killed processes were about to. The first put does it."""
+        with self._mutex, converting("keep what a killed process left"):
+            self._swept = True
+            with self._lock.alone() as is_alone:
+                if is_alone:
+                    self.count(self._shelf.sweep())
+
+    def _begin(self) -> None:
+        """Share the lock from the first put on until `sync`."""
+        if not self._swept:
+            self.recover()
+        if not self._staged:
+            self._lock.acquire()
+
+    def _end(self) -> None:
+        if not self._staged:
+            self._lock.release()
+
+    def sync(self) -> None:
+        """Give everything that was put its name, and wait until it is on the device."""
+        shelf = self._shelf
+        with self._mutex, converting(_KEEP):
+            try:
+                if self._staged:
+                    shelf.disk.sync_all(shelf.fd, [draft.fd for draft in self._staged.values()])
+                    placed = self._staged.items()
+                    more = sum(shelf.place(draft, name_of(digest)) for digest, draft in placed)
+                    shelf.disk.sync(shelf.fd)
+                    self.count(more)
+            finally:
+                self._drop()
+
+    def _drop(self) -> None:
+        if self._staged:
+            drafts = list(self._staged.values())
+            self._staged.clear()
+            for draft in drafts:
+                self._shelf.discard(draft)
+            self._lock.release()
+
+    def held(self) -> AbstractContextManager[None]:
+        """While it lasts no process prunes: until what was put is named by something."""
+        return self._lock.shared()
+
+    # Reading
+
+    def has(self, digest: str) -> bool:
+        """Whether the content is there; it is not read.
+
+        Raises:
+            IntegrityError: `digest` is none.
+        """
+        if digest in self._staged:
+            return True
+        with converting("read the history"):
+            found = open_object(self._shelf.fd, digest)
+        if found is None:
+            return False
+        os.close(found.fd)
+        return True
+
+    def stored_bytes(self, digest: str) -> int:
+        """What the content takes on the disk, packed or not; 0 where it is not there."""
+        with converting("read the history"):
+            found = open_object(self._shelf.fd, digest)
+            if found is None:
+                return 0
+            try:
+                return os.fstat(found.fd).st_size
+            finally:
+                os.close(found.fd)
+
+    def read(self, digest: str) -> bytes:
+        """The content.
+
+        Raises:
+            IntegrityError: it is damaged; the message names it.
+            HostError: it is not there (any more).
+        """
+        return b"".join(self._content(digest))
+
+    def verify(self, digest: str) -> None:
+        """Read the content and throw it away; raises as `read` does."""
+        for _ in self._content(digest):
+            continue
+
+    def copy_to(self, digest: str, fd: int) -> None:
+        """Write the content to an open file, checked as it goes; raises as `read` does.
+
+        What was written when it raises is to be thrown away.
+        """
+        for piece in self._content(digest):
+            self._shelf.disk.write(fd, piece)
+
+    def _content(self, digest: str) -> Generator[bytes]:
+        if digest in self._staged:
+            self.sync()
+        with converting("read the history"):
+            yield from content_of(self._shelf.fd, digest)
+
+    # Size
+
+    def count(self, size_bytes: int) -> None:
+        """So many bytes more are there. Told to others now and then, for it costs a lock."""
+        with self._mutex:
+            self._uncounted_bytes += size_bytes
+            self._uncounted += 1
+            if self._uncounted > _UNCOUNTED_MAX or self._uncounted_bytes > self._told_at_bytes:
+                self._tell()
+
+    def _tell(self) -> None:
+        more, self._uncounted_bytes, self._uncounted = self._uncounted_bytes, 0, 0
+        if more:
+            self._usage_bytes = add_usage(self._shelf.fd, more)
+
+    @property
+    def bytes_max(self) -> int:
+        """What the objects may take together."""
+        return self._bytes_max
+
+    def usage_bytes(self) -> int:
+        """What the objects take together on the disk."""
+        with self._mutex, converting("read the history"):
+            self._tell()
+            return read_usage(self._shelf.fd)
+
+    def is_over(self) -> bool:
+        """Whether `prune` would do something, by what was known when it was told last."""
+        return self._usage_bytes > self._bytes_max
+
+    def prune(self, keep: Collection[str]) -> int:
+        """Pack, then forget the oldest until the size is kept; how many bytes that freed.
+
+        `keep`: digests that stay, whatever the size; see `pruning`. Does nothing, and
+        frees 0, while anybody else is putting: the next one prunes.
+        """
+        with self._mutex, converting("prune the history"), self._lock.alone() as is_alone:
+            if not is_alone:
+                return 0
+            self._uncounted_bytes = self._uncounted = 0
+            freed = prune(self._shelf, self._bytes_max, keep)
+            self._usage_bytes = read_usage(self._shelf.fd)
+            return freed

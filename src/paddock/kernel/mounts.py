@@ -1,0 +1,160 @@
+"""Mounts by descriptor: mount_namespaces(7), open_tree(2), move_mount(2), mount_setattr(2).
+
+A tree is cloned from a place (`clone_tree`), changed while nobody can see it
+(`set_tree`), and then attached (`attach_tree`): no moment in which it is visible
+without its flags, and no name that is looked up twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+from paddock.kernel.calls import SystemCall, failure
+from paddock.kernel.machine import call_number, this_machine
+
+AT_FDCWD = -100
+_AT_EMPTY_PATH = 0x1000
+_AT_RECURSIVE = 0x8000
+_AT_SYMLINK_NOFOLLOW = 0x100
+_OPEN_TREE_CLONE = 1
+_OPEN_TREE_CLOEXEC = os.O_CLOEXEC
+"""Defined as O_CLOEXEC of the same machine (linux/mount.h)."""
+_MOVE_FROM_EMPTY = 0x04
+"""MOVE_MOUNT_F_EMPTY_PATH: the source is the descriptor itself."""
+_MOVE_TO_EMPTY = 0x40
+"""MOVE_MOUNT_T_EMPTY_PATH: the target is the descriptor itself."""
+
+READ_ONLY = 0x01
+NO_SUID = 0x02
+NO_DEVICES = 0x04
+NO_EXEC = 0x08
+_ID_MAPPED = 0x00100000
+"""MOUNT_ATTR_RDONLY, NOSUID, NODEV, NOEXEC, IDMAP (linux/mount.h)."""
+
+# Flags of the older call (sys/mount.h).
+_MS_NOSUID = 2
+_MS_NODEV = 4
+_MS_REC = 0x4000
+_MS_PRIVATE = 0x40000
+_MNT_DETACH = 2
+
+_FSCONFIG_SET_STRING = 1
+_FSCONFIG_CMD_CREATE = 6
+_FSOPEN_CLOEXEC = 1
+_FSMOUNT_CLOEXEC = 1
+
+
+class _MountAttr(ctypes.Structure):
+    """struct mount_attr: four 64-bit words, size 32 (linux/mount.h)."""
+
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+def _number(name: str) -> int | None:
+    try:
+        return call_number(name, this_machine())
+    except OSError:
+        return None
+
+
+_int, _long, _text, _pointer = ctypes.c_int, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p
+_open_tree = SystemCall("open_tree", _number("open_tree"), _int, _text, ctypes.c_uint)
+_move_mount = SystemCall(
+    "move_mount", _number("move_mount"), _int, _text, _int, _text, ctypes.c_uint
+)
+_mount_setattr = SystemCall(
+    "mount_setattr",
+    _number("mount_setattr"),
+    *(_int, _text, ctypes.c_uint, _pointer, ctypes.c_size_t),
+)
+_fsopen = SystemCall("fsopen", _number("fsopen"), _text, ctypes.c_uint)
+_fsconfig = SystemCall("fsconfig", _number("fsconfig"), _int, ctypes.c_uint, _text, _text, _int)
+_fsmount = SystemCall("fsmount", _number("fsmount"), _int, ctypes.c_uint, ctypes.c_uint)
+_pivot_root = SystemCall("pivot_root", _number("pivot_root"), _text, _text)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_mount = _libc["mount"]
+_mount.argtypes = (_text, _text, _text, ctypes.c_ulong, _text)
+_mount.restype = _int
+_umount2 = _libc["umount2"]
+_umount2.argtypes = (_text, _int)
+_umount2.restype = _int
+
+
+def clone_tree(dir_fd: int, path: bytes, *, recursive: bool) -> int:
+    """A detached copy of what is mounted at a place, below it too if `recursive`.
+
+    An empty path means the descriptor itself. A last component that is a link is
+    not followed. Raises: OSError; EINVAL where the place belongs to a mount
+    namespace that is not ours.
+    """
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | _AT_SYMLINK_NOFOLLOW
+    flags |= _AT_RECURSIVE if recursive else 0
+    flags |= 0 if path else _AT_EMPTY_PATH
+    return _open_tree(dir_fd, path, flags)
+
+
+def set_tree(tree: int, attributes: int, *, recursive: bool, id_map: int = -1) -> None:
+    """Add attributes to a detached tree, which nobody sees yet.
+
+    With `id_map`, the descriptor of a user namespace, its files' owners are shown as
+    that namespace maps them (since Linux 5.12; EINVAL for a file system without).
+    """
+    wanted = _MountAttr(attributes, 0, 0, 0)
+    if id_map >= 0:
+        wanted.attr_set |= _ID_MAPPED
+        wanted.userns_fd = id_map
+    flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    _mount_setattr(tree, b"", flags, ctypes.addressof(wanted), ctypes.sizeof(wanted))
+
+
+def attach_tree(tree: int, target: int) -> None:
+    """Mount a detached tree on what the descriptor `target` leads to."""
+    _move_mount(tree, b"", target, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
+
+
+def make_file_system(kind: bytes, options: dict[bytes, bytes], attributes: int) -> int:
+    """A new file system as a detached tree: fsopen(2), fsconfig(2), fsmount(2)."""
+    context = _fsopen(kind, _FSOPEN_CLOEXEC)
+    try:
+        for key, value in options.items():
+            _fsconfig(context, _FSCONFIG_SET_STRING, key, value, 0)
+        _fsconfig(context, _FSCONFIG_CMD_CREATE, None, None, 0)
+        return _fsmount(context, _FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context)
+
+
+def mount_overlay(target: bytes, options: bytes) -> None:
+    """mount(2) of an overlay; the options are bounded by a page, 4,096 bytes."""
+    if len(options) >= 4096:
+        raise OSError(errno.E2BIG, "overlay options longer than a page")
+    if _mount(b"overlay", target, b"overlay", _MS_NOSUID | _MS_NODEV, options) != 0:
+        raise failure("mount(overlay)")
+
+
+def make_mounts_private() -> None:
+    """Nothing that we mount is seen elsewhere, nor the other way round."""
+    if _mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None) != 0:
+        raise failure("mount(private)")
+
+
+def enter_root(root: int) -> None:
+    """Make an attached tree the root, and let go of the old one.
+
+    pivot_root(".", ".") puts the old root on top of the new one, where it is
+    unmounted at once: no directory for it is needed (pivot_root(2), NOTES).
+    """
+    os.fchdir(root)
+    _pivot_root(b".", b".")
+    # Threat: the old root is the host's; as long as it is mounted, `..` leads there.
+    if _umount2(b".", _MNT_DETACH) != 0:
+        raise failure("umount2")
+    os.chdir("/")

@@ -1,0 +1,97 @@
+"""What a process gives up for good: prctl(2), capset(2); and how it ends without cleaning up."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+
+from paddock.kernel.calls import SystemCall, failure
+from paddock.kernel.machine import call_number, this_machine
+
+# linux/prctl.h
+_SET_PDEATHSIG = 1
+_SET_DUMPABLE = 4
+_CAPBSET_DROP = 24
+_SET_SECUREBITS = 28
+_SET_NO_NEW_PRIVS = 38
+_CAP_AMBIENT = 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+
+_SECUREBITS = 0b11101111
+"""NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE, each locked
+(linux/securebits.h): uid 0 of a namespace gains nothing by exec."""
+_CAPABILITIES_MAX = 64
+"""The kernel answers EINVAL for the first that it does not know."""
+_CAPABILITY_VERSION = 0x20080522
+"""_LINUX_CAPABILITY_VERSION_3: 64 bits, in two structs of three words."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = _libc["prctl"]
+# prctl(2) is variadic and the kernel reads unsigned long: c_long fills whole registers.
+_prctl.argtypes = (ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long)
+_prctl.restype = ctypes.c_int
+_exit = _libc["_exit"]
+_exit.argtypes = (ctypes.c_int,)
+_exit.restype = None
+
+
+def _control(name: str, option: int, value: int, more: int = 0) -> None:
+    # The kernel refuses a call whose unused arguments are not zero.
+    if _prctl(option, value, more, 0, 0) != 0:
+        raise failure(name)
+
+
+def set_no_new_privileges() -> None:
+    """No exec gains anything any more; needed before a filter may be installed."""
+    _control("prctl(NO_NEW_PRIVS)", _SET_NO_NEW_PRIVS, 1)
+
+
+def set_death_signal(number: int) -> None:
+    """Have `number` sent to us when the thread that made us ends.
+
+    The kernel forgets it when credentials change: call it after the last of those.
+    """
+    _control("prctl(PDEATHSIG)", _SET_PDEATHSIG, number)
+
+
+def set_dumpable(wanted: bool) -> None:
+    """Open or close /proc/PID/{mem,fd,environ,root} and ptrace to processes of the same user.
+
+    A change of user closes them, and then our own /proc/self is root's; exec opens them.
+    """
+    _control("prctl(DUMPABLE)", _SET_DUMPABLE, int(wanted))
+
+
+class _CapabilityHeader(ctypes.Structure):
+    """struct __user_cap_header_struct (linux/capability.h)."""
+
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+_CapabilitySets = ctypes.c_uint32 * 6
+"""struct __user_cap_data_struct twice: effective, permitted, inheritable; low then high words."""
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, also those that a later exec as uid 0 would bring.
+
+    The bounding set first: that takes a capability (CAP_SETPCAP) itself.
+    """
+    for capability in range(_CAPABILITIES_MAX):
+        if _prctl(_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            if ctypes.get_errno() != errno.EINVAL:
+                raise failure("prctl(CAPBSET_DROP)")
+            break
+    _control("prctl(SECUREBITS)", _SET_SECUREBITS, _SECUREBITS)
+    _control("prctl(CAP_AMBIENT)", _CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL)
+    capset = SystemCall(
+        "capset", call_number("capset", this_machine()), ctypes.c_void_p, ctypes.c_void_p
+    )
+    header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
+    none = _CapabilitySets()
+    capset(ctypes.addressof(header), ctypes.addressof(none))
+
+
+def end_process(code: int) -> None:
+    """_exit(2): end a forked child at once, without the parent's exit handlers and buffers."""
+    _exit(code)

@@ -1,0 +1,271 @@
+"""seccomp(2): a filter over the system calls of a command, and the small assembler for it.
+
+For every backend. A caller builds the program once with `build_filter` (pure:
+machine and families in, bytes out) and then, in the process to be held and as
+its last act before exec, calls `processes.set_no_new_privileges` and
+`install_filter`. A filter is inherited by every child and cannot be taken off.
+
+What is refused, and why, stands in `REFUSED` and `build_filter`. Everything that
+is not named there is allowed: ordinary programs use some 200 calls, and what a
+call reaches is held by namespaces, mounts and Landlock. Calls that did not exist
+when this was written do not exist for the command either.
+
+A filter sees numbers, not what pointers lead to. So calls that carry their
+arguments in memory (clone3, openat2, io_uring) answer "not implemented", and
+the C libraries fall back to calls that can be judged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+
+from paddock.kernel.calls import SystemCall
+from paddock.kernel.machine import (
+    AUDIT_ARCH,
+    LAST_KNOWN_CALL,
+    call_number,
+    this_machine,
+)
+
+# Classic BPF (linux/bpf_common.h): operation, jump if true, jump if false, constant.
+_LOAD_WORD = 0x20
+"""BPF_LD | BPF_W | BPF_ABS: 32 bits of seccomp_data into the accumulator."""
+_JUMP_EQUAL = 0x15
+"""BPF_JMP | BPF_JEQ | BPF_K."""
+_JUMP_GREATER = 0x25
+"""BPF_JMP | BPF_JGT | BPF_K, unsigned."""
+_JUMP_AT_LEAST = 0x35
+"""BPF_JMP | BPF_JGE | BPF_K, unsigned."""
+_JUMP = 0x05
+"""BPF_JMP | BPF_JA: the one jump that may go further than 255."""
+_JUMP_ANY_BIT = 0x45
+"""BPF_JMP | BPF_JSET | BPF_K."""
+_RETURN = 0x06
+"""BPF_RET | BPF_K."""
+
+# struct seccomp_data (linux/seccomp.h): nr, arch, instruction pointer, six 64-bit arguments.
+_AT_NUMBER = 0
+_AT_ARCH = 4
+_AT_ARGUMENTS = 16
+
+_KILL_PROCESS = 0x80000000
+_ERRNO = 0x00050000
+_ALLOW = 0x7FFF0000
+
+_MODE_FILTER = 1
+"""SECCOMP_SET_MODE_FILTER, the first argument of seccomp(2)."""
+
+_NEW_NAMESPACES = 0x7E020080
+"""CLONE_NEWUSER, NEWPID, NEWNET, NEWIPC, NEWUTS, NEWCGROUP, NEWNS and NEWTIME."""
+_NEW_NAMESPACES_CLONE = _NEW_NAMESPACES & ~0x80
+"""clone(2) keeps the exit signal in the low byte, where unshare(2) has NEWTIME (0x80)."""
+_SET_ID_BITS = 0o6000
+_OPEN_CREATES = 0o100 | 0o20000000
+"""O_CREAT, and the bit of O_TMPFILE that is its own; the same on both machines."""
+_TIOCSTI = 0x5412
+"""Types into a terminal as if its user did (asm-generic/ioctls.h)."""
+_TIOCLINUX = 0x541C
+"""The console's selection: pastes into it, in effect TIOCSTI once more."""
+
+AF_UNIX = 1
+AF_INET = 2
+AF_INET6 = 10
+_PROTOCOLS = (0, 1, 6, 17, 58, 262)
+"""Any, ICMP, TCP, UDP, ICMPv6, MPTCP. Others would load modules that few have ever read."""
+
+REFUSED = (
+    # Threat: mounts that uncover what lies below, or a root that is elsewhere.
+    *("mount", "umount2", "pivot_root", "chroot", "fsopen", "fsconfig", "fsmount", "fspick"),
+    *("open_tree", "open_tree_attr", "move_mount", "mount_setattr"),
+    # Threat: another process's memory, descriptors or namespaces.
+    *("setns", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise"),
+    *("pidfd_getfd", "kcmp"),
+    # Threat: a file by its number, past every directory that hides it.
+    *("open_by_handle_at", "name_to_handle_at", "fanotify_init", "fanotify_mark"),
+    # Threat: large parts of the kernel that a command has no use for.
+    *("bpf", "perf_event_open", "userfaultfd", "add_key", "request_key", "keyctl"),
+    *("init_module", "finit_module", "delete_module", "create_module", "query_module"),
+    *("get_kernel_syms", "kexec_load", "kexec_file_load", "nfsservctl", "lookup_dcookie"),
+    *("uselib", "quotactl", "quotactl_fd", "acct", "swapon", "swapoff", "reboot", "syslog"),
+    *("vhangup", "iopl", "ioperm", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
+    *("sethostname", "setdomainname"),
+)
+"""Answered with EPERM, whatever the arguments."""
+
+ABSENT = (
+    # Arguments in memory, where a filter cannot look.
+    *("clone3", "openat2", "io_uring_setup", "io_uring_enter", "io_uring_register"),
+    # Threat: memory that belongs to no process and so escapes a watch over processes.
+    *("memfd_create", "memfd_secret"),
+)
+"""Answered with ENOSYS: libraries know what to do when a kernel is too old for these."""
+
+_FIRST_PROCESS_CALLS = (
+    # name, the argument that names a process
+    ("prlimit64", 0),
+    ("sched_setaffinity", 0),
+    ("sched_setattr", 0),
+    ("sched_setparam", 0),
+    ("sched_setscheduler", 0),
+    ("setpriority", 1),
+    ("ioprio_set", 1),
+)
+
+_SEARCH_LEAF = 4
+
+_Instruction = tuple[int, int, int, int]
+
+
+def _load(offset: int) -> _Instruction:
+    return (_LOAD_WORD, 0, 0, offset)
+
+
+def _load_argument(index: int) -> _Instruction:
+    # The low half: both machines are little-endian, and the kernel itself reads these
+    # arguments as 32 bits or less.
+    # Threat: a value with bits set above 32, which the kernel ignores, must not differ here.
+    return _load(_AT_ARGUMENTS + 8 * index)
+
+
+def _answer(verdict: int) -> _Instruction:
+    return (_RETURN, 0, 0, verdict)
+
+
+_REFUSE = _answer(_ERRNO | errno.EPERM)
+_MISSING = _answer(_ERRNO | errno.ENOSYS)
+_PASS = _answer(_ALLOW)
+
+
+def _refuse_bits(argument: int, bits: int) -> list[_Instruction]:
+    """Refused with any of the bits, allowed without."""
+    return [_load_argument(argument), (_JUMP_ANY_BIT, 0, 1, bits), _REFUSE, _PASS]
+
+
+def _refuse_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]:
+    """Refused with one of the values, allowed otherwise."""
+    found = [_load_argument(argument)]
+    for value in values:
+        found += [(_JUMP_EQUAL, 0, 1, value), _REFUSE]
+    return [*found, _PASS]
+
+
+def _refuse_other_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]:
+    """Goes on behind the list with one of the values, refused otherwise."""
+    found = [_load_argument(argument)]
+    for position, value in enumerate(values):
+        found.append((_JUMP_EQUAL, len(values) - position, 0, value))
+    return [*found, _REFUSE]
+
+
+def _refuse_set_id(mode: int, flags: int | None = None) -> list[_Instruction]:
+    """Refused where a mode has setuid or setgid.
+
+    Without O_CREAT the mode of open(2) is not read, and its register holds anything.
+    """
+    judged = _refuse_bits(mode, _SET_ID_BITS)
+    if flags is None:
+        return judged
+    return [_load_argument(flags), (_JUMP_ANY_BIT, 1, 0, _OPEN_CREATES), _PASS, *judged]
+
+
+def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instruction]]]:
+    """The calls whose arguments decide; each list ends with an answer on every path."""
+    return [
+        # Threat: a namespace of its own, in which a command has every capability again.
+        ("clone", _refuse_bits(0, _NEW_NAMESPACES_CLONE)),
+        ("unshare", _refuse_bits(0, _NEW_NAMESPACES)),
+        # Threat: input for a terminal, run by its shell when the command has ended.
+        ("ioctl", _refuse_values(1, (_TIOCSTI, _TIOCLINUX))),
+        # Threat: sockets beyond the network namespace: vsock, netlink, packets, the host's
+        # own unix sockets (seccomp sees no path, so there is no socket for them at all).
+        (
+            "socket",
+            [*_refuse_other_values(0, families), *_refuse_other_values(2, _PROTOCOLS), _PASS],
+        ),
+        ("socketpair", [*_refuse_other_values(0, (AF_UNIX,)), _PASS]),
+        # Threat: a program with setuid in a directory that is not staged.
+        ("chmod", _refuse_set_id(1)),
+        ("fchmod", _refuse_set_id(1)),
+        ("fchmodat", _refuse_set_id(2)),
+        ("fchmodat2", _refuse_set_id(2)),
+        ("creat", _refuse_set_id(1)),
+        ("mknod", _refuse_set_id(1)),
+        ("mknodat", _refuse_set_id(2)),
+        ("open", _refuse_set_id(2, flags=1)),
+        ("openat", _refuse_set_id(3, flags=2)),
+        # Threat: the first process of the pid namespace, ours, slowed or starved from within.
+        *((name, _refuse_values(at, (1,))) for name, at in _FIRST_PROCESS_CALLS),
+    ]
+
+
+def build_filter(families: tuple[int, ...], machine: int | None = None) -> bytes:
+    """The program for `install_filter`: an array of struct sock_filter.
+
+    `families` are those that socket(2) may use: AF_INET and AF_INET6 where the
+    network namespace is private or the host's network is granted, none elsewhere.
+
+    Raises: OSError(ENOSYS) for a machine whose numbers are not known.
+    """
+    at = this_machine() if machine is None else machine
+    # Threat: a 32-bit or foreign entry, in which every number means another call.
+    program = [
+        _load(_AT_ARCH),
+        (_JUMP_EQUAL, 1, 0, AUDIT_ARCH[at]),
+        _answer(_KILL_PROCESS),
+        _load(_AT_NUMBER),
+        # Unsigned: this takes x32 too, which sets bit 30 of the number.
+        (_JUMP_GREATER, 0, 1, LAST_KNOWN_CALL),
+        _MISSING,
+    ]
+    bodies = {name: [_REFUSE] for name in REFUSED} | {name: [_MISSING] for name in ABSENT}
+    bodies |= dict(_judged_calls(families))
+    numbers = {name: call_number(name, at) for name in bodies}
+    program += _search(
+        sorted((number, bodies[name]) for name, number in numbers.items() if number is not None)
+    )
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
+
+
+def _search(calls: list[tuple[int, list[_Instruction]]]) -> list[_Instruction]:
+    """Find the call's number by halves; what is not among them is allowed.
+
+    For the kernel's sake: it runs the program once for every number when it is installed,
+    to know those that are always allowed, and that is most of what installing costs.
+    """
+    if len(calls) <= _SEARCH_LEAF:
+        found: list[_Instruction] = []
+        for number, body in calls:
+            found += [(_JUMP_EQUAL, 0, len(body), number), *body]
+        return [*found, _PASS]
+    middle = len(calls) // 2
+    lower = _search(calls[:middle])
+    return [
+        (_JUMP_AT_LEAST, 0, 1, calls[middle][0]),
+        (_JUMP, 0, 0, len(lower)),
+        *lower,
+        *_search(calls[middle:]),
+    ]
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog (linux/filter.h): a count, padding, a pointer."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def install_filter(program: bytes) -> None:
+    """Hold the calling thread and all that it starts to the program, for good.
+
+    Raises: OSError(EACCES) before no_new_privs is set, EINVAL for a broken
+    program, ENOSYS where the kernel or this machine has no seccomp.
+    """
+    seccomp = SystemCall(
+        "seccomp",
+        call_number("seccomp", this_machine()),
+        *(ctypes.c_long, ctypes.c_long, ctypes.c_void_p),
+    )
+    instructions = ctypes.create_string_buffer(program, len(program))
+    prepared = _Program(len(program) // 8, ctypes.addressof(instructions))
+    seccomp(_MODE_FILTER, 0, ctypes.addressof(prepared))

@@ -1,0 +1,103 @@
+"""Anthropic's models, by the Messages API and the official SDK."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from paddock import limits
+from paddock.errors import ConfigError
+from paddock.providers.answer_tool import Issue, issue_name
+from paddock.providers.anthropic_wire import AnthropicWire
+from paddock.providers.failures import missing_sdk
+from paddock.providers.keys import Key
+from paddock.providers.sdk import SdkErrors
+from paddock.providers.sdk_provider import ApiResponse, Client, SdkProvider
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+ADDRESS: Final = "https://api.anthropic.com"
+DEFAULT_MODEL: Final = "claude-opus-5-5"
+# The conversation so far is read from the service's cache in the next request.
+_CACHED: Final[Mapping[str, Json]] = {"cache_control": {"type": "ephemeral"}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Wire(AnthropicWire):
+    """The API's words, and where they are sent."""
+
+    base_url: str
+    transport: "httpx2.AsyncBaseTransport | None"
+
+    def connect(self, key: Key) -> Client:
+        """Load the SDK and make its client. Raises: ConfigError."""
+        try:
+            import anthropic
+            import httpx2
+        except ImportError:
+            raise missing_sdk("anthropic") from None
+        errors = SdkErrors(
+            status=anthropic.APIStatusError,
+            timeout=anthropic.APITimeoutError,
+            connection=anthropic.APIConnectionError,
+            base=anthropic.AnthropicError,
+            transport=httpx2.HTTPError,
+        )
+        # Threat: a server that answers with another address would be sent there the whole
+        # conversation again.
+        http = anthropic.DefaultAsyncHttpxClient(transport=self.transport, follow_redirects=False)
+        try:
+            sdk = anthropic.AsyncAnthropic(
+                api_key=key.reveal(),
+                base_url=self.base_url,
+                timeout=anthropic.Timeout(limits.model_silence_timeout_s, connect=10.0),
+                # The gateway retries, within a budget; the SDK would wait as long as it is told.
+                max_retries=0,
+                http_client=http,
+                # What is said goes to the provider and into the ledger, and to no collector.
+                open_telemetry=False,
+            )
+        except (ValueError, httpx2.InvalidURL) as error:
+            raise ConfigError(
+                f"base_url {quote(self.base_url)} is no address: {error}",
+                hint="such as http://127.0.0.1:8080",
+            ) from None
+        return _Client(sdk, errors)
+
+
+class _Client:
+    """The SDK's client, used for one call of it."""
+
+    def __init__(self, sdk: "anthropic.AsyncAnthropic", errors: SdkErrors) -> None:
+        self.errors = errors
+        self._sdk = sdk
+
+    @asynccontextmanager
+    async def send(self, body: Mapping[str, Json]) -> AsyncGenerator[ApiResponse]:
+        """POST the body."""
+        messages = cast("Any", self._sdk.messages.with_streaming_response)
+        async with messages.create(**body) as response:
+            yield response
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._sdk.close()
+
+
+def anthropic_provider(
+    model: str,
+    key: Key,
+    *,
+    base_url: str = "",
+    issue: Issue = issue_name,
+    transport: "httpx2.AsyncBaseTransport | None" = None,
+) -> SdkProvider:
+    """A provider for one model. `base_url` names a server of one's own."""
+    wanted = model or DEFAULT_MODEL
+    always = {} if base_url else _CACHED
+    wire = _Wire(wanted, issue, always, base_url or ADDRESS, transport)
+    return SdkProvider("anthropic", wanted, wire, key)

@@ -1,0 +1,152 @@
+"""The budgets of a running session, shared by its threads.
+
+One lock for the whole tree: a reservation looks at every scope from the call up to
+the session and takes from all of them, or from none.
+"""
+
+import threading
+from typing import Self
+
+from paddock.providers.failures import BudgetExhaustedError
+from paddock.values.budgets import (
+    Account,
+    BudgetMode,
+    Chain,
+    Shortage,
+    find_free,
+    find_shortage,
+    plan_reserve,
+    plan_settle,
+)
+from paddock.values.models import Usage
+
+
+class _Tree:
+    """Every scope's account, and the lock that they are changed under."""
+
+    def __init__(self, mode: BudgetMode) -> None:
+        self.mode = mode
+        self.lock = threading.Lock()
+        self.accounts: list[Account] = []
+
+    def add(self, account: Account) -> int:
+        """A new scope; the place of its account."""
+        with self.lock:
+            self.accounts.append(account)
+            return len(self.accounts) - 1
+
+    def chain(self, places: tuple[int, ...]) -> Chain:
+        """The accounts there. Under the lock."""
+        return tuple(self.accounts[place] for place in places)
+
+    def put(self, places: tuple[int, ...], chain: Chain) -> None:
+        """Other accounts in their place. Under the lock."""
+        for place, account in zip(places, chain, strict=True):
+            self.accounts[place] = account
+
+
+class Budget:
+    """One scope. Made with `session_budget`, narrowed with `child`."""
+
+    def __init__(self, tree: _Tree, places: tuple[int, ...]) -> None:
+        self._tree = tree
+        self._places = places
+        """Its own account, then those above it."""
+
+    @property
+    def mode(self) -> BudgetMode:
+        """The mode of the whole tree."""
+        return self._tree.mode
+
+    @property
+    def account(self) -> Account:
+        """This scope's tokens now."""
+        with self._tree.lock:
+            return self._tree.accounts[self._places[0]]
+
+    @property
+    def free(self) -> int | None:
+        """What can be reserved here now, every scope above considered; None: no limit."""
+        with self._tree.lock:
+            return find_free(self._tree.chain(self._places))
+
+    def child(self, name: str, limit: int | None = None) -> "Budget":
+        """A scope that draws on this one. Its own limit can only be narrower in effect."""
+        return Budget(self._tree, (self._tree.add(Account(name, limit)), *self._places))
+
+    def reserve(self, tokens: int, *, at_least: int | None = None) -> "Reservation":
+        """Take `tokens` out of this scope and all above, to be settled after the call.
+
+        With `at_least`, whatever is free between the two is granted: `Reservation.granted`.
+
+        Raises: BudgetExhaustedError, in mode `enforce`, where a scope has too little.
+        """
+        if tokens < 0 or (at_least is not None and not 0 <= at_least <= tokens):
+            raise ValueError(f"a reservation of {tokens} tokens, at least {at_least}")
+        with self._tree.lock:
+            chain = self._tree.chain(self._places)
+            needed = tokens if at_least is None else at_least
+            shortage = find_shortage(chain, needed)
+            if shortage is not None and self._tree.mode is BudgetMode.ENFORCE:
+                raise BudgetExhaustedError(str(shortage), shortage)
+            granted = self._granted(chain, tokens, needed)
+            self._tree.put(self._places, plan_reserve(chain, granted))
+        said = shortage if self._tree.mode is BudgetMode.WARN else None
+        return Reservation(self, granted, said)
+
+    def _granted(self, chain: Chain, tokens: int, needed: int) -> int:
+        free = find_free(chain)
+        if free is None or self._tree.mode is not BudgetMode.ENFORCE:
+            return tokens
+        return max(needed, min(tokens, free))
+
+    def settle(self, reserved: int, used: int) -> None:
+        """Give a reservation back and spend what was used. Called by `Reservation`."""
+        with self._tree.lock:
+            chain = self._tree.chain(self._places)
+            self._tree.put(self._places, plan_settle(chain, reserved, used))
+
+
+class Reservation:
+    """Tokens taken for one call. Settled once; a context manager.
+
+    Left without being settled, all of it counts as spent: a call of which nobody
+    knows what it cost may have cost everything it was granted.
+    """
+
+    def __init__(self, budget: Budget, granted: int, shortage: Shortage | None) -> None:
+        self.granted = granted
+        self.shortage = shortage
+        """In mode `warn`: what `enforce` would have refused it for."""
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._is_settled = False
+
+    def settle(self, used: Usage) -> None:
+        """Spend what the call used, also where that is more than was granted. Counts once."""
+        self._settle(used.total)
+
+    def release(self) -> None:
+        """Give all of it back: nothing was sent."""
+        self._settle(0)
+
+    def _settle(self, used: int) -> None:
+        with self._lock:
+            is_first = not self._is_settled
+            self._is_settled = True
+        if is_first:
+            self._budget.settle(self.granted, used)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._settle(self.granted)
+
+
+def session_budget(
+    limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE, name: str = "session"
+) -> Budget:
+    """The topmost scope."""
+    tree = _Tree(mode)
+    return Budget(tree, (tree.add(Account(name, limit)),))

@@ -1,0 +1,182 @@
+"""Real exchanges kept in a file, and played again without a network.
+
+What is kept is the wire itself, so that playing goes through the same SDK and the
+same adapter as the real thing. A cassette is JSON Lines: one exchange a line,
+`{"request": {"method", "path", "body"}, "response": {"status", "headers", "body"}}`.
+
+No header of a request is kept, and of a response only the few that mean something
+here; the key is scrubbed from every text as well, in case it was repeated.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import httpx2
+
+from paddock.errors import ConfigError
+from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.keys import Key
+from paddock.providers.wire_json import as_count, as_map, as_text
+from paddock.values.calls import Json
+
+KEPT_HEADERS: Final = frozenset(
+    {"content-type", "date", "retry-after", "retry-after-ms", "x-should-retry"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One exchange. Bodies are text; a request's is one JSON value."""
+
+    method: str
+    path: str
+    asked: Json
+    status: int
+    headers: Mapping[str, str]
+    answer: str
+
+    def as_line(self) -> str:
+        """One line of a cassette."""
+        request = {"method": self.method, "path": self.path, "body": self.asked}
+        response = {"status": self.status, "headers": dict(self.headers), "body": self.answer}
+        return json.dumps({"request": request, "response": response}, ensure_ascii=False) + "\n"
+
+
+def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
+    """The exchanges of a cassette.
+
+    Raises: ConfigError with file and line where it is none.
+    """
+    found: list[Recorded] = []
+    for number, line in enumerate(content.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = as_map(json.loads(line))
+        except ValueError as error:
+            raise _no_cassette(f"this is not JSON: {error}", f"{file}, line {number}") from None
+        request, response = as_map(row.get("request")), as_map(row.get("response"))
+        if not request or not response:
+            raise _no_cassette("no request, or no response", f"{file}, line {number}")
+        headers = {name: as_text(value) for name, value in as_map(response.get("headers")).items()}
+        found.append(
+            Recorded(
+                as_text(request.get("method")),
+                as_text(request.get("path")),
+                request.get("body"),
+                as_count(response.get("status")),
+                headers,
+                as_text(response.get("body")),
+            )
+        )
+    return tuple(found)
+
+
+def _no_cassette(what: str, where: str) -> ConfigError:
+    return ConfigError(f"the cassette does not load: {what}", where=where, hint="record it again")
+
+
+class RecordingTransport(httpx2.AsyncBaseTransport):
+    """The network, with every exchange written down when its last byte has come.
+
+    An exchange that is cut or stopped is not kept: it was not whole.
+    """
+
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, key: Key, write: Callable[[str], None]
+    ) -> None:
+        self._inner = inner
+        self._key = key
+        self._write = write
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send it, and listen to the answer while it is read."""
+        response = await self._inner.handle_async_request(request)
+        body = _Listening(response, self._key, request, self._write)
+        headers = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
+        return httpx2.Response(response.status_code, headers=headers, stream=body)
+
+    async def aclose(self) -> None:
+        """Close the network."""
+        await self._inner.aclose()
+
+
+class _Listening(httpx2.AsyncByteStream):
+    """A response's body on its way to whoever reads it."""
+
+    def __init__(
+        self,
+        response: httpx2.Response,
+        key: Key,
+        request: httpx2.Request,
+        write: Callable[[str], None],
+    ) -> None:
+        self._response = response
+        self._key = key
+        self._request = request
+        self._write = write
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        """The bytes as they come; decoded, so that the cassette can be read."""
+        heard: list[bytes] = []
+        async for chunk in self._response.aiter_bytes():
+            heard.append(chunk)
+            yield chunk
+        self._write(self._line(b"".join(heard)))
+
+    async def aclose(self) -> None:
+        """Close the response."""
+        await self._response.aclose()
+
+    def _line(self, answer: bytes) -> str:
+        kept = {
+            name: self._key.scrub(value)
+            for name, value in self._response.headers.items()
+            if name.lower() in KEPT_HEADERS
+        }
+        asked = json.loads(self._key.scrub(self._request.content.decode("utf-8")))
+        said = self._key.scrub(answer.decode("utf-8", "replace"))
+        path = self._request.url.path
+        return Recorded(
+            self._request.method, path, asked, self._response.status_code, kept, said
+        ).as_line()
+
+
+class PlayingTransport(httpx2.AsyncBaseTransport):
+    """A cassette in the network's place: each request gets what it got when recorded.
+
+    Requests may come in another order; each exchange is played once. One that is
+    not on the cassette is an error, and so is one that is left over.
+    """
+
+    def __init__(self, exchanges: tuple[Recorded, ...]) -> None:
+        self._left = list(exchanges)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The recorded response.
+
+        Raises: ProviderError, SCRIPT, where there is none for this request.
+        """
+        asked: Json = json.loads(request.content)
+        wanted = (request.method, request.url.path, asked)
+        for place, each in enumerate(self._left):
+            if (each.method, each.path, each.asked) == wanted:
+                del self._left[place]
+                return httpx2.Response(
+                    each.status, headers=dict(each.headers), content=each.answer.encode("utf-8")
+                )
+        raise ProviderError(
+            f"the cassette has no answer for this {request.method} of {request.url.path}",
+            kind=FailureKind.SCRIPT,
+            hint="record it again: the request is not the one that was recorded",
+        )
+
+    def require_finished(self) -> None:
+        """Raises: ConfigError where exchanges are left over."""
+        if self._left:
+            raise ConfigError(
+                f"{len(self._left)} exchanges of the cassette are left over",
+                hint="record it again, or find out why they were not asked for",
+            )

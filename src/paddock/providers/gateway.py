@@ -1,0 +1,154 @@
+"""The way to a model: one provider, its failures on the way retried within a budget.
+
+Only the request is ever sent again. No tool has run because of a reply that did
+not arrive, so no effect is repeated.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+from paddock import limits
+from paddock.providers.failures import ProviderError
+from paddock.providers.ports import Cancel, Provider, TextSink
+from paddock.providers.reading import NO_USAGE
+from paddock.values.models import ModelRequest, ModelTurn, Stop
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLimits:
+    """How often, and how long altogether. Seconds."""
+
+    attempts: int = limits.model_attempts_max
+    first_s: float = limits.model_retry_first_s
+    longest_s: float = limits.model_retry_longest_s
+    budget_s: float = limits.model_retry_budget_s
+
+
+def plan_wait(
+    failure: ProviderError, attempt: int, waited_s: float, draw: float, allowed: RetryLimits
+) -> float | None:
+    """Seconds until attempt number `attempt` + 1; None where there is none.
+
+    `draw` is a random number from 0 up to 1: many clients that failed together must
+    not come back together. A server that asks for a longer wait than we allow is not
+    asked again, as its answer before that time is known.
+    """
+    if not failure.is_transient or attempt >= allowed.attempts:
+        return None
+    asked = failure.retry_after_s
+    if asked is None:
+        step = min(allowed.first_s * 2 ** (attempt - 1), allowed.longest_s)
+        wait = step * (0.5 + draw / 2)
+    elif asked > allowed.longest_s:
+        return None
+    else:
+        wait = asked + allowed.first_s * draw
+    return wait if waited_s + wait <= allowed.budget_s else None
+
+
+class Wait(Protocol):
+    """Lets time pass."""
+
+    def __call__(self, seconds: float, cancel: Cancel | None, /) -> bool:
+        """Return after that long, or early and true when cancelled."""
+        ...
+
+
+class Gateway:
+    """A provider whose failures on the way are retried. A context manager."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        *,
+        wait: Wait,
+        draw: Callable[[], float],
+        allowed: RetryLimits | None = None,
+    ) -> None:
+        self._provider = provider
+        self._wait = wait
+        self._draw = draw
+        self._allowed = allowed or RetryLimits()
+
+    @property
+    def name(self) -> str:
+        """The kind of provider."""
+        return self._provider.name
+
+    @property
+    def model(self) -> str:
+        """The model that is asked for."""
+        return self._provider.model
+
+    def route(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: TextSink | None = None,
+        cancel: Cancel | None = None,
+    ) -> ModelTurn:
+        """The model's turn, after as many attempts as it took (`attempts`).
+
+        Cancelled, also while waiting: a turn with `Stop.CANCELLED`.
+
+        Raises: ProviderError, the last one, its message saying how often it was tried;
+            ConfigError where the request's output schema is none.
+        """
+        waited = 0.0
+        attempt = 1
+        while True:
+            if cancel is not None and cancel.is_cancelled:
+                return cancelled_turn(self.model, attempt - 1)
+            try:
+                turn = self._provider.route(request, on_text=on_text, cancel=cancel)
+            except ProviderError as failure:
+                wait = plan_wait(failure, attempt, waited, self._draw(), self._allowed)
+                if wait is None:
+                    raise _counted(failure, attempt) from failure.__cause__
+                if on_text is not None:
+                    on_text.restarted()
+                if self._wait(wait, cancel):
+                    return cancelled_turn(self.model, attempt)
+                waited += wait
+                attempt += 1
+            else:
+                return replace(turn, attempts=attempt)
+
+    def close(self) -> None:
+        """Close the provider."""
+        self._provider.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def cancelled_turn(model: str, attempts: int = 1, text: str = "") -> ModelTurn:
+    """The turn of an exchange that was stopped. What it cost is not known."""
+    return ModelTurn(
+        text=text,
+        tool_calls=(),
+        structured=None,
+        stop=Stop.CANCELLED,
+        usage=NO_USAGE,
+        model=model,
+        usage_is_known=attempts == 0,
+        attempts=attempts,
+    )
+
+
+def _counted(failure: ProviderError, attempts: int) -> ProviderError:
+    if attempts == 1:
+        return failure
+    return ProviderError(
+        f"{failure.message} (tried {attempts} times)",
+        kind=failure.kind,
+        where=failure.where,
+        hint=failure.hint,
+        status=failure.status,
+        retry_after_s=failure.retry_after_s,
+        may_retry=failure.may_retry,
+    )

@@ -1,0 +1,65 @@
+"""What a provider is, and what a caller may hand to it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from paddock.values.models import ModelRequest, ModelTurn
+
+
+class TextSink(Protocol):
+    """Where text goes while it arrives. Called in the thread that called `route`."""
+
+    def text(self, piece: str) -> None:
+        """The next piece of the answer, never empty."""
+        ...
+
+    def restarted(self) -> None:
+        """What came so far is void: the request is sent again from the start."""
+        ...
+
+
+class Cancel(Protocol):
+    """Says when to stop. One token may be given to many calls, in many threads."""
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether to stop; once true it stays true."""
+        ...
+
+    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` at once when cancelled, in the cancelling thread; returns the undoing.
+
+        A token that is cancelled already calls it now.
+        """
+        ...
+
+
+class Provider(Protocol):
+    """Answers requests, from several threads at once if need be."""
+
+    @property
+    def name(self) -> str:
+        """The kind of provider: `builtin`, `scripted`, `anthropic`, `openai`."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model that it asks for."""
+        ...
+
+    def route(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: TextSink | None = None,
+        cancel: Cancel | None = None,
+    ) -> ModelTurn:
+        """The model's turn. Cancelled: a turn with `Stop.CANCELLED` and the text so far.
+
+        Raises: ProviderError where there is no turn.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and threads. Twice is harmless."""
+        ...

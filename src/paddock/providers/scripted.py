@@ -1,0 +1,212 @@
+"""A model that says what a script says: for tests, demonstrations and replays.
+
+Strict: steps go out in order, a request beyond the last one is an error, and so
+are steps left over. A step may be any turn that a real model could send: calls
+side by side, arguments that were cut, a refusal, an unknown reason, no answer at all.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from paddock.errors import ConfigError
+from paddock.providers.cancel import wait_or_cancel
+from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.gateway import cancelled_turn
+from paddock.providers.ports import Cancel, TextSink
+from paddock.providers.reading import CallReader, Parts, finish
+from paddock.providers.transcript import message_as_json
+from paddock.text.show import quote
+from paddock.values.calls import Json
+from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
+
+USAGE: Final = Usage(10, 5)
+"""What a step costs where it does not say."""
+HOLD_S: Final = 600.0
+"""How long a step that holds waits to be cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """A call that the script makes. `raw` stands for `arguments`: text, whole or cut."""
+
+    name: str
+    arguments: Mapping[str, Json]
+    id: str = ""
+    raw: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The arguments as a model writes them."""
+        return json.dumps(dict(self.arguments)) if self.raw is None else self.raw
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """One turn. Without `stop` it ends as its calls suggest.
+
+    `structured` is the answer as a provider's native form gives it: its text.
+    `expects` must stand in the request's last message. With `holds`, nothing more
+    comes after the text until the exchange is cancelled.
+    """
+
+    text: str = ""
+    calls: tuple[ScriptedCall, ...] = ()
+    stop: Stop | None = None
+    structured: Mapping[str, Json] | None = None
+    usage: Usage | None = USAGE
+    reason: str = ""
+    stop_raw: str = ""
+    expects: str = ""
+    holds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """No turn: an error of this kind."""
+
+    kind: FailureKind
+    message: str = "the script says so"
+    status: int = 0
+    retry_after_s: float | None = None
+
+
+Step = Say | Fail
+
+
+class ScriptedModel:
+    """Plays a script, in order, to however many threads ask. A context manager.
+
+    `requests` holds what was asked, in order.
+    """
+
+    name = "scripted"
+
+    def __init__(self, steps: Iterable[Step], *, model: str = "script") -> None:
+        self.model = model
+        self.requests: list[ModelRequest] = []
+        self._steps = tuple(steps)
+        self._lock = threading.Lock()
+
+    @property
+    def steps_left(self) -> int:
+        """Steps that nobody has asked for yet."""
+        with self._lock:
+            return len(self._steps) - len(self.requests)
+
+    def route(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: TextSink | None = None,
+        cancel: Cancel | None = None,
+    ) -> ModelTurn:
+        """The next step's turn.
+
+        Raises: ProviderError as the step says, or of kind SCRIPT where there is none or
+            the request is not what it expects.
+        """
+        number, step = self._next(request)
+        if isinstance(step, Fail):
+            raise ProviderError(
+                step.message,
+                kind=step.kind,
+                status=step.status,
+                retry_after_s=step.retry_after_s,
+            )
+        _require(step, request, number)
+        text = step.text if step.structured is None else json.dumps(dict(step.structured))
+        said = _stream(text, on_text, cancel)
+        if step.holds:
+            wait_or_cancel(HOLD_S, cancel)
+        if cancel is not None and cancel.is_cancelled:
+            return cancelled_turn(self.model, text=said)
+        return self._turn(step, text, request, number)
+
+    def close(self) -> None:
+        """Nothing to let go of; `require_finished` is asked for by name."""
+
+    def require_finished(self) -> None:
+        """Raises: ConfigError where steps are left over."""
+        left = self.steps_left
+        if left:
+            raise ConfigError(
+                f"{left} of {len(self._steps)} steps of the script are left over",
+                hint="take them out, or find out why they were not asked for",
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        # An error on its way out says more than the steps that it left over.
+        if kind is None:
+            self.require_finished()
+
+    def _next(self, request: ModelRequest) -> tuple[int, Step]:
+        with self._lock:
+            number = len(self.requests) + 1
+            if number > len(self._steps):
+                raise ProviderError(
+                    f"the script has {len(self._steps)} steps, and this is request {number}",
+                    kind=FailureKind.SCRIPT,
+                    hint="add a step, or find out why there is one more request",
+                )
+            self.requests.append(request)
+            return number, self._steps[number - 1]
+
+    def _turn(self, step: Say, text: str, request: ModelRequest, number: int) -> ModelTurn:
+        reader = CallReader(request)
+        for place, call in enumerate(step.calls, start=1):
+            reader.read(call.id or f"call_{number}_{place}", call.name, call.text)
+        implied = Stop.TOOL_USE if step.calls else Stop.END_TURN
+        stop = step.stop or implied
+        parts = Parts(
+            text=text,
+            stop=stop,
+            model=self.model,
+            usage=step.usage,
+            stop_raw=step.stop_raw or stop.value,
+            stop_reason=step.reason,
+            raw_ref=f"script:{number}",
+        )
+        return finish(request, parts, reader)
+
+
+def _require(step: Say, request: ModelRequest, number: int) -> None:
+    if step.expects and step.expects not in _last_text(request):
+        raise ProviderError(
+            f"step {number} of the script expects {quote(step.expects)} in the last message",
+            kind=FailureKind.SCRIPT,
+            hint=f"the last message is {quote(_last_text(request))}",
+        )
+
+
+def _last_text(request: ModelRequest) -> str:
+    if not request.messages:
+        return ""
+    return json.dumps(message_as_json(request.messages[-1]), ensure_ascii=False)
+
+
+def _stream(text: str, on_text: TextSink | None, cancel: Cancel | None) -> str:
+    """Hand the text over word by word; what was handed over before a cancel."""
+    if cancel is not None and cancel.is_cancelled:
+        return ""
+    pieces = text.splitlines(keepends=True) if on_text is None else _words(text)
+    said: list[str] = []
+    for piece in pieces:
+        if cancel is not None and cancel.is_cancelled:
+            break
+        if on_text is not None:
+            on_text.text(piece)
+        said.append(piece)
+    return "".join(said)
+
+
+def _words(text: str) -> list[str]:
+    """The text in pieces that each end after a space."""
+    pieces = [f"{word} " for word in text.split(" ")]
+    pieces[-1] = pieces[-1][:-1]
+    return [piece for piece in pieces if piece]

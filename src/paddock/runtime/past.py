@@ -1,0 +1,170 @@
+"""What calls changed, as the ledger tells it, and the notes of calls whose end it lacks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from paddock.errors import UsageError
+from paddock.history.notes import Doing, Note
+from paddock.ledger.effects import Effects
+from paddock.ledger.format import format_timestamp
+from paddock.ledger.format_lines import StoredEntry
+from paddock.text.show import quote
+from paddock.tools.effects import change_from_json
+from paddock.tools.spec import Change
+from paddock.values.calls import Json
+
+OPERATOR: Final = "(operator)"
+"""The acting agent of what a person asked for. No agent can have this name."""
+_LISTED_MAX: Final = 5
+_SHELL_TOOLS: Final = frozenset({"run_shell", "run_shell_dev"})
+
+
+@dataclass(frozen=True, slots=True)
+class PastCall:
+    """One call that changed something, or may have.
+
+    `outcome` is `done`; `failed`, where a call that ended in an error may have left
+    changes; `unknown`, where it was killed before its result was on record, or is at
+    work; `unreadable`, where its record is none that this version knows.
+    """
+
+    call_id: str
+    entry_id: str
+    """Of its result in the ledger; empty where it has none."""
+    timestamp: str
+    agent: str
+    """Who acted."""
+    workspace_of: str
+    """The agent whose workspace the paths are relative to."""
+    session_id: str
+    tool: str
+    outcome: str
+    changes: tuple[Change, ...]
+    undoes: str = ""
+    """Of an undo: the call that it undid."""
+
+    @property
+    def is_by_command(self) -> bool:
+        """Whether a shell command did it, and not a file tool."""
+        return self.tool in _SHELL_TOOLS
+
+    def touches(self, path: str) -> bool:
+        """Whether it changed that path or anything below it."""
+        return any(
+            path in {".", name} or name.startswith(f"{path}/")
+            for change in self.changes
+            for name in (change.path, change.to)
+            if name is not None
+        )
+
+
+def past_calls(effects: Effects, notes: Sequence[Note]) -> tuple[PastCall, ...]:
+    """Every call that changed something, oldest first by time.
+
+    A note counts while the ledger has no good result of its call.
+    """
+    undone = {_key(intent): intent for intent in effects.intents}
+    noted: dict[tuple[str, str], list[Note]] = {}
+    for note in notes:
+        noted.setdefault((note.call.session_id, note.call.call_id), []).append(note)
+    calls: list[PastCall] = []
+    for stored in effects.results:
+        key = _key(stored)
+        if stored.entry.metadata.get("status") == "ok":
+            noted.pop(key, None)
+            calls.append(_of_result(stored, undone.get(key)))
+        elif key in noted:
+            calls.append(_of_notes(noted.pop(key), "failed", undone.get(key)))
+    calls += [_of_notes(rows, "unknown", undone.get(key)) for key, rows in noted.items()]
+    # A stable sort: where clocks agree, the ledger's order stays.
+    return tuple(sorted(calls, key=lambda call: call.timestamp))
+
+
+def _key(stored: StoredEntry) -> tuple[str, str]:
+    return stored.entry.session_id, stored.entry.call_id
+
+
+def _of_result(stored: StoredEntry, intent: StoredEntry | None) -> PastCall:
+    entry = stored.entry
+    changes = _changes_in(entry.metadata["effects"])
+    return PastCall(
+        call_id=entry.call_id,
+        entry_id=stored.id,
+        timestamp=stored.timestamp,
+        agent=entry.agent,
+        workspace_of=_argument(intent, "agent") or entry.agent,
+        session_id=entry.session_id,
+        tool=str(entry.metadata.get("tool", "")),
+        outcome="done" if changes is not None else "unreadable",
+        changes=changes or (),
+        undoes=_argument(intent, "call"),
+    )
+
+
+def _changes_in(kept: Json) -> tuple[Change, ...] | None:
+    try:
+        return tuple(change_from_json(change) for change in cast("list[dict[str, Json]]", kept))
+    except (ValueError, TypeError, AttributeError):
+        return None  # written by a later version, or by somebody else
+
+
+def _of_notes(notes: Sequence[Note], outcome: str, intent: StoredEntry | None) -> PastCall:
+    call = notes[0].call
+    return PastCall(
+        call_id=call.call_id,
+        entry_id="",
+        timestamp=format_timestamp(notes[0].written_s),
+        agent=call.agent,
+        workspace_of=_argument(intent, "agent") or call.agent,
+        session_id=call.session_id,
+        tool=call.tool,
+        outcome=outcome,
+        changes=tuple(_change_of(note.doing) for note in notes),
+        undoes=_argument(intent, "call"),
+    )
+
+
+def _argument(intent: StoredEntry | None, name: str) -> str:
+    """What an undo was asked: of which agent's workspace, which call."""
+    if intent is None:
+        return ""
+    value = cast("dict[str, Json]", intent.entry.metadata.get("arguments", {})).get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _change_of(doing: Doing) -> Change:
+    return Change(
+        doing.path,
+        doing.kind,
+        doing.before,
+        doing.after,
+        to=doing.to,
+        entry=doing.entry,
+        entry_after=doing.entry_after,
+        mode=doing.mode if doing.kind in {"deleted", "overwritten", "mode"} else None,
+        made=doing.made,
+    )
+
+
+def find_call(calls: Sequence[PastCall], wanted: str) -> PastCall:
+    """The call with this id, or whose result has this entry id.
+
+    Threat: a model that chooses the ids of its calls could take that of another, so that
+    the wrong one is undone. Of several none is taken.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    found = [call for call in calls if wanted in {call.call_id, call.entry_id}]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UsageError(
+            f"no call {quote(wanted)} that changed anything", hint="paddock history lists them"
+        )
+    listed = ", ".join(call.entry_id for call in found[-_LISTED_MAX:] if call.entry_id)
+    raise UsageError(
+        f"{len(found)} calls have the id {quote(wanted)}",
+        hint=f"name one of them by its ledger entry: {listed}",
+    )

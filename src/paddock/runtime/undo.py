@@ -1,0 +1,225 @@
+"""Undo: what a person asks for, through the same door as every call.
+
+It is a tool that no model has. Its call is bound, decided, recorded before it acts and
+after, and what it replaces is kept: so an undo can be undone.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.errors import FileChangedError, PathNotFoundError, ToolError
+from paddock.history.journal import Journal
+from paddock.history.keeping import History, current_call
+from paddock.history.objects import ObjectStore
+from paddock.runtime.judge import Judge
+from paddock.runtime.past import OPERATOR, PastCall
+from paddock.runtime.undo_plan import (
+    UndoPlan,
+    changed_since,
+    is_as_before,
+    refusal_of_changed,
+    refusal_of_unkept,
+    unkept,
+    verify_kept,
+)
+from paddock.text.show import quote, show_name
+from paddock.tools.arguments import ArgumentType, needed_text
+from paddock.tools.effects import change_json, change_of_move, change_of_path
+from paddock.tools.outputs import result_schema
+from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.values.actions import Action
+from paddock.values.agents import Agent, AgentChain
+from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.workspace import EntryPath, Workspace, WritePath
+from paddock.workspace.moving import DIRECTORY_VERSION
+
+_ROWS_MAX: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class UndoArguments(ArgumentType):
+    """Arguments of an undo."""
+
+    call: str = needed_text("The call to undo.")
+    agent: str = needed_text("The agent whose workspace it changed.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The way back of a moved entry: a move too, so that it stays the same entry."""
+
+    entry: EntryPath
+    to: WritePath
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What will be done."""
+
+    actions: tuple[Action, ...]
+    set: UndoPlan
+    moved: _Move | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """Takes one call back: all of its paths or none."""
+
+    call: PastCall
+    history: History
+    journal: Journal
+
+    def resolve(self, arguments: UndoArguments, ports: Ports) -> _Ready:
+        """Look whether it can be undone, and how.
+
+        Raises:
+            FileChangedError: something else stands there by now.
+            PathNotFoundError: the history has the old content no more.
+            IntegrityError: the old content is damaged.
+        """
+        call, workspace, store = self.call, ports.workspace, self.history.store
+        require_undoable(call, workspace, store)
+        verify_kept(call.changes, store)
+        plan = UndoPlan(workspace, store, overrides_read_only=call.is_by_command)
+        first = call.changes[0]
+        if first.kind == "moved" and first.to is not None:
+            entry, back = workspace.resolve_entry(first.to), workspace.resolve_write(first.path)
+            plan.remove_made(call.changes, {first.to})
+            actions = (Action("file", "delete", first.to), Action("file", "create", first.path))
+            return _Ready((*actions, *plan.actions), plan, _Move(entry, back, first.after))
+        plan.add_all(call.changes)
+        return _Ready(tuple(plan.actions), plan)
+
+    def run(self, plan: _Ready, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then nothing has changed."""
+        if plan.moved is None:
+            return _output(self.call, self._commit(plan.set, ports))
+        changes = [_move(plan.moved, ports)]
+        # Where somebody uses a directory that the call had made, it stays: the move is undone.
+        with contextlib.suppress(ToolError):
+            changes += self._commit(plan.set, ports)
+        return _output(self.call, changes)
+
+    def _commit(self, plan: UndoPlan, ports: Ports) -> list[Change]:
+        if not plan.staged:
+            return []
+        store = self.history.store
+        with store.held():
+            for text in plan.links:
+                store.put_bytes(text)
+            store.sync()
+            running = current_call()
+            if running is not None and plan.doings:
+                self.history.note_all(running, plan.doings)
+            receipt = ports.workspace.commit(
+                [plan.staged], store, self.journal, label=self.call.call_id
+            )
+        return [change for row in receipt.changes if (change := change_of_path(row)) is not None]
+
+
+def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
+    """Refuse a call that cannot be taken back.
+
+    Raises:
+        FileChangedError: something else stands there by now, or nothing is to be undone.
+        PathNotFoundError: the history has the old content no more.
+    """
+    if not call.changes:
+        raise PathNotFoundError(f"no change of the call {quote(call.call_id)} is on record")
+    changed = changed_since(call.changes, workspace)
+    if changed:
+        if is_as_before(call.changes, workspace):
+            raise FileChangedError(
+                f"there is nothing to undo: all is as it was before {quote(call.call_id)}"
+            )
+        raise refusal_of_changed(changed)
+    missing = unkept(call.changes, store)
+    if missing:
+        raise refusal_of_unkept(missing)
+
+
+def _move(moved: _Move, ports: Ports) -> Change:
+    version = moved.version or DIRECTORY_VERSION
+    receipt = ports.workspace.move(moved.entry, moved.to, if_version=version)
+    return change_of_move(receipt)
+
+
+def _output(call: PastCall, changes: Sequence[Change]) -> ToolOutput:
+    said = [f"undone: {call.tool} {call.call_id}"]
+    said += [f"  {describe(change)}" for change in changes[:_ROWS_MAX]]
+    if len(changes) > _ROWS_MAX:
+        said.append(f"  [and {len(changes) - _ROWS_MAX} more]")
+    details = {
+        "undone": call.call_id,
+        "changes": [change_json(change) for change in changes],
+    }
+    return ToolOutput("\n".join(said), details, tuple(changes))
+
+
+def describe(change: Change) -> str:
+    """One change for a person."""
+    path = show_name(change.path)
+    what = "" if change.entry == "file" else f" ({change.entry})"
+    return f"{change.kind} {path}{what}" + (f" to {show_name(change.to)}" if change.to else "")
+
+
+SPEC: Final = ToolSpec(
+    name="undo",
+    title="Undo a call",
+    description="Bring back what a call replaced. For people, not for models.",
+    toolset="operator",
+    arguments=UndoArguments,
+    effects=Effects(reads_only=False, is_destructive=True),
+    output_schema=result_schema(
+        {"undone": {"type": "string"}, "changes": {"type": "array", "items": {"type": "object"}}}
+    ),
+)
+
+
+def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoArguments]:
+    """The tool that undoes just this call."""
+    return Tool(SPEC, Undo(call, history, journal))
+
+
+class OperatorJudge:
+    """A person at the command line decides by asking; policy binds agents."""
+
+    __slots__ = ("_chain", "_policy_digest", "_shown")
+
+    def __init__(self, shown: Judge) -> None:
+        self._chain = (Agent(OPERATOR, "operator"),)
+        self._policy_digest = shown.policy_digest
+        self._shown = shown
+
+    @property
+    def chain(self) -> AgentChain:
+        """The operator alone."""
+        return self._chain
+
+    @property
+    def policy_digest(self) -> str:
+        """The digest of the policy in force."""
+        return self._policy_digest
+
+    def decide(self, actions: Sequence[Action]) -> Decision:
+        """Yes: whoever can start this program as the plane's owner can change every file."""
+        rule = RuleMatch(Outcome.ALLOW, "undo", "operator", "built-in", 0)
+        action = str(actions[0]) if actions else "undo"
+        return Decision(
+            Outcome.ALLOW, action, "a person asked for it", rule, "", self._policy_digest, (rule,)
+        )
+
+    def is_shown(self, relative: str) -> bool:
+        """As to the agent."""
+        return self._shown.is_shown(relative)
+
+    def may_view(self, relative: str) -> bool:
+        """As to the agent."""
+        return self._shown.may_view(relative)
+
+    def allows(self, action: Action) -> bool:
+        """As the agent."""
+        return self._shown.allows(action)

@@ -1,0 +1,252 @@
+"""From a call's changes to the set of changes that takes them back.
+
+A path is taken back only if what the call left still stands there, which the set checks
+again under its locks: each change says at which version the path must be.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from paddock.errors import FileChangedError, PathNotFoundError
+from paddock.history.notes import Doing
+from paddock.history.objects import ObjectStore
+from paddock.text.show import quote
+from paddock.tools.spec import Change
+from paddock.values.actions import Action
+from paddock.workspace import Workspace, WorkspacePath
+from paddock.workspace.changes import (
+    Absent,
+    AtVersion,
+    EntryState,
+    MakeDirectory,
+    MakeLink,
+    Old,
+    RemoveDirectory,
+    RemoveFile,
+    SetMetadata,
+    StagedChange,
+    StoredContent,
+    WriteFile,
+)
+
+_NAMED_MAX: Final = 5
+_ENTRIES_MAX: Final = 10_000
+"""Of a directory that an undo would remove; one with more holds what is not the call's."""
+
+
+def unkept(changes: Sequence[Change], store: ObjectStore) -> tuple[str, ...]:
+    """The paths whose old content the history does not have (any more)."""
+    return tuple(
+        change.path
+        for change in changes
+        if _needs_content(change)
+        and (not change.kept or change.before is None or not store.has(change.before))
+    )
+
+
+def verify_kept(changes: Sequence[Change], store: ObjectStore) -> None:
+    """Read what is to be brought back, before anything is touched.
+
+    Raises:
+        IntegrityError: a content is damaged.
+    """
+    for change in changes:
+        if _needs_content(change) and change.before is not None:
+            store.verify(change.before)
+
+
+def _needs_content(change: Change) -> bool:
+    return change.kind in {"overwritten", "edited", "deleted"} and change.entry != "directory"
+
+
+def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
+    """The paths where something else stands than what the call left there."""
+    found: list[str] = []
+    for change in changes:
+        path = change.to if change.kind == "moved" and change.to is not None else change.path
+        if not _stands(change, state_at(workspace, path)):
+            found.append(path)
+        if change.kind == "moved" and state_at(workspace, change.path) is not None:
+            found.append(change.path)
+    return tuple(found)
+
+
+def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
+    """Whether everything is as it was before the call: it did not happen, or is undone."""
+    return all(
+        _was(change, state_at(workspace, change.path))
+        and (change.to is None or state_at(workspace, change.to) is None)
+        for change in changes
+    )
+
+
+def state_at(workspace: Workspace, path: str) -> EntryState | None:
+    """What stands there now. Raises: PathError where the path leads elsewhere now."""
+    return workspace.entry_state(workspace.resolve_entry(path))
+
+
+def _stands(change: Change, now: EntryState | None) -> bool:
+    if change.kind == "deleted":
+        return now is None
+    kind = change.entry_after or change.entry
+    return now is not None and (now.kind.value, now.version) == (kind, change.after)
+
+
+def _was(change: Change, now: EntryState | None) -> bool:
+    if change.kind == "created":
+        return now is None
+    return now is not None and (now.kind.value, now.version) == (change.entry, change.before)
+
+
+@dataclass(slots=True)
+class UndoPlan:
+    """What takes a call back."""
+
+    workspace: Workspace
+    store: ObjectStore
+    overrides_read_only: bool
+    """For what a command did: to files that no tool may write it could do it all the same."""
+    staged: list[StagedChange] = field(default_factory=list[StagedChange])
+    actions: list[Action] = field(default_factory=list[Action])
+    doings: list[Doing] = field(default_factory=list[Doing])
+    """The same, as the history notes it."""
+    links: list[bytes] = field(default_factory=list[bytes])
+    """The texts of the links that will be replaced or removed."""
+    _made: set[str] = field(default_factory=set[str])
+
+    def add_all(self, changes: Sequence[Change]) -> None:
+        """Take all of these back.
+
+        Raises:
+            PathError: a path leads elsewhere now.
+            IntegrityError: the text of a link is damaged in the store.
+        """
+        gone = {change.path for change in changes if change.kind == "created"}
+        for change in changes:
+            self._add(change)
+        self.remove_made(changes, gone)
+
+    def remove_made(self, changes: Sequence[Change], gone: set[str]) -> None:
+        """Remove the directories that the call made on its way, if nothing else is in them.
+
+        `gone`: what will not be there any more.
+        """
+        for directory in _deepest_first(changes):
+            if self._holds_only(directory, gone):
+                gone.add(directory)
+                self._stage("delete", RemoveDirectory(self._path(directory)))
+
+    def _add(self, change: Change) -> None:
+        path, now = self._path(change.path), state_at(self.workspace, change.path)
+        self.doings.append(_inverse(change, now))
+        if now is not None and now.link_text is not None:
+            self.links.append(os.fsencode(now.link_text))
+        if change.kind == "mode":
+            old = AtVersion(change.after or "")
+            self._stage("mode", SetMetadata(path, old, change.mode))
+        elif change.kind == "created":
+            self._remove(path, change.entry, change.after)
+        else:
+            old: Old = Absent()
+            if change.kind == "deleted":
+                self._make_parents(path)
+            elif (change.entry_after or change.entry) == "directory":
+                self._remove(path, "directory", None)
+            else:
+                old = AtVersion(change.after or "")
+            self._restore(path, change, old)
+
+    def _restore(self, path: WorkspacePath, change: Change, old: Old) -> None:
+        overrides = self.overrides_read_only
+        if change.entry == "directory":
+            made = MakeDirectory(path, old, change.mode, overrides_read_only=overrides)
+            self._made.add(change.path)
+            self._stage("create", made)
+        elif change.entry == "link":
+            text = os.fsdecode(self.store.read(change.before or ""))
+            self._stage("link", MakeLink(path, text, old, overrides_read_only=overrides))
+        else:
+            content = StoredContent(change.before or "")
+            written = WriteFile(path, content, old, change.mode, overrides_read_only=overrides)
+            self._stage("create", written)
+
+    def _remove(self, path: WorkspacePath, entry: str, version: str | None) -> None:
+        if entry == "directory":
+            self._stage("delete", RemoveDirectory(path))
+            return
+        old = AtVersion(version or "")
+        self._stage("delete", RemoveFile(path, old, overrides_read_only=self.overrides_read_only))
+
+    def _make_parents(self, path: WorkspacePath) -> None:
+        """What went away since with the directory that held it."""
+        missing: list[WorkspacePath] = []
+        parent = path.parent
+        while (
+            parent.relative not in self._made and state_at(self.workspace, parent.relative) is None
+        ):
+            missing.append(parent)
+            parent = parent.parent
+        for directory in reversed(missing):
+            self._made.add(directory.relative)
+            self._stage("create", MakeDirectory(directory, Absent()))
+
+    def _holds_only(self, directory: str, gone: set[str]) -> bool:
+        """Whether a directory that the call made on its way is empty once the rest is gone."""
+        path = self._path(directory)
+        state = state_at(self.workspace, directory)
+        if state is None or state.kind.value != "directory":
+            return False
+        listing = self.workspace.list_directory(path, 1, _ENTRIES_MAX)
+        return not listing.missing and all(e.path.relative in gone for e in listing.entries)
+
+    def _path(self, path: str) -> WorkspacePath:
+        return self.workspace.resolve_entry(path).path
+
+    def _stage(self, operation: str, change: StagedChange) -> None:
+        self.staged.append(change)
+        self.actions.append(Action("file", operation, change.path.relative))
+
+
+def _inverse(change: Change, now: EntryState | None) -> Doing:
+    kind = {"created": "deleted", "deleted": "created", "mode": "mode"}.get(
+        change.kind, "overwritten"
+    )
+    entry_now = change.entry_after or change.entry
+    return Doing(
+        change.path,
+        kind,
+        entry=change.entry if kind == "created" else entry_now,
+        before=change.after,
+        after=change.before,
+        mode=None if now is None or entry_now == "link" else now.mode,
+        entry_after=change.entry if change.entry_after else "",
+    )
+
+
+def _deepest_first(changes: Sequence[Change]) -> list[str]:
+    made = {name for change in changes for name in change.made}
+    return sorted(made, key=lambda name: (-name.count("/"), name))
+
+
+def refusal_of_changed(paths: Sequence[str]) -> FileChangedError:
+    """The refusal of an undo because somebody was there since."""
+    return FileChangedError(
+        f"{_named(paths)} changed since the call",
+        hint="undo what came after it first, or edit by hand; nothing was changed",
+    )
+
+
+def refusal_of_unkept(paths: Sequence[str]) -> PathNotFoundError:
+    """The refusal of an undo because the old content is not there."""
+    return PathNotFoundError(
+        f"the history does not have the old content of {_named(paths)}",
+        hint="it was pruned to keep to [history] bytes_max, or only commands write it",
+    )
+
+
+def _named(paths: Sequence[str]) -> str:
+    shown = ", ".join(quote(path) for path in paths[:_NAMED_MAX])
+    more = len(paths) - _NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown

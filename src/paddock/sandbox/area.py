@@ -1,0 +1,161 @@
+"""The staging area: where the layers of sandboxes lie, and how they go away again.
+
+One directory for each launcher, locked while it lives; what a dead one left behind is
+swept by the next. Below it, one directory for each sandbox, and whiteouts for hidden
+names, which many sandboxes share. Nobody else looks in here, and nothing in here is
+believed to be harmless: it was written by commands.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Collection
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import HostError, SandboxUnavailableError
+from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PREFIX: Final = "launcher-"
+_WHITEOUT: Final = os.makedev(0, 0)
+"""A character device 0/0 hides a name of the layers below (overlayfs; Linux 5.8 lets
+anybody make one, for it opens nothing)."""
+
+
+class StagingArea:
+    """One launcher's directory. `close` removes it with everything in it."""
+
+    __slots__ = ("_hidden", "_home", "fd", "path")
+
+    def __init__(self, home: Path) -> None:
+        """Make it below `home`, a directory of ours that no agent reaches.
+
+        Raises: HostError where that cannot be made or locked.
+        """
+        try:
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._home = os.open(home, _DIRECTORY)
+            _sweep(self._home)
+            name = _PREFIX + secrets.token_hex(8)
+            os.mkdir(name, 0o700, dir_fd=self._home)
+            self.fd = os.open(name, _DIRECTORY, dir_fd=self._home)
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise HostError(
+                f"no staging area for commands: {os.strerror(error.errno or 0)}", where=str(home)
+            ) from error
+        self.path = f"{os.fspath(home)}/{name}"
+        self._hidden: set[str] = set()
+
+    def hide(self, workspace: int, names: Collection[str]) -> str:
+        """A directory of whiteouts for workspace-relative names; its name in the area.
+
+        It stands for the names and for how their parents look now: the same are made
+        once. Costs no mount, however many there are. Empty for no names.
+
+        Raises: SandboxUnavailableError where the file system knows no whiteouts.
+        """
+        if not names:
+            return ""
+        parents = _parents(workspace, names)
+        wanted = sorted(name for name in names if (os.path.dirname(name) or ".") in parents)
+        name = f"hidden-{_digest(wanted, parents)}"
+        if name not in self._hidden:
+            try:
+                self._build_hidden(name, wanted, parents)
+            except OSError as error:
+                raise SandboxUnavailableError(
+                    f"names cannot be hidden from commands: {os.strerror(error.errno or 0)}",
+                    hint="keep the plane on ext4, xfs, btrfs or tmpfs",
+                ) from error
+            self._hidden.add(name)
+        return name
+
+    def close(self) -> None:
+        """Remove everything and let go. Nothing may use it any more."""
+        remove_tree(self._home, os.path.basename(self.path))
+        os.close(self.fd)
+        os.close(self._home)
+
+    def forget(self) -> None:
+        """Let go and remove nothing: in a child of the process whose it is."""
+        os.close(self.fd)
+        os.close(self._home)
+
+    def _build_hidden(
+        self, name: str, wanted: list[str], parents: dict[str, os.stat_result]
+    ) -> None:
+        os.mkdir(name, 0o700, dir_fd=self.fd)
+        root = os.open(name, _DIRECTORY, dir_fd=self.fd)
+        try:
+            for path in parents:
+                if path != ".":
+                    os.mkdir(path, 0o700, dir_fd=root)
+            for path in wanted:
+                os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
+            # The uppermost layer that has a directory says how it looks: as the real one does.
+            for path in reversed(list(parents)):
+                _look_like(root, path, parents[path])
+        finally:
+            os.close(root)
+
+
+def _parents(workspace: int, names: Collection[str]) -> dict[str, os.stat_result]:
+    """Every directory above the names, with its looks; parents before children.
+
+    One that is gone by now is left out, and then there is nothing in it to hide.
+    """
+    found = {".": os.stat(".", dir_fd=workspace)}
+    for name in names:
+        parts = name.split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            path = "/".join(parts[:depth])
+            if path in found:
+                continue
+            try:
+                found[path] = os.stat(path, dir_fd=workspace, follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                break
+    return found
+
+
+def _digest(names: list[str], parents: dict[str, os.stat_result]) -> str:
+    looks = [
+        f"{path}\0{look.st_mode}\0{look.st_uid}\0{look.st_gid}\0{look.st_mtime_ns}"
+        for path, look in parents.items()
+    ]
+    text = "\0\0".join([*names, "", *looks])
+    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _look_like(root: int, path: str, look: os.stat_result) -> None:
+    if os.geteuid() == 0:
+        owner, group = (
+            HOST_IDS_FIRST + each if each < HOST_IDS_COUNT else HOST_IDS_FIRST
+            for each in (look.st_uid, look.st_gid)
+        )
+        os.chown(path, owner, group, dir_fd=root)
+    os.chmod(path, look.st_mode & 0o1777, dir_fd=root)
+    os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns), dir_fd=root)
+
+
+def _sweep(home: int) -> None:
+    """Remove what dead launchers left. A lock that can be had has no owner any more."""
+    for name in os.listdir(home):
+        if not name.startswith(_PREFIX):
+            continue
+        try:
+            fd = os.open(name, _DIRECTORY, dir_fd=home)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_tree(home, name)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(fd)

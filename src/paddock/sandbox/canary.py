@@ -1,0 +1,229 @@
+"""Whether the backend `stage` works here: found by running a command in it and looking.
+
+A version number or a file's presence proves little. So once in a process, at first use,
+a small workspace is made, a command does in it what it may and what it may not, and
+both are checked from outside: a kernel that lets through what it should stop is no
+backend, whatever it claims.
+"""
+
+import os
+import secrets
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import PaddockError, SandboxUnavailableError
+from paddock.policy.settings import ShellLimits
+from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.remedies import HostSwitches, Step, Symptom, explain
+from paddock.sandbox.upper import Kind, host_owner, read_changes
+from paddock.sandbox.values import (
+    CommandEnd,
+    CommandRequest,
+    Ending,
+    Held,
+    SandboxPlan,
+    Verdict,
+)
+
+BACKEND: Final = "stage"
+_TIMEOUT_S: Final = 10.0
+_OUTPUT_BYTES: Final = 65_536
+_NAMESPACES: Final = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
+
+_STEPS: Final = {
+    "user namespace": Step.USER_NAMESPACE,
+    "users": Step.USER_NAMESPACE,
+    "identity-mapped mounts": Step.IDENTITY_MAP,
+    "layers of the workspace": Step.OVERLAY,
+    "overlay of the workspace": Step.OVERLAY,
+    "privileges": Step.SECCOMP,
+}
+"""A step of the confinement, as a doctor names it; any other is about mounts."""
+
+# One line of shell builtins but for readlink, so that little has to be readable.
+_SCRIPT: Final = """
+echo changed > kept; echo new > made; : > gone; rm gone
+read -r secret < hidden && echo "saw hidden"
+read -r secret < below/hidden && echo "saw hidden"
+read -r secret < "$1" && echo "saw outside"
+echo x > "$1.new"
+echo 0 > /proc/sys/kernel/printk && echo "wrote settings"
+for kind in {namespaces}; do echo "ns $kind $(readlink /proc/self/ns/$kind)"; done
+while read -r line; do echo "status $line"; done < /proc/self/status
+echo end
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What of the host the canary's command may read: enough for `sh` and `readlink`."""
+
+    readable: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+
+
+class Canary:
+    """Tries the backend once and remembers. Safe for threads."""
+
+    def __init__(self, launcher: Launcher, staging: Path, ground: Ground) -> None:
+        """`staging` is the launcher's: the canary's workspace lies below it as well."""
+        self._launcher = launcher
+        self._staging = staging
+        self._ground = ground
+        self._lock = threading.Lock()
+        self._verdict: Verdict | None = None
+
+    def verdict(self) -> Verdict:
+        """Whether commands can be confined on this host, and if not, why and what to do."""
+        with self._lock:
+            if self._verdict is None:
+                self._verdict = try_stage(self._launcher, self._staging, self._ground)
+            return self._verdict
+
+
+def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
+    """Run the canary's command now. Never raises for what a host lacks."""
+    name = f"canary-{secrets.token_hex(8)}"
+    try:
+        staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home = os.open(staging, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
+    try:
+        cage = staging / name
+        _furnish(cage)
+        said = _run(launcher, cage, ground)
+    except ConfinementError as error:
+        return explain_failure(error)
+    except PaddockError as error:
+        return _failed(error.message, error.hint)
+    except OSError as error:
+        return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
+    finally:
+        remove_tree(home, name)
+        os.close(home)
+    if said:
+        return _failed(
+            f"it does not hold: {said}", "please report this, with your kernel's version"
+        )
+    return Verdict(BACKEND, Held.FULL)
+
+
+def explain_failure(error: ConfinementError) -> Verdict:
+    """Why a sandbox could not be made, in an operator's words."""
+    step = _STEPS.get(error.step, Step.MOUNTS)
+    told = explain(Symptom(step, error.number, error.step), read_switches())
+    return _failed(told.cause, told.remedy)
+
+
+def read_switches() -> HostSwitches:
+    """The switches of this host that explain a refusal."""
+    kernel = Path("/proc/sys/kernel")
+    return HostSwitches(
+        apparmor_restricts=_read(kernel / "apparmor_restrict_unprivileged_userns"),
+        userns_clone=_read(kernel / "unprivileged_userns_clone"),
+        user_namespaces_max=_read(Path("/proc/sys/user/max_user_namespaces")),
+        has_own_filter="\nSeccomp:\t2" in (_read(Path("/proc/self/status")) or ""),
+        security_modules=_read(Path("/sys/kernel/security/lsm")),
+    )
+
+
+def _furnish(cage: Path) -> None:
+    workspace = cage / "workspace"
+    (workspace / "below").mkdir(parents=True)
+    cage.chmod(0o755)
+    for path in ("kept", "hidden", "below/hidden"):
+        (workspace / path).write_text("old\n")
+    (cage / "outside").write_text("outside\n")
+
+
+def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
+    """What went wrong; empty if everything held."""
+    workspace = cage / "workspace"
+    plan = SandboxPlan(
+        workspace=os.fspath(workspace),
+        readable=ground.readable,
+        writable=(),
+        hidden=("below/hidden", "hidden"),
+        network="loopback",
+        git="safe",
+        commit="each",
+        enforcement="required",
+        limits=ShellLimits(),
+        environment=(("PATH", "/usr/bin:/bin"),),
+        policy_digest="",
+        links=ground.links,
+    )
+    script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
+    outside = os.fspath(cage / "outside")
+    request = CommandRequest(
+        plan, ("/bin/sh", "-c", script, "canary", outside), ".", _TIMEOUT_S, _OUTPUT_BYTES
+    )
+    fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with launcher.open_stage(plan, fd) as stage:
+            end = launcher.run(request, stage)
+            upper = stage.open_upper()
+            try:
+                return _judge_end(end) or _judge_layers(upper, fd, cage)
+            finally:
+                os.close(upper)
+    finally:
+        os.close(fd)
+
+
+def _judge_end(end: CommandEnd) -> str:
+    if end.ending is not Ending.EXITED or end.exit_code != 0:
+        raise SandboxUnavailableError(
+            f"a first command in it ended badly: {end.ending.value} {end.exit_code} {end.reason}",
+            hint="sh and readlink have to be readable for commands",
+        )
+    lines = end.stdout.head.decode("utf-8", "replace").splitlines()
+    for line in lines:
+        if line.startswith(("saw ", "wrote ")):
+            return f"a command {line}"
+    status = {
+        key: value.strip()
+        for key, _, value in (
+            line.removeprefix("status ").partition(":") for line in lines if ":" in line
+        )
+    }
+    wanted = {"CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1", "Seccomp": "2"}
+    for key, value in wanted.items():
+        if status.get(key) != value:
+            return f"a command has {key} {status.get(key)!r}"
+    for kind in _NAMESPACES:
+        # Followed by a link's text such as net:[4026531840].
+        own = f"ns {kind} {os.readlink(f'/proc/self/ns/{kind}')}"
+        if own in lines or not any(line.startswith(f"ns {kind} {kind}:[") for line in lines):
+            return f"a command shares the host's {kind} namespace"
+    return "" if lines[-1:] == ["end"] else "a command did not come to its end"
+
+
+def _judge_layers(upper: int, lower: int, cage: Path) -> str:
+    changes = {change.path: change for change in read_changes(upper, lower).changes}
+    if set(changes) != {"kept", "made"} or any(
+        change.kind is not Kind.FILE for change in changes.values()
+    ):
+        return f"the changes read are not those made: {sorted(changes)}"
+    made = os.stat("made", dir_fd=upper)
+    if os.geteuid() == 0 and made.st_uid == host_owner(made.st_uid):
+        return f"a command ran as user {made.st_uid} of the host"
+    if (cage / "workspace/kept").read_text() != "old\n" or (cage / "workspace/made").exists():
+        return "a command wrote to the workspace itself"
+    return "a command wrote outside" if (cage / "outside.new").exists() else ""
+
+
+def _failed(cause: str, remedy: str = "") -> Verdict:
+    return Verdict(BACKEND, Held.NONE, (), cause, remedy)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None

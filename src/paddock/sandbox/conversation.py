@@ -1,0 +1,199 @@
+"""One command from its start to its end: what is sent into the sandbox, what comes out."""
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from paddock.errors import HostError, SandboxUnavailableError
+from paddock.sandbox.capture import READ_BYTES, Capture, Spool
+from paddock.sandbox.inside import orders
+from paddock.sandbox.inside.orders import Report, Start
+from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
+
+HOME: Final = "/run/home"
+"""HOME in a sandbox: empty but for a `.gitconfig`, gone afterwards."""
+TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
+
+_REPORT_BYTES_MAX: Final = 4096
+_PROGRESS_S: Final = 1.0
+_LATE_S: Final = 15.0
+"""Over the command's time: then its first process, which keeps the time, must be broken."""
+_ENDINGS: Final = {
+    orders.EXITED: Ending.EXITED,
+    orders.TIMED_OUT: Ending.TIMED_OUT,
+    orders.CANCELLED: Ending.CANCELLED,
+    orders.MEMORY: Ending.MEMORY,
+    orders.NOT_STARTED: Ending.FAILED,
+}
+
+Progress = Callable[[float, int], None]
+"""Called about once a second, in the thread of `run`, with the seconds so far and the bytes
+of output so far."""
+
+
+class Cancel(Protocol):
+    """Somebody else's wish to stop."""
+
+    def on_cancel(self, callback: Callable[[], None], /) -> Callable[[], None]:
+        """Call `callback` at once when cancelled, in any thread; returns the undoing.
+
+        A wish that was uttered already calls it now.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spools:
+    """Where the two streams are kept whole, if anywhere."""
+
+    stdout: Spool | None = None
+    stderr: Spool | None = None
+
+
+class ConfinementError(SandboxUnavailableError):
+    """The sandbox could not be made: `step` and the errno `number` say where it stopped."""
+
+    def __init__(self, step: str, number: int) -> None:
+        super().__init__(
+            f"the sandbox cannot be made here: {step}: {os.strerror(number)}",
+            hint="paddock doctor says why, and what to do",
+        )
+        self.step = step
+        self.number = number
+
+
+class Conversation:
+    """Owns the pipes of one command."""
+
+    def __init__(
+        self, control: socket.socket, request: CommandRequest, spools: Spools | None
+    ) -> None:
+        """Start the command in the sandbox at the socket's other end.
+
+        Raises: ValueError for a NUL in an argument.
+        """
+        order = _start(request).encode()
+        self._control = control
+        self._timeout_s = request.timeout_s
+        self._began = time.monotonic()
+        self._report: Report | None = None
+        saved = spools or Spools()
+        buffer = bytearray(READ_BYTES)
+        most = request.output_bytes_max
+        out, out_end = os.pipe()
+        error, error_end = os.pipe()
+        self._stdout = Capture(out, buffer, most, saved.stdout)
+        self._stderr = Capture(error, buffer, most, saved.stderr)
+        self._open = {out: self._stdout, error: self._stderr}
+        order_fd = os.memfd_create("start", os.MFD_CLOEXEC)
+        try:
+            os.write(order_fd, order)
+            socket.send_fds(control, [b"go"], [order_fd, out_end, error_end])
+        except BrokenPipeError:
+            # It could not be made, and why is waiting for us to be heard.
+            return
+        finally:
+            for fd in (order_fd, out_end, error_end):
+                os.close(fd)
+
+    def hold(self, cancel: Cancel | None, progress: Progress | None) -> CommandEnd:
+        """Listen until everything has ended.
+
+        Raises: SandboxUnavailableError, HostError, and what `progress` raises.
+        """
+        wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
+        try:
+            self._listen(wish, progress)
+        finally:
+            if undo is not None:
+                undo()
+            os.close(wish)
+        return self._end()
+
+    def close(self) -> None:
+        """Close the pipes."""
+        self._stdout.close()
+        self._stderr.close()
+
+    def _listen(self, wish: int, progress: Progress | None) -> None:
+        """Until both streams and the sandbox are at their end."""
+        control = self._control.fileno()
+        events = select.poll()
+        for fd in (control, wish, *self._open):
+            events.register(fd, select.POLLIN)
+        waiting = {control, *self._open}
+        told = self._began
+        while waiting:
+            for fd, _ in events.poll(int(_PROGRESS_S * 1000)):
+                if fd == wish:
+                    events.unregister(wish)
+                    # The command's first process sees our end close, and kills all.
+                    self._control.shutdown(socket.SHUT_WR)
+                elif not (self._hear() if fd == control else self._open[fd].read()):
+                    events.unregister(fd)
+                    waiting.discard(fd)
+            now = time.monotonic()
+            if now - self._began > self._timeout_s + _LATE_S:
+                raise HostError("a sandbox did not end its command in time")
+            if progress is not None and now - told >= _PROGRESS_S:
+                told = now
+                progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
+
+    def _hear(self) -> bool:
+        """Take the report in. False at the end: nothing more can come."""
+        try:
+            said = self._control.recv(_REPORT_BYTES_MAX)
+        except ConnectionResetError:
+            # It closed with our order unread, having failed before; its report comes after this.
+            said = self._control.recv(_REPORT_BYTES_MAX)
+        if said:
+            self._report = Report.decode(said)
+        return False
+
+    def _end(self) -> CommandEnd:
+        report = self._report
+        if report is None:
+            raise HostError("a sandbox ended without a report")
+        if report.ending == orders.NOT_CONFINED:
+            raise ConfinementError(os.fsdecode(report.where), report.code)
+        ending = _ENDINGS[report.ending]
+        reason = ""
+        if ending is Ending.FAILED:
+            reason = f"{os.fsdecode(report.where)}: {os.strerror(report.code)}"
+        return CommandEnd(
+            ending=ending,
+            exit_code=_exit_code(ending, report),
+            stdout=self._stdout.captured(),
+            stderr=self._stderr.captured(),
+            duration_s=time.monotonic() - self._began,
+            survivors=report.survivors,
+            memory_kb=report.memory_kb,
+            reason=reason,
+        )
+
+
+def _exit_code(ending: Ending, report: Report) -> int:
+    if ending is Ending.TIMED_OUT:
+        return -1
+    if ending is Ending.FAILED:
+        # As a shell says it: not found, or found and not to be executed.
+        return 127 if report.code == 2 else 126
+    code = os.waitstatus_to_exitcode(report.status)
+    return code if code >= 0 else 128 - code
+
+
+def _start(request: CommandRequest) -> Start:
+    plan = request.plan
+    directory = plan.workspace if request.cwd == "." else f"{plan.workspace}/{request.cwd}"
+    environment = {**dict(plan.environment), "HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}
+    return Start(
+        directory=os.fsencode(directory),
+        timeout_ms=max(1, int(request.timeout_s * 1000)),
+        argv=[os.fsencode(argument) for argument in request.argv],
+        environment=[os.fsencode(f"{name}={value}") for name, value in environment.items()],
+    )

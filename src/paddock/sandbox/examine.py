@@ -1,0 +1,171 @@
+"""Which backends work on this host: each tried by running a command in it and looking."""
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import PaddockError
+from paddock.kernel.landlock import landlock_abi
+from paddock.policy.engine import load_policy
+from paddock.policy.settings import SYSTEM_READ, ShellLimits
+from paddock.sandbox.canary import Ground, read_switches, try_stage
+from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.keeping import Kept, Workplace, run_landlocked
+from paddock.sandbox.landlock import BACKEND, Area
+from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.places import is_covered, topmost
+from paddock.sandbox.remedies import Step, Symptom, explain
+from paddock.sandbox.standing import Resolver
+from paddock.sandbox.values import CommandRequest, Ending, Held, SandboxPlan, Verdict
+from paddock.values.agents import Agent
+
+_PLAIN_ID: Final = 65_534
+"""The kernel's overflow id: what owns nothing that matters (user_namespaces(7))."""
+_AS_ROOT: Final = "started by root, it serves only workspaces that another user owns"
+_CHAIN: Final = (Agent("canary", "standard"),)
+_TIMEOUT_S: Final = 10.0
+_OUTPUT_BYTES: Final = 65_536
+
+# One line of shell builtins, so that little has to be readable. `$1` lies outside.
+_SCRIPT: Final = """
+echo changed > open/kept && echo new > open/made && echo "did its work"
+read -r secret < .env && echo "saw a secret"
+read -r secret < "$1" && echo "saw outside"
+echo x > "$1.new" && echo "wrote outside"
+echo x > site.pem && echo "wrote what is protected"
+echo x > beside.pem && echo "made what is protected"
+echo 0 > /proc/sys/kernel/printk && echo "wrote settings"
+echo end
+"""
+
+
+def examine_host(staging: Path) -> tuple[Verdict, ...]:
+    """Every backend, the strongest first. Takes some tenths of a second.
+
+    `staging` is where the layers of commands are to lie; it is made if missing.
+    """
+    ground = system_ground()
+    with Launcher(staging) as launcher:
+        stage = try_stage(launcher, staging, ground)
+    return (stage, try_landlock(ground))
+
+
+def system_ground() -> Ground:
+    """The system directories of this host, and the links that lead to them."""
+    resolver = Resolver()
+    found = [standing for path in SYSTEM_READ if (standing := resolver.find(path)) is not None]
+    readable = topmost(standing.real for standing in found)
+    links = {link for standing in found for link in standing.links}
+    return Ground(
+        readable, tuple(sorted(link for link in links if not is_covered(link[0], readable)))
+    )
+
+
+def try_landlock(ground: Ground) -> Verdict:
+    """Run a command under Landlock now. Never raises for what a host lacks."""
+    try:
+        if landlock_abi() == 0:
+            return _explained(Symptom(Step.LANDLOCK, _why_not()))
+        return _try_in_a_workspace(ground)
+    except ConfinementError as error:
+        return _explained(Symptom(Step.LANDLOCK, error.number, error.step))
+    except PaddockError as error:
+        return Verdict(BACKEND, Held.NONE, (), error.message, error.hint)
+    except OSError as error:
+        return _explained(Symptom(Step.LANDLOCK, error.errno or 0, error.strerror or ""))
+
+
+def _why_not() -> int:
+    """The errno by which the kernel says that it has no Landlock, or has it switched off."""
+    modules = read_switches().security_modules
+    return errno.ENOSYS if modules is None else errno.EOPNOTSUPP
+
+
+def _try_in_a_workspace(ground: Ground) -> Verdict:
+    made = tempfile.mkdtemp(prefix="paddock-canary-")
+    parent, _, name = made.rpartition("/")
+    parent_fd = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        cage = Path(made)
+        _furnish(cage)
+        kept = _run(cage, ground)
+        said = _judge(cage, kept)
+    finally:
+        remove_tree(parent_fd, name)
+        os.close(parent_fd)
+    if said:
+        return Verdict(
+            BACKEND,
+            Held.NONE,
+            (),
+            f"it does not hold: {said}",
+            "please report this, with your kernel's version",
+        )
+    as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
+    return Verdict(BACKEND, Held.PARTIAL, (*as_root, *kept.enforced.gaps))
+
+
+def _furnish(cage: Path) -> None:
+    workspace = cage / "workspace"
+    (workspace / "open").mkdir(parents=True)
+    for path in ("open/kept", ".env", "site.pem", "../outside"):
+        (workspace / path).write_text("old\n")
+    if os.geteuid() == 0:
+        cage.chmod(0o711)
+        for path in (workspace, *workspace.rglob("*"), cage / "outside"):
+            os.chown(path, _PLAIN_ID, _PLAIN_ID)
+
+
+def _run(cage: Path, ground: Ground) -> Kept:
+    workspace = cage / "workspace"
+    plan = SandboxPlan(
+        workspace=os.fspath(workspace),
+        readable=ground.readable,
+        writable=(),
+        hidden=(".env",),
+        network="loopback",
+        git="safe",
+        commit="each",
+        enforcement="required",
+        limits=ShellLimits(),
+        environment=(("PATH", "/usr/bin:/bin"),),
+        policy_digest="",
+    )
+    argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
+    policy = load_policy(None)
+    read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)
+    fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        workplace = Workplace(
+            fd, Area(NameIndex(read).find(fd), read), Area(NameIndex(write).find(fd), write)
+        )
+        return run_landlocked(CommandRequest(plan, argv, ".", _TIMEOUT_S, _OUTPUT_BYTES), workplace)
+    finally:
+        os.close(fd)
+
+
+def _judge(cage: Path, kept: Kept) -> str:
+    """What went wrong; empty if everything held."""
+    end = kept.end
+    lines = end.stdout.head.decode("utf-8", "replace").splitlines()
+    if end.ending is not Ending.EXITED or lines != ["did its work", "end"]:
+        return f"a command ended {end.ending.value} and said {lines}"
+    workspace = cage / "workspace"
+    if (workspace / "open/kept").read_text() != "changed\n":
+        return "a command could not write its workspace"
+    untouched = [workspace / ".env", workspace / "site.pem", cage / "outside"]
+    if any(path.read_text() != "old\n" for path in untouched):
+        return "a command wrote what it may not"
+    if (cage / "outside.new").exists() or (workspace / "beside.pem").exists():
+        return "a command made what it may not"
+    return ""
+
+
+def _explained(symptom: Symptom) -> Verdict:
+    told = explain(symptom, read_switches())
+    return Verdict(BACKEND, Held.NONE, (), told.cause, told.remedy)

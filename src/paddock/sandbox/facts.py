@@ -1,0 +1,122 @@
+"""The facts of this host that a plan is compiled from, collected once for a runtime."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paddock.plane.agents import AgentStore
+from paddock.plane.paths import real_path
+from paddock.policy.engine import Policy
+from paddock.sandbox.gitidentity import read_git_identity
+from paddock.sandbox.hostfacts import Closed, HostFacts, Link, Listing
+from paddock.sandbox.places import is_below
+from paddock.sandbox.plan import at_home
+from paddock.sandbox.shells import shells_of
+from paddock.sandbox.standing import Resolver
+from paddock.sandbox.toolchains import find_toolchains
+
+_LISTED_MAX: Final = 2_000
+"""Names in a directory that holds a closed place; with more it is left out whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whose commands, on which plane, in which environment."""
+
+    policy: Policy
+    agents: AgentStore
+    agent: str
+    variables: Mapping[str, str]
+
+
+def collect_facts(asking: Asking) -> HostFacts:
+    """Look at the host; nothing is started and nothing written.
+
+    Raises:
+        UsageError: there is no such agent.
+        ConfigError: it, or another agent of the plane, does not load: whose workspace
+            is whose would not be known.
+    """
+    environment = asking.agents.environment
+    lineage = asking.agents.lineage(asking.agent)
+    chain = tuple(record.agent for record in lineage)
+    workspace = str(real_path(lineage[0].workspace))
+    home = str(real_path(environment.home))
+    resolver = Resolver()
+    wanted = [
+        at_home(path, home)
+        for shell in shells_of(asking.policy, chain)
+        for path in (*shell.read, *shell.write)
+    ]
+    found = [resolver.find(path) for path in dict.fromkeys(wanted)]
+    standing = tuple(each for each in found if each is not None)
+    toolchains = find_toolchains(asking.variables, home, workspace)
+    closed = _closed(asking.agents, workspace)
+    places = [each.real for each in standing]
+    places += [path for each in toolchains.toolchains for path in each.readable]
+    holes = [each.path for each in closed] + [workspace]
+    return HostFacts(
+        workspace=workspace,
+        home=home,
+        standing=standing,
+        search_path=toolchains.search_path,
+        toolchains=toolchains.toolchains,
+        closed=closed,
+        listings=_listings(places, holes, home),
+        variables=tuple(sorted(asking.variables.items())),
+        left_out=toolchains.left_out,
+        git_identity=read_git_identity(home, str(environment.config_home.parent)),
+    )
+
+
+def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:
+    environment = agents.environment
+    closed = [
+        Closed(str(real_path(environment.paddock_home)), "Paddock's own state"),
+        Closed(str(real_path(environment.config_home)), "Paddock's configuration"),
+        Closed(str(real_path(agents.layout.root)), "the plane"),
+    ]
+    for record in agents.read_all():
+        place = str(real_path(record.workspace))
+        closed.append(Closed(place, f"the workspace of agent {record.agent.name}"))
+    # What lies in the workspace, or is it, is judged path by path: an admin's workspace
+    # is the plane, a parent's workspace may hold its child's.
+    return tuple(place for place in closed if not is_below(place.path, workspace))
+
+
+def _listings(places: list[str], holes: list[str], home: str) -> tuple[Listing, ...]:
+    """What the directories hold in which something has to be left out."""
+    found: dict[str, Listing] = {}
+    for place in places:
+        for hole in holes:
+            if hole == place or not is_below(hole, place) or is_below(home, place):
+                continue
+            directory = place
+            for name in hole[len(place.rstrip("/")) + 1 :].split("/"):
+                if directory not in found:
+                    listing = _listing(directory)
+                    if listing is None:
+                        break
+                    found[directory] = listing
+                directory = f"{directory.rstrip('/')}/{name}"
+    return tuple(found.values())
+
+
+def _listing(directory: str) -> Listing | None:
+    names: list[str] = []
+    links: list[Link] = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                path = f"{directory.rstrip('/')}/{entry.name}"
+                if entry.is_symlink():
+                    links.append((path, os.fspath(Path(path).readlink())))
+                elif entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name)
+    except OSError:
+        return None
+    if len(names) > _LISTED_MAX:
+        return None
+    return Listing(directory, tuple(sorted(names)), tuple(sorted(links)))

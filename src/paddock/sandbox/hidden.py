@@ -1,0 +1,169 @@
+"""The closed names that stand in a workspace now, without walking it each time.
+
+An index over directories: for each, which of its entries are closed and which are
+directories, with the identity and the change times that it had *before* it was read.
+Asked again, each directory costs one fstatat; only one that changed is read anew.
+
+Why that is enough: making, removing or renaming an entry changes the directory's
+mtime and ctime, and ctime cannot be set back. A directory that was moved stands in a
+changed parent; one that took another's place has another inode. What is mounted over a
+directory has another device. Parents are asked before children, so that nothing is
+believed below a name that now leads elsewhere.
+
+What it cannot know:
+  * a change within the same tick of the clock as the reading. A directory that changed
+    shortly before it was read is therefore read again the next time;
+  * what appears after it was asked. `find` belongs directly before a command starts; a
+    second `find` when it has ended says whether something closed appeared meanwhile
+    (put there by somebody else: what the command itself makes, it knows already);
+  * a network file system may serve old times for as long as it caches them.
+
+Links are never closed and never followed: the name of their target is, if it is.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.errors import SandboxUnavailableError
+from paddock.sandbox.closing import Closing, NameJudge
+from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
+
+_SETTLED_NS: Final = 3_000_000_000
+"""Longer than the coarsest tick of a file system that has ticks (vfat: 2 s)."""
+
+_Identity = tuple[int, int, int, int]
+"""Device, inode, mtime and ctime in ns."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """One directory as it was read."""
+
+    identity: _Identity
+    is_settled: bool
+    closed: tuple[str, ...]
+    below: tuple[str, ...]
+
+
+class NameIndex:
+    """The closed names of one workspace, by one judge. Safe for threads; one asks at a time."""
+
+    __slots__ = ("_clock_ns", "_judge", "_known", "_lock", "_resolution", "reads")
+
+    def __init__(
+        self,
+        judge: NameJudge,
+        resolution: Resolution | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._judge = judge
+        self._resolution = resolution or detect_resolution()
+        self._clock_ns = clock_ns
+        self._known: dict[str, _Known] = {}
+        self._lock = threading.Lock()
+        self.reads = 0
+        """Directories read so far: for measuring."""
+
+    def find(self, root_fd: int) -> tuple[str, ...]:
+        """The closed names, workspace-relative, sorted; none lies below another sealed one.
+
+        Raises:
+            SandboxUnavailableError: more directories or closed names than
+                `limits.closed_directories_max` and `limits.closed_names_max`.
+            OSError: the root itself cannot be read.
+        """
+        with self._lock:
+            return self._find(root_fd)
+
+    def _find(self, root_fd: int) -> tuple[str, ...]:
+        known: dict[str, _Known] = {}
+        closed: list[str] = []
+        waiting = ["."]
+        while waiting:
+            path = waiting.pop()
+            directory = self._look(root_fd, path)
+            if directory is None:
+                continue
+            known[path] = directory
+            closed += directory.closed
+            waiting += directory.below
+            if len(known) > limits.closed_directories_max:
+                raise _too_many("directories", limits.closed_directories_max)
+            if len(closed) > limits.closed_names_max:
+                raise _too_many("names that commands may not touch", limits.closed_names_max)
+        self._known = known
+        return tuple(sorted(closed))
+
+    def _look(self, root_fd: int, path: str) -> _Known | None:
+        """What is known of a directory, read anew if it changed; None if it is gone."""
+        known = self._known.get(path)
+        if known is not None and known.is_settled:
+            try:
+                found = os.stat(path, dir_fd=root_fd, follow_symlinks=False)
+            except OSError:
+                return None
+            if known.identity == (
+                found.st_dev,
+                found.st_ino,
+                found.st_mtime_ns,
+                found.st_ctime_ns,
+            ):
+                return known
+        return self._read(root_fd, path)
+
+    def _read(self, root_fd: int, path: str) -> _Known | None:
+        try:
+            fd = self._resolution.open(root_fd, path, READ_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            if path == ".":
+                raise
+            # Threat: a directory that we may not look into may be open to the user that
+            # the command runs as. What is not known is closed.
+            return _Known((0, 0, 0, 0), is_settled=False, closed=(path,), below=())
+        try:
+            return self._scan(fd, path)
+        finally:
+            os.close(fd)
+
+    def _scan(self, fd: int, path: str) -> _Known:
+        self.reads += 1
+        found = os.fstat(fd)
+        read_at_ns = self._clock_ns()
+        prefix = "" if path == "." else f"{path}/"
+        closed: list[str] = []
+        below: list[str] = []
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                is_directory = entry.is_dir(follow_symlinks=False)
+                if not is_directory and entry.is_symlink():
+                    continue
+                said = self._judge.judge(name, is_directory)
+                if said is not Closing.OPEN:
+                    closed.append(name)
+                if is_directory and said is not Closing.SEALED:
+                    if name.count("/") >= limits.path_depth_max:
+                        closed.append(name)
+                    else:
+                        below.append(name)
+        changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
+        return _Known(
+            (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns),
+            is_settled=read_at_ns - changed_ns >= _SETTLED_NS,
+            closed=tuple(closed),
+            below=tuple(below),
+        )
+
+
+def _too_many(what: str, limit: int) -> SandboxUnavailableError:
+    return SandboxUnavailableError(
+        f"the workspace has more than {limit} {what}",
+        hint="give the agent a smaller workspace, or name whole directories in the policy",
+    )

@@ -1,0 +1,87 @@
+"""What a plan has to know of the host, as values: found by `facts`, read by `plan`. Pure.
+
+Every path is absolute. A *real* path has no link in it; an *asked* one is what
+policy or PATH says, and `links` are those that lead from one to the other.
+"""
+
+from dataclasses import dataclass
+
+from paddock.policy.settings import SYSTEM_READ
+
+Link = tuple[str, str]
+"""(absolute name of a link, the text in it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A path that exists: as it was asked for, where it really is, the links on the way."""
+
+    asked: str
+    real: str
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A real path that no command may reach, and what stands there, in words."""
+
+    path: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A place that was asked for, or found, and is not in the plan: and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Programs with what they need beside them, found on PATH or in the workspace."""
+
+    name: str
+    """pyenv, python, node, rustup …"""
+    readable: tuple[str, ...]
+    """Real paths."""
+    links: tuple[Link, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    """Without which its programs look for it in the home directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a directory holds; asked for only where something in it has to be left out."""
+
+    directory: str
+    names: tuple[str, ...]
+    """Files and directories."""
+    links: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """All of it, for one agent's workspace."""
+
+    workspace: str
+    """Real root."""
+    home: str
+    """Real, of the user who runs Paddock. Never readable as such."""
+    standing: tuple[Standing, ...] = ()
+    """What exists of what any agent of the chain may read or write by policy."""
+    search_path: tuple[Standing, ...] = ()
+    """The directories of PATH that exist, in order."""
+    toolchains: tuple[Toolchain, ...] = ()
+    closed: tuple[Closed, ...] = ()
+    """The plane, Paddock's state and configuration, other agents' workspaces."""
+    listings: tuple[Listing, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+    """The environment that Paddock was started with."""
+    left_out: tuple[LeftOut, ...] = ()
+    """By whoever looked for toolchains."""
+    git_identity: tuple[str, str] | None = None
+
+
+SYSTEM_PATHS = frozenset(SYSTEM_READ)
+"""Of these nobody has to be told that one is not there."""

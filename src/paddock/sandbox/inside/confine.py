@@ -1,0 +1,383 @@
+"""From a fresh child in new namespaces to a confined process: the steps, in their order.
+
+The order matters. Users first, for nothing can be mounted without them. Every
+source is cloned before the new root is entered, for then the host's tree is gone.
+/proc is mounted while the host's is still there (the kernel wants to see a whole
+one). Capabilities go after the last mount, the filter comes last.
+
+Nothing here undoes anything: a step that fails ends the process, and with it
+its namespaces and all that was mounted in them.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import fcntl
+import os
+import resource
+import stat
+import struct
+
+from paddock.kernel import mounts, namespaces, processes, seccomp
+from paddock.sandbox.inside.orders import Base
+
+_SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
+_DEVICES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
+_LINKS = (
+    (b"/dev/fd", b"/proc/self/fd"),
+    (b"/dev/stdin", b"/proc/self/fd/0"),
+    (b"/dev/stdout", b"/proc/self/fd/1"),
+    (b"/dev/stderr", b"/proc/self/fd/2"),
+    (b"/dev/ptmx", b"pts/ptmx"),
+)
+_PRIVATE = (b"/dev/shm", b"/run", b"/tmp", b"/var/tmp")
+"""Directories that the command may write and nobody else sees."""
+_OPEN_FILES_MAX = 4096
+_INTERFACE_UP = 0x1 | 0x40
+"""IFF_UP and IFF_RUNNING (linux/if.h)."""
+_SET_INTERFACE_FLAGS = 0x8914
+"""SIOCSIFFLAGS, one number on every machine (linux/sockios.h)."""
+_KILL_SIGNAL = 9
+
+
+class Layers:
+    """What the overlay is made of, as descriptors.
+
+    `stage` holds `upper` and `work`, and nothing else needs it.
+    For a plain user these are directories to be looked at from the new namespaces;
+    for root, trees that the launcher detached while it was root of the host.
+    """
+
+    __slots__ = ("hidden", "stage", "trees", "workspace")
+
+    def __init__(self, workspace: int, stage: int, hidden: int, trees: dict[bytes, int]) -> None:
+        self.workspace = workspace
+        self.stage = stage
+        self.hidden = hidden
+        self.trees = trees
+
+    def descriptors(self) -> list[int]:
+        """All of them that there are."""
+        fds = (self.workspace, self.stage, self.hidden, *self.trees.values())
+        return [fd for fd in fds if fd >= 0]
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for fd in self.descriptors():
+            os.close(fd)
+
+
+def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
+    """Clone, as root of the host, everything that the sandbox will mount.
+
+    In the sandbox nobody is root of the host any more, and then directories such as
+    /root could not be passed through. The workspace alone shows its owners mapped: so
+    files of root are the command's own to read and to change, in the overlay.
+    """
+    taken = Layers(-1, -1, -1, {})
+    try:
+        taken.workspace = mounts.clone_tree(layers.workspace, b"", recursive=False)
+        mounts.set_tree(taken.workspace, _SHIELDED, recursive=False, id_map=id_map)
+        taken.stage = mounts.clone_tree(layers.stage, b"", recursive=False)
+        if layers.hidden >= 0:
+            taken.hidden = mounts.clone_tree(layers.hidden, b"", recursive=False)
+        for path in base.readable:
+            _detach_into(taken.trees, path, _SHIELDED, -1)
+        for path in base.writable:
+            _detach_into(taken.trees, path, mounts.NO_SUID | mounts.NO_DEVICES, id_map)
+    except OSError:
+        taken.close()
+        raise
+    return taken
+
+
+def _detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: int) -> None:
+    try:
+        tree = mounts.clone_tree(mounts.AT_FDCWD, path, recursive=True)
+    except FileNotFoundError:
+        return
+    trees[path] = tree
+    mounts.set_tree(tree, attributes, recursive=True, id_map=id_map)
+
+
+class Confinement:
+    """One sandbox in the making. `step` names what is being done, for the report."""
+
+    def __init__(self, base: Base, layers: Layers, program: bytes, released: int) -> None:
+        """`released` becomes readable when the launcher, being root, has mapped our users."""
+        self.step = b"start"
+        self._base = base
+        self._layers = layers
+        self._program = program
+        self._released = released
+        self._as_root = released >= 0
+        self._slash = -1
+        self._root = -1
+
+    def confine(self) -> None:
+        """Do every step. Raises: OSError; `step` then says in which."""
+        for name, act in (
+            (b"users", self._become_user),
+            (b"private mounts", self._open_mounts),
+            (b"layers of the workspace", self._take_layers),
+            (b"private root", self._make_root),
+            (b"devices", self._make_devices),
+            (b"readable directories", self._bind_readable),
+            (b"writable directories", self._bind_writable),
+            (b"overlay of the workspace", self._mount_workspace),
+            (b"process information", self._mount_proc),
+            (b"network", self._set_network),
+            (b"new root", self._enter),
+            (b"limits", self._set_limits),
+            (b"privileges", self._drop_privileges),
+        ):
+            self.step = name
+            act()
+
+    # --- the steps ----------------------------------------------------------------
+
+    def _become_user(self) -> None:
+        if not self._as_root:
+            uid, gid = os.getuid(), os.getgid()
+            # Our own ids are all that a plain user may map (user_namespaces(7)).
+            users, groups = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
+            namespaces.write_id_maps(None, users, groups, keep_groups=False)
+            return
+        if not os.read(self._released, 1):
+            raise OSError(errno.EPERM, "the launcher could not map users")
+        # Threat: until here this is root of the host, though without its capabilities.
+        os.setresgid(0, 0, 0)
+        os.setgroups([])
+        os.setresuid(0, 0, 0)
+        processes.set_dumpable(True)
+
+    def _open_mounts(self) -> None:
+        # Threat: a user namespace of the command's own, in which it may mount again. The
+        # filter refuses to make one; this refuses too, and goes on where a filter has a hole.
+        namespaces.forbid_user_namespaces()
+        mounts.make_mounts_private()
+        self._slash = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _take_layers(self) -> None:
+        """Bring the three directories into our mount namespace: the overlay takes no others."""
+        layers, base = self._layers, self._base
+        if self._as_root:
+            # Below a directory of the old root, not on top of it: there they would stay behind
+            # when the old root is let go of.
+            shelf = os.open("/usr", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            for tree in (layers.workspace, layers.stage, layers.hidden):
+                if tree >= 0:
+                    mounts.attach_tree(tree, shelf)
+            return
+        # The launcher stood in the workspace when it cloned us: the kernel has moved our
+        # working directory into our namespace with everything else, without any name.
+        # Threat: a link put in the workspace's place between the look and the mount.
+        layers.workspace = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        layers.stage = _open_same(base.stage, layers.stage)
+        if layers.hidden >= 0:
+            layers.hidden = _open_same(base.hidden, layers.hidden)
+
+    def _make_root(self) -> None:
+        """A small file system in memory: the root, read-only in the end, and private places."""
+        options = {
+            b"mode": b"0755",
+            # Its pages are nobody's memory: half of what the processes may have.
+            b"size": b"%dm" % max(1, self._base.memory_mb // 2),
+            b"nr_inodes": b"%d" % max(1024, self._base.memory_mb * 128),
+        }
+        root = mounts.make_file_system(b"tmpfs", options, mounts.NO_SUID | mounts.NO_DEVICES)
+        mounts.attach_tree(root, self._slash)
+        self._root = root
+        os.fchdir(root)
+        for path in _PRIVATE:
+            os.close(self._place(path, is_directory=True))
+            # A bind on itself: writable when the root around it is not.
+            tree = mounts.clone_tree(root, path[1:], recursive=False)
+            self._attach(tree, path)
+            os.chmod(path[1:], 0o700)
+        links = self._base.links
+        for name, text in (*_LINKS, *zip(links[::2], links[1::2], strict=True)):
+            self._link(name, text)
+        os.close(self._place(self._base.home, is_directory=True))
+        if self._base.identity:
+            _write(self._base.home[1:] + b"/.gitconfig", _git_config(*self._base.identity))
+
+    def _link(self, path: bytes, text: bytes) -> None:
+        parent, _, name = path.rpartition(b"/")
+        here = self._place(parent, is_directory=True) if parent else os.dup(self._root)
+        try:
+            os.symlink(text, name, dir_fd=here)
+        finally:
+            os.close(here)
+
+    def _make_devices(self) -> None:
+        for name in _DEVICES:
+            tree = mounts.clone_tree(mounts.AT_FDCWD, b"/dev/" + name, recursive=False)
+            # Not NO_DEVICES, which a bind of a device cannot do without.
+            mounts.set_tree(tree, mounts.NO_SUID | mounts.NO_EXEC, recursive=False)
+            self._attach(tree, b"/dev/" + name)
+        terminals = mounts.make_file_system(
+            b"devpts", {b"mode": b"620", b"ptmxmode": b"0666"}, mounts.NO_SUID | mounts.NO_EXEC
+        )
+        self._attach(terminals, b"/dev/pts")
+
+    def _bind_readable(self) -> None:
+        for path in self._base.readable:
+            tree = self._take_tree(path, _SHIELDED)
+            if tree is not None:
+                self._attach(tree, path)
+        uid, gid = os.getuid(), os.getgid()
+        home = self._base.home
+        for name, line in (
+            (b"etc/passwd", b"user:x:%d:%d::%b:/bin/sh\n" % (uid, gid, home)),
+            (b"etc/group", b"user:x:%d:\n" % gid),
+            (b"etc/hosts", b"127.0.0.1 localhost\n::1 localhost\n"),
+        ):
+            if not os.path.lexists(name):
+                os.makedirs(b"etc", 0o755, exist_ok=True)
+                _write(name, line)
+
+    def _bind_writable(self) -> None:
+        for path in self._base.writable:
+            tree = self._take_tree(path, mounts.NO_SUID | mounts.NO_DEVICES)
+            if tree is not None:
+                self._attach(tree, path)
+
+    def _take_tree(self, path: bytes, attributes: int) -> int | None:
+        """A detached tree of a host's path; None where it is not there any more."""
+        if not self._as_root:
+            _detach_into(self._layers.trees, path, attributes, -1)
+        return self._layers.trees.get(path)
+
+    def _mount_workspace(self) -> None:
+        layers = self._layers
+        lower = b"/proc/self/fd/%d" % layers.workspace
+        if layers.hidden >= 0:
+            # The first of the lower layers wins: its whiteouts take names away from the second.
+            lower = b"/proc/self/fd/%d:%b" % (layers.hidden, lower)
+        stage = b"/proc/self/fd/%d" % layers.stage
+        options = (
+            # userxattr: marks in user.overlay.*, all that a user namespace may write. It also
+            # switches off redirects and metadata-only copies: what is in the upper layer is whole.
+            b"lowerdir=%b,upperdir=%b/upper,workdir=%b/work,userxattr,index=off,xino=off,"
+            # The upper layer is read once and thrown away: syncing it to disk is for the commit.
+            b"volatile" % (lower, stage, stage)
+        )
+        target = self._place(self._base.workspace, is_directory=True)
+        mounts.mount_overlay(b"/proc/self/fd/%d" % target, options)
+
+    def _mount_proc(self) -> None:
+        flags = mounts.NO_SUID | mounts.NO_DEVICES | mounts.NO_EXEC
+        self._attach(mounts.make_file_system(b"proc", {}, flags), b"/proc")
+        # Threat: core_pattern and its like, which reach out of every namespace.
+        settings = mounts.clone_tree(self._root, b"proc/sys", recursive=True)
+        mounts.set_tree(settings, mounts.READ_ONLY, recursive=True)
+        self._attach(settings, b"/proc/sys")
+
+    def _set_network(self) -> None:
+        _socket.sethostname("sandbox")
+        if self._base.network != b"loopback":
+            return
+        door = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+        # struct ifreq: a name of 16 bytes, then a union of 24.
+        wanted = struct.pack("16sh22x", b"lo", _INTERFACE_UP)
+        fcntl.ioctl(door.fileno(), _SET_INTERFACE_FLAGS, wanted)
+        door.close()
+
+    def _enter(self) -> None:
+        mounts.set_tree(self._root, mounts.READ_ONLY, recursive=False)
+        mounts.enter_root(self._root)
+
+    def _set_limits(self) -> None:
+        base = self._base
+        for what, most in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, base.cpu_s),
+            (resource.RLIMIT_FSIZE, base.file_mb << 20),
+            (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
+            # Counted in the user namespace (Linux 5.14): only this command's processes.
+            (resource.RLIMIT_NPROC, base.processes + 1),
+        ):
+            _, hard = resource.getrlimit(what)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(what, (most, most))
+        # Should the host run out of memory, this goes first.
+        _write(b"/proc/self/oom_score_adj", b"1000")
+
+    def _drop_privileges(self) -> None:
+        processes.drop_capabilities()
+        # After the last change of credentials, which makes the kernel forget both.
+        processes.set_death_signal(_KILL_SIGNAL)
+        processes.set_dumpable(False)
+        processes.set_no_new_privileges()
+        seccomp.install_filter(self._program)
+
+    # --- places below the new root ------------------------------------------------
+
+    def _attach(self, tree: int, path: bytes) -> None:
+        target = self._place(path, is_directory=stat.S_ISDIR(os.fstat(tree).st_mode))
+        mounts.attach_tree(tree, target)
+        os.close(target)
+
+    def _place(self, path: bytes, *, is_directory: bool) -> int:
+        """A descriptor of a path below the new root; what is missing of it is made.
+
+        Threat: a link on the way, in a tree that was bound before, leads to the host's
+        root, where we still are. So every component is opened without following.
+        """
+        *parents, name = path[1:].split(b"/")
+        here = os.dup(self._root)
+        for part in parents:
+            here = _descend(here, part)
+        if is_directory:
+            return _descend(here, name)
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            target = os.open(name, flags | os.O_PATH, dir_fd=here)
+        except FileNotFoundError:
+            os.close(os.open(name, flags | os.O_CREAT | os.O_WRONLY, dir_fd=here))
+            target = os.open(name, flags | os.O_PATH, dir_fd=here)
+        os.close(here)
+        return target
+
+
+def _descend(directory: int, name: bytes) -> int:
+    """The directory `name`, made if missing; the one before it is closed."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        found = os.open(name, flags, dir_fd=directory)
+    except FileNotFoundError:
+        os.mkdir(name, 0o755, dir_fd=directory)
+        found = os.open(name, flags, dir_fd=directory)
+    os.close(directory)
+    return found
+
+
+def _open_same(path: bytes, expected: int) -> int:
+    """Open a directory by name in our mount namespace; it must be the expected one.
+
+    Raises: OSError(ESTALE) where another stands there now.
+    """
+    found = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not os.path.samestat(os.fstat(found), os.fstat(expected)):
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+    return found
+
+
+def _write(path: bytes, content: bytes) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, content)
+    finally:
+        os.close(fd)
+
+
+def _git_config(name: bytes, email: bytes) -> bytes:
+    """Two quoted values (git-config(1), syntax)."""
+    return b"[user]\n\tname = %b\n\temail = %b\n" % (_git_quoted(name), _git_quoted(email))
+
+
+def _git_quoted(value: bytes) -> bytes:
+    escaped = value.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"%b"' % escaped

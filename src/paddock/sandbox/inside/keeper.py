@@ -1,0 +1,268 @@
+"""The keeper of one command without namespaces: a program, one for each command.
+
+It starts the command held to a Landlock rule set, keeps its time and memory, adopts its
+orphans, and when the command ends kills what is left. It speaks what a sandbox's first
+process speaks (`first`), so whoever asked for the command notices no difference.
+
+    keeper (adopts orphans, never restricted)
+      └── command (another user if root, no new privileges, Landlock, seccomp, exec)
+
+Started as a program by its path, with the descriptors of a socket, a rule set and a
+filter, and the numbers of `Terms`.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import resource
+import select
+import struct
+import sys
+import time
+
+# This file is a program: the package's own __init__ is not run, for it loads what is not needed.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/sandbox")):
+    if _name not in sys.modules:
+        sys.modules[_name] = type(sys)(_name)
+        sys.modules[_name].__path__ = [_path]
+
+from paddock.kernel import processes  # noqa: E402 - after the path
+from paddock.kernel.reaping import adopt_orphans, use_default_action  # noqa: E402 - after the path
+from paddock.sandbox.inside import landlocked  # noqa: E402 - after the path
+from paddock.sandbox.inside.orders import (  # noqa: E402 - after the path
+    CANCELLED,
+    EXITED,
+    MEMORY,
+    NOT_CONFINED,
+    NOT_STARTED,
+    TIMED_OUT,
+    Report,
+    Start,
+)
+
+_TICK_S = 0.05
+"""Between two looks at the memory."""
+_TICK_SHARE = 20
+"""A look takes at most one part in so many of the time."""
+_OPEN_FILES_MAX = 4096
+_KILL_SIGNAL = 9
+_DEFAULT_SIGNALS = (13, 25)
+"""SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec."""
+_DESCRIPTOR_LAST = 0x7FFFFFFF
+_CODE_BYTES = 64
+
+
+class Terms:
+    """What the command is held to besides files: its user, its limits, its private directory."""
+
+    __slots__ = ("cpu_s", "file_mb", "gid", "memory_kb", "processes", "scratch", "uid")
+
+    def __init__(self, arguments: list[str]) -> None:
+        """`uid` and `gid` are -1 where the command stays who started it."""
+        *numbers, self.scratch = arguments
+        self.uid, self.gid, self.processes, memory_mb, self.file_mb, self.cpu_s = map(int, numbers)
+        self.memory_kb = memory_mb * 1024
+
+
+class Keeper:
+    """The loop around one command. `control` leads to who asked."""
+
+    def __init__(
+        self, control: _socket.socket, ruleset_fd: int, program: bytes, terms: Terms
+    ) -> None:
+        self._control = control
+        self._ruleset_fd = ruleset_fd
+        self._program = program
+        self._terms = terms
+        self._memory_kb = 0
+        self._main = -1
+        self._status = 0
+
+    def serve(self) -> None:
+        """Wait for the command, run it, report. Returns when nothing of it is left."""
+        order = self._receive()
+        if order is None:
+            return
+        start, outputs = order
+        try:
+            failure = self._spawn(start, outputs)
+        finally:
+            for fd in outputs:
+                os.close(fd)
+        if failure is not None:
+            landlocked.end_descendants()
+            self._report(failure)
+            return
+        ending = self._watch(time.monotonic() + start.timeout_ms / 1000)
+        survivors = self._end_all()
+        self._report(
+            Report(ending, status=self._status, survivors=survivors, memory_kb=self._memory_kb)
+        )
+
+    def _receive(self) -> tuple[Start, list[int]] | None:
+        """The command and its two outputs; None when nobody wants it any more."""
+        content, extra, _, _ = self._control.recvmsg(
+            16, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC
+        )
+        if not content:
+            return None
+        ((_, _, data),) = extra
+        order_fd, *outputs = struct.unpack("3i", data)
+        try:
+            return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), outputs
+        finally:
+            os.close(order_fd)
+
+    def _spawn(self, start: Start, outputs: list[int]) -> Report | None:
+        """Fork the command; what kept it from being started, if anything did."""
+        said, say = os.pipe()
+        self._main = os.fork()
+        if self._main == 0:
+            step = NOT_CONFINED + b" start"
+            try:
+                step = self._become(start, outputs, say)
+            except OSError as error:
+                step = b"%b %d %b" % (NOT_CONFINED, error.errno or 0, b"Landlock")
+            finally:
+                os.write(say, step[:_CODE_BYTES])
+                processes.end_process(126)
+        os.close(say)
+        # Nothing comes, and the end, when exec has closed the other end.
+        told = os.read(said, _CODE_BYTES)
+        os.close(said)
+        if not told:
+            return None
+        kind = NOT_STARTED if told.startswith(NOT_STARTED) else NOT_CONFINED
+        code, _, where = told.removeprefix(kind).strip().partition(b" ")
+        return Report(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
+
+    def _become(self, start: Start, outputs: list[int], say: int) -> bytes:
+        """In the child: be held, then be the command. Returns only what exec refused.
+
+        Raises: OSError where it could not be held.
+        """
+        terms = self._terms
+        os.setsid()
+        nothing = os.open("/dev/null", os.O_RDONLY)
+        for number, fd in enumerate((nothing, *outputs)):
+            os.dup2(fd, number)
+        # Threat: a descriptor of ours that comes along; `say` closes itself at exec.
+        for low, high in _around({say, self._ruleset_fd}):
+            os.closerange(low, high)
+        for number in _DEFAULT_SIGNALS:
+            use_default_action(number)
+        self._limit()
+        identity = None if terms.uid < 0 else (terms.uid, terms.gid)
+        landlocked.hold(self._ruleset_fd, self._program, identity)
+        # Without the filter's leave none of these could be done after it; all are allowed.
+        os.close(self._ruleset_fd)
+        environment = _environment(start.environment, os.fsencode(terms.scratch))
+        try:
+            os.chdir(start.directory)
+            program = _find_program(start.argv[0], environment)
+            os.execve(program, start.argv, environment)  # noqa: S606 - no shell is meant
+        except OSError as error:
+            where = os.fsencode(str(error.filename or ""))
+            return b"%b %d %b" % (NOT_STARTED, error.errno or 0, where)
+
+    def _limit(self) -> None:
+        terms = self._terms
+        uid = os.getuid() if terms.uid < 0 else terms.uid
+        for what, most in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, terms.cpu_s),
+            (resource.RLIMIT_FSIZE, terms.file_mb << 20),
+            (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
+            # Without a user namespace the kernel counts every thread of the user.
+            (resource.RLIMIT_NPROC, landlocked.count_threads(uid) + terms.processes),
+        ):
+            _, hard = resource.getrlimit(what)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(what, (most, most))
+
+    def _watch(self, deadline: float) -> bytes:
+        """Until the command ends, its time is up, its memory too large, or nobody waits."""
+        waiting = select.poll()
+        main_fd = os.pidfd_open(self._main)
+        for fd in (main_fd, self._control.fileno()):
+            waiting.register(fd, select.POLLIN)
+        pause = _TICK_S
+        try:
+            while True:
+                left = deadline - time.monotonic()
+                ready = [fd for fd, _ in waiting.poll(max(0, int(min(left, pause) * 1000) + 1))]
+                if main_fd in ready:
+                    return EXITED
+                if ready:
+                    return CANCELLED
+                began = time.monotonic()
+                if began >= deadline:
+                    return TIMED_OUT
+                used = landlocked.used_kb(self._terms.memory_kb)
+                self._memory_kb = max(self._memory_kb, used)
+                if used > self._terms.memory_kb:
+                    return MEMORY
+                pause = max(_TICK_S, _TICK_SHARE * (time.monotonic() - began))
+        finally:
+            os.close(main_fd)
+
+    def _end_all(self) -> int:
+        """Kill what is left; how many there were besides the command itself."""
+        ended = landlocked.end_descendants()
+        for pid, status in ended.reaped:
+            if pid == self._main:
+                self._status = status
+        return sum(pid != self._main for pid in ended.running)
+
+    def _report(self, report: Report) -> None:
+        try:
+            self._control.send(report.encode())
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+                raise
+
+
+def _environment(entries: list[bytes], scratch: bytes) -> dict[bytes, bytes]:
+    environment: dict[bytes, bytes] = {}
+    for entry in entries:
+        name, _, value = entry.partition(b"=")
+        environment[name] = value
+    # There is no root of its own in which they could stand where a sandbox has them.
+    return environment | {b"HOME": scratch + b"/home", b"TMPDIR": scratch + b"/tmp"}
+
+
+def _find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
+    """As execvp(3) looks for it, with the command's PATH and not ours."""
+    if b"/" in name:
+        return name
+    for directory in environment.get(b"PATH", b"").split(b":"):
+        candidate = directory + b"/" + name
+        if directory and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+            return candidate
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+
+def _around(kept: set[int]) -> list[tuple[int, int]]:
+    """The ranges of descriptors from 3 on without the kept ones."""
+    ranges: list[tuple[int, int]] = []
+    low = 3
+    for fd in sorted(kept):
+        ranges.append((low, fd))
+        low = fd + 1
+    return [*ranges, (low, _DESCRIPTOR_LAST)]
+
+
+def main(arguments: list[str]) -> None:
+    """Serve one command."""
+    control, ruleset_fd, program_fd = map(int, arguments[:3])
+    adopt_orphans()
+    program = os.pread(program_fd, os.fstat(program_fd).st_size, 0)
+    os.close(program_fd)
+    Keeper(_socket.socket(fileno=control), ruleset_fd, program, Terms(arguments[3:])).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Being held without namespaces: what a child does to itself, and how a tree of them ends.
+
+Only this folder and `kernel` are loaded here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from paddock.kernel.landlock import restrict_self
+from paddock.kernel.processes import set_death_signal, set_no_new_privileges
+from paddock.kernel.reaping import send_signal
+from paddock.kernel.seccomp import install_filter
+
+_KILL_SIGNAL = 9
+_STOP_SIGNAL = 19
+"""The same on every machine we know: the module `signal` loads `enum`."""
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+_ROUNDS_MAX = 200
+_ROUND_S = 0.005
+"""One second in all: what a kill needs is far less, and a process that the kernel
+itself holds (an NFS server that is gone) would never end."""
+
+
+def hold(ruleset_fd: int, program: bytes, identity: tuple[int, int] | None) -> None:
+    """Give up, in the calling process and for good, all that the rule set does not allow.
+
+    `identity` is the user and group to become; None to stay who we are.
+    The order: the user first, for that takes a privilege; the filter last, for it may
+    refuse what comes before it.
+
+    Raises:
+        OSError: a step failed; the caller must not exec.
+        PermissionError: it would still be the host's root.
+    """
+    if identity is not None:
+        uid, gid = identity
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        # With the last of them the kernel takes every capability as well (capabilities(7)).
+        os.setresuid(uid, uid, uid)
+    # After the last change of credentials, which makes the kernel forget it.
+    set_death_signal(_KILL_SIGNAL)
+    # Threat: uid 0 without a namespace of its own owns /proc/sys and every root-owned file.
+    if 0 in os.getresuid():
+        raise PermissionError("a command never runs as the host's root")
+    set_no_new_privileges()
+    restrict_self(ruleset_fd)
+    install_filter(program)
+
+
+class Process:
+    """One process at one moment: a pid is given again, a pid with its start time is not."""
+
+    __slots__ = ("parent", "pid", "start", "state")
+
+    def __init__(self, pid: int, parent: int, start: int, state: str) -> None:
+        self.pid = pid
+        self.parent = parent
+        self.start = start
+        self.state = state
+
+
+def descendants(ancestor: int) -> list[Process]:
+    """All processes below `ancestor`, as /proc shows them; zombies are among them."""
+    found: dict[int, list[Process]] = {}
+    for pid in _pids():
+        process = _read(pid)
+        if process is not None:
+            found.setdefault(process.parent, []).append(process)
+    below: list[Process] = []
+    waiting = [ancestor]
+    while waiting:
+        children = found.get(waiting.pop(), [])
+        below += children
+        waiting += [child.pid for child in children]
+    return below
+
+
+class Ended:
+    """What `end_descendants` found: who still ran, and whose exit status was taken."""
+
+    __slots__ = ("reaped", "running")
+
+    def __init__(self) -> None:
+        self.reaped: list[tuple[int, int]] = []
+        self.running: set[int] = set()
+
+
+def end_descendants() -> Ended:
+    """Kill everything below this process and reap what became ours.
+
+    Stopped first, all of them, until no new one appears: what is stopped cannot fork, so
+    a tree that forks as fast as it is killed comes to an end too.
+    """
+    ended = Ended()
+    ended.reaped += reap()
+    seen: set[tuple[int, int]] = set()
+    for number in (_STOP_SIGNAL, _KILL_SIGNAL):
+        for _ in range(_ROUNDS_MAX):
+            alive = [each for each in descendants(os.getpid()) if each.state not in "ZX"]
+            before = len(seen)
+            for process in alive:
+                seen.add((process.pid, process.start))
+                ended.running.add(process.pid)
+                _send(process, number)
+            ended.reaped += reap()
+            if not alive or (number == _STOP_SIGNAL and len(seen) == before):
+                break
+            if number == _KILL_SIGNAL:
+                time.sleep(_ROUND_S)
+    return ended
+
+
+def used_kb(limit_kb: int) -> int:
+    """Memory of everything below this process, in KiB.
+
+    At or below `limit_kb` shared pages count once for every process, which is never too
+    little; above it, each process has its share of them.
+    """
+    tree = [each.pid for each in descendants(os.getpid())]
+    estimate = sum(_resident_kb(pid) for pid in tree)
+    return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
+
+
+def count_threads(uid: int) -> int:
+    """Threads of a user on this host, as RLIMIT_NPROC counts them."""
+    found = 0
+    for pid in _pids():
+        try:
+            if os.stat(f"/proc/{pid}").st_uid == uid:
+                found += int(_stat_fields(_content(pid, "stat"))[17])
+        except (OSError, IndexError):
+            continue  # It ended while it was looked at.
+    return found
+
+
+def reap() -> list[tuple[int, int]]:
+    """Take the exit status of every child that has ended: (pid, status)."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def _send(process: Process, number: int) -> None:
+    """Send a signal to this very process, or to none.
+
+    # Threat: between looking and signalling the process ends and its pid is another's.
+    A pidfd names one process for good; what it names is compared once it is held.
+    """
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except OSError:
+        return
+    try:
+        now = _read(process.pid)
+        if now is not None and now.start == process.start:
+            send_signal(pidfd, number)
+    except OSError:
+        return
+    finally:
+        os.close(pidfd)
+
+
+def _pids() -> list[int]:
+    with os.scandir("/proc") as entries:
+        return [int(entry.name) for entry in entries if entry.name.isdigit()]
+
+
+def _read(pid: int) -> Process | None:
+    fields = _stat_fields(_content(pid, "stat"))
+    if len(fields) < 20:
+        return None
+    return Process(pid, int(fields[1]), int(fields[19]), fields[0].decode("ascii"))
+
+
+def _stat_fields(content: bytes) -> list[bytes]:
+    """From the state on (proc_pid_stat(5), field 3): the name before it may hold anything."""
+    return content.rpartition(b")")[2].split()
+
+
+def _resident_kb(pid: int) -> int:
+    fields = _content(pid, "statm").split()
+    return int(fields[1]) * _PAGE_KB if len(fields) > 1 else 0
+
+
+def _proportional_kb(pid: int) -> int:
+    for line in _content(pid, "smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1])
+    return _resident_kb(pid)
+
+
+def _content(pid: int, name: str) -> bytes:
+    """A file of /proc; empty where its process has ended or may not be looked at."""
+    try:
+        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 65_536)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)

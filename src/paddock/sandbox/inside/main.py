@@ -1,0 +1,235 @@
+"""The launcher: one small process for a runtime that makes a sandbox whenever it is told to.
+
+Single-threaded, so that it may fork. It never waits for a sandbox: an event loop
+takes orders, reaps, and ends when the runtime does. When it ends, however it ends,
+every sandbox ends: each holds the other end of a pipe that only the launcher writes to.
+
+Started as a program by its path, with two arguments: the descriptor of a socket to the
+runtime, and the runtime's process id.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import gc
+import os
+import select
+import struct
+import sys
+
+# This file is a program: the package's own __init__ is not run, for it loads what is not needed.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/sandbox")):
+    if _name not in sys.modules:
+        sys.modules[_name] = type(sys)(_name)
+        sys.modules[_name].__path__ = [_path]
+
+from paddock.kernel import namespaces, processes, seccomp  # noqa: E402 - after the path
+from paddock.sandbox.inside import confine, removal, stages  # noqa: E402 - after the path
+from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
+from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E402 - after the path
+
+_DESCRIPTORS_MAX = 8
+_ORDER_BYTES_MAX = 256
+_DROP = b"drop "
+_DESCRIPTOR_LAST = 0x7FFFFFFF
+_MAPS = b"0 %d %d" % (stages.HOST_IDS_FIRST, stages.HOST_IDS_COUNT)
+_NAMESPACES = (
+    namespaces.NEW_USER
+    | namespaces.NEW_MOUNTS
+    | namespaces.NEW_PID
+    | namespaces.NEW_IPC
+    | namespaces.NEW_UTS
+    | namespaces.NEW_CGROUP
+)
+
+
+class Loop:
+    """Owns the sandboxes of this launcher, by the descriptor that says when one has ended."""
+
+    def __init__(self, door: _socket.socket, runtime: int) -> None:
+        self._door = door
+        self._runtime = os.pidfd_open(runtime)
+        self._sandboxes: dict[int, int] = {}
+        self._events = select.poll()
+        self._programs: dict[bytes, bytes] = {}
+        self._id_map = -1
+        self._step = b"start"
+        # Nobody ever writes: a sandbox sees its end when the last writer, us, is gone.
+        self._life, self._life_kept = os.pipe()
+        for fd in (door.fileno(), self._runtime):
+            self._events.register(fd, select.POLLIN)
+
+    def serve(self) -> None:
+        """Until the runtime closes its socket or ends. Then every sandbox is killed."""
+        while True:
+            for fd, _ in self._events.poll():
+                if fd == self._runtime:
+                    return
+                if fd in self._sandboxes:
+                    self._take_in(fd)
+                elif not self._take_order():
+                    return
+
+    def _take_in(self, fd: int) -> None:
+        self._events.unregister(fd)
+        os.waitpid(self._sandboxes.pop(fd), 0)
+        os.close(fd)
+
+    def _take_order(self) -> bool:
+        """Make one sandbox. False when the runtime has closed the socket."""
+        content, extra, _, _ = self._door.recvmsg(
+            _ORDER_BYTES_MAX, _socket.CMSG_SPACE(_DESCRIPTORS_MAX * 4), _socket.MSG_CMSG_CLOEXEC
+        )
+        fds = [fd for _, _, data in extra for fd in struct.unpack(f"{len(data) // 4}i", data)]
+        if not content:
+            return False
+        if content.startswith(_DROP):
+            self._drop(fds[0], content[len(_DROP) :])
+            return True
+        control, order, *layers = fds
+        base = Base.decode(os.pread(order, os.fstat(order).st_size, 0))
+        self._step = b"stage"
+        try:
+            self._make(base, control, layers)
+        except OSError as error:
+            _answer(control, Report(NOT_CONFINED, code=error.errno or 0, where=self._step))
+        finally:
+            for fd in fds:
+                os.close(fd)
+        return True
+
+    def _drop(self, area: int, name: bytes) -> None:
+        """Remove a stage that nobody needs any more, in a child: it may be large."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                removal.remove_tree(area, os.fsdecode(name))
+            finally:
+                processes.end_process(0)
+        os.close(area)
+        self._keep(pid)
+
+    def _make(self, base: Base, control: int, fds: list[int]) -> None:
+        workspace, area, *rest = fds
+        as_root = os.geteuid() == 0
+        stage = stages.make_stage(area, os.path.basename(base.stage), workspace, as_root=as_root)
+        layers = confine.Layers(workspace, stage, rest[0] if rest else -1, {})
+        try:
+            if as_root:
+                self._step = b"identity-mapped mounts"
+                layers = self._detach(base, layers)
+            else:
+                os.fchdir(workspace)
+            self._step = b"user namespace"
+            self._clone(base, control, layers, as_root=as_root)
+        finally:
+            os.close(stage)
+            if as_root and layers.workspace != workspace:
+                layers.close()
+            os.chdir("/")
+
+    def _clone(self, base: Base, control: int, layers: confine.Layers, *, as_root: bool) -> None:
+        released, release = os.pipe()
+        try:
+            new = _NAMESPACES | (0 if base.network == b"host" else namespaces.NEW_NETWORK)
+            pid = namespaces.clone_process(new)
+            if pid == 0:
+                os.close(release)
+                self._become(base, control, layers, released if as_root else -1)
+            self._keep(pid)
+            if as_root:
+                namespaces.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
+                os.write(release, b"!")
+        finally:
+            os.close(released)
+            os.close(release)
+
+    def _keep(self, pid: int) -> None:
+        fd = os.pidfd_open(pid)
+        self._sandboxes[fd] = pid
+        self._events.register(fd, select.POLLIN)
+
+    def _detach(self, base: Base, layers: confine.Layers) -> confine.Layers:
+        """What only root of the host can do: reach every path, and show owners mapped."""
+        if self._id_map < 0:
+            self._id_map = _make_id_map()
+        return confine.detach_layers(base, layers, self._id_map)
+
+    def _become(self, base: Base, control: int, layers: confine.Layers, released: int) -> None:
+        """In the child: be the sandbox's first process. Never returns.
+
+        # Threat: an exception that gets past here would leave a second launcher.
+        """
+        code = 1
+        try:
+            kept = {control, self._life, released, *layers.descriptors()}
+            _close_all_but(kept)
+            program = self._programs.get(base.network) or _program(base.network)
+            room = confine.Confinement(base, layers, program, released)
+            try:
+                room.confine()
+                _close_all_but({control, self._life})
+                door = _socket.socket(fileno=control)
+                First(door, self._life, base.memory_mb * 1024).serve()
+                code = 0
+            except OSError as error:
+                _answer(control, Report(NOT_CONFINED, code=error.errno or 0, where=room.step))
+        finally:
+            processes.end_process(code)
+
+
+def _program(network: bytes) -> bytes:
+    families = () if network == b"none" else (seccomp.AF_INET, seccomp.AF_INET6)
+    return seccomp.build_filter(families)
+
+
+def _make_id_map() -> int:
+    """A user namespace that nobody is in, for its map alone."""
+    held, hold = os.pipe()
+    pid = namespaces.clone_process(namespaces.NEW_USER)
+    if pid == 0:
+        try:
+            os.close(hold)
+            os.read(held, 1)
+        finally:
+            processes.end_process(0)
+    try:
+        namespaces.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(held)
+        os.close(hold)
+        os.waitpid(pid, 0)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Threat: a descriptor of another sandbox, or of the host, that comes along."""
+    low = 3
+    for fd in sorted(fd for fd in kept if fd >= low):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, _DESCRIPTOR_LAST)
+
+
+def _answer(control: int, report: Report) -> None:
+    try:
+        os.write(control, report.encode())
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+            raise
+
+
+def main(arguments: list[str]) -> None:
+    """Serve until the runtime is gone."""
+    door, runtime = (int(argument) for argument in arguments)
+    if os.getppid() == runtime:
+        # Nothing is collected or moved any more: a child then copies few pages.
+        gc.disable()
+        gc.freeze()
+        Loop(_socket.socket(fileno=door), runtime).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

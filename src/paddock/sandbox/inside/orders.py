@@ -1,0 +1,186 @@
+"""What the launcher is told and what it answers: flat records and their bytes.
+
+Paths, arguments and variables cannot hold a NUL, so it separates: a field is its
+number of items, then the items.
+"""
+
+from __future__ import annotations
+
+
+class Base:
+    """What a sandbox is made from, before anybody knows its command.
+
+    Paths are absolute paths of the host. `workspace` is where the overlay appears;
+    what lies below it comes as a descriptor. `stage` is a directory that is made, for
+    the layers; `hidden` is a directory of whiteouts, or empty. `home` is a private
+    directory. `links` are names with their texts, by turns. `identity` is a name and
+    an e-mail, or nothing.
+    """
+
+    __slots__ = (
+        *("cpu_s", "file_mb", "hidden", "home", "identity", "links", "memory_mb", "network"),
+        *("processes", "readable", "stage", "workspace", "writable"),
+    )
+
+    def __init__(
+        self,
+        *,
+        workspace: bytes,
+        stage: bytes,
+        hidden: bytes,
+        home: bytes,
+        network: bytes,
+        readable: list[bytes],
+        writable: list[bytes],
+        links: list[bytes],
+        identity: list[bytes],
+        processes: int,
+        memory_mb: int,
+        file_mb: int,
+        cpu_s: int,
+    ) -> None:
+        self.workspace = workspace
+        self.stage = stage
+        self.hidden = hidden
+        self.home = home
+        self.network = network
+        self.readable = readable
+        self.writable = writable
+        self.links = links
+        self.identity = identity
+        self.processes = processes
+        self.memory_mb = memory_mb
+        self.file_mb = file_mb
+        self.cpu_s = cpu_s
+
+    def encode(self) -> bytes:
+        """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
+        texts = (self.workspace, self.stage, self.hidden, self.home, self.network)
+        numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s)
+        lists = [self.readable, self.writable, self.links, self.identity]
+        return _encode([[*texts, *(b"%d" % number for number in numbers)], *lists])
+
+    @classmethod
+    def decode(cls, content: bytes) -> Base:
+        """What `encode` wrote. Raises: ValueError for anything else."""
+        scalars, readable, writable, links, identity = _decode(content, 5)
+        workspace, stage, hidden, home, network, *numbers = scalars
+        processes, memory_mb, file_mb, cpu_s = map(int, numbers)
+        return cls(
+            workspace=workspace,
+            stage=stage,
+            hidden=hidden,
+            home=home,
+            network=network,
+            readable=readable,
+            writable=writable,
+            links=links,
+            identity=identity,
+            processes=processes,
+            memory_mb=memory_mb,
+            file_mb=file_mb,
+            cpu_s=cpu_s,
+        )
+
+
+class Start:
+    """The command for a sandbox that stands: run once. `directory` is absolute."""
+
+    __slots__ = ("argv", "directory", "environment", "timeout_ms")
+
+    def __init__(
+        self, *, directory: bytes, timeout_ms: int, argv: list[bytes], environment: list[bytes]
+    ) -> None:
+        self.directory = directory
+        self.timeout_ms = timeout_ms
+        self.argv = argv
+        self.environment = environment
+
+    def encode(self) -> bytes:
+        """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
+        return _encode([[self.directory, b"%d" % self.timeout_ms], self.argv, self.environment])
+
+    @classmethod
+    def decode(cls, content: bytes) -> Start:
+        """What `encode` wrote. Raises: ValueError for anything else."""
+        scalars, argv, environment = _decode(content, 3)
+        directory, timeout_ms = scalars
+        return cls(
+            directory=directory, timeout_ms=int(timeout_ms), argv=argv, environment=environment
+        )
+
+
+EXITED = b"exited"
+TIMED_OUT = b"timed out"
+CANCELLED = b"cancelled"
+MEMORY = b"out of memory"
+NOT_STARTED = b"not started"
+NOT_CONFINED = b"not confined"
+"""The sandbox itself could not be made; nothing ran."""
+
+
+class Report:
+    """How it ended.
+
+    `status` is the main process's, as wait(2) gives it. `where` and `code` (an
+    errno) say what failed for NOT_STARTED and NOT_CONFINED.
+    """
+
+    __slots__ = ("code", "ending", "memory_kb", "status", "survivors", "where")
+
+    def __init__(
+        self,
+        ending: bytes,
+        *,
+        status: int = 0,
+        survivors: int = 0,
+        memory_kb: int = 0,
+        code: int = 0,
+        where: bytes = b"",
+    ) -> None:
+        self.ending = ending
+        self.status = status
+        self.survivors = survivors
+        self.memory_kb = memory_kb
+        self.code = code
+        self.where = where
+
+    def encode(self) -> bytes:
+        """The bytes that `decode` reads."""
+        numbers = (self.status, self.survivors, self.memory_kb, self.code)
+        where = self.where.replace(b"\0", b" ")
+        return _encode([[self.ending, where, *(b"%d" % number for number in numbers)]])
+
+    @classmethod
+    def decode(cls, content: bytes) -> Report:
+        """What `encode` wrote. Raises: ValueError for anything else."""
+        (scalars,) = _decode(content, 1)
+        ending, where, *numbers = scalars
+        status, survivors, memory_kb, code = map(int, numbers)
+        return cls(
+            ending,
+            status=status,
+            survivors=survivors,
+            memory_kb=memory_kb,
+            code=code,
+            where=where,
+        )
+
+
+def _encode(fields: list[list[bytes]]) -> bytes:
+    if any(b"\0" in item for items in fields for item in items):
+        raise ValueError("a NUL in an argument, a path or a variable")
+    return b"\0".join(part for items in fields for part in (b"%d" % len(items), *items))
+
+
+def _decode(content: bytes, count: int) -> list[list[bytes]]:
+    parts = content.split(b"\0")
+    fields: list[list[bytes]] = []
+    at = 0
+    while at < len(parts):
+        end = at + 1 + int(parts[at])
+        fields.append(parts[at + 1 : end])
+        at = end
+    if len(fields) != count or at != len(parts):
+        raise ValueError("not an order of the launcher")
+    return fields

@@ -1,0 +1,172 @@
+"""Running commands under Landlock, from a runtime's side: one keeper process for each command.
+
+A keeper costs an interpreter's start (some 20 ms), which a host that closes user
+namespaces pays. It is a program of its own, because only a process that does nothing
+else may adopt orphans and may take all that it adopts for one command's.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import HostError
+from paddock.sandbox.conversation import Cancel, Conversation, Progress, Spools
+from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
+from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, SandboxPlan
+
+_PROGRAM: Final = str(Path(__file__).with_name("inside") / "keeper.py")
+_STOP_WAIT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """A workspace and what of it is closed to the command that is to run."""
+
+    fd: int
+    read: Area
+    write: Area
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How a command ended, and how far it was held."""
+
+    end: CommandEnd
+    enforced: Enforced
+
+
+def run_landlocked(
+    request: CommandRequest,
+    workplace: Workplace,
+    *,
+    cancel: Cancel | None = None,
+    spools: Spools | None = None,
+    progress: Progress | None = None,
+) -> Kept:
+    """Run one command on the workspace itself, to its end and that of all it started.
+
+    Blocks; many threads may be in here. What the command changed stands.
+
+    Raises:
+        SandboxUnavailableError: no Landlock here, or a command would have to be root.
+        HostError: the keeper cannot be started, or ended without a report.
+        ValueError: a NUL in an argument.
+    """
+    owner = os.fstat(workplace.fd)
+    identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    with _scratch(request.plan, identity) as scratch:
+        ground = Ground(workplace.fd, (scratch,))
+        with confine(request.plan, ground, workplace.read, workplace.write) as held:
+            control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with control, theirs:
+                keeper = _start(held, theirs, _terms(request.plan, identity, scratch))
+                theirs.close()
+                try:
+                    end = _talk(control, request, spools, cancel, progress)
+                finally:
+                    control.close()
+                    _await(keeper)
+            return Kept(end, held.enforced)
+
+
+def _talk(
+    control: socket.socket,
+    request: CommandRequest,
+    spools: Spools | None,
+    cancel: Cancel | None,
+    progress: Progress | None,
+) -> CommandEnd:
+    conversation = Conversation(control, request, spools)
+    try:
+        return conversation.hold(cancel, progress)
+    finally:
+        conversation.close()
+
+
+def _terms(plan: SandboxPlan, identity: tuple[int, int] | None, scratch: str) -> list[str]:
+    uid, gid = identity or (-1, -1)
+    limits = plan.limits
+    numbers = (uid, gid, limits.processes, limits.memory_mb, limits.file_mb, limits.cpu_s)
+    return [*map(str, numbers), scratch]
+
+
+def _start(
+    held: LandlockConfinement, theirs: socket.socket, terms: list[str]
+) -> subprocess.Popen[bytes]:
+    program = os.memfd_create("filter", os.MFD_CLOEXEC)
+    try:
+        os.write(program, held.program)
+        fds = (theirs.fileno(), held.ruleset_fd, program)
+        # Isolated, without site: nothing of the user's is loaded. Never preexec_fn, which
+        # copies this whole process and may deadlock in a threaded one.
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", _PROGRAM, *map(str, fds), *terms],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=fds,
+            cwd="/",
+            env={},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HostError(
+            f"the keeper of a command cannot be started: {os.strerror(error.errno or 0)}",
+            where=sys.executable,
+        ) from error
+    finally:
+        os.close(program)
+
+
+def _await(keeper: subprocess.Popen[bytes]) -> None:
+    """It ends once the socket is closed and its command's tree is gone."""
+    try:
+        keeper.wait(_STOP_WAIT_S)
+    except subprocess.TimeoutExpired:
+        keeper.kill()
+        keeper.wait()
+
+
+@contextmanager
+def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[str]:
+    """HOME and TMPDIR of one command, which it alone may enter; gone afterwards."""
+    try:
+        made = tempfile.mkdtemp(prefix="paddock-")
+    except OSError as error:
+        raise HostError(
+            f"no private directory for a command: {os.strerror(error.errno or 0)}"
+        ) from error
+    parent, _, name = made.rpartition("/")
+    parent_fd = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        home, temporary = Path(made, "home"), Path(made, "tmp")
+        config = home / ".gitconfig"
+        for directory in (home, temporary):
+            directory.mkdir(mode=0o700)
+        if plan.git_identity is not None:
+            config.write_text(_git_config(*plan.git_identity), encoding="utf-8")
+        if identity is not None:
+            for path in (made, home, temporary, config):
+                if Path(path).exists():
+                    os.chown(path, *identity)
+        yield made
+    finally:
+        remove_tree(parent_fd, name)
+        os.close(parent_fd)
+
+
+def _git_config(name: str, email: str) -> str:
+    """Two quoted values (git-config(1), syntax)."""
+    quoted = [
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        for text in (name, email)
+    ]
+    return f'[user]\n\tname = "{quoted[0]}"\n\temail = "{quoted[1]}"\n'

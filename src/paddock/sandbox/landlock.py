@@ -1,0 +1,283 @@
+"""The backend for hosts without user namespaces: Landlock, a seccomp filter, a keeper.
+
+The command works on the workspace itself. The kernel refuses what no rule allows, and
+rules only allow, downwards: a directory that holds a name which may not be written can
+get no right that reaches that name. So each such directory gets none at all, and what
+is open in it gets its own. That is the safest reading of a pattern: existing protected
+files cannot be changed, replaced, moved or removed, nor can their directories; the
+price is that nothing new can be made beside them. What it cannot hold is in the gaps
+of every result.
+
+The rule set is made here, where the policy is, and handed over as one descriptor; the
+child of the launcher only applies it (`inside.landlocked.hold`). Threads of the program
+that uses Paddock are never restricted, and never adopt orphans.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from paddock.errors import SandboxUnavailableError
+from paddock.kernel import landlock as kernel
+from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter
+from paddock.sandbox.closing import Closing, NameJudge
+from paddock.sandbox.values import Enforced, Held, SandboxPlan
+from paddock.workspace.resolution import PASS, READ_DIRECTORY, Resolution, detect_resolution
+
+BACKEND: Final = "landlock"
+
+_READ: Final = kernel.EXECUTE | kernel.READ_FILE | kernel.READ_DIR
+_CHANGE: Final = (
+    kernel.WRITE_FILE
+    | kernel.TRUNCATE
+    | kernel.REMOVE_DIR
+    | kernel.REMOVE_FILE
+    | kernel.MAKE_DIR
+    | kernel.MAKE_REG
+    | kernel.MAKE_SYM
+    | kernel.REFER
+)
+"""No devices, FIFOs or sockets."""
+_DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_PROCESSES: Final = "/proc"
+"""Without it compilers and runtimes fail. What belongs to processes outside (environment,
+memory, descriptors) stays closed: the kernel asks Landlock there (ptrace(2), access check)."""
+
+RULES_MAX: Final = 20_000
+_PROBE: Final = "new-name"
+"""Stands for any name that a command could make in a directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One right over the workspace: the names that are closed to it, and who says so."""
+
+    closed: tuple[str, ...]
+    """Sorted; as `NameIndex.find` gives them."""
+    judge: NameJudge
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The workspace as it is held open, and the private directories of one command."""
+
+    root_fd: int
+    scratch: tuple[str, ...]
+    """HOME and TMPDIR: absolute, made by us for this command alone."""
+
+
+class LandlockConfinement:
+    """A rule set with its filter, ready to be handed to a child. Closes its descriptor."""
+
+    __slots__ = ("enforced", "program", "ruleset_fd")
+
+    def __init__(self, ruleset_fd: int, program: bytes, enforced: Enforced) -> None:
+        self.ruleset_fd = ruleset_fd
+        self.program = program
+        self.enforced = enforced
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self.ruleset_fd)
+
+
+def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> LandlockConfinement:
+    """Make the rule set of one command.
+
+    Raises:
+        SandboxUnavailableError: this kernel has no Landlock, or the workspace needs more
+            than `RULES_MAX` rules.
+        OSError: the workspace cannot be read.
+    """
+    abi = kernel.landlock_abi()
+    if abi == 0:
+        raise SandboxUnavailableError("this kernel has no Landlock", hint="see: paddock doctor")
+    families = (AF_INET, AF_INET6) if plan.network == "host" else ()
+    program = build_filter(families)
+    rules = _Rules(kernel.create_ruleset(abi, holds_network=plan.network != "host"), abi)
+    try:
+        for path in (*plan.readable, _PROCESSES):
+            rules.allow_host(path, _READ)
+        for path in _DEVICES:
+            rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
+        for path in (*plan.writable, *ground.scratch):
+            rules.allow_host(path, _READ | _CHANGE)
+        tree = _Tree(ground.root_fd, detect_resolution())
+        # Names are shown everywhere: a right to list that stops at a hidden directory
+        # would have to be missing from every directory above it.
+        rules.allow_below(tree, ".", kernel.READ_DIR)
+        for area, rights in ((read, kernel.EXECUTE | kernel.READ_FILE), (write, _CHANGE)):
+            for path in tree.open_places(area):
+                rules.allow_below(tree, path, rights)
+    except BaseException:
+        os.close(rules.fd)
+        raise
+    return LandlockConfinement(rules.fd, program, Enforced(BACKEND, Held.PARTIAL, gaps(plan, abi)))
+
+
+def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
+    """What this backend does not hold, in words for a result."""
+    found = [
+        "changes stand at once: they are not judged one by one, not staged, not in the history",
+        "a new name that policy protects can be made where no protected name stands yet",
+        "nothing new can be made in a directory that holds a protected name",
+        "mode, times and attributes of this user's files outside can be changed",
+        "a file that has a second name outside the workspace is changed there too",
+        "links that lead out of the workspace can be made",
+        "names of files that may not be read can be listed",
+        "command lines of other processes can be read, and System V memory is shared",
+        "there is no /dev/shm: semaphores of multiprocessing fail",
+    ]
+    if plan.git == "safe":
+        found.append("git cannot write: .git is read-only as a whole")
+    if plan.commit == "all":
+        found.append('commit = "all" is not held: there is nothing to take back')
+    if plan.network == "loopback":
+        found.append("there is no private loopback: sockets of the network are refused")
+    if plan.network == "host":
+        found.append("the host's own services on its loopback can be reached")
+    if abi < 2:
+        found.append("files cannot be moved from one directory to another")
+    if abi < 3:
+        found.append("this user's files outside can be truncated")
+    if abi < 6:
+        found.append("processes of this user can be signalled")
+    return tuple(found)
+
+
+def identity_for(euid: int, owner: tuple[int, int]) -> tuple[int, int] | None:
+    """The user and group that a command becomes; None where it stays who starts it.
+
+    `owner` is the workspace's. Without namespaces there is no other user who could work
+    on its files: root's own workspace has none at all.
+
+    Raises:
+        SandboxUnavailableError: started by root, for a workspace that is root's.
+    """
+    if euid != 0:
+        return None
+    if owner[0] == 0:
+        raise SandboxUnavailableError(
+            "started by root, and the workspace belongs to root: without user namespaces a"
+            " command would have to run as root",
+            hint="start paddock as another user, or give the workspace to one",
+        )
+    return owner
+
+
+@dataclass(slots=True)
+class _Rules:
+    """A rule set while rules are added."""
+
+    fd: int
+    abi: int
+    count: int = 0
+
+    def allow_host(self, path: str, rights: int) -> None:
+        """Allow rights on a real path of the host; what is not there needs none."""
+        try:
+            fd = os.open(path, PASS)
+        except OSError:
+            return
+        self._allow(fd, rights)
+
+    def allow_below(self, tree: "_Tree", path: str, rights: int) -> None:
+        """Allow rights on a path of the workspace, and below it; no link is passed."""
+        fd = tree.pass_to(path)
+        if fd is not None:
+            self._allow(fd, rights)
+
+    def _allow(self, fd: int, rights: int) -> None:
+        self.count += 1
+        try:
+            if self.count > RULES_MAX:
+                raise SandboxUnavailableError(
+                    f"the workspace needs more than {RULES_MAX} Landlock rules",
+                    hint="keep protected files in a few directories of their own",
+                )
+            rights &= kernel.handled_files(self.abi)
+            if not stat.S_ISDIR(os.fstat(fd).st_mode):
+                rights &= kernel.OF_FILES
+            if rights:
+                kernel.allow_path(self.fd, fd, rights)
+        finally:
+            os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree:
+    """The workspace, by descriptor."""
+
+    root_fd: int
+    resolution: Resolution
+
+    def pass_to(self, path: str) -> int | None:
+        """A descriptor to hold `path`; None where it is gone, or became a link."""
+        try:
+            return self.resolution.open(self.root_fd, path, PASS)
+        except OSError:
+            return None
+
+    def open_places(self, area: Area) -> Iterator[str]:
+        """The topmost paths whose rights can be given whole, with all below them."""
+        closed = frozenset(area.closed)
+        above = {parent for path in area.closed for parent in _parents(path)}
+        waiting = ["."]
+        while waiting:
+            directory = waiting.pop()
+            if directory not in above and self._may_grow(area, directory):
+                yield directory
+                continue
+            for path, is_directory in self._entries(directory):
+                if path in closed and self._is_sealed(area, path, is_directory):
+                    continue
+                if is_directory:
+                    waiting.append(path)
+                else:
+                    yield path
+
+    @staticmethod
+    def _is_sealed(area: Area, path: str, is_directory: bool) -> bool:
+        return not is_directory or area.judge.judge(path, is_directory) is Closing.SEALED
+
+    @staticmethod
+    def _may_grow(area: Area, directory: str) -> bool:
+        """Whether a new name in the directory would be open."""
+        name = _PROBE if directory == "." else f"{directory}/{_PROBE}"
+        return area.judge.judge(name, is_directory=False) is Closing.OPEN
+
+    def _entries(self, directory: str) -> list[tuple[str, bool]]:
+        """Files and directories; a link has no rights, and its target has its own."""
+        try:
+            fd = self.resolution.open(self.root_fd, directory, READ_DIRECTORY)
+        except OSError as failure:
+            if directory == "." and failure.errno != errno.ENOENT:
+                raise
+            return []
+        prefix = "" if directory == "." else f"{directory}/"
+        try:
+            with os.scandir(fd) as entries:
+                return [
+                    (prefix + entry.name, entry.is_dir(follow_symlinks=False))
+                    for entry in entries
+                    if not entry.is_symlink()
+                ]
+        finally:
+            os.close(fd)
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+    yield "."

@@ -1,0 +1,190 @@
+"""Commands in sandboxes, from a runtime's side: one launcher process, started when first needed.
+
+`open_stage` has a sandbox made (its layers, namespaces, mounts, filter); `run` starts
+the one command in it. After a run the next sandbox is made at once while nobody waits
+for it: a command that finds one of the same plan starts in about a millisecond.
+
+Owned by one process: after a fork, the child's launcher is a new one, and the parent's
+socket is closed in the child, so that its sandboxes still end when the parent does.
+"""
+
+import os
+import secrets
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Self
+
+from paddock.errors import HostError, SandboxUnavailableError
+from paddock.sandbox.conversation import HOME, Cancel, Conversation, Progress, Spools
+from paddock.sandbox.inside.orders import Base
+from paddock.sandbox.running import Running
+from paddock.sandbox.stage import Recipe, StageDirectories, order_for
+from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
+
+
+class Launcher:
+    """Runs commands, many at once. Safe for threads."""
+
+    def __init__(self, staging: Path, interpreter: str = sys.executable) -> None:
+        """`staging` is a directory of ours on a real file system, that no agent reaches.
+
+        `interpreter` runs the launcher: Python 3.11 or newer, with ctypes.
+        """
+        self._staging = staging
+        self._interpreter = interpreter
+        self._lock = threading.Lock()
+        self._running: Running | None = None
+        self._spare: StageDirectories | None = None
+
+    def open_stage(self, plan: SandboxPlan, workspace_fd: int) -> StageDirectories:
+        """A sandbox for one command of this plan, over the workspace of the descriptor.
+
+        The name of the workspace in the plan is only where the command sees it.
+        Returns before the sandbox stands: `run` says if it could not be made.
+
+        Raises:
+            HostError: the launcher cannot be started.
+            SandboxUnavailableError: names cannot be hidden on this file system.
+        """
+        with self._lock:
+            running = self._running_now()
+            recipe = _recipe(plan, running.area.hide(workspace_fd, plan.hidden), workspace_fd)
+            spare, self._spare = self._spare, None
+        if spare is not None and spare.recipe == recipe:
+            return spare
+        if spare is not None:
+            spare.close()
+        return _make(running, recipe, workspace_fd)
+
+    def run(
+        self,
+        request: CommandRequest,
+        stage: StageDirectories,
+        *,
+        cancel: Cancel | None = None,
+        spools: Spools | None = None,
+        progress: Progress | None = None,
+    ) -> CommandEnd:
+        """Run the command in a stage opened for its plan, to its end and that of all it started.
+
+        Blocks; many threads may be in here. A command that does not end in
+        `timeout_s`, is cancelled or uses too much memory is killed and reported.
+
+        Raises:
+            SandboxUnavailableError: the sandbox could not be made here.
+            HostError: the launcher is gone, or the sandbox ended without a report.
+            ValueError: a NUL in an argument, or a stage that was used already.
+        """
+        if stage.is_used:
+            raise ValueError("a stage runs one command")
+        stage.is_used = True
+        conversation = Conversation(stage.control, request, spools)
+        try:
+            end = conversation.hold(cancel, progress)
+        finally:
+            conversation.close()
+        self._prepare_next(stage)
+        return end
+
+    def close(self) -> None:
+        """End the launcher and every sandbox. A later call starts a new one."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+            running, self._running = self._running, None
+        if running is None or running.owner != os.getpid():
+            return
+        if spare is not None:
+            spare.close()
+        running.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _running_now(self) -> Running:
+        """The launcher of this process; a new one after a fork, or where it has ended."""
+        running = self._running
+        if running is not None and running.owner == os.getpid() and running.is_alive():
+            return running
+        if running is not None and running.owner == os.getpid():
+            running.stop()
+        # The spare was the old launcher's, or is the parent's.
+        self._spare = None
+        self._running = Running(self._staging, self._interpreter)
+        return self._running
+
+    def _prepare_next(self, used: StageDirectories) -> None:
+        with self._lock:
+            running = self._running
+            if self._spare is not None or running is None or running.owner != os.getpid():
+                return
+            try:
+                self._spare = _make(running, used.recipe, used.workspace_fd)
+            except HostError:
+                # The next command starts a launcher anew, and says what is wrong with it.
+                self._spare = None
+
+
+def _recipe(plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
+    """Raises: SandboxUnavailableError for a workspace that cannot be an overlay of its own."""
+    if plan.workspace == "/":
+        raise SandboxUnavailableError(
+            "the root directory cannot be a workspace for commands",
+            hint="open a directory below it",
+        )
+    limits = plan.limits
+    encode = os.fsencode
+    base = Base(
+        workspace=encode(plan.workspace),
+        stage=b"",
+        hidden=encode(hidden),
+        home=encode(HOME),
+        network=encode(plan.network),
+        readable=[encode(path) for path in plan.readable],
+        writable=[encode(path) for path in plan.writable],
+        links=[encode(text) for link in plan.links for text in link],
+        identity=[encode(text) for text in plan.git_identity or ()],
+        processes=limits.processes,
+        memory_mb=limits.memory_mb,
+        file_mb=limits.file_mb,
+        cpu_s=limits.cpu_s,
+    )
+    places = [_identity(os.fstat(workspace_fd))]
+    for path in (*plan.readable, *plan.writable):
+        try:
+            places.append(_identity(os.stat(path)))
+        except OSError:
+            # Gone since the plan was made: the sandbox goes without.
+            places.append((0, 0))
+    return Recipe(base.encode(), tuple(places))
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _make(running: Running, recipe: Recipe, workspace_fd: int) -> StageDirectories:
+    """Ask for one sandbox. Raises: HostError where the launcher is gone."""
+    name = f"stage-{secrets.token_hex(8)}"
+    order = os.memfd_create("order", os.MFD_CLOEXEC)
+    content, hidden = order_for(recipe, running.area.path, name)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    fds = [theirs.fileno(), order, workspace_fd, running.area.fd]
+    try:
+        os.write(order, content)
+        if hidden:
+            flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+            fds.append(os.open(hidden, flags, dir_fd=running.area.fd))
+        running.make(fds)
+    except HostError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+        for fd in (order, *fds[4:]):
+            os.close(fd)
+    return StageDirectories(running, name, ours, recipe, os.dup(workspace_fd))

@@ -1,0 +1,292 @@
+"""The plan: policy, a chain of agents and facts of the host → what a command may do. Pure.
+
+Readable of the host are the directories that policy lists and the toolchains that
+were found, less what is closed. `[shell] read` replaces the system directories;
+toolchains come besides, because PATH is the operator's own word. The workspace is
+readable but for `hidden`; it stands in neither list.
+"""
+
+import re
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from paddock.ledger.format_json import encode_json
+from paddock.policy.engine import Policy
+from paddock.sandbox.hostfacts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
+from paddock.sandbox.places import Carving, is_below, is_covered, topmost
+from paddock.sandbox.shells import strictest_shell
+from paddock.sandbox.values import SandboxPlan
+from paddock.values.agents import AgentChain
+from paddock.values.calls import Json
+
+SECRET_PLACES: Final = (
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".docker",
+    ".gnupg",
+    ".kube",
+    ".local/share/keyrings",
+    ".mozilla",
+    ".netrc",
+    ".password-store",
+    ".pki",
+    ".ssh",
+)
+"""Below home: no toolchain is believed that lies in one of these, or holds one."""
+
+PLAIN_VARIABLES: Final = frozenset(
+    {"LANG", "LANGUAGE", "TERM", "TZ", "COLORTERM", "NO_COLOR", "COLUMNS", "LINES"}
+)
+_LOCALE: Final = re.compile(r"LC_[A-Z]+")
+PLACE_VARIABLES: Final = frozenset({"CONDA_PREFIX", "GOROOT", "JAVA_HOME", "VIRTUAL_ENV"})
+"""Passed where they name a place that the command may read."""
+_VALUE_CHARS_MAX: Final = 1024
+_DEFAULT_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPlan:
+    """The plan, and for people what is not in it although it was asked for or found."""
+
+    plan: SandboxPlan
+    left_out: tuple[LeftOut, ...]
+    toolchains: tuple[str, ...]
+    """`name: directory` of those that are in it."""
+
+
+def compile_plan(
+    policy: Policy,
+    chain: AgentChain,
+    facts: HostFacts,
+    hidden: tuple[str, ...] = (),
+    line: str | None = None,
+) -> CompiledPlan:
+    """The plan of one agent's commands, or of the one command `line`.
+
+    `hidden` are the workspace's names that may not be read; see `hidden.HiddenIndex`.
+
+    Raises:
+        ConfigError: no agent, or more than a chain may have.
+    """
+    making = _Making(facts)
+    shell = strictest_shell(policy, chain, line, making.readable, making.writable)
+    writable = topmost(shell.write)
+    toolchains, names = making.toolchains()
+    readable = topmost(
+        path for path in (*shell.read, *toolchains) if not is_covered(path, writable)
+    )
+    reach = (*readable, *writable, facts.workspace)
+    links = _needed_links(making.links(), reach)
+    environment = _environment(facts, reach, (*writable, facts.workspace))
+    plan = SandboxPlan(
+        workspace=facts.workspace,
+        readable=readable,
+        writable=writable,
+        hidden=hidden,
+        network=shell.network,
+        git=shell.git,
+        commit=shell.commit,
+        enforcement=shell.enforcement,
+        limits=shell.limits,
+        environment=environment,
+        policy_digest=policy.digest,
+        git_identity=facts.git_identity,
+        links=links,
+    )
+    return CompiledPlan(plan, tuple(dict.fromkeys(making.left_out)), names)
+
+
+def plan_digest(plan: SandboxPlan) -> str:
+    """`sha256:…` of the plan as canonical JSON: what an approval is bound to.
+
+    Without `hidden`: those names follow from the policy, whose digest is in the plan,
+    and from what stands in the workspace. They only ever take away, and are looked for
+    anew before each command, so that a new secret makes no approval worthless.
+    """
+    described = plan_json(plan)
+    text = encode_json({name: described[name] for name in sorted(described) if name != "hidden"})
+    return f"sha256:{sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
+
+
+def plan_json(plan: SandboxPlan) -> dict[str, Json]:
+    """The plan as JSON, every field; what is inside a field is in a fixed order."""
+    limits = plan.limits
+    return {
+        "workspace": plan.workspace,
+        "readable": list(plan.readable),
+        "writable": list(plan.writable),
+        "hidden": list(plan.hidden),
+        "links": [[name, text] for name, text in plan.links],
+        "network": plan.network,
+        "git": plan.git,
+        "commit": plan.commit,
+        "enforcement": plan.enforcement,
+        "limits": {
+            "cpu_s": limits.cpu_s,
+            "file_mb": limits.file_mb,
+            "memory_mb": limits.memory_mb,
+            "processes": limits.processes,
+        },
+        "environment": dict(sorted(plan.environment)),
+        "git_identity": None if plan.git_identity is None else list(plan.git_identity),
+        "policy_digest": plan.policy_digest,
+    }
+
+
+@dataclass(slots=True)
+class _Making:
+    """What a plan is made of while it is made."""
+
+    facts: HostFacts
+    by_asked: dict[str, Standing] = field(init=False)
+    holes: tuple[str, ...] = field(init=False)
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    used_links: list[Link] = field(default_factory=list[Link])
+
+    def __post_init__(self) -> None:
+        facts = self.facts
+        self.by_asked = {standing.asked: standing for standing in facts.standing}
+        self.left_out += facts.left_out
+        # The workspace is a hole as well: what it shows is less what is hidden.
+        self.holes = (*(place.path for place in self._closed()), facts.workspace)
+
+    def readable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """What is left of a policy's paths, real, around all that is closed."""
+        found: list[str] = []
+        for path in self._standing(asked):
+            if is_below(self.facts.home, path):
+                # Threat: keys, tokens and histories of every program the user has.
+                self.left_out.append(LeftOut(path, "it is, or holds, the home directory"))
+            else:
+                found += self._carve(path)
+        return tuple(found)
+
+    def writable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of a policy's paths, real, that a command writes directly."""
+        return tuple(path for path in self._standing(asked) if self._may_write(path))
+
+    def _may_write(self, path: str) -> bool:
+        """Whether a real path that policy says may be written is written directly."""
+        facts = self.facts
+        why = ""
+        if is_below(facts.home, path):
+            why = "it is, or holds, the home directory"
+        elif is_below(path, facts.workspace):
+            why = "it lies in the workspace, where each path is judged"
+        elif is_below(facts.workspace, path):
+            why = "it holds the workspace"
+        for place in facts.closed:
+            if is_below(path, place.path) or is_below(place.path, path):
+                why = why or f"it lies in, or holds, {place.what}"
+        if why:
+            self.left_out.append(LeftOut(path, why))
+        return not why
+
+    def toolchains(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the toolchains need, and their names with their places."""
+        found: list[str] = []
+        names: list[str] = []
+        for toolchain in self.facts.toolchains:
+            why = self._distrust(toolchain.readable)
+            if why:
+                self.left_out += [LeftOut(path, why) for path in toolchain.readable]
+                continue
+            self.used_links += toolchain.links
+            for path in toolchain.readable:
+                left = self._carve(path)
+                found += left
+                names += [f"{toolchain.name}: {path}"] if left else []
+        return tuple(found), tuple(dict.fromkeys(names))
+
+    def links(self) -> tuple[Link, ...]:
+        """All that were met on the way."""
+        on_path = [link for standing in self.facts.search_path for link in standing.links]
+        return (*self.used_links, *on_path)
+
+    def _standing(self, asked: tuple[str, ...]) -> list[str]:
+        found: list[str] = []
+        for path in asked:
+            standing = self.by_asked.get(at_home(path, self.facts.home))
+            if standing is not None:
+                found.append(standing.real)
+                self.used_links += standing.links
+            elif path not in SYSTEM_PATHS:
+                self.left_out.append(LeftOut(path, "nothing stands there"))
+        return found
+
+    def _closed(self) -> list[Closed]:
+        """What lies in the workspace is judged path by path instead."""
+        workspace = self.facts.workspace
+        return [place for place in self.facts.closed if not is_below(place.path, workspace)]
+
+    def _carve(self, path: str) -> list[str]:
+        for place in self._closed():
+            if is_below(path, place.path):
+                self.left_out.append(LeftOut(path, f"it lies in {place.what}"))
+        listings = {listing.directory: listing for listing in self.facts.listings}
+        carving = Carving(listings, self.holes)
+        carving.carve(path)
+        self.used_links += carving.links
+        self.left_out += [
+            LeftOut(each, "it holds a place that is closed, or the workspace, and was not listed")
+            for each in carving.unknown
+        ]
+        return carving.left
+
+    def _distrust(self, paths: tuple[str, ...]) -> str:
+        home = self.facts.home
+        for path in paths:
+            if is_below(home, path):
+                return "a toolchain that is, or holds, the home directory"
+            for name in SECRET_PLACES:
+                secret = f"{home.rstrip('/')}/{name}"
+                if is_below(path, secret) or is_below(secret, path):
+                    return "a toolchain in, or around, a secret place"
+        return ""
+
+
+def at_home(path: str, home: str) -> str:
+    """A policy's path with `~` as the home directory."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path.rstrip("/") or "/"
+
+
+def _needed_links(links: tuple[Link, ...], reach: tuple[str, ...]) -> tuple[Link, ...]:
+    """Those that do not stand in a place that the command sees anyway."""
+    return tuple(sorted({link for link in links if not is_covered(link[0], reach)}))
+
+
+def _environment(
+    facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    places = [pair for pair in facts.variables if pair[0] in PLACE_VARIABLES]
+    places += [pair for toolchain in facts.toolchains for pair in toolchain.variables]
+    allowed = [pair for pair in facts.variables if _is_plain(pair[0])]
+    allowed += [pair for pair in places if pair[1][:1] == "/" and is_covered(pair[1], reach)]
+    made = {name: value for name, value in allowed if _is_harmless(value)}
+    made["PATH"] = ":".join(_search_path(facts, reach, changeable))
+    return tuple(sorted(made.items()))
+
+
+def _is_plain(name: str) -> bool:
+    return name in PLAIN_VARIABLES or _LOCALE.fullmatch(name) is not None
+
+
+def _is_harmless(value: str) -> bool:
+    return len(value) <= _VALUE_CHARS_MAX and value.isprintable()
+
+
+def _search_path(
+    facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
+) -> tuple[str, ...]:
+    """PATH from what is readable, in its order, but what a command can change comes last.
+
+    # Threat: `.venv/bin/git`, planted by one command, would run in place of the `git`
+    that a rule allows.
+    """
+    found = [each for each in facts.search_path if ":" not in each.asked]
+    readable = [each for each in found if is_covered(each.real, reach)]
+    first = [each.asked for each in readable if not is_covered(each.real, changeable)]
+    last = [each.asked for each in readable if is_covered(each.real, changeable)]
+    return tuple(dict.fromkeys((*first, *last))) or _DEFAULT_PATH

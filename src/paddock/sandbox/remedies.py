@@ -1,0 +1,153 @@
+"""Why a backend does not start on this host, and what an operator does about it. Pure.
+
+What fails is known from trying it; these rules only say which of the host's
+switches explains it. So a rule for a switch that is not to blame can mislead,
+but never open anything.
+
+Sources: user_namespaces(7), landlock(7), overlayfs documentation (userxattr),
+AppArmor's documentation of unprivileged user namespaces, seccomp(2).
+"""
+
+import errno
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Step(Enum):
+    """What a backend tries, in this order."""
+
+    USER_NAMESPACE = "user namespaces"
+    MOUNTS = "mounts in a user namespace"
+    OVERLAY = "an overlay of the workspace"
+    IDENTITY_MAP = "identity-mapped mounts"
+    SECCOMP = "a seccomp filter"
+    LANDLOCK = "Landlock"
+    NOT_ROOT = "a user other than root"
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What failed: the step, the errno of the call, and more words where there are any."""
+
+    step: Step
+    code: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSwitches:
+    """The switches of the host that explain a refusal; None where the file is not there."""
+
+    apparmor_restricts: str | None = None
+    """kernel.apparmor_restrict_unprivileged_userns"""
+    userns_clone: str | None = None
+    """kernel.unprivileged_userns_clone (Debian's kernels)"""
+    user_namespaces_max: str | None = None
+    """user.max_user_namespaces"""
+    has_own_filter: bool = False
+    """A seccomp filter holds this process already, as in a container."""
+    security_modules: str | None = None
+    """/sys/kernel/security/lsm"""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Cause and remedy, in words."""
+
+    cause: str
+    remedy: str
+
+
+_CONTAINER: Final = (
+    "start the container with a seccomp profile that allows {calls}"
+    " (as with --security-opt seccomp=unconfined)"
+)
+_REFUSED: Final = frozenset({errno.EPERM, errno.EACCES})
+_MISSING: Final = frozenset({errno.ENOSYS, errno.EINVAL})
+
+
+def explain(symptom: Symptom, host: HostSwitches) -> Explanation:
+    """Why the step failed here, and the remedy; total, the errno's name where nothing fits."""
+    if symptom.step in (Step.USER_NAMESPACE, Step.MOUNTS):
+        return _user_namespace(symptom, host)
+    if symptom.step is Step.LANDLOCK:
+        return _landlock(symptom, host)
+    if symptom.step is Step.SECCOMP:
+        return Explanation(
+            _failed(symptom), "a kernel with CONFIG_SECCOMP_FILTER, and no filter that forbids it"
+        )
+    if symptom.step is Step.NOT_ROOT:
+        return Explanation(
+            symptom.detail or "started by root, and no other user can take over the workspace",
+            "start paddock as the user who owns the workspace",
+        )
+    return _mount(symptom)
+
+
+def _user_namespace(symptom: Symptom, host: HostSwitches) -> Explanation:
+    if host.userns_clone == "0":
+        return Explanation(
+            "unprivileged user namespaces are switched off",
+            "sysctl -w kernel.unprivileged_userns_clone=1",
+        )
+    if host.user_namespaces_max == "0" or symptom.code == errno.ENOSPC:
+        return Explanation(
+            "the host allows no more user namespaces", "sysctl -w user.max_user_namespaces=15000"
+        )
+    if host.apparmor_restricts == "1" and symptom.code in _REFUSED:
+        # AppArmor lets unshare(2) succeed and then takes the capabilities: the mount fails.
+        return Explanation(
+            "AppArmor forbids unprivileged user namespaces",
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile"
+            " with `userns,` for this interpreter",
+        )
+    if host.has_own_filter and symptom.code in (*_REFUSED, errno.ENOSYS):
+        return Explanation(
+            "a seccomp filter, such as a container's, forbids it",
+            _CONTAINER.format(calls="unshare, clone and mount"),
+        )
+    if symptom.code in _MISSING:
+        return Explanation(
+            "the kernel has no user namespaces", "a kernel with CONFIG_USER_NS (Linux 5.11)"
+        )
+    return Explanation(_failed(symptom), "allow this user to make user namespaces")
+
+
+def _landlock(symptom: Symptom, host: HostSwitches) -> Explanation:
+    if symptom.code == errno.ENOSYS:
+        return Explanation(
+            "the kernel has no Landlock", "a kernel with CONFIG_SECURITY_LANDLOCK (Linux 5.13)"
+        )
+    modules = host.security_modules
+    if symptom.code == errno.EOPNOTSUPP or (modules is not None and "landlock" not in modules):
+        listed = f",{modules.strip()}" if modules else ",…"
+        return Explanation("Landlock is switched off", f"boot with lsm=landlock{listed}")
+    if symptom.code in _REFUSED:
+        return Explanation(
+            "a seccomp filter, such as a container's, forbids Landlock",
+            _CONTAINER.format(calls="the landlock calls"),
+        )
+    return Explanation(_failed(symptom), "a kernel with Landlock (Linux 5.13)")
+
+
+def _mount(symptom: Symptom) -> Explanation:
+    if symptom.step is Step.IDENTITY_MAP:
+        return Explanation(
+            _failed(symptom),
+            "start paddock as the user who owns the workspace, or put the workspace on a file"
+            " system with identity-mapped mounts (ext4, xfs, btrfs; Linux 5.12)",
+        )
+    if symptom.code in (*_REFUSED, errno.ENODEV, *_MISSING, errno.ELOOP):
+        return Explanation(
+            f"{_failed(symptom)}: an old kernel, or a workspace on an overlay itself",
+            "put the workspace on a volume or another file system (in a container: a bind mount),"
+            " with Linux 5.11 or newer",
+        )
+    return Explanation(_failed(symptom), "put the workspace on a local file system")
+
+
+def _failed(symptom: Symptom) -> str:
+    name = errno.errorcode.get(symptom.code, str(symptom.code)) if symptom.code else ""
+    told = " ".join(part for part in (symptom.detail, name) if part)
+    return f"{symptom.step.value} cannot be had" + (f" ({told})" if told else "")

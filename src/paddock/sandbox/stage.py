@@ -1,0 +1,84 @@
+"""One sandbox that stands, and the directories of its layers, until a command has run in it."""
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Self
+
+from paddock.errors import HostError
+from paddock.sandbox.inside.orders import Base
+from paddock.sandbox.running import Running
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a sandbox was made from; two of the same are as good as each other."""
+
+    base: bytes
+    """A `Base` as bytes, without the stage's own name."""
+    places: tuple[tuple[int, int], ...]
+    """Device and inode of the workspace and of every place that is mounted: a directory
+    that was replaced since is another place."""
+
+
+class StageDirectories:
+    """The layers of one run: `upper` holds what the command changed, once it has ended.
+
+    Belongs to who opened it, until `close`. `run` uses it once.
+    """
+
+    __slots__ = ("_running", "control", "is_used", "name", "recipe", "workspace_fd")
+
+    def __init__(
+        self, running: Running, name: str, control: socket.socket, recipe: Recipe, workspace: int
+    ) -> None:
+        """Takes over the socket and the descriptor."""
+        self._running = running
+        self.name = name
+        self.control = control
+        self.recipe = recipe
+        self.workspace_fd = workspace
+        self.is_used = False
+
+    @property
+    def path(self) -> str:
+        """The stage's directory; `upper` and `work` are in it."""
+        return f"{self._running.area.path}/{self.name}"
+
+    def open_upper(self) -> int:
+        """A new descriptor of the upper layer's root, for reading what changed.
+
+        Raises: HostError where no sandbox was made.
+        """
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(f"{self.name}/upper", flags, dir_fd=self._running.area.fd)
+        except OSError as error:
+            raise HostError(
+                f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path
+            ) from error
+
+    def close(self) -> None:
+        """End the sandbox if it still stands, and let its layers go away."""
+        if self.workspace_fd < 0:
+            return
+        os.close(self.workspace_fd)
+        self.workspace_fd = -1
+        # A sandbox that waits for a command ends when this closes.
+        self.control.close()
+        self._running.drop(self.name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def order_for(recipe: Recipe, area: str, name: str) -> tuple[bytes, bytes]:
+    """The order for one sandbox, and the name of its whiteouts in the area, if it has any."""
+    base = Base.decode(recipe.base)
+    hidden = base.hidden
+    base.stage = os.fsencode(f"{area}/{name}")
+    base.hidden = os.fsencode(area) + b"/" + hidden if hidden else b""
+    return base.encode(), hidden

@@ -1,0 +1,267 @@
+"""The toolchains on PATH and in the workspace, with what their programs need beside them.
+
+Found by what lies beside a program, never by running one: a directory of PATH, or one
+that a link in it leads to, belongs to a toolchain if its parent has that toolchain's
+marks. Otherwise only the directory itself, or the one linked file, is readable.
+
+The order of marks matters: a pyenv root holds Pythons, which have marks of their own.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from paddock.sandbox.hostfacts import LeftOut, Link, Standing, Toolchain
+from paddock.sandbox.places import is_below, is_covered
+from paddock.sandbox.standing import Resolver
+
+PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "shims", "condabin", "Scripts"})
+BROAD: Final = (".local", ".config", ".cache", ".cargo", ".local/share", ".local/lib")
+"""Below home: they hold far more than one toolchain, and tokens among it."""
+OPTIONAL_ROOTS: Final = ("/opt", "/snap")
+"""Where a directory with `bin` and `lib` in it is one installed program."""
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+WORKSPACE_ENVIRONMENTS: Final = (".venv", "venv")
+
+_LINKS_FOLLOWED_MAX: Final = 4_000
+_ALONE_MAX: Final = 24
+"""Linked files that belong to nothing known: each costs a backend a mount."""
+_CONFIG_BYTES_MAX: Final = 65_536
+_SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
+"""One directory for all of uv's or pipx's: hundreds of tools would be hundreds of mounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is, once for a runtime."""
+
+    search_path: tuple[Standing, ...]
+    toolchains: tuple[Toolchain, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def find_toolchains(variables: Mapping[str, str], home: str, workspace: str) -> Found:
+    """Look at PATH, VIRTUAL_ENV and the workspace's own environments; starts nothing.
+
+    `home` and `workspace` are real. What cannot be read is not there.
+    """
+    search = _Search(home, workspace, variables)
+    directories: list[Standing] = []
+    for asked in dict.fromkeys(variables.get("PATH", "").split(":")):
+        standing = search.resolver.find(asked) if asked.startswith("/") else None
+        if standing is None:
+            continue
+        why = _unsafe(standing.real)
+        if why:
+            search.left_out.append(LeftOut(asked, why))
+            continue
+        directories.append(standing)
+        search.look_at(standing.real, standing.links)
+    for name in WORKSPACE_ENVIRONMENTS:
+        search.add_base(f"{workspace}/{name}")
+    environment = variables.get("VIRTUAL_ENV", "")
+    if environment.startswith("/"):
+        search.add_base(environment)
+    return Found(tuple(directories), tuple(search.found.values()), tuple(search.left_out))
+
+
+@dataclass(slots=True)
+class _Search:
+    home: str
+    workspace: str
+    variables: Mapping[str, str]
+    resolver: Resolver = field(default_factory=Resolver)
+    found: dict[str, Toolchain] = field(default_factory=dict[str, Toolchain])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    seen: set[str] = field(default_factory=set[str])
+    followed: int = 0
+    alone: int = 0
+
+    def look_at(self, directory: str, links: tuple[Link, ...]) -> None:
+        """Take in a directory of programs, and where its links lead."""
+        if directory in self.seen:
+            return
+        self.seen.add(directory)
+        if not self._is_open(directory):
+            self.add("programs", self._place_of(directory) or directory, links)
+        self._rustup(directory)
+        is_system = is_covered(directory, SYSTEM)
+        for name in _linked_names(directory):
+            path = f"{directory}/{name}"
+            # Hundreds of links in /usr/bin lead to a neighbour, as most in a Python's bin do.
+            if not (is_system and self.resolver.stays_in_system(path)):
+                self._follow(path)
+
+    def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
+        """Add the toolchain at `place`, by its marks, or as `name`."""
+        if self._is_open(place) or place in self.found:
+            return
+        kind = _kind(place) or name
+        readable = "/nix/store" if is_below(place, "/nix/store") else place
+        self.found[place] = Toolchain(kind, (readable,), links, self._variables(kind, place))
+        if kind == "virtualenv":
+            self.add_base(place)
+
+    def add_base(self, environment: str) -> None:
+        """The interpreter that a virtual environment was made from.
+
+        # Threat: `pyvenv.cfg` in the workspace is the agent's to write. What it names
+        is believed only where a Python's own library stands, which no agent put there.
+        """
+        base = _base_of(environment)
+        standing = self.resolver.find(base) if base else None
+        if standing is None:
+            return
+        prefix = standing.real.rpartition("/")[0]
+        if self._is_open(prefix):
+            return
+        if _kind(prefix) != "python":
+            self.left_out.append(LeftOut(prefix, f"no Python: {environment}/pyvenv.cfg names it"))
+            return
+        self.add("python", prefix, standing.links)
+
+    def _is_open(self, place: str) -> bool:
+        """Whether a command reads it anyway."""
+        listed = [toolchain.readable[0] for toolchain in self.found.values()]
+        return is_covered(place, (*SYSTEM, self.workspace, *listed))
+
+    def _place_of(self, directory: str) -> str | None:
+        """The toolchain that a directory of programs belongs to, by the marks beside it."""
+        parent, _, name = directory.rpartition("/")
+        if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
+            return None
+        if _kind(parent):
+            return parent
+        is_installed = any(is_below(parent, root) and parent != root for root in OPTIONAL_ROOTS)
+        return parent if is_installed and _has(parent, "lib") else None
+
+    def _is_broad(self, place: str) -> bool:
+        return is_below(self.home, place) or place in [f"{self.home}/{name}" for name in BROAD]
+
+    def _follow(self, path: str) -> None:
+        if self.followed >= _LINKS_FOLLOWED_MAX:
+            return
+        self.followed += 1
+        standing = self.resolver.find(path)
+        if standing is None or self._is_open(standing.real):
+            return
+        shared = _SHARED.match(standing.real)
+        directory = standing.real.rpartition("/")[0]
+        place = None if shared is None else shared[1]
+        if shared is not None:
+            self.add_base(shared[0])
+        place = place or self._place_of(directory)
+        if place is not None:
+            self.add("programs", place, standing.links)
+            return
+        if self.alone >= _ALONE_MAX:
+            self.left_out.append(LeftOut(path, f"more than {_ALONE_MAX} links to single files"))
+            return
+        self.alone += 1
+        self.add("program", standing.real, standing.links)
+
+    def _rustup(self, directory: str) -> None:
+        """`cargo` and `rustc` are rustup itself, which needs its own home."""
+        if not _has(directory, "rustup"):
+            return
+        asked = self.variables.get("RUSTUP_HOME") or f"{self.home}/.rustup"
+        standing = self.resolver.find(asked)
+        if standing is not None and _has(standing.real, "toolchains"):
+            self.add("rustup", standing.real, standing.links)
+
+    def _variables(self, kind: str, place: str) -> tuple[tuple[str, str], ...]:
+        name = _HOMES.get(kind)
+        return () if name is None else ((name, place),)
+
+
+_HOMES: Final = {
+    "rustup": "RUSTUP_HOME",
+    "pyenv": "PYENV_ROOT",
+    "rbenv": "RBENV_ROOT",
+    "asdf": "ASDF_DATA_DIR",
+    "mise": "MISE_DATA_DIR",
+}
+_MARKS: Final = (
+    ("pyenv", ("versions", "shims", "plugins/python-build")),
+    ("rbenv", ("versions", "shims", "libexec/rbenv")),
+    ("mise", ("installs", "shims")),
+    ("homebrew", ("Cellar", "opt")),
+    ("conda", ("conda-meta",)),
+    ("virtualenv", ("pyvenv.cfg",)),
+    ("rustup", ("toolchains", "settings.toml")),
+    ("rust", ("lib/rustlib",)),
+    ("node", ("bin/node",)),
+    ("go", ("pkg", "src/runtime")),
+    ("java", ("release", "lib/modules")),
+)
+"""What each kind has beside its programs; the first kind whose marks are all there."""
+
+
+def _kind(place: str) -> str:
+    if _has(place, "installs") and _has(place, "plugins"):
+        return "asdf"
+    for kind, marks in _MARKS:
+        if all(_has(place, mark) for mark in marks):
+            return kind
+    return "python" if _is_python(place) else ""
+
+
+def _is_python(place: str) -> bool:
+    """Whether a Python's standard library stands there."""
+    try:
+        with os.scandir(f"{place}/lib") as entries:
+            names = [entry.name for entry in entries if entry.name.startswith("python3")]
+    except OSError:
+        return False
+    return any(_has(place, f"lib/{name}/os.py") for name in names)
+
+
+def _has(place: str, name: str) -> bool:
+    return Path(place, name).exists()
+
+
+def _linked_names(directory: str) -> list[str]:
+    """The links in a directory of programs that could lead elsewhere."""
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries if entry.is_symlink())
+    except OSError:
+        return []
+
+
+def _unsafe(directory: str) -> str:
+    """Why a directory of PATH is not believed; empty where it is."""
+    try:
+        status = Path(directory).stat()
+    except OSError:
+        return "it cannot be reached"
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is no directory"
+    # Threat: anyone may put a `git` there. The sticky bit keeps files, not names.
+    return "everybody may write there" if status.st_mode & stat.S_IWOTH else ""
+
+
+def _base_of(environment: str) -> str | None:
+    """`home` of `pyvenv.cfg`: the directory of the base interpreter. No link is followed."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        fd = os.open(f"{environment}/pyvenv.cfg", flags)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        content = os.read(fd, _CONFIG_BYTES_MAX)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    for line in content.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "home" and value.strip().startswith("/"):
+            return value.strip()
+    return None

@@ -1,0 +1,191 @@
+"""What is asked of a model and what comes back, in no provider's words.
+
+A request holds the whole conversation: user messages, the model's own turns, and
+the results of its calls. A turn ends for exactly one reason, and `Stop` names it;
+what a provider says that nobody knows is `UNKNOWN`, never a reason to go on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from paddock import limits
+from paddock.values.calls import Json, Refusal, ToolResult
+
+
+class Stop(StrEnum):
+    """Why a turn ended. Every provider's reasons map onto these."""
+
+    TOOL_USE = "tool_use"
+    """The model waits for the results of its calls."""
+    END_TURN = "end_turn"
+    STOP_SEQUENCE = "stop_sequence"
+    MAX_TOKENS = "max_tokens"
+    """Cut at the output limit, perhaps inside a call's arguments: no call of it is whole."""
+    CONTEXT_WINDOW = "context_window"
+    """The conversation no longer fits: asking again would end the same way."""
+    REFUSAL = "refusal"
+    CONTENT_FILTER = "content_filter"
+    PAUSE = "pause"
+    """The provider wants the same conversation again, this turn included, unchanged."""
+    CANCELLED = "cancelled"
+    """We were told to stop; the text is what had arrived."""
+    UNKNOWN = "unknown"
+    """Missing, or a word that we do not know: `stop_raw` holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """A tool as a model sees it: `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The object that the answer must be. The root of `schema` is an object."""
+
+    name: str
+    """Letters, digits, `_` and `-`, 64 at most: providers want one."""
+    schema: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """One call that a model asks for.
+
+    `problem` is set exactly when the arguments could not be read; then `arguments`
+    is empty, `raw` is what came, and the call must be answered with the problem.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Json]
+    problem: Refusal | None = None
+    raw: str = ""
+
+
+class Usage(NamedTuple):
+    """Tokens of one exchange or of many. `input` does not count what a cache gave or took."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+    @property
+    def total(self) -> int:
+        """Every token, however it was charged."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A turn in the provider's own words, to be sent back unchanged.
+
+    Thinking with its signature, for example: opaque to us, and refused when altered.
+    `dialect` says who can read it; for every other provider the turn is written anew.
+    """
+
+    dialect: str
+    blocks: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """What the user, or the program in the user's place, says."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """A model's own turn as it stands in the conversation."""
+
+    text: str
+    tool_calls: tuple[ToolUse, ...] = ()
+    native: Native | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """The result of one call as the model reads it."""
+
+    call_id: str
+    tool: str
+    content: str
+    is_error: bool = False
+
+    @classmethod
+    def of(cls, result: ToolResult) -> "ToolAnswer":
+        """What the model reads of a result."""
+        return cls(result.call_id, result.tool, result.content, result.refusal is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswers:
+    """The results of one turn's calls: exactly one for each call id, in the calls' order."""
+
+    answers: tuple[ToolAnswer, ...]
+
+
+Message = UserMessage | AssistantMessage | ToolAnswers
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One request: the whole conversation, and what the answer may be.
+
+    `tools` are the tools that the model may call; `output` is the object that its
+    last word must be. Both may be given. `temperature` is None where the provider
+    decides, and is left out where a provider takes none.
+    """
+
+    messages: tuple[Message, ...]
+    system: str = ""
+    tools: tuple[ToolSchema, ...] = ()
+    output: OutputSchema | None = None
+    max_output_tokens: int = limits.model_output_tokens_default
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTurn:
+    """What came back.
+
+    `structured` is the object that `output` asked for, checked against its schema;
+    where there is none although it was asked for, `structured_problem` says why.
+    `stop_reason` is what the provider said about a refusal or a filter. `raw_ref`
+    is the provider's name for the exchange, `attempts` how often it was asked.
+    """
+
+    text: str
+    tool_calls: tuple[ToolUse, ...]
+    structured: Mapping[str, Json] | None
+    stop: Stop
+    usage: Usage
+    model: str
+    raw_ref: str = ""
+    stop_raw: str = ""
+    stop_reason: str = ""
+    structured_problem: str = ""
+    usage_is_known: bool = True
+    """False where the provider gave no usage: then it is a lower bound."""
+    attempts: int = 1
+    native: Native | None = None
+
+    @property
+    def message(self) -> AssistantMessage:
+        """The turn as the next request repeats it.
+
+        Each of its calls needs an answer there: a turn that was cut and whose calls
+        did not run is repeated with error answers, or as `AssistantMessage(turn.text)`.
+        """
+        return AssistantMessage(self.text, self.tool_calls, self.native)

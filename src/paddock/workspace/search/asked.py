@@ -1,0 +1,87 @@
+"""What a search is asked for, and what it answers. No work is done here."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class Shown(Protocol):
+    """What may appear in a result, by workspace path."""
+
+    def is_shown(self, relative: str) -> bool:
+        """Whether the name may appear."""
+        ...
+
+    def may_view(self, relative: str) -> bool:
+        """Whether the content may."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """What lines have to match; ripgrep's own syntax, linear time."""
+
+    pattern: str
+    ignore_case: bool = False
+    literal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is looked for, and how much of it is shown."""
+
+    regex: Regex
+    context: int
+    matches_max: int
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What has to be said of a search beside its rows."""
+
+    unreadable: set[str] = field(default_factory=set[str])
+    """Files and directories that this user may not read."""
+    changed: set[str] = field(default_factory=set[str])
+    """Files that were touched meanwhile, and have fewer rows than ripgrep saw."""
+    is_late: bool = False
+    """It was stopped after `limits.search_timeout_s`."""
+    is_broken: bool = False
+    """ripgrep ended by a signal that was not ours."""
+
+
+class Line(NamedTuple):
+    """One line of a file as the workspace read it, cut at `limits.search_row_bytes_max`."""
+
+    number: int
+    text: bytes
+    is_match: bool
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    """What one file has to show: its matches, and lines around them, each once, in order."""
+
+    path: str
+    lines: tuple[Line, ...]
+    matches: int
+    has_more: bool
+    """Whether it has more matches than was asked for."""
+
+
+@dataclass(slots=True)
+class ContentFound:
+    """Files with their lines, in byte order of their paths; `matches` counts what is shown."""
+
+    files: list[FileLines] = field(default_factory=list[FileLines])
+    matches: int = 0
+    has_more: bool = False
+    remarks: Remarks = field(default_factory=Remarks)
+
+
+@dataclass(slots=True)
+class NamesFound:
+    """Workspace paths in byte order; a directory has a slash behind."""
+
+    paths: list[str] = field(default_factory=list[str])
+    has_more: bool = False
+    remarks: Remarks = field(default_factory=Remarks)

@@ -1,0 +1,156 @@
+"""One run of ripgrep: started without a shell, read under caps, never left behind.
+
+Rules kept here:
+  * its working directory is a descriptor that the workspace opened, so that a directory
+    swapped for a link cannot move it;
+  * it has a session of its own, and is killed and waited for however the block ends;
+  * it is given until a deadline; nothing it prints can keep us longer;
+  * what it says of failures is never shown: names and texts of places outside could stand
+    in it. It is only counted, and names in it are looked up by ourselves.
+"""
+
+import fcntl
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.workspace.search.program import ENVIRONMENT
+
+_READ_BYTES: Final = 1 << 18
+_ON_LINUX: Final = sys.platform.startswith("linux")
+_SET_PIPE_SIZE: Final[int | None] = getattr(fcntl, "F_SETPIPE_SZ", None)
+
+
+class Child:
+    """A running ripgrep. A context manager: at its end the process is gone."""
+
+    __slots__ = ("_deadline", "_process", "errors", "is_late")
+
+    def __init__(self, command: list[str], directory_fd: int, deadline: float) -> None:
+        """Start it in the directory behind `directory_fd`.
+
+        Raises:
+            HostError: it could not be started.
+        """
+        self._deadline = deadline
+        self.errors = b""
+        """What it said of failures, cut at its limit."""
+        self.is_late = False
+        """Whether it was stopped because its time was over."""
+        try:
+            # No preexec_fn: with one, Python forks the whole process instead of vfork(2).
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=_name_of(directory_fd),
+                env=ENVIRONMENT,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as failure:
+            raise HostError(f"ripgrep could not be started: {failure.strerror}") from failure
+        self._limit()
+
+    def _limit(self) -> None:
+        """Bound what it may take; failing to do so stops nothing."""
+        if not _ON_LINUX:
+            return
+        try:
+            most = limits.search_memory_bytes_max
+            # Threat: a file of many gigabytes without a line end is one line in memory.
+            resource.prlimit(self._process.pid, resource.RLIMIT_AS, (most, most))
+        except (OSError, ValueError):
+            return  # it is over already, or the host holds it to less
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> int:
+        """Kill it if it runs, wait for it, and return its exit code; negative for a signal."""
+        process = self._process
+        code = process.poll()
+        if code is None:
+            try:
+                # Its own session: the group is its own too.
+                os.killpg(process.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                process.kill()
+            code = process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        return code
+
+    def finish(self) -> int:
+        """Wait for its end and return its exit code; it has closed its output before."""
+        try:
+            self._process.wait(max(0.0, self._deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            self.is_late = True
+        return self.stop()
+
+    def output(self) -> Iterator[bytes]:
+        """What it prints, piece by piece, until its end or the deadline."""
+        process = self._process
+        assert process.stdout is not None  # noqa: S101 - asked for above
+        assert process.stderr is not None  # noqa: S101 - asked for above
+        out, err = process.stdout.fileno(), process.stderr.fileno()
+        if _SET_PIPE_SIZE is not None:
+            _widen(out)
+        poll = select.poll()
+        poll.register(out, select.POLLIN)
+        poll.register(err, select.POLLIN)
+        is_open = True
+        while is_open:
+            left = self._deadline - time.monotonic()
+            ready = poll.poll(left * 1000) if left > 0 else []
+            if not ready:
+                self.is_late = True
+                return
+            for fd, _ in ready:
+                piece = os.read(fd, _READ_BYTES)
+                if fd == out and piece:
+                    yield piece
+                elif fd == out:
+                    is_open = False
+                elif piece:
+                    room = limits.search_errors_bytes_max - len(self.errors)
+                    self.errors += piece[: max(0, room)]
+                else:
+                    poll.unregister(err)
+
+
+def _widen(pipe: int) -> None:
+    """Let ripgrep run ahead; a host that refuses leaves the pipe as it is."""
+    try:
+        fcntl.fcntl(pipe, _SET_PIPE_SIZE or 0, limits.search_pipe_bytes)
+    except OSError:
+        return
+
+
+def _name_of(directory_fd: int) -> str:
+    """A name by which the child finds the directory of a descriptor that it inherits.
+
+    The child changes its directory before Python closes what is not passed on.
+    """
+    folder = "/proc/self/fd" if _ON_LINUX else "/dev/fd"
+    return f"{folder}/{directory_fd}"

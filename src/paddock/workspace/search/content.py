@@ -1,0 +1,133 @@
+"""Searching contents: the first matches of a tree by path and line, the same every time.
+
+Two phases. First ripgrep walks the tree itself, in parallel, which is the fastest there
+is. If it proposes no more than is shown, that is all there is, and sorting makes an order.
+
+If it proposes more, which proposals came first is chance, so they are thrown away. Our
+own walk then gives the files in byte order, as far as they are needed, and ripgrep
+searches them in growing batches until enough is confirmed.
+"""
+
+import os
+
+from paddock.errors import PathNotAFileError, PermissionDeniedError
+from paddock.text.show import quote
+from paddock.workspace.failures import converting
+from paddock.workspace.names import WorkspacePath
+from paddock.workspace.resolution import READ_DIRECTORY
+from paddock.workspace.search.asked import ContentFound, Shown, Wanted
+from paddock.workspace.search.engine import Engine, Proposals
+from paddock.workspace.search.globs import EVERYTHING, SearchGlob
+from paddock.workspace.search.ordered import OrderedSearch
+from paddock.workspace.search.program import NEVER, tree_command
+from paddock.workspace.search.proposals import ProposalReader
+from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, scope_above
+from paddock.workspace.workspace import Workspace
+
+
+def search_content(
+    workspace: Workspace,
+    shown: Shown,
+    path: WorkspacePath,
+    wanted: Wanted,
+    glob: SearchGlob = EVERYTHING,
+) -> ContentFound:
+    """Lines that match, of one file or of every file below a directory.
+
+    A directory that is named is searched even if a rule ignores it, or its name is one
+    that is passed by elsewhere.
+
+    Raises:
+        PathNotFoundError, SpecialFileError, PathError: `path` cannot be read.
+        PermissionDeniedError: `path` is a file that may not be viewed.
+        InvalidPatternError: the regular expression cannot be used.
+        HostError: ripgrep cannot be run, or the disk fails.
+    """
+    is_one_file = is_file(workspace, path)
+    engine = Engine(workspace, shown, wanted, reads_past_nul=is_one_file)
+    search = OrderedSearch(engine)
+    if is_one_file:
+        require_viewable(engine, path)
+        search.search(iter([path.relative]))
+    else:
+        with converting(path, "list"):
+            _search_below(workspace, engine, search, path, glob)
+    engine.check()
+    return search.found
+
+
+def require_viewable(engine: Engine, path: WorkspacePath) -> None:
+    """Raises: PermissionDeniedError for a file that may not be viewed."""
+    if not engine.may_show(path.relative):
+        raise PermissionDeniedError(f"{quote(path.relative)} may not be viewed")
+
+
+def is_file(workspace: Workspace, path: WorkspacePath) -> bool:
+    """Whether `path` is a file, or else a directory.
+
+    Raises: PathNotFoundError, SpecialFileError, PathError: it is neither, or not readable.
+    """
+    try:
+        with workspace.open_file(path):
+            return True
+    except PathNotAFileError:
+        return False
+
+
+def _search_below(
+    workspace: Workspace,
+    engine: Engine,
+    search: OrderedSearch,
+    path: WorkspacePath,
+    glob: SearchGlob,
+) -> None:
+    """Search a directory; see the module."""
+    proposals = _propose_tree(workspace, engine, path, glob)
+    if sum(map(len, proposals.values())) <= search.left:
+        search.confirm(proposals)
+        return
+    walk = Walk(workspace.tree, path, Terms(NEVER, honours_ignore=True, glob=glob), engine.deadline)
+    try:
+        search.search(walk.paths())
+        engine.remarks.is_late = engine.remarks.is_late or walk.is_late
+        engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
+    finally:
+        walk.close()
+
+
+def _propose_tree(
+    workspace: Workspace, engine: Engine, path: WorkspacePath, glob: SearchGlob
+) -> Proposals:
+    """What ripgrep finds by walking itself, up to one row more than is shown."""
+    found: Proposals = {}
+    wanted, tree = engine.wanted, workspace.tree
+    command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
+    fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)
+    try:
+        area = _Below(workspace, path, glob)
+        engine.run(command, fd, ProposalReader(), found, wanted.matches_max, area)
+    finally:
+        os.close(fd)
+    return found
+
+
+class _Below:
+    """A directory that ripgrep walks; some of what it finds is not meant."""
+
+    __slots__ = ("_base", "_glob", "_ignored", "prefix")
+
+    def __init__(self, workspace: Workspace, path: WorkspacePath, glob: SearchGlob) -> None:
+        self.prefix = "" if path.is_root else path.relative + "/"
+        self._base = len(self.prefix)
+        self._glob = glob
+        # ripgrep is kept from reading rules above its directory, for it would not stop at
+        # the workspace's root. Those inside are ours to apply.
+        has_rules_above = scope_above(workspace.tree, path) is not None
+        self._ignored = IgnoreLookup(workspace.tree, path) if has_rules_above else None
+
+    def means(self, path: str) -> bool:
+        """Whether the search is about this file."""
+        name = path.rpartition("/")[2]
+        return (self._glob.matches(name, path[self._base :], is_directory=False)) and not (
+            self._ignored is not None and self._ignored.ignores(path)
+        )

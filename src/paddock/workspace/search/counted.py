@@ -1,0 +1,124 @@
+"""Searching contents with an account of what was passed by, and why.
+
+Nothing is left out by `.gitignore`. Each file is looked at by the workspace before
+ripgrep is given its name: what may not be viewed, is too large or is binary is counted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError, ToolError
+from paddock.workspace.failures import converting
+from paddock.workspace.names import WorkspacePath, unchecked_path
+from paddock.workspace.search.asked import ContentFound, Shown, Wanted
+from paddock.workspace.search.content import is_file, require_viewable
+from paddock.workspace.search.engine import Engine
+from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.ordered import OrderedSearch
+from paddock.workspace.search.walk import Terms, Walk
+from paddock.workspace.workspace import Workspace
+
+SKIPPED_NAMES: Final = frozenset({".git", "__pycache__", "node_modules", ".DS_Store"})
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """How many entries were passed by; what may not even be named is not counted."""
+
+    by_name: int = 0
+    forbidden: int = 0
+    too_large: int = 0
+    binary: int = 0
+    unreadable: int = 0
+
+
+@dataclass(slots=True)
+class CountedFound:
+    """What was found, in how many files, and what was passed by before the last of them."""
+
+    found: ContentFound
+    files_searched: int
+    skipped: Skipped
+
+
+def search_counted(
+    workspace: Workspace, shown: Shown, path: WorkspacePath, wanted: Wanted, glob: SearchGlob
+) -> CountedFound:
+    """Lines that match, of one file or of every file below a directory.
+
+    Raises: as `search_content`.
+    """
+    engine = Engine(workspace, shown, wanted, reads_past_nul=True)
+    search = OrderedSearch(engine)
+    choice = _Choice(workspace, shown)
+    if is_file(workspace, path):
+        require_viewable(engine, path)
+        search.search(choice.of(iter([path.relative])))
+    else:
+        with converting(path, "list"):
+            terms = Terms(SKIPPED_NAMES, honours_ignore=False, glob=glob)
+            walk = Walk(workspace.tree, path, terms, engine.deadline)
+            try:
+                choice.walk = walk
+                search.search(choice.of(walk.paths()))
+                engine.remarks.is_late = engine.remarks.is_late or walk.is_late
+                engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
+            finally:
+                walk.close()
+    engine.check()
+    searched, skipped = choice.up_to(search.found)
+    return CountedFound(search.found, searched, skipped)
+
+
+@dataclass(slots=True)
+class _Choice:
+    """Which files are searched, with the account as it stood at each of them."""
+
+    workspace: Workspace
+    shown: Shown
+    walk: Walk | None = None
+    skipped: Skipped = Skipped()
+    chosen: list[tuple[str, Skipped]] = field(default_factory=list[tuple[str, Skipped]])
+
+    def of(self, paths: Iterator[str]) -> Iterator[str]:
+        """Those of `paths` that are searched."""
+        for path in paths:
+            if not self.shown.is_shown(path):
+                continue
+            reason = self._reason(path)
+            if reason:
+                count: int = getattr(self.skipped, reason)
+                self.skipped = replace(self.skipped, **{reason: count + 1})
+                continue
+            self.chosen.append((path, self._account()))
+            yield path
+
+    def up_to(self, found: ContentFound) -> tuple[int, Skipped]:
+        """How many files were searched, and what was skipped; batches read ahead of the end."""
+        if found.has_more and found.files:
+            last = found.files[-1].path
+            for number, (path, skipped) in enumerate(self.chosen, 1):
+                if path == last:
+                    return number, skipped
+        return len(self.chosen), self._account()
+
+    def _account(self) -> Skipped:
+        by_name = 0 if self.walk is None else self.walk.passed_by
+        return replace(self.skipped, by_name=by_name)
+
+    def _reason(self, path: str) -> str:
+        """Why a file is not searched: a field of `Skipped`, or nothing."""
+        if not self.shown.may_view(path):
+            return "forbidden"
+        try:
+            with self.workspace.open_file(unchecked_path(path)) as file:
+                if file.size_bytes > limits.dev_searched_file_bytes_max:
+                    return "too_large"
+                is_binary = b"\0" in file.read_start(limits.binary_probe_bytes)
+                return "binary" if is_binary else ""
+        except HostError:
+            raise
+        except ToolError:
+            return "unreadable"

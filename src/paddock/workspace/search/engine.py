@@ -1,0 +1,328 @@
+"""What every content search is made of: runs of ripgrep, and the confirmation of what they found.
+
+ripgrep proposes, the workspace disposes. A proposal is a claim about a name; it becomes
+rows only if the name may be shown, its content may be viewed, and the workspace itself
+finds the lines there.
+"""
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+from paddock import limits
+from paddock.errors import HostError, InvalidPatternError, ToolError
+from paddock.text.show import quote, show_name
+from paddock.workspace.known import wall_clock_ns
+from paddock.workspace.names import unchecked_path
+from paddock.workspace.reading import OpenFile
+from paddock.workspace.resolution import READ_FILE
+from paddock.workspace.search.asked import FileLines, Remarks, Shown, Wanted
+from paddock.workspace.search.child import Child
+from paddock.workspace.search.confirm import Content, confirm, lines_around
+from paddock.workspace.search.program import check_command, files_command, text_command
+from paddock.workspace.search.proposals import ProposalReader
+from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.workspace import Workspace
+
+_BATCH_NAME_BYTES: Final = 524_288
+"""Names in one command; Linux takes 2 MB of arguments by default (execve(2))."""
+_CLOCK_TICK_NS: Final = 20_000_000
+"""File times move in ticks of up to 10 ms; twice that is on the safe side."""
+_FAILURE: Final = re.compile(rb"rg: (?:\./)?(.+?): [^\n]*\(os error 13\)", re.DOTALL)
+_FAILURES_LOOKED_AT_MAX: Final = 20
+
+
+class Area(Protocol):
+    """Where a run takes place, and which of the files that it finds are meant."""
+
+    @property
+    def prefix(self) -> str:
+        """What the workspace paths of files there begin with."""
+        ...
+
+    def means(self, path: str) -> bool:
+        """Whether the search is about this file."""
+        ...
+
+
+class _Anywhere:
+    """The workspace root; all that was asked for is meant."""
+
+    __slots__ = ()
+
+    prefix = ""
+
+    def means(self, path: str) -> bool:
+        return True
+
+
+ANYWHERE: Final = _Anywhere()
+
+
+Proposals = dict[str, list[bytes]]
+"""Workspace path → rows."""
+
+
+class Engine:
+    """One search's runs and confirmations."""
+
+    __slots__ = (
+        "_allowed",
+        "_reads_past_nul",
+        "_shown",
+        "_started_ns",
+        "_was_run",
+        "_workspace",
+        "deadline",
+        "remarks",
+        "wanted",
+    )
+
+    def __init__(
+        self, workspace: Workspace, shown: Shown, wanted: Wanted, *, reads_past_nul: bool
+    ) -> None:
+        """With `reads_past_nul`, a NUL byte behind a file's beginning makes it no binary.
+
+        That holds for files that are given by name. Of a tree that ripgrep walks, such
+        files would be found or not depending on what its threads read before: there any
+        NUL byte makes a file binary.
+
+        Raises: InvalidPatternError where no command line could hold the pattern.
+        """
+        self._reads_past_nul = reads_past_nul
+        _require_usable(wanted.regex.pattern)
+        self._workspace = workspace
+        self._shown = shown
+        self.wanted = wanted
+        self.remarks = Remarks()
+        self.deadline = time.monotonic() + limits.search_timeout_s
+        self._started_ns = wall_clock_ns()
+        self._allowed: dict[str, bool] = {}
+        self._was_run = False
+
+    def may_show(self, path: str) -> bool:
+        """Whether rows of this file may be shown."""
+        allowed = self._allowed.get(path)
+        if allowed is None:
+            # Threat: that a file which may not be viewed has a match tells what stands in
+            # it. It counts for nothing: no row, no limit reached, no word about it.
+            allowed = self._allowed[path] = (
+                not is_temporary_name(path.rpartition("/")[2])
+                and self._shown.is_shown(path)
+                and self._shown.may_view(path)
+            )
+        return allowed
+
+    def may_name(self, path: str) -> bool:
+        """Whether the name may appear in a remark."""
+        return self._shown.is_shown(path)
+
+    # Proposing
+
+    def propose(self, names: list[str], most: int, *, in_order: bool) -> Proposals:
+        """Rows of these files; those of more than `most` lines need not be complete.
+
+        With `in_order` the files come in the order of `names`, so that what is missing
+        stands behind what is there.
+        """
+        found: Proposals = {}
+        for batch in _batches(names):
+            most_each = self.wanted.matches_max + 1
+            command = files_command(self.wanted.regex, batch, most_each, in_order=in_order)
+            known = {b"./" + os.fsencode(name) for name in batch}
+            self.run(command, self._workspace.tree.root_fd, ProposalReader(known), found, most)
+            if self.remarks.is_late or _count(found) > most:
+                break
+        return found
+
+    def run(
+        self,
+        command: list[str],
+        directory_fd: int,
+        reader: ProposalReader,
+        found: Proposals,
+        most: int,
+        area: Area | None = None,
+    ) -> None:
+        """Add to `found` what one run proposes, until there are more than `most` rows."""
+        area = area or ANYWHERE
+        count = _count(found)
+        with Child(command, directory_fd, self.deadline) as child:
+            for piece in child.output():
+                self._was_run = True
+                for proposal in reader.feed(piece):
+                    path = area.prefix + os.fsdecode(proposal.path)
+                    if self.may_show(path) and area.means(path):
+                        found.setdefault(path, []).extend(proposal.rows)
+                        count += len(proposal.rows)
+                if count > most:
+                    return
+            if not child.is_late:
+                self._ended(child.finish(), child.errors, area.prefix)
+            self.remarks.is_late = self.remarks.is_late or child.is_late
+        reader.close()
+        for name in reader.binary:
+            path = area.prefix + os.fsdecode(name)
+            if self.may_show(path) and area.means(path):
+                found.setdefault(path, [])
+
+    def check(self) -> None:
+        """Make sure that the pattern can be used, if no run has shown it.
+
+        Raises: InvalidPatternError.
+        """
+        if self._was_run:
+            return
+        self._was_run = True
+        with Child(
+            check_command(self.wanted.regex), self._workspace.tree.root_fd, self.deadline
+        ) as child:
+            for _ in child.output():
+                continue
+            if child.finish() == 2 and not child.is_late:
+                raise _invalid(self.wanted.regex.pattern, child.errors)
+
+    def _ended(self, code: int, errors: bytes, prefix: str) -> None:
+        if code in (0, 1):
+            self._was_run = True
+        elif code < 0:
+            self.remarks.is_broken = True
+        else:
+            self.check()
+            self._note_unreadable(errors, prefix)
+
+    def _note_unreadable(self, errors: bytes, prefix: str) -> None:
+        """Name what cannot be read, if the workspace finds so too."""
+        for found in itertools.islice(_FAILURE.finditer(errors), _FAILURES_LOOKED_AT_MAX):
+            path = prefix + os.fsdecode(found[1])
+            if self._shown.is_shown(path) and self._is_unreadable(path):
+                self.remarks.unreadable.add(path)
+
+    def _is_unreadable(self, path: str) -> bool:
+        tree = self._workspace.tree
+        try:
+            os.close(tree.resolution.open(tree.root_fd, path, READ_FILE))
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    # Confirming
+
+    def confirm(self, proposals: Proposals, most: int) -> Iterator[FileLines]:
+        """In byte order of their paths, files with the lines that stand there; `most` matches.
+
+        Where there are more, the last file says so, and may have nothing else to say.
+        """
+        left = most
+        for path in sorted(proposals, key=os.fsencode):
+            if time.monotonic() > self.deadline:
+                self.remarks.is_late = True
+                return
+            lines = self._confirm_file(path, proposals[path], left)
+            if lines is not None:
+                left -= lines.matches
+                yield lines
+                if lines.has_more:
+                    return
+
+    def _confirm_file(self, path: str, rows: list[bytes], most: int) -> FileLines | None:
+        try:
+            file = self._workspace.open_file(unchecked_path(path))
+        except HostError:
+            raise
+        except ToolError:
+            return None  # gone, swapped, unreadable: it has no rows
+        with file:
+            content = Content(file)
+            nul = content.first_nul()
+            if nul >= 0 and (nul < limits.binary_probe_bytes or not self._reads_past_nul):
+                return None
+            if nul >= 0 or not rows:
+                rows = self._rows_of_text(path)
+            places = confirm(content, rows)
+            if len(places) < len(rows) and self._has_changed(file):
+                self.remarks.changed.add(path)
+            if not places:
+                return None
+            shown = places[:most]
+            lines = lines_around(content, shown, self.wanted.context)
+            return FileLines(path, lines, len(shown), len(places) > most)
+
+    def _rows_of_text(self, path: str) -> list[bytes]:
+        """Rows of a text with a NUL byte far from its beginning, where ripgrep stopped."""
+        command = text_command(self.wanted.regex, path, self.wanted.matches_max + 1)
+        reader = ProposalReader()
+        with Child(command, self._workspace.tree.root_fd, self.deadline) as child:
+            rows = [row for piece in child.output() for row in reader.feed_rows(piece)]
+            self.remarks.is_late = self.remarks.is_late or child.is_late
+        return rows
+
+    def _has_changed(self, file: OpenFile) -> bool:
+        """Whether the file was touched since the search began.
+
+        Told by what stands inside alone: a name that was swapped for a link says nothing
+        about the file that the link led to.
+        """
+        return file.status.changed_ns > self._started_ns - _CLOCK_TICK_NS
+
+
+def _count(found: Proposals) -> int:
+    return sum(map(len, found.values()))
+
+
+def _batches(names: list[str]) -> Iterable[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for name in names:
+        size += len(name) * 4 + 8
+        batch.append(name)
+        if size > _BATCH_NAME_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _require_usable(pattern: str) -> None:
+    size = len(pattern.encode())
+    if size > limits.search_pattern_bytes_max:
+        raise InvalidPatternError(
+            f"the pattern has {size} bytes, over {limits.search_pattern_bytes_max}",
+            where="pattern",
+        )
+    if "\0" in pattern:
+        raise InvalidPatternError(
+            f"the pattern {quote(pattern)} holds a NUL character",
+            where="pattern",
+            hint="files with NUL bytes are binary and not searched",
+        )
+
+
+def _invalid(pattern: str, errors: bytes) -> InvalidPatternError:
+    """Ripgrep's own reason, which is about the pattern alone: nothing was searched."""
+    said = errors.decode("utf-8", "replace").split("\n\n")[0].splitlines()
+    reasons = [line.removeprefix("rg: ").strip() for line in said]
+    # The pattern itself, wrapped and underlined, stands before the reason.
+    reason = next((line for line in reasons if line.startswith("error: ")), "")
+    reason = reason.removeprefix("error: ") or (reasons[0] if reasons else "")
+    cut = limits.message_value_chars_max
+    return InvalidPatternError(
+        f"invalid regex: {quote(pattern)}: {show_name(reason[:cut])}",
+        where="pattern",
+        hint=_hint(reason),
+    )
+
+
+def _hint(reason: str) -> str:
+    if "\\n" in reason or "\\r" in reason:
+        return "a pattern is matched against one line at a time"
+    if "look-around" in reason or "backreference" in reason:
+        return "regexes take linear time here: no look-around and no backreferences"
+    if "size limit" in reason:
+        return "use smaller repetition counts"
+    return "escape characters that are meant as they stand, or use literal"

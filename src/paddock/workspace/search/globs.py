@@ -1,0 +1,174 @@
+"""The globs of a search: gitignore's rules, and ripgrep's braces.
+
+Rules kept here:
+  * without a slash a glob is about names, at any depth; with one it is about paths,
+    taken from the directory that is searched;
+  * `{a,b}` stands for either; braces may be nested;
+  * a `!` in front turns the glob round: everything but;
+  * a trailing slash means directories alone.
+
+Expanded braces leave patterns whose stars are separated by pieces of fixed length, which
+is what the expressions of `policy.globs` need to be free of backtracking.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from paddock import limits
+from paddock.errors import InvalidPatternError
+from paddock.policy.globs import Glob, parse_glob, regex_of
+from paddock.policy.problems import PatternError
+from paddock.text.show import quote
+
+_NOTHING_SPECIAL: Final = re.compile(r"[\w.+*-]+", re.ASCII)
+"""Globs that ripgrep and we cannot read differently."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchGlob:
+    """A compiled glob. One of `names` and `paths` is None, or both where all is meant."""
+
+    text: str
+    negated: bool
+    names: re.Pattern[str] | None
+    paths: re.Pattern[str] | None
+    directory_only: bool
+    name_globs: tuple[str, ...]
+    """Globs one of which the last component of every match has; none where that is not known."""
+
+    def matches(self, name: str, below: str, *, is_directory: bool) -> bool:
+        """Whether an entry is meant; `below` is its path from the searched directory."""
+        if self.directory_only and not is_directory:
+            found = False
+        elif self.names is not None:
+            found = self.names.fullmatch(name) is not None
+        else:
+            found = self.paths is None or self.paths.fullmatch(below) is not None
+        return found is not self.negated
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether it leaves nothing out."""
+        return self.names is None and self.paths is None and not self.negated
+
+
+EVERYTHING: Final = SearchGlob("*", False, None, None, False, ())
+
+
+@lru_cache(maxsize=64)
+def compile_glob(text: str) -> SearchGlob:
+    """The glob that `text` stands for.
+
+    Raises:
+        InvalidPatternError: it can match nothing, or its braces stand for too much.
+    """
+    body = text.removeprefix("!")
+    if text in ("*", "**"):
+        return EVERYTHING
+    try:
+        globs = [parse_glob(part) for part in expand_braces(body)]
+    except PatternError as problem:
+        # The words of that error are about the policy's files; the reason is the same.
+        raise _unusable(text, problem.hint) from None
+    if any(glob.negated for glob in globs):
+        raise _unusable(text, "one ! in front is enough")
+    directory_only = all(glob.directory_only for glob in globs)
+    if any(glob.directory_only for glob in globs) and not directory_only:
+        raise _unusable(text, "a trailing slash belongs behind all of it or nothing")
+    if all(glob.anywhere for glob in globs):
+        names, paths = _either(globs), None
+    else:
+        names, paths = None, _either(globs)
+    last = tuple(glob.text.rstrip("/").rpartition("/")[2] for glob in globs)
+    plain = all(map(_NOTHING_SPECIAL.fullmatch, last)) and "**" not in last
+    known = last if plain and not directory_only else ()
+    return SearchGlob(text, text.startswith("!"), names, paths, directory_only, known)
+
+
+def _unusable(text: str, hint: str) -> InvalidPatternError:
+    return InvalidPatternError(
+        f"the glob {quote(text)} cannot be used", where="glob", hint=hint or "such as src/**/*.ts"
+    )
+
+
+def _either(globs: list[Glob]) -> re.Pattern[str]:
+    sources = [
+        # A name at any depth, where another of the alternatives is about paths.
+        regex_of(glob.segments) if glob.anywhere == globs[0].anywhere else _anywhere(glob)
+        for glob in globs
+    ]
+    return re.compile("|".join(f"(?:{source})" for source in sources), re.DOTALL)
+
+
+def _anywhere(glob: Glob) -> str:
+    source = regex_of(glob.segments)
+    return f"(?:[^/]+/)*{source}" if glob.anywhere else source
+
+
+def expand_braces(text: str) -> list[str]:
+    """Every text that the braces in `text` stand for, in their order.
+
+    Raises:
+        PatternError: a brace without its other half, or over
+            `limits.glob_alternatives_max` texts.
+    """
+    found = [""]
+    at = 0
+    while at < len(text):
+        if text[at] == "{":
+            end = _closing(text, at)
+            inner = [t for part in _split(text[at + 1 : end]) for t in expand_braces(part)]
+            # As ripgrep: an empty alternative is none.
+            inner = [part for part in inner if part] or [""]
+            found = [head + tail for head in found for tail in inner]
+            if len(found) > limits.glob_alternatives_max:
+                raise PatternError("", f"at most {limits.glob_alternatives_max} alternatives")
+            at = end + 1
+            continue
+        if text[at] == "}":
+            raise PatternError("", "a } without its {; write \\} for the character")
+        step = _piece_length(text, at)
+        found = [head + text[at : at + step] for head in found]
+        at += step
+    return found
+
+
+def _piece_length(text: str, at: int) -> int:
+    """The length of what stands at `at`: a character, an escaped one, a bracket."""
+    if text[at] == "\\":
+        return 2
+    if text[at] == "[":
+        # The first ] behind [, [! or [^ is a member.
+        first = at + 2 if text[at + 1 : at + 2] in ("!", "^") else at + 1
+        end = text.find("]", first + 1)
+        if end > 0:
+            return end + 1 - at
+    return 1
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 0
+    while at < len(text):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return at
+        at += _piece_length(text, at)
+    raise PatternError("", "a { without its }; write \\{ for the character")
+
+
+def _split(text: str) -> list[str]:
+    """The alternatives between two braces, cut at the commas of this level."""
+    parts = [""]
+    depth = at = 0
+    while at < len(text):
+        step = _piece_length(text, at)
+        piece = text[at : at + step]
+        depth += {"{": 1, "}": -1}.get(piece, 0)
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+        at += step
+    return parts

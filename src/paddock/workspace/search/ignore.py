@@ -1,0 +1,179 @@
+"""`.gitignore` files: which entries of a directory a search passes by.
+
+Rules kept here:
+  * the last rule of a file that matches decides; `!` takes out again;
+  * the nearest file that says anything decides: a directory's own before its parent's;
+  * a rule without a slash is about names, one with a slash about paths from its file;
+  * a line that is no pattern is passed over, as git does.
+
+Only `.gitignore` counts. `.ignore`, `.rgignore`, `.git/info/exclude` and a user's own
+excludes do not: they differ from machine to machine, and an agent's answer must not.
+
+Most rules are plain names or endings: those are found by hash, and what is left of a
+file is one expression whose first alternative is the last rule.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from paddock.policy.globs import RUN, Glob, literal_of, parse_glob, regex_of
+from paddock.policy.problems import PatternError
+from paddock.workspace.search.globs import expand_braces
+
+IGNORE_FILE: Final = ".gitignore"
+_BOM: Final = "\ufeff"
+
+
+class _Rule(NamedTuple):
+    number: int
+    glob: Glob
+
+
+class _Last:
+    """For each key the number of the last rule, of all and of those that mean files too."""
+
+    __slots__ = ("directories", "files")
+
+    def __init__(self) -> None:
+        self.directories: dict[str, int] = {}
+        self.files: dict[str, int] = {}
+
+    def put(self, key: str, rule: _Rule) -> None:
+        self.directories[key] = rule.number
+        if not rule.glob.directory_only:
+            self.files[key] = rule.number
+
+
+class _Expressions:
+    """Rules that need a regular expression, the last one first."""
+
+    __slots__ = ("_expression", "_numbers")
+
+    def __init__(self, rules: list[_Rule]) -> None:
+        last_first = list(reversed(rules))
+        self._numbers = [rule.number for rule in last_first]
+        sources = [f"({regex_of(rule.glob.segments)})" for rule in last_first]
+        self._expression = re.compile("|".join(sources), re.DOTALL) if rules else None
+
+    def last(self, text: str) -> int:
+        """The number of the last rule that matches all of `text`; -1 for none."""
+        if self._expression is None:
+            return -1
+        found = self._expression.fullmatch(text)
+        return (
+            -1 if found is None or found.lastindex is None else self._numbers[found.lastindex - 1]
+        )
+
+
+class _Rules:
+    """What holds for files, or for directories."""
+
+    __slots__ = ("endings", "names", "path_expressions", "path_names", "patterns")
+
+    def __init__(self, rules: list[_Rule], literal: "_Literal", *, for_directories: bool) -> None:
+        def chosen(last: _Last) -> dict[str, int]:
+            return last.directories if for_directories else last.files
+
+        self.names = chosen(literal.names)
+        self.endings = chosen(literal.endings)
+        self.path_names = chosen(literal.paths)
+        meant = [rule for rule in rules if for_directories or not rule.glob.directory_only]
+        self.patterns = _Expressions([rule for rule in meant if rule.glob.anywhere])
+        self.path_expressions = _Expressions([rule for rule in meant if not rule.glob.anywhere])
+
+
+class _Literal:
+    """Rules that a look-up finds."""
+
+    __slots__ = ("endings", "names", "paths")
+
+    def __init__(self) -> None:
+        self.names = _Last()
+        self.endings = _Last()
+        self.paths = _Last()
+
+    def take(self, rule: _Rule) -> bool:
+        """Whether `rule` is one of these; then it is kept."""
+        segments = rule.glob.segments
+        texts = [literal_of(segment) for segment in segments]
+        if all(text is not None for text in texts):
+            key = "/".join(text for text in texts if text is not None)
+            (self.names if rule.glob.anywhere else self.paths).put(key, rule)
+            return True
+        match segments:
+            case [[first, str(ending)]] if rule.glob.anywhere and first is RUN[0]:
+                if ending.rfind(".") == 0:
+                    self.endings.put(ending, rule)
+                    return True
+            case _:
+                return False
+        return False
+
+
+class IgnoreRules:
+    """One `.gitignore`, compiled."""
+
+    __slots__ = ("_directories", "_files", "_negated")
+
+    def __init__(self, text: str) -> None:
+        globs = [glob for line in text.split("\n") for glob in _parse_line(line)]
+        self._negated = [glob.negated for glob in globs]
+        literal = _Literal()
+        numbered = [_Rule(number, glob) for number, glob in enumerate(globs)]
+        rest = [rule for rule in numbered if not literal.take(rule)]
+        self._directories = _Rules(rest, literal, for_directories=True)
+        self._files = _Rules(rest, literal, for_directories=False)
+
+    def __bool__(self) -> bool:
+        return bool(self._negated)
+
+    def verdict(self, name: str, below: str, *, is_directory: bool) -> bool | None:
+        """Whether an entry is ignored; None where no rule is about it.
+
+        `below` is its path from the directory of the file.
+        """
+        rules = self._directories if is_directory else self._files
+        last = rules.names.get(name, -1)
+        dot = name.rfind(".")
+        if dot >= 0 and rules.endings:
+            last = max(last, rules.endings.get(name[dot:], -1))
+        if rules.path_names:
+            last = max(last, rules.path_names.get(below, -1))
+        last = max(last, rules.patterns.last(name), rules.path_expressions.last(below))
+        return None if last < 0 else not self._negated[last]
+
+
+def _parse_line(line: str) -> list[Glob]:
+    line = line.removesuffix("\r").removeprefix(_BOM)
+    if not line or line.startswith("#"):
+        return []
+    if not line.endswith("\\ "):
+        line = line.rstrip()
+    negation = "!" if line.startswith("!") else ""
+    try:
+        return [parse_glob(negation + part) for part in expand_braces(line[len(negation) :])]
+    except PatternError:
+        return []
+
+
+class IgnoreScope:
+    """The files that have a say in one directory: its own first, then those above it."""
+
+    __slots__ = ("chain",)
+
+    def __init__(self, rules: IgnoreRules, base: int, above: "IgnoreScope | None") -> None:
+        """`base` is how much of a path stands before what `rules` speak of."""
+        self.chain: tuple[tuple[IgnoreRules, int], ...] = ((rules, base),)
+        if above is not None:
+            self.chain += above.chain
+
+    def ignores(self, path: str, name: str, *, is_directory: bool) -> bool:
+        """Whether the entry `path`, a workspace path whose last component is `name`, is passed by.
+
+        Directories above it are not looked at: a search has not come here if one is ignored.
+        """
+        for rules, base in self.chain:
+            said = rules.verdict(name, path[base:], is_directory=is_directory)
+            if said is not None:
+                return said
+        return False

@@ -1,0 +1,182 @@
+"""Finding names: the first entries of a tree that a glob means, in byte order.
+
+A small tree, and any tree in which what is looked for is frequent, is walked here, which
+is quicker than starting a process and reads no more than is shown. What that does not
+exhaust is left to ripgrep's parallel walk; of its names, those that are shown are looked
+at again, each under a descriptor that the workspace opened.
+
+Files, and directories with a file somewhere below them that no rule ignores: that is what
+ripgrep can tell, and both ways have to give the same. Links are not among them.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.workspace.failures import converting
+from paddock.workspace.listing import Tree
+from paddock.workspace.names import WorkspacePath
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
+from paddock.workspace.search.asked import NamesFound, Remarks, Shown
+from paddock.workspace.search.child import Child
+from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.program import NEVER, list_command
+from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
+from paddock.workspace.temporary import is_temporary_name
+from paddock.workspace.workspace import Workspace
+
+_WORTH_WALKING_ENTRIES: Final = 16_384
+"""So much of a tree we still walk ourselves, if it looks as if enough were found by then."""
+
+
+def search_names(
+    workspace: Workspace, shown: Shown, directory: WorkspacePath, glob: SearchGlob, entries_max: int
+) -> NamesFound:
+    """Entries below `directory` that `glob` means and that may be shown, the first ones.
+
+    Raises:
+        PathNotFoundError, PathNotADirectoryError, PathError: `directory` cannot be listed.
+        HostError: ripgrep cannot be run, or the disk fails.
+    """
+    found = NamesFound()
+    deadline = time.monotonic() + limits.search_timeout_s
+    with converting(directory, "list"):
+        terms = Terms(NEVER, honours_ignore=True, glob=glob, with_directories=True)
+        walk = Walk(workspace.tree, directory, terms, deadline)
+        try:
+            _walked(walk, shown, found, entries_max)
+            found.remarks.is_late = walk.is_late
+            found.remarks.unreadable.update(filter(shown.is_shown, walk.unreadable))
+            is_whole = walk.is_exhausted or found.has_more or walk.is_late
+        finally:
+            walk.close()
+        if is_whole:
+            return found
+        listed = _Listed(workspace.tree, directory, glob, deadline)
+        return listed.first(shown, entries_max)
+
+
+def _walked(walk: Walk, shown: Shown, found: NamesFound, entries_max: int) -> None:
+    """Walk as far as that is likely to be the quicker way."""
+    walk.budget = limits.search_walked_entries_max
+    while not (found.has_more or walk.is_late):
+        _fill(found, walk.paths(), shown, entries_max)
+        likely = walk.entries * (entries_max + 1) / max(1, len(found.paths))
+        if walk.is_exhausted or likely > _WORTH_WALKING_ENTRIES or walk.entries > likely * 2:
+            return
+        walk.budget = walk.entries + limits.search_walked_entries_max
+
+
+def _fill(found: NamesFound, paths: Iterable[str], shown: Shown, entries_max: int) -> None:
+    """Take in what may be shown, up to one more than there is room for."""
+    for path in paths:
+        if not shown.is_shown(path.removesuffix("/")):
+            continue
+        if len(found.paths) == entries_max:
+            found.has_more = True
+            return
+        found.paths.append(path)
+
+
+class _Listed:
+    """What ripgrep lists below a directory."""
+
+    __slots__ = ("_base", "_deadline", "_directory", "_glob", "_ignored", "_tree")
+
+    def __init__(
+        self, tree: Tree, directory: WorkspacePath, glob: SearchGlob, deadline: float
+    ) -> None:
+        self._tree = tree
+        self._directory = directory
+        self._base = "" if directory.is_root else directory.relative + "/"
+        self._glob = glob
+        self._deadline = deadline
+        self._ignored = IgnoreLookup(tree, directory)
+
+    def first(self, shown: Shown, entries_max: int) -> NamesFound:
+        """The first entries that are meant, shown and still there."""
+        found = NamesFound()
+        names = self._run(found.remarks)
+        meant = self._meant(names)
+        meant.sort(key=None if "".join(meant).isascii() else os.fsencode)
+        standing = _Standing(self._tree)
+        try:
+            _fill(found, filter(standing.stands, self._not_ignored(meant)), shown, entries_max)
+        finally:
+            standing.close()
+        return found
+
+    def _run(self, remarks: Remarks) -> list[str]:
+        fd = self._tree.resolution.open(
+            self._tree.root_fd, self._directory.relative, READ_DIRECTORY
+        )
+        try:
+            with Child(list_command(self._glob), fd, self._deadline) as child:
+                output = b"".join(child.output())
+                remarks.is_late = child.is_late
+                if not child.is_late and (code := child.finish()) < 0:
+                    raise HostError(f"ripgrep was ended by signal {-code}")
+        finally:
+            os.close(fd)
+        return os.fsdecode(output).split("\0")[:-1]
+
+    def _meant(self, names: list[str]) -> list[str]:
+        """Files that match, and directories that do and have one of `names` below them."""
+        base, glob = self._base, self._glob
+        found: list[str] = []
+        seen: set[str] = {""}
+        for below in names:
+            head, _, name = below.rpartition("/")
+            if glob.matches(name, below, is_directory=False) and not is_temporary_name(name):
+                found.append(base + below)
+            while head not in seen:
+                seen.add(head)
+                above, _, name = head.rpartition("/")
+                if glob.matches(name, head, is_directory=True):
+                    found.append(f"{base}{head}/")
+                head = above
+        return found
+
+    def _not_ignored(self, paths: list[str]) -> Iterator[str]:
+        # A glob of ripgrep's brings back what .gitignore leaves out, so that is asked again.
+        for path in paths:
+            if not self._ignored.ignores(path):
+                yield path
+
+
+class _Standing:
+    """Looks at single entries by the workspace's own descriptors; keeps the last parent open."""
+
+    __slots__ = ("_fd", "_parent", "_tree")
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._parent: str | None = None
+        self._fd = -1
+
+    def close(self) -> None:
+        """Let the last parent go."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def stands(self, path: str) -> bool:
+        """Whether a file stands there, or for a path with a slash behind, a directory."""
+        parent, _, name = path.removesuffix("/").rpartition("/")
+        try:
+            if parent != self._parent:
+                self.close()
+                self._parent = None
+                self._fd = self._tree.resolution.open(
+                    self._tree.root_fd, parent or ".", PASS_DIRECTORY
+                )
+                self._parent = parent
+            mode = os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mode
+        except OSError:
+            # Gone, or a link stands on the way: it is nothing that we would have found.
+            return False
+        return stat.S_ISDIR(mode) if path.endswith("/") else stat.S_ISREG(mode)

@@ -1,0 +1,66 @@
+"""Searching files in the order in which they are given, in growing batches."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Final
+
+from paddock.workspace.search.asked import ContentFound
+from paddock.workspace.search.engine import Engine, Proposals
+
+_FIRST_FILES: Final = 32
+"""Few, in one run of one thread: its answer is in order, and can be cut short."""
+_BATCH_GROWTH: Final = 4
+_BATCH_FILES_MAX: Final = 16_384
+
+
+class OrderedSearch:
+    """Confirms what is proposed, until there is more than is shown."""
+
+    __slots__ = ("_engine", "found")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.found = ContentFound(remarks=engine.remarks)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do: enough is found, or there is no more time."""
+        return self.found.has_more or self.found.remarks.is_late
+
+    @property
+    def left(self) -> int:
+        """How many matches there is still room for."""
+        return self._engine.wanted.matches_max - self.found.matches
+
+    def search(self, paths: Iterator[str]) -> None:
+        """Search files, workspace paths in byte order, until enough is confirmed."""
+        batch_files = _FIRST_FILES
+        while not self.is_over:
+            batch = list(itertools.islice(paths, batch_files))
+            if not batch:
+                return
+            in_order = batch_files <= _FIRST_FILES
+            left = self.left
+            proposals = self._engine.propose(batch, left, in_order=in_order)
+            is_cut = sum(map(len, proposals.values())) > left
+            if is_cut and not in_order:
+                # Some files of this batch were not searched, and which ones is chance.
+                batch_files //= _BATCH_GROWTH
+                paths = itertools.chain(batch, paths)
+                continue
+            self.confirm(proposals)
+            if is_cut and not self.is_over:
+                # Less stands there than was proposed: go on behind the last proposal.
+                last = max(batch.index(path) for path in proposals)
+                paths = itertools.chain(batch[last + 1 :], paths)
+                continue
+            batch_files = min(_BATCH_FILES_MAX, batch_files * _BATCH_GROWTH)
+
+    def confirm(self, proposals: Proposals) -> None:
+        """Take in what stands there of `proposals`."""
+        found = self.found
+        for lines in self._engine.confirm(proposals, self.left):
+            found.has_more = lines.has_more
+            found.matches += lines.matches
+            if lines.lines:
+                found.files.append(lines)

@@ -1,0 +1,120 @@
+"""What ripgrep prints, taken apart: files, and under each its lines.
+
+    ./src/a.py NUL 12:340:text of line 12, which begins at byte 340
+    13:356:text of line 13
+    (an empty line ends the file)
+
+No text can pass for another: a row begins with a digit and a path with `./`, a path ends
+at a NUL, which neither a path nor a row holds, and no row is empty. Names may hold line
+breaks. What else ripgrep prints (that a file is binary) names its path and is set aside.
+
+A row is kept up to `limits.search_row_bytes_max`; what is behind is dropped as it comes,
+so that a line of any length costs no memory.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import Final, NamedTuple
+
+from paddock import limits
+
+_PATH_START: Final = b"./"
+_BINARY: Final = b": binary file matches (found "
+_STOPPED: Final = b": WARNING: stopped searching binary file after match (found "
+
+
+class Proposal(NamedTuple):
+    """Rows of one file: `number:offset:text`, without the line end. More may follow."""
+
+    path: bytes
+    rows: list[bytes]
+
+
+class ProposalReader:
+    """Takes pieces of output and gives proposals. `known` are the paths asked for, if any were."""
+
+    __slots__ = ("_known", "_path", "_rest", "_skips_row", "binary")
+
+    def __init__(self, known: AbstractSet[bytes] | None = None) -> None:
+        self._known = known
+        self._path: bytes | None = None
+        self._rest = b""
+        self._skips_row = False
+        self.binary: list[bytes] = []
+        """Files whose search ended at a NUL byte."""
+
+    def feed(self, piece: bytes) -> Iterator[Proposal]:
+        """What became whole by `piece`."""
+        data = self._rest + piece if self._rest else piece
+        at = 0
+        while at < len(data):
+            if self._path is None:
+                end = data.find(b"\0", at)
+                if end < 0:
+                    break
+                self._path = self._named(data[at:end])
+                at = end + 1
+                continue
+            if self._skips_row:
+                end = data.find(b"\n", at)
+                if end < 0:
+                    at = len(data)
+                    break
+                at = end + 1
+                self._skips_row = False
+                continue
+            if data[at] == 0x0A:
+                self._path = None
+                at += 1
+                continue
+            past, rows = self._rows(data, at)
+            if past == at:
+                break
+            at = past
+            if rows:
+                yield Proposal(self._path, rows)
+        self._rest = data[at:]
+
+    def close(self) -> None:
+        """Nothing more comes: look at what is left, which can only be a word about a binary."""
+        self._named(self._rest)
+
+    def feed_rows(self, piece: bytes) -> list[bytes]:
+        """Rows of a run that prints no paths."""
+        self._path = self._path or b""
+        return [row for proposal in self.feed(piece) for row in proposal.rows]
+
+    def _rows(self, data: bytes, at: int) -> tuple[int, list[bytes]]:
+        """Where to go on, and the rows before that; the end of the file's rows is left in place."""
+        stop = data.find(b"\n\n", at)
+        end = data.rfind(b"\n", at) if stop < 0 else stop
+        if end >= at:
+            return end + 1, self._clean(data[at:end].split(b"\n"))
+        if len(data) - at > limits.search_row_bytes_max:
+            self._skips_row = True
+            return len(data), self._clean([data[at : at + limits.search_row_bytes_max]])
+        return at, []
+
+    def _clean(self, rows: list[bytes]) -> list[bytes]:
+        # What ripgrep says of a binary file stands behind its rows.
+        if rows[-1].startswith(_PATH_START):
+            self._note(rows.pop())
+        return rows
+
+    def _named(self, text: bytes) -> bytes:
+        """The path at the end of `text`, which words about binary files may stand before."""
+        while self._known is not None and text not in self._known:
+            line, found, rest = text.partition(b"\n")
+            if not found:
+                self._note(line)
+                return b""
+            self._note(line)
+            text = rest
+        return text[len(_PATH_START) :]
+
+    def _note(self, line: bytes) -> None:
+        for words in (_BINARY, _STOPPED):
+            path, found, _ = line.rpartition(words)
+            if found:
+                self.binary.append(path[len(_PATH_START) :])
+                return

@@ -1,0 +1,305 @@
+"""A walk of our own: the files below a directory, in byte order, as far as somebody asks.
+
+Rules kept here:
+  * each directory is opened under the descriptor of its parent, with O_NOFOLLOW, so a
+    directory swapped for a link during the walk is left out and nothing else;
+  * the order is that of the paths' bytes, a directory standing as its name with a slash;
+  * it is lazy: who wants ten files reads no more directories than that takes;
+  * links, FIFOs, sockets, devices and Paddock's temporary files are not there.
+"""
+
+import errno
+import math
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.workspace.listing import Tree
+from paddock.workspace.names import WorkspacePath
+from paddock.workspace.reading import read_bytes
+from paddock.workspace.resolution import READ_DIRECTORY, READ_FILE
+from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.ignore import IGNORE_FILE, IgnoreRules, IgnoreScope
+from paddock.workspace.temporary import is_temporary_name
+
+_OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
+_OPEN_RULES: Final = READ_FILE | os.O_NOFOLLOW
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
+"""Not there any more, or something else by now."""
+_CLOSED: Final = frozenset({errno.EACCES, errno.EPERM})
+_TEMPORARY: Final = ".paddock-"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a walk passes by."""
+
+    skipped: frozenset[str]
+    """Names that are nowhere below the searched directory, whatever they are."""
+    honours_ignore: bool
+    glob: SearchGlob
+    with_directories: bool = False
+    """Whether directories that match are wanted too: those with a file in them."""
+
+
+@dataclass(slots=True)
+class _Level:
+    """One open directory of the walk, and what of it is still to come."""
+
+    fd: int
+    prefix: str
+    names: Iterator[str]
+    scope: IgnoreScope | None
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A directory that matches, and is told once a file is seen below it."""
+
+    path: str
+    depth: int
+
+
+class Walk:
+    """One walk. To be closed."""
+
+    __slots__ = (
+        "_base",
+        "_levels",
+        "_terms",
+        "_tree",
+        "_wanted",
+        "budget",
+        "deadline",
+        "entries",
+        "passed_by",
+        "unreadable",
+    )
+
+    def __init__(self, tree: Tree, directory: WorkspacePath, terms: Terms, deadline: float) -> None:
+        """Raises: OSError where `directory` cannot be opened or listed."""
+        self._tree = tree
+        self._terms = terms
+        self._wanted: list[_Wanted] = []
+        self.deadline = deadline
+        self.budget: float = math.inf
+        """How many entries may be looked at before `paths` pauses."""
+        self.entries = 0
+        """Entries that were looked at so far."""
+        self.passed_by = 0
+        """Entries that stood under a name that is skipped."""
+        self.unreadable: list[str] = []
+        fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
+        prefix = "" if directory.is_root else directory.relative + "/"
+        self._base = len(prefix)
+        scope = scope_above(tree, directory) if terms.honours_ignore else None
+        self._levels = [self._level(fd, prefix, scope)]
+
+    def close(self) -> None:
+        """Let every directory go; a second time does nothing."""
+        while self._levels:
+            os.close(self._levels.pop().fd)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it stopped because its time was over."""
+        return time.monotonic() > self.deadline
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all of the tree was seen."""
+        return not self._levels
+
+    def paths(self) -> Iterator[str]:
+        """Workspace paths that match, directories with a slash behind; ends early when late.
+
+        It ends over the budget, too, and goes on where it was when it is called again.
+
+        Raises: OSError where the disk fails.
+        """
+        glob, skipped, base = self._terms.glob, self._terms.skipped, self._base
+        everything = glob.is_everything
+        while self._levels:
+            level = self._levels[-1]
+            prefix, scope = level.prefix, level.scope
+            for name in level.names:
+                path = prefix + name
+                if name[-1] == "/":
+                    if self._enter(level, name[:-1], path[:-1]):
+                        break
+                    continue
+                if name in skipped:
+                    self.passed_by += 1
+                    continue
+                is_match = everything or glob.matches(name, path[base:], is_directory=False)
+                # Names before rules: most entries match no glob, and need no more.
+                if not (is_match or self._wanted):
+                    continue
+                if scope is not None and scope.ignores(path, name, is_directory=False):
+                    continue
+                if self._wanted:
+                    yield from [wanted.path for wanted in self._wanted]
+                    self._wanted.clear()
+                if is_match:
+                    yield path
+            else:
+                self._leave()
+            if self.entries > self.budget or self.is_late:
+                return
+
+    def _enter(self, level: _Level, name: str, path: str) -> bool:
+        """Go down into a directory, unless it is passed by."""
+        terms = self._terms
+        if name in terms.skipped:
+            self.passed_by += 1
+            return False
+        if level.scope is not None and level.scope.ignores(path, name, is_directory=True):
+            return False
+        matches = (terms.with_directories or terms.glob.negated) and terms.glob.matches(
+            name, path[self._base :], is_directory=True
+        )
+        if terms.glob.negated and not matches:
+            return False
+        if len(self._levels) >= limits.path_depth_max:
+            self.unreadable.append(path)
+            return False
+        try:
+            fd = os.open(name, _OPEN_BELOW, dir_fd=level.fd)
+        except OSError as failure:
+            return self._cannot(failure, path)
+        try:
+            below = self._level(fd, path + "/", level.scope)
+        except OSError as failure:
+            os.close(fd)
+            return self._cannot(failure, path)
+        except BaseException:
+            os.close(fd)
+            raise
+        if matches and terms.with_directories:
+            self._wanted.append(_Wanted(path + "/", len(self._levels)))
+        self._levels.append(below)
+        return True
+
+    def _cannot(self, failure: OSError, path: str) -> bool:
+        if failure.errno in _CLOSED:
+            self.unreadable.append(path)
+        elif failure.errno not in _GONE:
+            raise failure
+        return False
+
+    def _leave(self) -> None:
+        os.close(self._levels.pop().fd)
+        while self._wanted and self._wanted[-1].depth >= len(self._levels):
+            self._wanted.pop()
+
+    def _level(self, fd: int, prefix: str, scope: IgnoreScope | None) -> _Level:
+        names: list[str] = []
+        with os.scandir(fd) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False):
+                    names.append(entry.name)
+                elif entry.is_dir(follow_symlinks=False):
+                    names.append(entry.name + "/")
+        self.entries += len(names)
+        # The order of code points is that of the bytes, but for bytes that are no UTF-8.
+        names.sort(key=None if "".join(names).isascii() else os.fsencode)
+        first = bisect_left(names, _TEMPORARY) if names else 0
+        if first < len(names) and names[first].startswith(_TEMPORARY):
+            names = [name for name in names if not is_temporary_name(name)]
+        if self._terms.honours_ignore and IGNORE_FILE in names:
+            rules = read_rules(fd)
+            if rules:
+                scope = IgnoreScope(rules, len(prefix), scope)
+        return _Level(fd, prefix, iter(names), scope)
+
+
+def read_rules(directory_fd: int) -> IgnoreRules | None:
+    """The rules of a directory's `.gitignore`; None where there is none that can be read.
+
+    A link is none, as for git: its text would stand elsewhere.
+    """
+    try:
+        fd = os.open(IGNORE_FILE, _OPEN_RULES, dir_fd=directory_fd)
+    except OSError:
+        return None
+    try:
+        text = read_bytes(fd, limits.ignore_file_bytes_max)
+    except OSError:
+        return None  # a directory or something stranger
+    finally:
+        os.close(fd)
+    return IgnoreRules(text.decode("utf-8", "surrogateescape"))
+
+
+def scope_above(tree: Tree, directory: WorkspacePath) -> IgnoreScope | None:
+    """What the directories above `directory`, up to the root, say of what is below it."""
+    scope: IgnoreScope | None = None
+    prefix = ""
+    for part in directory.parts:
+        try:
+            fd = tree.resolution.open(tree.root_fd, prefix[:-1] or ".", READ_DIRECTORY)
+        except OSError:
+            return scope
+        try:
+            rules = read_rules(fd)
+        finally:
+            os.close(fd)
+        if rules:
+            scope = IgnoreScope(rules, len(prefix), scope)
+        prefix += part + "/"
+    return scope
+
+
+class IgnoreLookup:
+    """Whether single paths below a directory are ignored, each directory read once."""
+
+    __slots__ = ("_base", "_scopes", "_tree")
+
+    def __init__(self, tree: Tree, directory: WorkspacePath) -> None:
+        self._tree = tree
+        self._base = "" if directory.is_root else directory.relative + "/"
+        above = scope_above(tree, directory)
+        # A directory's prefix → its scope; False where it is ignored itself.
+        self._scopes: dict[str, IgnoreScope | bool | None] = {
+            self._base: self._with_own(self._base, above)
+        }
+
+    def ignores(self, path: str) -> bool:
+        """Whether a file is, or a directory that it stands in; a slash behind means a directory."""
+        is_directory = path.endswith("/")
+        path = path.removesuffix("/")
+        head, slash, name = path.rpartition("/")
+        scope = self._scope(head + slash)
+        if isinstance(scope, bool):
+            return True
+        return scope is not None and scope.ignores(path, name, is_directory=is_directory)
+
+    def _scope(self, prefix: str) -> IgnoreScope | bool | None:
+        if prefix in self._scopes:
+            return self._scopes[prefix]
+        directory = prefix[:-1]
+        head, slash, name = directory.rpartition("/")
+        above = self._scope(head + slash)
+        if isinstance(above, bool):
+            found: IgnoreScope | bool | None = False
+        elif above is not None and above.ignores(directory, name, is_directory=True):
+            found = False
+        else:
+            found = self._with_own(prefix, above)
+        self._scopes[prefix] = found
+        return found
+
+    def _with_own(self, prefix: str, above: IgnoreScope | None) -> IgnoreScope | None:
+        try:
+            fd = self._tree.resolution.open(self._tree.root_fd, prefix[:-1] or ".", READ_DIRECTORY)
+        except OSError:
+            return above
+        try:
+            rules = read_rules(fd)
+        finally:
+            os.close(fd)
+        return IgnoreScope(rules, len(prefix), above) if rules else above

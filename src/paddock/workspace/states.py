@@ -1,0 +1,47 @@
+"""What stands at a path, whatever it is: looked at, and not followed."""
+
+import os
+
+from paddock.errors import SpecialFileError
+from paddock.text.show import quote
+from paddock.workspace.change_looks import state_of
+from paddock.workspace.changes import EntryState
+from paddock.workspace.drafts import changed
+from paddock.workspace.failures import converting
+from paddock.workspace.metadata import FileStatus, status_at, status_of
+from paddock.workspace.names import EntryPath, WorkspacePath
+from paddock.workspace.reading import digest_of, version_of
+from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE
+from paddock.workspace.writing import Site
+
+
+def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
+    """See `Workspace.entry_state`."""
+    path = entry.path
+    with converting(path, "look at"):
+        try:
+            fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            status = status_at(fd, path.name)
+            return None if status is None else _state(path, fd, status)
+        finally:
+            os.close(fd)
+
+
+def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
+    if status.is_directory:
+        return state_of(status, None)
+    if status.is_link:
+        text = os.readlink(path.name, dir_fd=dir_fd)
+        return state_of(status, version_of(os.fsencode(text)), text)
+    if not status.is_regular:
+        raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
+    fd = os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        if status_of(fd) != status:
+            raise changed(path)
+        return state_of(status, digest_of(fd, status.size_bytes))
+    finally:
+        os.close(fd)

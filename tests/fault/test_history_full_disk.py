@@ -1,0 +1,69 @@
+"""No space left for what would be replaced, for real: nothing is replaced."""
+
+import os
+import subprocess
+
+import pytest
+
+from paddock.errors import StorageFullError
+from paddock.history.keeping import History
+from paddock.history.notes import CallMark
+from paddock.history.packing import digest_of
+from paddock.workspace import Workspace
+from tests.support.disks import tree
+
+OLD = os.urandom(200_000)
+LARGE = os.urandom(400_000)
+MARK = CallMark("CALL-1", "create_file", "main", "SES-1")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own for the history, of 256 kB."""
+    place = tmp_path / "plane"
+    place.mkdir()
+    tried = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0755", "none", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("act", ["overwrite", "delete"])
+@pytest.mark.parametrize("name", ["old", "large"])
+def test_what_has_no_room_in_the_history_is_not_replaced(small_disk, tmp_path, act, name):
+    root = tmp_path / "ws"
+    root.mkdir()
+    (root / "old").write_bytes(OLD)
+    (root / "large").write_bytes(LARGE)
+    (small_disk / "filler").write_bytes(bytes(150_000))
+    before = tree(root)
+    history = History(str(small_disk / "objects"), bytes_max=1 << 30)
+    with (
+        Workspace.open(str(root), keeper=history.keeper()) as workspace,
+        history.running(MARK),
+    ):
+
+        def do() -> None:
+            if act == "delete":
+                workspace.delete(workspace.resolve_entry(name))
+            else:
+                workspace.write_file(workspace.resolve_write(name), b"new")
+
+        with pytest.raises(StorageFullError, match="no space"):
+            do()
+        assert tree(root) == before
+        assert history.notes.read_all() == ()
+        (small_disk / "filler").unlink()
+        if name == "old":
+            # The same act succeeds where there is room.
+            do()
+            assert history.store.read(digest_of(OLD)) == OLD
+            assert tree(root) != before
+    history.close()

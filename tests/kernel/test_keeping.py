@@ -1,0 +1,184 @@
+"""Commands under Landlock from a runtime's side: their output, their end, their limits."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import SandboxUnavailableError
+from paddock.policy.engine import load_policy
+from paddock.policy.settings import ShellLimits
+from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.examine import system_ground, try_landlock
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.keeping import Kept, Workplace, run_landlocked
+from paddock.sandbox.landlock import Area
+from paddock.sandbox.values import CommandRequest, Ending, Held
+from tests.support.landlocked import CHAIN, plan_for
+from tests.support.users import give_to_plain_user, plain_ids
+
+pytestmark = pytest.mark.needs("landlock")
+
+
+class Shell:
+    """A workspace in which lines are run."""
+
+    def __init__(self, root: Path) -> None:
+        self.workspace = root
+        policy = load_policy(None)
+        self.read, self.write = ReadJudge(policy, CHAIN), WriteJudge(policy, CHAIN)
+
+    def run(
+        self, *argv: str, timeout_s: float = 20.0, cwd: str = ".", cancel=None, **limits
+    ) -> Kept:
+        plan = replace(
+            plan_for(self.workspace),
+            environment=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
+            git_identity=('A "quoted" name', "a@example.com"),
+            limits=ShellLimits(**limits),
+        )
+        fd = os.open(self.workspace, os.O_PATH | os.O_DIRECTORY)
+        try:
+            workplace = Workplace(
+                fd,
+                Area(NameIndex(self.read).find(fd), self.read),
+                Area(NameIndex(self.write).find(fd), self.write),
+            )
+            request = CommandRequest(plan, argv, cwd, timeout_s, 4096)
+            return run_landlocked(request, workplace, cancel=cancel)
+        finally:
+            os.close(fd)
+
+    def line(self, text: str, **more) -> Kept:
+        return self.run("/bin/sh", "-c", text, **more)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    workspace = tmp_path / "ws"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / ".env").write_text("SECRET\n")
+    give_to_plain_user(workspace)
+    return Shell(workspace)
+
+
+def test_output_exit_code_and_changes_come_through(shell):
+    kept = shell.line("echo out; echo err >&2; echo x > src/made; cat .env; exit 7")
+    end = kept.end
+    assert (end.ending, end.exit_code, end.survivors) == (Ending.EXITED, 7, 0)
+    assert end.stdout.head == b"out\n"
+    assert b"err\n" in end.stderr.head
+    assert b"SECRET" not in end.stdout.head + end.stderr.head
+    assert (shell.workspace / "src/made").read_text() == "x\n"
+    assert (kept.enforced.backend, kept.enforced.enforcement) == ("landlock", Held.PARTIAL)
+    assert kept.enforced.gaps
+
+
+def test_the_environment_is_the_plans_with_a_private_home_that_goes_away(shell):
+    kept = shell.line("env; echo x > $TMPDIR/f && echo y > ~/f && git config -l --global || true")
+    rows = dict(
+        row.split("=", 1) for row in kept.end.stdout.head.decode().splitlines() if "=" in row
+    )
+    assert set(rows) >= {"HOME", "LANG", "PATH", "PWD", "TMPDIR"}
+    assert set(rows) <= {"HOME", "LANG", "PATH", "PWD", "TMPDIR", "user.name", "user.email"}
+    assert rows.get("user.name", 'A "quoted" name') == 'A "quoted" name'
+    assert not os.path.exists(os.path.dirname(rows["HOME"]))
+
+
+def test_a_command_that_takes_too_long_ends_with_all_its_children(shell):
+    kept = shell.line("setsid sleep 1000 & (sleep 1000 &) ; echo on; sleep 1000", timeout_s=0.3)
+    assert (kept.end.ending, kept.end.exit_code) == (Ending.TIMED_OUT, -1)
+    assert kept.end.stdout.head == b"on\n"
+    assert kept.end.survivors >= 2
+
+
+def test_a_background_child_that_holds_the_output_holds_no_call(shell):
+    kept = shell.line("sleep 1000 & echo done")
+    assert (kept.end.ending, kept.end.exit_code) == (Ending.EXITED, 0)
+    assert (kept.end.stdout.head, kept.end.survivors) == (b"done\n", 1)
+
+
+class Wish:
+    """A wish to stop that was uttered already."""
+
+    def on_cancel(self, callback):
+        callback()
+        return lambda: None
+
+
+def test_a_cancelled_command_ends(shell):
+    assert shell.line("sleep 1000", cancel=Wish()).end.ending is Ending.CANCELLED
+
+
+def test_memory_over_the_whole_tree_is_limited(shell):
+    line = "for i in 1 2 3 4; do python3 -c 'import time; x = bytearray(40 << 20); time.sleep(60)' & done; wait"
+    assert shell.line(line, memory_mb=100).end.ending is Ending.MEMORY
+    kept = shell.line("python3 -c 'x = bytearray(40 << 20)'", memory_mb=100)
+    assert (kept.end.ending, kept.end.exit_code) == (Ending.EXITED, 0)
+
+
+def test_processes_file_size_and_time_are_limited(shell):
+    forks = "import os, time\nfor n in range(60):\n  os.fork() or time.sleep(20)"
+    assert (
+        b"Resource temporarily unavailable"
+        in shell.run("python3", "-c", forks, processes=8).end.stderr.head
+    )
+    assert shell.line("head -c 3000000 /dev/zero > src/big", file_mb=1).end.exit_code == 153
+    assert (shell.workspace / "src/big").stat().st_size == 1 << 20
+    assert shell.line("while :; do :; done", cpu_s=1).end.exit_code in {137, 152}
+
+
+def test_a_program_that_cannot_be_started_is_said(shell):
+    kept = shell.run("no-such-program")
+    assert (kept.end.ending, kept.end.exit_code) == (Ending.FAILED, 127)
+    assert "no-such-program" in kept.end.reason
+    (shell.workspace / "src/text").write_text("x")
+    assert shell.run("./src/text").end.exit_code == 126
+
+
+def test_only_three_descriptors_reach_the_command(shell):
+    kept = shell.line("ls /proc/self/fd")
+    # ls has one of its own, for the directory.
+    assert kept.end.stdout.head.split() == [b"0", b"1", b"2", b"3"]
+    assert (
+        shell.line('read -r line; echo "got ${line:-nothing}"').end.stdout.head == b"got nothing\n"
+    )
+
+
+@pytest.mark.needs("root")
+def test_started_by_root_a_command_is_the_workspaces_owner_or_does_not_run(shell, tmp_path):
+    assert shell.line("id -u; id -g").end.stdout.head.split() == [
+        b"%d" % each for each in plain_ids()
+    ]
+    (tmp_path / "roots").mkdir()
+    with pytest.raises(SandboxUnavailableError, match="belongs to root"):
+        Shell(tmp_path / "roots").line("touch made")
+    assert os.listdir(tmp_path / "roots") == []
+
+
+def test_nobody_learns_of_a_command_by_its_keepers_descriptors(shell):
+    assert shell.line("ls /proc/$PPID/fd; cat /proc/$PPID/environ").end.exit_code != 0
+
+
+def test_the_canary_finds_that_it_works():
+    verdict = try_landlock(system_ground())
+    assert (verdict.backend, verdict.enforcement, verdict.cause) == ("landlock", Held.PARTIAL, "")
+
+
+def test_a_keeper_loads_nothing_slow():
+    program = (
+        Path(sys.modules["paddock.sandbox.keeping"].__file__).with_name("inside") / "keeper.py"
+    )
+    # Without arguments it ends as soon as everything is loaded.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "importtime", program],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    loaded = {row.rpartition("|")[2].strip() for row in done.stderr.splitlines() if "|" in row}
+    assert "paddock.sandbox.inside.landlocked" in loaded
+    assert not loaded & {"typing", "dataclasses", "enum", "socket", "json", "signal", "subprocess"}

@@ -1,0 +1,369 @@
+"""The launcher's own life: one for each process, gone with it, and nothing outlives it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import HostError
+from paddock.kernel import namespaces, processes
+from paddock.sandbox.area import StagingArea
+from paddock.sandbox.canary import Canary, Ground, try_stage
+from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.values import Ending, Held, Verdict
+from tests.support.repository import ROOT
+from tests.support.sandboxes import PYTHON, Room, a_room, said, system_places
+
+pytestmark = pytest.mark.needs("stage")
+
+
+@pytest.fixture
+def room(tmp_path: Path):
+    with a_room(tmp_path) as made:
+        yield made
+
+
+def launcher_of(room: Room) -> int:
+    return room.launcher._running._process.pid
+
+
+def wait_until_gone(pid: int) -> None:
+    """Until the process has ended; it may not be our child."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    import select
+
+    assert select.select([fd], [], [], 30)[0], "still there"
+    os.close(fd)
+
+
+def test_a_launcher_starts_once_and_serves_many_commands(room: Room):
+    room.shell("true")
+    first = launcher_of(room)
+    for _ in range(5):
+        room.shell("true")
+
+    assert launcher_of(room) == first
+
+
+def test_a_launcher_loads_little(room: Room):
+    room.shell("true")
+    maps = Path(f"/proc/{launcher_of(room)}/maps").read_text()
+    code = (
+        "import sys; sys.argv = ['x']; exec(open(sys.orig_argv[-1]).read().split('if __name__')[0],"
+        " {'__file__': sys.orig_argv[-1], '__name__': 'x'}); print(*sorted(sys.modules))"
+    )
+    program = ROOT / "src/paddock/sandbox/inside/main.py"
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, str(program)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+
+    assert "python" in maps
+    assert {"typing", "dataclasses", "enum", "re", "socket", "json", "signal"} & set(loaded) == set()
+    assert [name for name in loaded if name.startswith("paddock.") and ".inside" not in name and ".kernel" not in name] == [
+        "paddock.sandbox"
+    ]
+
+
+def test_a_killed_launcher_takes_every_command_with_it_and_the_next_is_new(room: Room):
+    meeting = room.home / "meeting"
+    meeting.mkdir()
+    room.writable = (str(meeting),)
+    room.shell("true")
+    first = launcher_of(room)
+    failed = []
+
+    def run() -> None:
+        try:
+            room.shell(f"echo $$ > {meeting}/begun; setsid sleep 96.1 & sleep 96.1")
+        except HostError as error:
+            failed.append(error.message)
+
+    running = threading.Thread(target=run)
+    running.start()
+    while len(marked("sleep\x0096.1")) < 2:
+        continue
+    os.kill(first, signal.SIGKILL)
+    running.join()
+
+    assert failed == ["a sandbox ended without a report"]
+    assert marked("sleep\x0096.1") == []
+    assert said(room.shell("echo again")) == "again\n"
+    assert launcher_of(room) != first
+
+
+def marked(text: str) -> list[str]:
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            if entry.isdigit() and text.encode() in Path(f"/proc/{entry}/cmdline").read_bytes():
+                found.append(entry)
+        except OSError:
+            continue
+    return found
+
+
+RUNTIME = """
+import os, sys, threading
+from pathlib import Path
+from tests.support.sandboxes import a_room
+with a_room(Path(sys.argv[1])) as room:
+    room.writable = (sys.argv[2],)
+    if sys.argv[3] == "forked":
+        room.shell("true")
+        pid = os.fork()
+        if pid == 0:
+            os.setsid(); os.closerange(0, 3)
+            import time; time.sleep(60); os._exit(0)
+    threading.Thread(target=room.shell, args=(f"sleep 95.7 & echo > {sys.argv[2]}/begun; sleep 95.7",), daemon=True).start()
+    while not Path(sys.argv[2], "begun").exists(): continue
+    print(room.launcher._running._process.pid, flush=True)
+    if sys.argv[3] == "forked": print(pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["alone", "forked"])
+def test_a_killed_runtime_takes_its_launcher_and_every_command_with_it(tmp_path: Path, how: str):
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", RUNTIME, str(tmp_path), str(meeting), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
+    ) as runtime:
+        launcher = int(runtime.stdout.readline())
+        child = int(runtime.stdout.readline()) if how == "forked" else None
+        while len(marked("sleep\x0095.7")) < 2:
+            continue
+        runtime.kill()
+        runtime.wait()
+        # A child of the runtime that lives on must not keep its launcher alive.
+        wait_until_gone(launcher)
+    if child:
+        os.kill(child, signal.SIGKILL)
+
+    for pid in marked("sleep\x0095.7"):
+        wait_until_gone(int(pid))
+    assert marked("sleep\x0095.7") == []
+
+
+def test_a_fork_gets_a_launcher_of_its_own(room: Room):
+    room.shell("true")
+    ours = launcher_of(room)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with room.launcher:
+                assert said(room.shell("echo child")) == "child\n"
+                os.write(write_end, b"%d" % launcher_of(room))
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    theirs = int(os.read(read_end, 20))
+    os.close(read_end)
+    os.close(write_end)
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert theirs != ours
+    wait_until_gone(theirs)
+    assert said(room.shell("echo parent")) == "parent\n"
+    assert launcher_of(room) == ours
+
+
+def test_closing_ends_the_launcher_and_what_runs(room: Room):
+    room.shell("true")
+    pid = launcher_of(room)
+
+    room.launcher.close()
+
+    wait_until_gone(pid)
+    assert os.listdir(room.home / "staging") == []
+
+
+def test_what_a_dead_launcher_left_is_swept_by_the_next(room: Room):
+    staging = room.home / "staging"
+    (staging / "launcher-dead/stage-1/upper").mkdir(parents=True)
+    alive = StagingArea(staging)
+
+    assert os.listdir(staging) == [os.path.basename(alive.path)]
+    room.shell("true")
+    assert os.path.isdir(alive.path)
+    alive.close()
+
+
+def test_a_stage_runs_one_command(room: Room):
+    request = room.request("/bin/sh", "-c", "echo once")
+
+    with room.launcher.open_stage(request.plan, room.fd) as stage:
+        assert said(room.launcher.run(request, stage)) == "once\n"
+        with pytest.raises(ValueError, match="one command"):
+            room.launcher.run(request, stage)
+
+
+def test_a_stage_that_is_never_used_leaves_nothing(room: Room):
+    with room.launcher.open_stage(room.plan(), room.fd):
+        pass
+    room.shell("true")
+    room.launcher.close()
+
+    assert os.listdir(room.home / "staging") == []
+
+
+def test_an_argument_with_a_nul_is_refused(room: Room):
+    with pytest.raises(ValueError, match="NUL"):
+        room.shell("echo a\0b")
+    assert said(room.shell("echo fine")) == "fine\n"
+
+
+def test_arguments_and_variables_may_be_large_and_of_any_bytes(room: Room):
+    odd = os.fsdecode(b"\xff\n'\"")
+    large = "x" * 120_000
+
+    end = room.run(PYTHON, "-c", "import sys, os; print(len(sys.argv[1]), os.fsencode(sys.argv[2]))", large, odd)
+
+    assert said(end) == f"120000 {os.fsencode(odd)!r}\n"
+
+
+def test_a_place_that_is_gone_is_left_out(room: Room):
+    room.readable = (str(room.home / "nowhere"),)
+
+    assert said(room.shell("echo fine")) == "fine\n"
+
+
+def test_a_writable_place_is_written_directly_and_by_its_owner(room: Room):
+    place = room.home / "cache"
+    place.mkdir()
+    room.writable = (str(place),)
+
+    end, changes = room.run_and_read("/bin/sh", "-c", f"echo kept > {place}/made")
+
+    made = place / "made"
+    assert (end.exit_code, changes, made.read_text()) == (0, {}, "kept\n")
+    assert made.stat().st_uid == os.geteuid()
+
+
+def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
+    with Launcher(tmp_path) as launcher:
+        canary = Canary(launcher, tmp_path, Ground(*system_places()))
+
+        assert canary.verdict() == Verdict("stage", Held.FULL)
+        assert canary.verdict() is canary.verdict()
+        assert [name for name in os.listdir(tmp_path) if name.startswith("canary")] == []
+
+
+def test_the_canary_says_what_is_missing_where_nothing_can_be_read(tmp_path: Path):
+    with Launcher(tmp_path) as launcher:
+        verdict = try_stage(launcher, tmp_path, Ground((), ()))
+
+    assert verdict.enforcement is Held.NONE
+    assert "not started" in verdict.cause
+    assert verdict.remedy
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from paddock.kernel import namespaces, processes
+from paddock.sandbox.canary import Ground, try_stage
+from paddock.sandbox.launcher import Launcher
+from tests.support.sandboxes import system_places
+uid, gid = os.getuid(), os.getgid()
+pid = namespaces.clone_process(namespaces.NEW_USER)
+if pid == 0:
+    namespaces.write_id_maps(None, b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid), keep_groups=False)
+    namespaces.forbid_user_namespaces()
+    processes.drop_capabilities()
+    with Launcher(Path(sys.argv[1])) as launcher:
+        verdict = try_stage(launcher, Path(sys.argv[1]), Ground(*system_places()))
+    print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|", flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.needs("plain_user")
+def test_where_user_namespaces_are_closed_the_canary_says_so_and_what_to_do(tmp_path: Path):
+    ran = subprocess.run(
+        [sys.executable, "-c", CLOSED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
+    )
+
+    assert ran.stdout == (
+        "none|the host allows no more user namespaces|sysctl -w user.max_user_namespaces=15000\n"
+    ), ran.stderr
+
+
+def test_nested_namespaces_are_refused_by_the_filter_and_by_their_number(room: Room):
+    shown = said(room.shell("cat /proc/sys/user/max_user_namespaces; unshare -U true; echo $?"))
+
+    number, status = shown.splitlines()
+    assert number == "0"
+    assert status != "0"
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_the_number_alone_refuses_a_nested_namespace(is_closed: bool):
+    """Without any filter: in a namespace whose number was set to zero, no other can be made."""
+    uid, gid = os.getuid(), os.getgid()
+    pid = namespaces.clone_process(namespaces.NEW_USER)
+    if pid == 0:
+        code = 3
+        try:
+            namespaces.write_id_maps(
+                None, b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid), keep_groups=False
+            )
+            if is_closed:
+                namespaces.forbid_user_namespaces()
+            processes.drop_capabilities()
+            try:
+                inner = namespaces.clone_process(namespaces.NEW_USER)
+            except OSError:
+                code = 1
+            else:
+                if inner == 0:
+                    os._exit(0)
+                os.waitpid(inner, 0)
+                code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+
+    assert os.waitstatus_to_exitcode(status) == (1 if is_closed else 0)
+
+
+def test_a_file_in_the_stages_place_is_reported_as_a_failed_step(room: Room):
+    request = room.request("/bin/sh", "-c", "true")
+    with room.launcher.open_stage(request.plan, room.fd) as stage:
+        assert room.launcher.run(request, stage).ending is Ending.EXITED
+    (room.home / "file").write_text("no directory")
+    fd = os.open(room.home / "file", os.O_RDONLY)
+
+    with (
+        room.launcher.open_stage(request.plan, fd) as stage,
+        pytest.raises(ConfinementError) as caught,
+    ):
+        room.launcher.run(request, stage)
+    os.close(fd)
+
+    assert caught.value.code == "sandbox.unavailable"
+    assert caught.value.number != 0

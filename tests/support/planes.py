@@ -1,0 +1,87 @@
+"""An operator at a terminal-less console, with a home and a bare plane."""
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.main import main
+from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
+from paddock.plane.environment import Environment, read_environment
+from tests.support.places import Ran
+
+RISKY = {RISKY_TOOLS_VARIABLE: "1"}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`base` holds a home and, once it was made, a plane."""
+
+    base: Path
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def plane(self) -> Path:
+        return self.base / "plane"
+
+    @property
+    def config(self) -> Path:
+        return self.plane / "HOT" / "config" / "admin_config.json"
+
+    def environment(self, variables: Mapping[str, str] | None = None) -> Environment:
+        return read_environment({"HOME": str(self.home), **(variables or {})})
+
+    def run(
+        self, *arguments: str, variables: Mapping[str, str] | None = None, here: Path | None = None
+    ) -> Ran:
+        """One command; on the plane unless it says where."""
+        out, err = io.StringIO(), io.StringIO()
+        everything = {"HOME": str(self.home), **(variables or {})}
+        source = io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8")
+        console = Console(source, out, err, everything, here or self.plane)
+        status = main(list(arguments), console)
+        return Ran(status, out.getvalue(), err.getvalue())
+
+    def call(
+        self,
+        tool: str,
+        *options: str,
+        variables: Mapping[str, str] | None = None,
+        **arguments: Any,
+    ) -> Ran:
+        """One governed call."""
+        return self.run("call", tool, json.dumps(arguments), *options, variables=variables)
+
+    def make(self, *options: str) -> "Operator":
+        """The plane, by `paddock init --bare`."""
+        ran = self.run("init", "--bare", str(self.plane), *options, here=self.base)
+        assert ran.status == 0, ran.err
+        return self
+
+    def entries(self, ledger: str, event_type: str) -> list[dict[str, Any]]:
+        """The entries of one type, newest last."""
+        ran = self.run("ledger", "query", "--ledger", ledger, "--type", event_type, "--json")
+        return [json.loads(line) for line in ran.out.splitlines()]
+
+    def change(self, **fields: Any) -> None:
+        """Edit the configuration as an operator would."""
+        found = json.loads(self.config.read_bytes())
+        self.config.write_text(json.dumps(found | fields))
+
+    def write(self, name: str, content: bytes) -> Path:
+        path = self.plane / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+
+def operator_in(base: Path) -> Operator:
+    """An operator with an empty home."""
+    (base / "home").mkdir()
+    return Operator(base)

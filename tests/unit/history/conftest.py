@@ -1,0 +1,26 @@
+"""A store in every test, on a disk with O_TMPFILE and on one without."""
+
+from pathlib import Path
+
+import pytest
+
+from paddock.history import ObjectStore
+from tests.support.stores import STORE_DISKS
+
+BYTES_MAX = 1_000_000
+
+
+@pytest.fixture(params=STORE_DISKS)
+def disk(request):
+    return STORE_DISKS[request.param]()
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    return tmp_path / "objects"
+
+
+@pytest.fixture
+def store(place, disk):
+    with ObjectStore.open(str(place), bytes_max=BYTES_MAX, disk=disk) as store:
+        yield store

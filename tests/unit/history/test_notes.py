@@ -1,0 +1,147 @@
+import os
+import time
+
+import pytest
+
+from paddock.errors import StorageFullError
+from paddock.history import ObjectStore
+from paddock.history.notes import CallMark, Doing, Notes
+from tests.support.stores import FailingStoreDisk
+
+CALL = CallMark("CALL-1", "str_replace", "main", "SES-1")
+OTHER = CallMark("CALL-2", "delete_file", "main", "SES-1")
+EDIT = Doing("src/a.py", "edited", before="sha256:" + "1" * 64, after="sha256:" + "2" * 64)
+DELETE = Doing("odd\udcff\nname", "deleted", before="sha256:" + "3" * 64, mode=0o640)
+CREATE = Doing("a/b/c", "created", after="sha256:" + "4" * 64, made=("a", "a/b"))
+
+
+@pytest.fixture
+def notes(store):
+    notes = Notes(store.shelf)
+    yield notes
+    notes.close()
+
+
+def files(place) -> list[str]:
+    return os.listdir(place / "notes")
+
+
+def test_a_note_is_found_by_others_as_it_was_written(store, notes):
+    before = time.time()
+    notes.write(CALL, EDIT)
+    notes.write(OTHER, DELETE, CREATE)
+    other = Notes(store.shelf)
+    found = other.read_all()
+    other.close()
+    assert [(note.call, note.doing) for note in found] == [
+        (CALL, EDIT),
+        (OTHER, DELETE),
+        (OTHER, CREATE),
+    ]
+    assert all(before <= note.written_s <= time.time() for note in found)
+
+
+def test_a_note_that_is_over_is_found_no_more(notes):
+    (first,) = notes.write(CALL, EDIT)
+    rest = notes.write(OTHER, DELETE, CREATE)
+    notes.over([first, rest[1]])
+    assert [note.doing for note in notes.read_all()] == [DELETE]
+
+
+def test_a_process_whose_notes_are_over_leaves_no_file(store, place):
+    notes = Notes(store.shelf)
+    notes.over(notes.write(CALL, EDIT))
+    assert len(files(place)) == 1
+    notes.close()
+    assert files(place) == []
+
+
+def test_a_process_that_only_reads_makes_no_file(store, notes, place):
+    assert (notes.read_all(), files(place)) == ((), [])
+
+
+def test_a_note_that_is_needed_outlives_its_process(store, place):
+    notes = Notes(store.shelf)
+    notes.write(CALL, EDIT)
+    notes.close()
+    after = Notes(store.shelf)
+    assert [note.doing for note in after.read_all()] == [EDIT]
+    after.close()
+
+
+def test_the_file_does_not_grow_for_ever(notes, place):
+    for _ in range(500):
+        notes.over(notes.write(CALL, EDIT))
+    assert os.stat(place / "notes" / files(place)[0]).st_size < 200_000
+    numbers = notes.write(OTHER, DELETE)
+    assert [note.doing for note in notes.read_all()] == [DELETE]
+    notes.over(numbers)
+
+
+def test_a_torn_note_and_what_is_none_are_passed_over(notes, place):
+    notes.write(CALL, EDIT)
+    with (place / "notes" / files(place)[0]).open("ab") as file:
+        for line in (b"[]\n", b'{"note":7}\n', b"\xff\xfe\n", b'{"over":3}\n', b'{"note":8,"at'):
+            file.write(line)
+    assert [note.doing for note in notes.read_all()] == [EDIT]
+
+
+def test_the_digests_of_calls_at_work_are_needed_and_those_of_old_ones_are_not(notes, place):
+    numbers = notes.write(CALL, EDIT, CREATE)
+    assert notes.needed() == {EDIT.before}
+    file = place / "notes" / files(place)[0]
+    at = b'"at":'
+    text = file.read_bytes()
+    file.write_bytes(b"\n".join(old(line, at) for line in text.splitlines()) + b"\n")
+    assert notes.needed() == frozenset()
+    notes.over(numbers)
+
+
+def old(line: bytes, at: bytes) -> bytes:
+    front, _, back = line.partition(at)
+    return front + at + b"1.5," + back.partition(b",")[2]
+
+
+def test_a_forked_child_writes_a_file_of_its_own(notes, place):
+    notes.write(CALL, EDIT)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            notes.write(OTHER, DELETE)
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    notes.write(CALL, CREATE)
+    assert [note.doing for note in notes.read_all()] == [EDIT, DELETE, CREATE]
+    assert len(files(place)) == 2
+
+
+def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes, place):
+    notes.write(CALL, EDIT)
+    (name,) = files(place)
+    other = Notes(store.shelf)
+    other.remove_file(name)
+    assert files(place) == [name]
+    notes.close()
+    other.remove_file(name)
+    other.remove_file("not there")
+    assert files(place) == []
+    other.close()
+    notes.__init__(store.shelf)
+
+
+def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_path):
+    disk = FailingStoreDisk()
+    with ObjectStore.open(str(tmp_path / "objects"), bytes_max=10, disk=disk) as store:
+        notes = Notes(store.shelf)
+        notes.write(CALL, EDIT)
+        for step, name in enumerate(["write", "sync"]):
+            disk.fails_at = len(disk.steps) + step
+            with pytest.raises(StorageFullError):
+                notes.write(OTHER, DELETE)
+            assert disk.steps[-1] == name
+        notes.write(OTHER, CREATE)
+        assert [note.doing for note in notes.read_all()] == [EDIT, CREATE]
+        notes.close()

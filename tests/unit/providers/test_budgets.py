@@ -1,0 +1,124 @@
+"""Budgets: reserved before a call, settled after it, drawn through every scope above."""
+
+import pytest
+
+from paddock.providers.budgets import session_budget
+from paddock.providers.failures import BudgetExhaustedError
+from paddock.values.budgets import Account, BudgetMode, Shortage
+from paddock.values.models import Usage
+
+
+def test_a_reservation_is_taken_from_every_scope_above():
+    session = session_budget(100)
+    order = session.child("order", 60)
+    call = order.child("call")
+
+    reservation = call.reserve(30)
+    taken = (session.account, order.account, call.account, call.free)
+    reservation.settle(Usage(5, 4, 3, 2))
+
+    assert taken == (
+        Account("session", 100, 0, 30),
+        Account("order", 60, 0, 30),
+        Account("call", None, 0, 30),
+        30,
+    )
+    assert (session.account, order.account, call.account) == (
+        Account("session", 100, 14, 0),
+        Account("order", 60, 14, 0),
+        Account("call", None, 14, 0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("session_limit", "order_limit", "short"),
+    [
+        (100, 10, Shortage("order", 10, 10, 11)),
+        (10, 100, Shortage("session", 10, 10, 11)),
+        (10, None, Shortage("session", 10, 10, 11)),
+    ],
+)
+def test_the_scope_that_is_short_refuses_and_nothing_is_taken(session_limit, order_limit, short):
+    session = session_budget(session_limit)
+    order = session.child("order", order_limit)
+
+    with pytest.raises(BudgetExhaustedError) as caught:
+        order.reserve(11)
+
+    assert caught.value.shortage == short
+    assert (session.account.reserved, order.account.reserved) == (0, 0)
+    assert order.reserve(10).granted == 10
+
+
+def test_children_side_by_side_share_what_is_above_them():
+    session = session_budget(100)
+    first, second = session.child("a", 80), session.child("b", 80)
+    held = first.reserve(70)
+
+    with pytest.raises(BudgetExhaustedError):
+        second.reserve(31)
+    held.release()
+
+    assert second.reserve(80).granted == 80
+
+
+def test_what_is_free_is_granted_down_to_the_least():
+    session = session_budget(100)
+
+    assert session.reserve(80, at_least=10).granted == 80
+    assert session.reserve(80, at_least=10).granted == 20
+    with pytest.raises(BudgetExhaustedError):
+        session.reserve(80, at_least=1)
+
+
+def test_a_warning_grants_and_says_what_it_should_have_refused():
+    session = session_budget(10, BudgetMode.WARN)
+
+    kept, over = session.reserve(10), session.reserve(5)
+
+    assert (kept.shortage, over.granted) == (None, 5)
+    assert over.shortage == Shortage("session", 10, 0, 5)
+    assert str(over.shortage) == "session has 0 of 10 tokens left, 5 are wanted"
+
+
+def test_off_counts_and_says_nothing():
+    session = session_budget(10, BudgetMode.OFF)
+
+    with session.reserve(50) as reservation:
+        reservation.settle(Usage(40, 2))
+
+    assert (reservation.shortage, session.account.spent) == (None, 42)
+
+
+def test_a_reservation_that_nobody_settles_is_spent():
+    session = session_budget(100)
+
+    with pytest.raises(ZeroDivisionError), session.reserve(30):
+        raise ZeroDivisionError
+
+    assert session.account == Account("session", 100, 30, 0)
+
+
+def test_a_reservation_is_settled_once():
+    session = session_budget(100)
+
+    with session.reserve(30) as reservation:
+        reservation.settle(Usage(7))
+        reservation.release()
+        reservation.settle(Usage(9))
+
+    assert session.account == Account("session", 100, 7, 0)
+
+
+def test_what_was_used_beyond_the_grant_is_spent_too():
+    session = session_budget(100)
+
+    session.reserve(10).settle(Usage(150))
+
+    assert (session.account.spent, session.free) == (150, 0)
+
+
+@pytest.mark.parametrize(("tokens", "at_least"), [(-1, None), (5, 6), (5, -1)])
+def test_a_reservation_that_makes_no_sense_is_a_defect(tokens, at_least):
+    with pytest.raises(ValueError, match="a reservation of"):
+        session_budget(10).reserve(tokens, at_least=at_least)

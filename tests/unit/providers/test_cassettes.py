@@ -1,0 +1,101 @@
+"""Exchanges are recorded on the wire and played through the same SDK."""
+
+import httpx2
+import pytest
+
+from paddock.errors import ConfigError
+from paddock.providers.cassettes import PlayingTransport, RecordingTransport, parse_cassette
+from paddock.providers.choice import open_provider
+from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.keys import Key
+from tests.support.models import KEY, Listener, Waits, answered, asking, gateway, settings_for
+from tests.support.wire_server import Fail, Speak, WireServer
+from tests.support.wire_words import WIRES, calls, says
+
+pytestmark = pytest.mark.loopback
+
+
+def opened(wire: str, url: str, transport):
+    return open_provider(settings_for(wire, url), {"TEST_KEY": KEY}, transport=transport)
+
+
+def record(wire: str, server: WireServer, lines: list[str]):
+    transport = RecordingTransport(httpx2.AsyncHTTPTransport(), Key(KEY), lines.append)
+    provider = opened(wire, server.url, transport)
+    try:
+        first = gateway(provider, Waits()).route(asking())
+        return first, provider.route(answered(first))
+    finally:
+        provider.close()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_was_recorded_is_played_through_the_same_sdk(wire):
+    lines: list[str] = []
+    with WireServer() as server:
+        server.reply(
+            Fail(529, "overloaded_error", f"busy, {KEY}", (("retry-after", "2"),)),
+            Speak(calls(("list_files", {"path": "."}), text=("Look.",))),
+            Speak(says("do", "ne"), streams=False),
+        )
+        recorded = record(wire, server, lines)
+
+    tape = PlayingTransport(parse_cassette("".join(lines), "tape.jsonl"))
+    provider = opened(wire, "http://127.0.0.1:9", tape)
+    waits, listener = Waits(), Listener()
+    first = gateway(provider, waits).route(asking(), on_text=listener)
+    second = provider.route(answered(first))
+    provider.close()
+
+    assert (first, second) == recorded
+    assert waits.seconds == [2.25]
+    assert listener.pieces == ["Look."]
+    tape.require_finished()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_cassette_holds_no_key_and_no_header_of_a_request(wire):
+    lines: list[str] = []
+    with WireServer() as server:
+        server.reply(
+            Fail(529, "overloaded_error", f"busy, {KEY}", (("retry-after", KEY),)),
+            Speak(calls(("list_files", {"path": KEY}))),
+            Speak(says(KEY)),
+        )
+        record(wire, server, lines)
+        assert KEY in "".join(server.requests[0].headers.values())
+
+    kept = "".join(lines)
+    assert (KEY in kept, "authorization" in kept.lower(), "x-api-key" in kept) == (
+        False,
+        False,
+        False,
+    )
+    assert "[key]" in kept
+
+
+def test_a_request_that_was_not_recorded_has_no_answer():
+    provider = opened("chat", "http://127.0.0.1:9", PlayingTransport(()))
+
+    with pytest.raises(ProviderError, match="the cassette has no answer") as caught:
+        gateway(provider).route(asking())
+    provider.close()
+
+    assert caught.value.kind is FailureKind.SCRIPT
+
+
+def test_exchanges_left_over_are_an_error():
+    line = '{"request": {"method": "POST", "path": "/x", "body": {}}, "response": {"status": 200}}'
+
+    tape = PlayingTransport(parse_cassette(line, "tape.jsonl"))
+
+    with pytest.raises(ConfigError, match="1 exchanges of the cassette are left over"):
+        tape.require_finished()
+
+
+@pytest.mark.parametrize("line", ["{", "{}", '{"request": {"method": "POST"}}', "[]"])
+def test_what_is_no_cassette_does_not_load(line):
+    with pytest.raises(ConfigError) as caught:
+        parse_cassette(f"\n{line}\n", "tape.jsonl")
+
+    assert caught.value.where == "tape.jsonl, line 2"

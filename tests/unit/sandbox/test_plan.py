@@ -1,0 +1,344 @@
+"""The plan: what policy lists and the host has, less what is closed; the strictest of a chain."""
+
+from dataclasses import replace
+
+import pytest
+
+from paddock.errors import ConfigError
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.settings import ShellLimits
+from paddock.sandbox.hostfacts import Closed, HostFacts, LeftOut, Listing, Standing, Toolchain
+from paddock.sandbox.places import is_below, shared, topmost
+from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
+from paddock.sandbox.values import SandboxPlan
+from paddock.values.agents import Agent
+
+MAIN = (Agent("main", "standard"),)
+SYSTEM = (
+    Standing("/usr", "/usr"),
+    Standing("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
+    Standing("/etc/ssl", "/etc/ssl"),
+)
+FACTS = HostFacts(
+    workspace="/work/ws",
+    home="/home/u",
+    standing=SYSTEM,
+    search_path=(
+        Standing("/usr/bin", "/usr/bin"),
+        Standing("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
+    ),
+    closed=(Closed("/home/u/.local/state/paddock", "Paddock's own state"),),
+)
+
+
+def policy(text: str = ""):
+    return load_policy(PolicySource("paddock.toml", text.encode()))
+
+
+def plan(text: str = "", facts: HostFacts = FACTS, chain=MAIN, **more) -> SandboxPlan:
+    return compile_plan(policy(text), chain, facts, **more).plan
+
+
+def left_out(text: str = "", facts: HostFacts = FACTS) -> tuple[LeftOut, ...]:
+    return compile_plan(policy(text), MAIN, facts).left_out
+
+
+def test_by_default_the_system_directories_that_exist_are_readable():
+    assert plan() == SandboxPlan(
+        workspace="/work/ws",
+        readable=("/etc/ssl", "/usr"),
+        writable=(),
+        hidden=(),
+        network="loopback",
+        git="safe",
+        commit="each",
+        enforcement="required",
+        limits=ShellLimits(),
+        environment=(("PATH", "/usr/bin:/bin"),),
+        policy_digest=policy().digest,
+        links=(("/bin", "usr/bin"),),
+    )
+    assert left_out() == ()
+
+
+def test_a_place_of_the_policy_that_does_not_exist_is_said():
+    assert left_out('[shell]\nread = ["/usr", "/srv/data"]\n') == (
+        LeftOut("/srv/data", "nothing stands there"),
+    )
+
+
+@pytest.mark.parametrize("path", ["~", "/home/u", "/home", "/"])
+def test_the_home_directory_is_never_readable_as_such(path):
+    real = "/home/u" if path == "~" else path
+    facts = replace(FACTS, standing=(*SYSTEM, Standing(real, real)))
+    text = f'[shell]\nread = ["/usr", "{path}"]\n'
+    assert plan(text, facts).readable == ("/usr",)
+    assert left_out(text, facts) == (LeftOut(real, "it is, or holds, the home directory"),)
+    inside = replace(FACTS, standing=(*SYSTEM, Standing("/home/u/data", "/home/u/data")))
+    assert plan('[shell]\nread = ["/usr", "~/data"]\n', inside).readable == ("/home/u/data", "/usr")
+
+
+def test_what_is_closed_is_cut_out_of_what_is_readable():
+    facts = replace(
+        FACTS,
+        standing=(Standing("/usr", "/usr"),),
+        closed=(Closed("/usr/local/plane", "the plane"),),
+        listings=(
+            Listing("/usr", ("bin", "lib", "local"), (("/usr/lib64", "lib"),)),
+            Listing("/usr/local", ("bin", "plane")),
+        ),
+    )
+    found = plan(facts=facts)
+    assert found.readable == ("/usr/bin", "/usr/lib", "/usr/local/bin")
+    assert ("/usr/lib64", "lib") in found.links
+
+
+def test_a_place_around_a_closed_one_that_was_not_listed_is_left_out_whole():
+    facts = replace(FACTS, closed=(Closed("/usr/local/plane", "the plane"),))
+    assert plan(facts=facts).readable == ("/etc/ssl", "/usr/bin")
+    assert [each.path for each in left_out(facts=facts)] == ["/usr"]
+
+
+def test_a_workspace_in_a_system_directory_is_not_shown_twice():
+    facts = replace(
+        FACTS,
+        workspace="/usr/src/app",
+        listings=(Listing("/usr", ("bin", "src")), Listing("/usr/src", ("app", "linux"))),
+    )
+    assert plan(facts=facts).readable == ("/etc/ssl", "/usr/bin", "/usr/src/linux")
+
+
+def test_what_lies_in_a_closed_place_is_left_out_and_said():
+    facts = replace(
+        FACTS,
+        toolchains=(Toolchain("node", ("/home/u/.local/state/paddock/node",)),),
+    )
+    assert plan(facts=facts).readable == plan().readable
+    assert left_out(facts=facts) == (
+        LeftOut("/home/u/.local/state/paddock/node", "it lies in Paddock's own state"),
+    )
+
+
+@pytest.mark.parametrize(
+    "place", ["/home/u", "/home", "/home/u/.ssh", "/home/u/.ssh/bin", "/home/u/.config/gcloud/x"]
+)
+def test_a_toolchain_in_a_secret_place_or_that_is_the_home_is_left_out(place):
+    facts = replace(FACTS, toolchains=(Toolchain("programs", (place,)),))
+    assert plan(facts=facts).readable == plan().readable
+    assert [each.path for each in left_out(facts=facts)] == [place]
+
+
+def test_a_toolchain_is_readable_with_its_links_and_variables():
+    chain = Toolchain(
+        "pyenv",
+        ("/home/u/.pyenv",),
+        (("/home/u/.pyenv-link", ".pyenv"),),
+        (("PYENV_ROOT", "/home/u/.pyenv"),),
+    )
+    facts = replace(
+        FACTS,
+        toolchains=(chain,),
+        search_path=(Standing("/home/u/.pyenv/shims", "/home/u/.pyenv/shims"), *FACTS.search_path),
+    )
+    compiled = compile_plan(policy(), MAIN, facts)
+    assert compiled.plan.readable == ("/etc/ssl", "/home/u/.pyenv", "/usr")
+    assert dict(compiled.plan.environment) == {
+        "PATH": "/home/u/.pyenv/shims:/usr/bin:/bin",
+        "PYENV_ROOT": "/home/u/.pyenv",
+    }
+    assert ("/home/u/.pyenv-link", ".pyenv") in compiled.plan.links
+    assert compiled.toolchains == ("pyenv: /home/u/.pyenv",)
+
+
+def test_the_environment_is_an_allow_list():
+    given = {
+        "LANG": "de_DE.UTF-8",
+        "LC_ALL": "C",
+        "TERM": "xterm",
+        "TZ": "UTC",
+        "LC_": "x",
+        "HOME": "/home/u",
+        "TMPDIR": "/tmp",
+        "PATH": "/evil",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "ANTHROPIC_API_KEY": "s",
+        "LD_PRELOAD": "/x.so",
+        "PYTHONPATH": "/x",
+        "NODE_OPTIONS": "--require /x",
+        "GIT_DIR": "/x",
+        "BASH_ENV": "/x",
+        "ENV": "/x",
+        "PS4": "$(x)",
+        "IFS": "x",
+        "COLORTERM": "a\nb",
+        "JAVA_HOME": "/usr/lib/jvm",
+        "VIRTUAL_ENV": "/home/u/other/.venv",
+        "CONDA_PREFIX": "/work/ws/env",
+    }
+    facts = replace(FACTS, variables=tuple(given.items()))
+    assert dict(plan(facts=facts).environment) == {
+        "CONDA_PREFIX": "/work/ws/env",
+        "JAVA_HOME": "/usr/lib/jvm",
+        "LANG": "de_DE.UTF-8",
+        "LC_ALL": "C",
+        "PATH": "/usr/bin:/bin",
+        "TERM": "xterm",
+        "TZ": "UTC",
+    }
+
+
+def test_what_a_command_can_change_comes_last_on_the_search_path():
+    facts = replace(
+        FACTS,
+        search_path=(
+            Standing("/work/ws/.venv/bin", "/work/ws/.venv/bin"),
+            Standing("/home/u/bin", "/home/u/bin"),
+            *FACTS.search_path,
+        ),
+    )
+    assert dict(plan(facts=facts).environment)["PATH"] == "/usr/bin:/bin:/work/ws/.venv/bin"
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/home", "it is, or holds, the home directory"),
+        ("/work", "it holds the workspace"),
+        ("/work/ws/out", "it lies in the workspace, where each path is judged"),
+        ("/home/u/.local/state", "it lies in, or holds, Paddock's own state"),
+    ],
+)
+def test_a_place_that_may_not_be_written_directly_is_left_out(path, why):
+    facts = replace(FACTS, standing=(*SYSTEM, Standing(path, path)))
+    text = f'[shell]\nwrite = ["{path}"]\n'
+    assert plan(text, facts).writable == ()
+    assert left_out(text, facts) == (LeftOut(path, why),)
+
+
+def test_a_writable_place_is_not_listed_as_readable_besides():
+    facts = replace(FACTS, standing=(*SYSTEM, Standing("/usr/cache", "/usr/cache")))
+    text = '[shell]\nread = ["/etc/ssl", "/usr/cache"]\nwrite = ["/usr/cache"]\n'
+    found = plan(text, facts)
+    assert (found.readable, found.writable) == (("/etc/ssl",), ("/usr/cache",))
+
+
+CHAINED = """
+[profiles.wide.shell]
+network = "host"
+git = "none"
+commit = "each"
+enforcement = "best-effort"
+read = ["/usr", "/etc/ssl"]
+write = ["/var/cache"]
+limits = { processes = 900, memory_mb = 100, file_mb = 9, cpu_s = 9 }
+
+[profiles.wide]
+allow = ["tool:*"]
+
+[profiles.narrow.shell]
+network = "none"
+git = "safe"
+commit = "all"
+read = ["/usr/bin", "/etc"]
+limits = { processes = 9, memory_mb = 900, file_mb = 9, cpu_s = 99 }
+
+[profiles.narrow]
+allow = ["tool:*"]
+"""
+
+
+def test_a_child_gets_the_strictest_of_its_chain():
+    facts = replace(
+        FACTS,
+        standing=(
+            *SYSTEM,
+            Standing("/usr/bin", "/usr/bin"),
+            Standing("/etc", "/etc"),
+            Standing("/var/cache", "/var/cache"),
+        ),
+    )
+    child = (Agent("main", "wide", parent="lead"), Agent("lead", "narrow"))
+    found = plan(CHAINED, facts, child)
+    assert (found.network, found.git, found.commit, found.enforcement) == (
+        "none",
+        "read-only",
+        "all",
+        "required",
+    )
+    assert (found.readable, found.writable) == (("/etc/ssl", "/usr/bin"), ())
+    assert found.limits == ShellLimits(processes=9, memory_mb=100, file_mb=9, cpu_s=9)
+    alone = plan(CHAINED, facts, (Agent("main", "wide"),))
+    assert (alone.network, alone.git, alone.writable) == ("host", "none", ("/var/cache",))
+
+
+NETWORKED = """
+[profiles.standard]
+allow = ["tool:file:*"]
+otherwise = { "tool:shell:*" = "ask" }
+
+[[profiles.standard.rules]]
+action = "tool:shell:run npm install *"
+outcome = "ask"
+network = "host"
+
+[[profiles.standard.rules]]
+action = "tool:shell:run pytest *"
+outcome = "allow"
+network = "none"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "network"),
+    [
+        (None, "loopback"),
+        ("npm install left-pad", "host"),
+        ("make", "loopback"),
+        ("pytest -q", "none"),
+        ("npm install && curl http://example.com", "loopback"),
+        ("npm install && pytest", "none"),
+        ("npm install $(x", "loopback"),
+        ("", "loopback"),
+    ],
+)
+def test_a_rule_sets_the_network_for_just_its_command(line, network):
+    assert plan(NETWORKED, line=line).network == network
+
+
+def test_a_parent_without_such_a_rule_keeps_its_childs_command_off_the_network():
+    text = NETWORKED + '[profiles.plain]\nallow = ["tool:*"]\n'
+    chain = (Agent("main", "standard", parent="lead"), Agent("lead", "plain"))
+    assert plan(text, chain=chain, line="npm install x").network == "loopback"
+
+
+def test_nobody_has_no_plan():
+    with pytest.raises(ConfigError, match="a chain of 0 agents"):
+        plan(chain=())
+
+
+def test_the_digest_follows_everything_but_the_names_that_stand_there():
+    base = plan()
+    assert plan_digest(base) == plan_digest(plan())
+    assert plan_digest(base).startswith("sha256:")
+    assert plan_digest(replace(base, hidden=(".env",))) == plan_digest(base)
+    changed = [
+        replace(base, network="host"),
+        replace(base, readable=("/usr",)),
+        replace(base, environment=()),
+        replace(base, limits=ShellLimits(cpu_s=1)),
+        replace(base, policy_digest="sha256:1"),
+        replace(base, workspace="/work/bad\udcff"),
+    ]
+    assert len({plan_digest(each) for each in (base, *changed)}) == len(changed) + 1
+
+
+def test_the_printed_plan_has_every_field():
+    assert set(plan_json(plan())) == set(SandboxPlan.__slots__)
+
+
+def test_places_are_compared_by_whole_components():
+    assert is_below("/a/b", "/a")
+    assert is_below("/a", "/")
+    assert not is_below("/ab", "/a")
+    assert topmost(["/a/b", "/a", "/a-b", "/ab"]) == ("/a", "/a-b", "/ab")
+    assert shared(["/a", "/b/c"], ["/a/x", "/b", "/d"]) == ("/a/x", "/b/c")

@@ -1,0 +1,169 @@
+import os
+
+import pytest
+
+from paddock import limits
+from paddock.errors import (
+    InvalidPatternError,
+    PathNotFoundError,
+    PathTraversalError,
+    PermissionDeniedError,
+)
+from paddock.tools.grep_dev import grep_dev_tool
+
+TOOL = grep_dev_tool()
+NOTHING = {"by_name": 0, "forbidden": 0, "too_large": 0, "binary": 0, "unreadable": 0}
+
+
+def run(desk, **arguments):
+    bound, _ = TOOL.binder.bind(arguments)
+    return TOOL.handler.run(TOOL.handler.resolve(bound, desk.ports), desk.ports)
+
+
+def files(desk, **arguments):
+    return [match["file"] for match in run(desk, **arguments).details["results"]]
+
+
+def test_a_match_is_told_with_the_lines_before_and_after_it(desk):
+    desk.write("src/a.py", b"one\ntwo\nneedle\nfour\nneedle\n")
+    desk.write("b", b"nothing\n")
+    output = run(desk, pattern="needle", context_lines=2)
+    assert output.details == {
+        "pattern": "needle",
+        "match_count": 2,
+        "files_searched": 2,
+        "results": [
+            {
+                "file": "src/a.py",
+                "line_number": 3,
+                "line": "needle",
+                "context_before": ["one", "two"],
+                "context_after": ["four", "needle"],
+            },
+            {
+                "file": "src/a.py",
+                "line_number": 5,
+                "line": "needle",
+                "context_before": ["needle", "four"],
+                "context_after": [],
+            },
+        ],
+        "truncated": False,
+        "skipped": NOTHING,
+    }
+    assert output.content.split("\n")[-1] == "[2 files searched.]"
+
+
+def test_without_context_the_arrays_are_empty(desk):
+    desk.write("a", b"x\nneedle\ny\n")
+    (match,) = run(desk, pattern="needle").details["results"]
+    assert (match["context_before"], match["context_after"]) == ([], [])
+
+
+def test_gitignore_does_not_count_and_hidden_files_do(desk):
+    desk.write(".gitignore", b"*.log\n")
+    desk.write("a.log", b"needle\n")
+    desk.write(".hidden/.b", b"needle\n")
+    assert files(desk, pattern="needle") == [".hidden/.b", "a.log"]
+
+
+def test_skipped_names_are_counted_below_the_searched_path_and_not_in_it(desk):
+    for name in (".git/a", "s/__pycache__/b", "node_modules/c", "s/.DS_Store", "s/d"):
+        desk.write(name, b"needle\n")
+    output = run(desk, pattern="needle")
+    assert [match["file"] for match in output.details["results"]] == ["s/d"]
+    assert output.details["skipped"] == {**NOTHING, "by_name": 4}
+    assert files(desk, pattern="needle", path="node_modules") == ["node_modules/c"]
+    assert files(desk, pattern="needle", path="s/__pycache__/b") == ["s/__pycache__/b"]
+
+
+def test_binary_files_and_those_over_a_megabyte_are_passed_by_and_counted(desk):
+    desk.write("bin", b"needle\0\n")
+    desk.write("big", b"needle\n" + b"x" * 1_000_000)
+    desk.write("fits", b"needle\n" + b"x" * (1_000_000 - 7))
+    output = run(desk, pattern="needle")
+    assert [match["file"] for match in output.details["results"]] == ["fits"]
+    assert output.details["files_searched"] == 1
+    assert output.details["skipped"] == {**NOTHING, "binary": 1, "too_large": 1}
+    assert output.content.endswith("[1 file searched; passed by: 1 over 1000000 bytes, 1 binary.]")
+
+
+def test_what_may_not_be_viewed_is_counted_and_what_is_secret_is_not_even_that(desk):
+    desk.write("closed/x", b"needle\n")
+    desk.write("secret.txt", b"needle\n")
+    desk.write("open", b"needle\n")
+    output = run(desk, pattern="needle")
+    assert [match["file"] for match in output.details["results"]] == ["open"]
+    assert output.details["skipped"] == {**NOTHING, "forbidden": 1}
+    assert "closed" not in output.content
+    with pytest.raises(PermissionDeniedError):
+        run(desk, pattern="needle", path="closed/x")
+
+
+def test_the_count_is_that_of_the_rows_and_truncated_says_that_there_were_more(desk):
+    for number in range(100):
+        desk.write(f"f{number:03d}", b"needle\n")
+    output = run(desk, pattern="needle")
+    assert output.details["match_count"] == len(output.details["results"]) == 50
+    assert output.details["truncated"] is True
+    assert output.details["files_searched"] == 50
+    assert output.content.split("\n")[50] == (
+        "[50 matches limit reached. Use max_results=100 for more, or refine pattern.]"
+    )
+    assert run(desk, pattern="needle", max_results=100).details["truncated"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "used"),
+    [
+        ("max_results", 0, 1),
+        ("max_results", 999, 200),
+        ("context_lines", -1, 0),
+        ("context_lines", 6, 5),
+    ],
+)
+def test_numbers_out_of_range_are_clamped_and_that_is_said(name, given, used):
+    bound, clamped = TOOL.binder.bind({"pattern": "x", name: given})
+    assert getattr(bound, name) == used
+    assert clamped == {name: used}
+
+
+def test_a_glob_filters_files(desk):
+    for name in ("a.py", "src/b.py", "c.txt"):
+        desk.write(name, b"needle\n")
+    output = run(desk, pattern="needle", glob="*.py")
+    assert [match["file"] for match in output.details["results"]] == ["a.py", "src/b.py"]
+    assert output.details["files_searched"] == 2
+
+
+def test_what_cannot_be_searched_says_why(desk):
+    desk.write("a", b"x\n")
+    with pytest.raises(InvalidPatternError, match="^invalid regex: "):
+        run(desk, pattern="(")
+    with pytest.raises(PathTraversalError, match="^path escapes root"):
+        run(desk, pattern="x", path="../y")
+    with pytest.raises(PathNotFoundError, match="^path not found"):
+        run(desk, pattern="x", path="nope")
+
+
+def test_links_and_special_files_are_passed_by(desk):
+    desk.write("a", b"needle\n")
+    (desk.root / "out").symlink_to("/etc")
+    (desk.root / "twin").symlink_to("a")
+    os.mkfifo(desk.root / "fifo")
+    output = run(desk, pattern="needle")
+    assert [match["file"] for match in output.details["results"]] == ["a"]
+    assert output.details["skipped"] == NOTHING
+
+
+def test_rows_stay_below_the_output_limit(desk):
+    desk.write("a", (b"needle" + b"x" * 480 + b"\n") * 200)
+    output = run(desk, pattern="needle", max_results=200, context_lines=5)
+    assert len(output.content.encode()) < limits.search_output_bytes_max + 300
+    assert output.details["truncated"] is True
+    assert output.details["match_count"] == len(output.details["results"])
+    assert f"50 kB limit reached: {output.details['match_count']} of 200" in output.content
+
+
+def test_it_belongs_to_the_development_toolset():
+    assert TOOL.spec.toolset == "development"

