@@ -124,5 +124,55 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=("tests/property/test_shown_text.py", "tests/unit/text/test_show.py"),
             mutants=("direction-overrides-are-shown.toml",),
         ),
+        "G17": Guarantee(
+            tests=(
+                "tests/fault/test_set_order.py",
+                "tests/fault/test_changeset_faults.py",
+                "tests/unit/workspace/test_changeset.py",
+                "tests/unit/workspace/test_change_recovery.py",
+                "tests/unit/history/test_journal.py",
+                "tests/unit/history/test_journal_format.py",
+            ),
+            mutants=(
+                "claimed-entry-is-not-synced.toml",
+                "displaced-goes-before-the-end.toml",
+                "living-entries-are-recovered.toml",
+                "moved-directory-takes-a-set-with-it.toml",
+                "set-displaces-a-stranger.toml",
+                "set-ignores-what-was-expected.toml",
+                "set-is-committed-before-it-is-synced.toml",
+                "set-removes-what-appeared.toml",
+                "set-stays-half-done.toml",
+                "sweep-removes-a-sets-names.toml",
+                "torn-record-counts.toml",
+            ),
+        ),
+        "G18": Guarantee(
+            tests=(
+                "tests/unit/apps/test_dual_gate.py",
+                "tests/unit/apps/test_bare_plane.py",
+                "tests/unit/plane/test_dual_gate.py",
+                "tests/unit/plane/test_bare.py",
+            ),
+            mutants=(
+                "admin-permissions-are-ignored.toml",
+                "brought-plane-keeps-its-grants.toml",
+                "gate-forgets-the-variable.toml",
+                "gate-is-not-asked.toml",
+                "gate-takes-any-value.toml",
+            ),
+        ),
+        "G19": Guarantee(
+            tests=("tests/unit/agent/test_steps.py",),
+            mutants=("any-tool-runs.toml", "cut-turn-runs.toml"),
+        ),
+        "G20": Guarantee(
+            tests=("tests/property/test_budgets.py",),
+            mutants=("children-overspend.toml",),
+        ),
+        "G21": Guarantee(
+            tests=("tests/contract/test_model_wires.py", "tests/contract/test_model_providers.py"),
+            mutants=("key-is-shown.toml", "usual-key-goes-anywhere.toml"),
+        ),
     }
 )
