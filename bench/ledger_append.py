@@ -2,13 +2,14 @@
 
     python bench/ledger_append.py [--folder DIR] [--rounds 5] [--seconds 1.0] [--slower-ms 5]
 
-The yardstick of the second part is the obvious way, the same store with the
-sync inside the lock, in rounds that alternate with ours: machines and disks
-differ, so look at the ratio. `--slower-ms` adds so much to every sync, as a
-slower disk would.
+The yardsticks of the second part are the same store with the sync inside the
+lock, once with this store's own lock and once with the obvious one, a blocking
+flock(2), in rounds that alternate with ours: machines and disks differ, so look
+at the ratios. `--slower-ms` adds so much to every sync, as a slower disk would.
 """
 
 import argparse
+import fcntl
 import os
 import shutil
 import statistics
@@ -70,13 +71,21 @@ class SlowerDisk(SystemDisk):
 
 
 class SyncInsideLock(SlowerDisk):
-    """The obvious way: nobody else appends until the disk has the line."""
+    """Nobody else appends until the disk has the line."""
 
     def append(self, descriptor: int, data: bytes, /) -> int:
         """Write, then sync, while the append lock is held."""
         written = os.write(descriptor, data)
         self.datasync(descriptor)
         return written
+
+
+class BlockingLock(SyncInsideLock):
+    """The obvious way: also wait for the lock in the kernel, for as long as it takes."""
+
+    def lock(self, descriptor: int, operation: int, /) -> None:
+        """As flock(2), which sleeps until the lock is free."""
+        fcntl.flock(descriptor, operation & ~fcntl.LOCK_NB)
 
 
 def open_ledger(path: str, disk: SystemDisk | None = None) -> LedgerFile:
@@ -148,29 +157,34 @@ def eight_writers(path: str, seconds: float, disk: SlowerDisk) -> list[int]:
     return counts
 
 
+INSIDE, BLOCKING, GROUP = "sync inside the lock", "sync inside a blocking lock", "group commit"
+WAYS = {INSIDE: SyncInsideLock, BLOCKING: BlockingLock, GROUP: SlowerDisk}
+
+
 def compare(folder: str, rounds: int, seconds: float, slower_s: float) -> None:
-    rates: dict[str, list[float]] = {"group": [], "inside": []}
+    rates: dict[str, list[float]] = {name: [] for name in WAYS}
     fairness: list[float] = []
-    disks = {"inside": SyncInsideLock(slower_s), "group": SlowerDisk(slower_s)}
     for number in range(rounds):
-        for name, disk in disks.items():
+        for name, disk in WAYS.items():
             path = f"{folder}/{name}{number}.jsonl"
             open_ledger(path).close()
-            counts = eight_writers(path, seconds, disk)
+            counts = eight_writers(path, seconds, disk(slower_s))
             rates[name].append(sum(counts) / seconds)
-            if name == "group":
+            if name == GROUP:
                 fairness.append(min(counts) / max(counts))
-    ratios = [ours / theirs for ours, theirs in zip(rates["group"], rates["inside"], strict=True)]
-    for name, title in (("inside", "sync inside the lock"), ("group", "group commit")):
-        found = rates[name]
+    for name, found in rates.items():
         print(
-            f"eight writers, {title}: median {statistics.median(found):.0f} durable entries/s "
+            f"eight writers, {name}: median {statistics.median(found):.0f} durable entries/s "
             f"[{min(found):.0f} to {max(found):.0f}]"
         )
-    print(
-        f"ratio: median {statistics.median(ratios):.1f} [{min(ratios):.1f} to {max(ratios):.1f}], "
-        f"slowest to fastest writer {statistics.median(fairness):.2f}"
-    )
+    for name in (INSIDE, BLOCKING):
+        pairs = zip(rates[GROUP], rates[name], strict=True)
+        ratios = [ours / theirs for ours, theirs in pairs]
+        print(
+            f"{GROUP} to {name}: median {statistics.median(ratios):.1f} "
+            f"[{min(ratios):.1f} to {max(ratios):.1f}]"
+        )
+    print(f"slowest to fastest writer: {statistics.median(fairness):.2f}")
 
 
 def main() -> None:

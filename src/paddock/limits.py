@@ -63,11 +63,35 @@ with its square, so a line with more of it is not parsed and counts as unparseab
 command_depth_max: Final = 16
 """Nested `sh -c`, wrappers and groups."""
 approval_timeout_s: Final = 120.0
+approval_kept_s: Final = 86_400.0
+"""A request that nobody could answer waits so long."""
+approval_granted_s: Final = 3_600.0
+"""A grant waits so long for its call."""
+approval_kept_bytes_max: Final = 4_000_000
+"""One kept request, its arguments included."""
+approvals_max: Final = 256
+"""Requests that one plane keeps."""
+approvals_of_agent_max: Final = 64
+"""Of one agent."""
+approvals_bytes_max: Final = 64_000_000
+"""All kept requests of one plane."""
 agent_chain_max: Final = 32
 
 # Commands
 shell_timeout_s: Final = 120.0
 """The longest that any command may be given to run."""
+shell_output_chars_max: Final = 50_000
+"""Of one stream, as a model sees it; the rest is kept in the history."""
+shell_output_kept_bytes_max: Final = 256_000_000
+"""Of one stream, what the history keeps from its beginning."""
+shell_changes_listed_max: Final = 1_000
+"""Paths that one result lists; the rest is counted."""
+shell_diff_bytes_max: Final = 100_000
+"""A diff of what a command changed, as it is shown."""
+change_set_bytes_max: Final = 4_000_000_000
+"""What the files that one command leaves may hold together."""
+effects_listed_max: Final = 50
+"""Changed paths that stand in a ledger entry; more are kept in the history, and counted."""
 
 # Locks and the ledger
 path_lock_timeout_s: Final = 30.0
@@ -95,6 +119,10 @@ admin_config_bytes_max: Final = 1_000_000
 """`admin_config.json`."""
 attention_entries_max: Final = 100
 """Ledger entries that one stage of a turn's context may ask for."""
+ledger_entries_listed_max: Final = 1_000
+"""Entries that one query of a model lists."""
+ledger_rows_bytes_max: Final = 100_000
+"""Rows of one query, as the model sees them; the result says how to go on."""
 
 # Models
 model_output_tokens_default: Final = 8_192
@@ -122,6 +150,25 @@ refusals_max: Final = 3
 """So does so many refused calls in a row."""
 key_command_timeout_s: Final = 30.0
 """A program that prints a provider's key."""
+
+reads_together_max: Final = 8
+"""Calls of one turn that read at the same time."""
+turn_text_bytes_max: Final = 200_000
+"""A message or an answer as the ledger keeps it; a longer one is cut and says so."""
+kept_contents_bytes_max: Final = 600_000
+"""What of one exchange with a model a ledger entry keeps; of a larger one only its digest."""
+order_turns_max: Final = 10
+"""Model turns of one work order that has tools."""
+order_retries_max: Final = 2
+"""Orders that follow one whose result was not accepted."""
+order_timeout_s: Final = 1_800.0
+"""One work order, from its first request to its end."""
+output_tokens_min: Final = 256
+"""A model is not asked where the budget leaves less than this for its answer."""
+prompt_contract_bytes_max: Final = 262_144
+prompt_contracts_max: Final = 1_000
+conversation_share: Final = 0.5
+"""The part of a work order's tokens that earlier turns may take; older ones are left out."""
 
 # Sets of changes
 change_set_paths_max: Final = 200_000

@@ -19,6 +19,8 @@ BROAD_DOORS: Final = frozenset(
         # A defect of ours becomes an `internal` result with an id, instead of a traceback.
         "apps/cli/main.py",
         "runtime/dispatch.py",
+        # There, the order fails with an id, and its turn is recorded.
+        "agent/executor.py",
         # The embedding program's own function: whatever it raises is a no.
         "runtime/approvals.py",
     }

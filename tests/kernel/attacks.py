@@ -62,7 +62,7 @@ def as_root(act):
 
 
 def where_offered(act):
-    """Not every host offers it, and some only to root: nothing is asked of it without a sandbox."""
+    """A matter of the host's kernel and its settings: without a sandbox it may fail as well."""
     ATTACKS[act.__name__] = Attack(act, "some")
     return act
 
@@ -479,7 +479,7 @@ def enter_a_namespace_of_another(world):
     return call(308, 268, fd, 0) == 0
 
 
-@attack
+@where_offered
 def mount_in_a_namespace_of_its_own(world):
     done = subprocess.run(
         ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", "/mnt"],
@@ -601,12 +601,12 @@ def read_the_kernels_log(world):
     return call(103, 116, 10, 0, 0) >= 0
 
 
-@attack
+@where_offered
 def add_a_key(world):
     return call(248, 217, b"user", b"paddock-test", b"x", 1, -2)
 
 
-@attack
+@where_offered
 def join_a_keyring(world):
     return call(250, 219, 1, 0) >= 0
 
@@ -618,7 +618,7 @@ def load_a_bpf_program(world):
     return call(321, 280, 0, ctypes.addressof(attributes), 72)
 
 
-@attack
+@where_offered
 def count_performance_events(world):
     attributes = ctypes.create_string_buffer(128)
     struct.pack_into("IIQ", attributes, 0, 1, 128, 1)
@@ -631,7 +631,7 @@ def handle_page_faults(world):
     return call(323, 282, os.O_CLOEXEC) >= 0
 
 
-@attack
+@where_offered
 def set_up_io_uring(world):
     parameters = ctypes.create_string_buffer(120)
     return call(425, 425, 4, ctypes.addressof(parameters)) >= 0
@@ -653,12 +653,12 @@ def _type_with(request: int) -> bool:
     return status == 0
 
 
-@attack
+@where_offered
 def type_into_a_terminal(world):
     return _type_with(0x5412)
 
 
-@attack
+@where_offered
 def type_into_a_terminal_with_high_bits(world):
     """The kernel reads 32 bits of the request; a filter that compares 64 is passed."""
     return _type_with(0x5412 | (1 << 32))
@@ -671,7 +671,7 @@ def run_from_memory(world):
     return subprocess.run([f"/proc/self/fd/{fd}", "-c", "exit 0"], pass_fds=[fd], check=True)
 
 
-@attack
+@where_offered
 def enter_the_kernel_by_another_door(world):
     """int 0x80: 32-bit numbers. getpid there, writev for a filter of 64-bit numbers."""
     if not X86:
@@ -745,7 +745,7 @@ def connect_to_the_host(world):
         return True
 
 
-@attack
+@where_offered
 def connect_to_the_host_by_ipv6(world):
     with socket.create_connection(("::1", world["tcp6"]), timeout=2):
         return True
@@ -810,7 +810,7 @@ def a_raw_socket(world):
         return True
 
 
-@attack
+@where_offered
 def a_vsock_or_alg_socket(world):
     for family in (40, 38):
         try:

@@ -62,10 +62,9 @@ def a_victim(outside: Path) -> Generator[dict, None, None]:
 def listeners(where: Path, readable: Path) -> Generator[dict, None, None]:
     """Servers of the host, on every kind of address."""
     with ExitStack() as stack:
-        servers = {
-            "tcp": socket.create_server(("127.0.0.1", 0)),
-            "tcp6": socket.create_server(("::1", 0), family=socket.AF_INET6),
-        }
+        servers = {"tcp": socket.create_server(("127.0.0.1", 0))}
+        if has_ipv6():
+            servers["tcp6"] = socket.create_server(("::1", 0), family=socket.AF_INET6)
         udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         udp.bind(("127.0.0.1", 0))
         paths = {"socket": str(where / "daemon"), "readable_socket": str(readable / "daemon")}
@@ -77,11 +76,20 @@ def listeners(where: Path, readable: Path) -> Generator[dict, None, None]:
         threading.Thread(target=_call_back, args=(servers["tcp"],), daemon=True).start()
         threading.Thread(target=_echo, args=(udp,), daemon=True).start()
         yield {
+            "tcp6": 9,
             **ports,
             **paths,
             "udp": udp.getsockname()[1],
             "abstract": f"paddock-{os.getpid()}",
         }
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 def _call_back(server: socket.socket) -> None:

@@ -69,10 +69,14 @@ def test_a_launcher_loads_little(room: Room):
     ).stdout.split()
 
     assert "python" in maps
-    assert {"typing", "dataclasses", "enum", "re", "socket", "json", "signal"} & set(loaded) == set()
-    assert [name for name in loaded if name.startswith("paddock.") and ".inside" not in name and ".kernel" not in name] == [
-        "paddock.sandbox"
-    ]
+    assert {"typing", "dataclasses", "enum", "re", "socket", "json", "signal"} & set(
+        loaded
+    ) == set()
+    assert [
+        name
+        for name in loaded
+        if name.startswith("paddock.") and ".inside" not in name and ".kernel" not in name
+    ] == ["paddock.sandbox"]
 
 
 def test_a_killed_launcher_takes_every_command_with_it_and_the_next_is_new(room: Room):
@@ -186,6 +190,21 @@ def test_a_fork_gets_a_launcher_of_its_own(room: Room):
     assert launcher_of(room) == ours
 
 
+def test_a_fork_that_lets_go_of_its_parents_stages_leaves_them_alone(room: Room):
+    request = room.request("/bin/sh", "-c", "echo > made; cat made | wc -c")
+    stage = room.launcher.open_stage(request.plan, room.fd)
+    child = os.fork()
+    if child == 0:
+        stage.close()
+        room.launcher.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    with stage:
+        assert said(room.launcher.run(request, stage)) == "1\n"
+        assert os.path.exists(f"{stage.path}/upper/made")
+
+
 def test_closing_ends_the_launcher_and_what_runs(room: Room):
     room.shell("true")
     pid = launcher_of(room)
@@ -235,7 +254,13 @@ def test_arguments_and_variables_may_be_large_and_of_any_bytes(room: Room):
     odd = os.fsdecode(b"\xff\n'\"")
     large = "x" * 120_000
 
-    end = room.run(PYTHON, "-c", "import sys, os; print(len(sys.argv[1]), os.fsencode(sys.argv[2]))", large, odd)
+    end = room.run(
+        PYTHON,
+        "-c",
+        "import sys, os; print(len(sys.argv[1]), os.fsencode(sys.argv[2]))",
+        large,
+        odd,
+    )
 
     assert said(end) == f"120000 {os.fsencode(odd)!r}\n"
 

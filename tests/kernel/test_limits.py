@@ -186,7 +186,9 @@ def test_too_much_memory_over_the_whole_tree_ends_the_command(room: Room, how: s
 
 
 def test_memory_that_many_processes_share_counts_once(room: Room):
-    code = PRELUDE + """
+    code = (
+        PRELUDE
+        + """
 x = bytearray(150 << 20); touch(x)
 children = []
 for _ in range(6):
@@ -197,6 +199,7 @@ for _ in range(6):
 for pid in children: os.waitpid(pid, 0)
 print("done")
 """
+    )
     room.limits = ShellLimits(memory_mb=256)
     end = room.python(code)
     room.limits = ShellLimits()
@@ -231,6 +234,14 @@ def test_a_process_out_of_processor_time_is_killed(room: Room):
     room.limits = ShellLimits()
 
     assert (end.ending, end.exit_code) == (Ending.EXITED, 128 + 9)
+
+
+def test_no_signal_reaches_the_first_process_from_within(room: Room):
+    end = room.shell(
+        "for s in 1 2 3 6 9 10 12 13 14 15 17 19 25; do kill -$s 1; done; sleep 0.2; echo on"
+    )
+
+    assert (end.ending, end.exit_code, said(end)) == (Ending.EXITED, 0, "on\n")
 
 
 def test_limits_cannot_be_raised_from_within(room: Room):
@@ -318,7 +329,12 @@ def test_each_command_has_an_environment_of_its_own_and_three_descriptors(room: 
     leaked = os.open("/", os.O_RDONLY)
     os.set_inheritable(leaked, True)
 
-    end = room.run(PYTHON, "-I", "-c", "import os; print(sorted(os.environ)); print(sorted(map(int, os.listdir('/proc/self/fd'))))")
+    end = room.run(
+        PYTHON,
+        "-I",
+        "-c",
+        "import os; print(sorted(os.environ)); print(sorted(map(int, os.listdir('/proc/self/fd'))))",
+    )
 
     os.close(leaked)
     names, fds = said(end).splitlines()

@@ -37,7 +37,10 @@ WORK = {
     "rename over a file": ("echo x > y && mv y data && cat data", "x\n"),
     "move a directory that was there": ("mv src source && ls source", "module.py\n"),
     "rename a directory that is new": ("mkdir n && touch n/f && mv n m && ls m", "f\n"),
-    "save atomically": ("echo new > .data.tmp && sync .data.tmp && mv .data.tmp data && cat data", "new\n"),
+    "save atomically": (
+        "echo new > .data.tmp && sync .data.tmp && mv .data.tmp data && cat data",
+        "new\n",
+    ),
     "remove a file": ("rm data && ls data 2>/dev/null || echo gone", "gone\n"),
     "remove a directory": ("rm -r src && ls src 2>/dev/null || echo gone", "gone\n"),
     "change a mode": ("chmod 600 data && stat -c %a data", "600\n"),
@@ -46,20 +49,38 @@ WORK = {
     "link hard": ("ln data data2 && stat -c %h data2", "2\n"),
     "run a program of the workspace": ("./program.sh", "ran\n"),
     "edit in place": ("sed -i s/one/ONE/ data && head -n 1 data", "ONE\n"),
-    "temporary files": ("f=$(mktemp) && echo t > $f && cat $f && rm $f && echo $TMPDIR", "t\n/tmp\n"),
+    "temporary files": (
+        "f=$(mktemp) && echo t > $f && cat $f && rm $f && echo $TMPDIR",
+        "t\n/tmp\n",
+    ),
     "a pipeline": ("seq 1 1000 | sort -rn | head -n 1", "1000\n"),
     "a here-document": ("cat <<X\nhere\nX", "here\n"),
     "background jobs and wait": ("(sleep 0.05; echo b) & wait; echo a", "b\na\n"),
     "signals between its own processes": ("sleep 60 & kill $! && wait $!; echo $?", "143\n"),
     "a FIFO": ("mkfifo p; (echo through > p &) ; cat p; rm p", "through\n"),
-    "archives": ("tar cf a.tar src && mkdir out && tar xf a.tar -C out && ls out/src", "module.py\n"),
+    "archives": (
+        "tar cf a.tar src && mkdir out && tar xf a.tar -C out && ls out/src",
+        "module.py\n",
+    ),
     "a lock": ("flock lock -c 'echo locked'", "locked\n"),
     "shared memory files": ("echo s > /dev/shm/s && cat /dev/shm/s", "s\n"),
-    "process information": ("test -r /proc/cpuinfo && nproc > /dev/null && ps -o comm= -p $$", "sh\n"),
-    "settings of the kernel can be read": ("test $(cat /proc/sys/kernel/pid_max) -gt 0 && echo yes", "yes\n"),
+    "process information": (
+        "test -r /proc/cpuinfo && nproc > /dev/null && ps -o comm= -p $$",
+        "sh\n",
+    ),
+    "settings of the kernel can be read": (
+        "test $(cat /proc/sys/kernel/pid_max) -gt 0 && echo yes",
+        "yes\n",
+    ),
     "random numbers": ("head -c 4 /dev/urandom | wc -c && head -c 4 /dev/zero | wc -c", "4\n4\n"),
-    "who it is": ("test \"$(id -u)\" = " + str(os.geteuid()) + " && id -un > /dev/null && echo known", "known\n"),
-    "the private home": ("echo x > ~/.rc && cat ~/.rc && ls -A ~ | sort | tr '\\n' ' '", "x\n.gitconfig .rc "),
+    "who it is": (
+        'test "$(id -u)" = ' + str(os.geteuid()) + " && id -un > /dev/null && echo known",
+        "known\n",
+    ),
+    "the private home": (
+        "echo x > ~/.rc && cat ~/.rc && ls -A ~ | sort | tr '\\n' ' '",
+        "x\n.gitconfig .rc ",
+    ),
     "a deep directory": ("mkdir -p $(seq -s / 1 60) && ls", None),
 }
 

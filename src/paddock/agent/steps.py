@@ -76,11 +76,15 @@ class Progress:
     """Calls refused in a row, for any reason."""
 
     def after_results(self, refused: tuple[bool, ...]) -> "Progress":
-        """With the results of one turn's calls, in order: true where one was refused."""
-        count = self.refusals
+        """With the results of one turn's calls, in order: true where one was refused.
+
+        A row that was too long stays so, whatever came behind it in the same turn.
+        """
+        count, longest = self.refusals, 0
         for was_refused in refused:
             count = count + 1 if was_refused else 0
-        return replace(self, refusals=count)
+            longest = max(longest, count)
+        return replace(self, refusals=longest if longest >= limits.refusals_max else count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ governance ledger here too.
 
 from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.agents import create_agent, remove_agent
+from paddock.assembly.approvals import open_inbox
 from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
 from paddock.assembly.opening import init_bare_plane, init_project, open_project
 from paddock.assembly.project import Project, find_project
+from paddock.assembly.resuming import resume_call
 from paddock.assembly.runtimes import (
     new_call_id,
     open_runtime,
@@ -30,11 +32,13 @@ __all__ = [
     "init_bare_plane",
     "init_project",
     "new_call_id",
+    "open_inbox",
     "open_ledger",
     "open_project",
     "open_runtime",
     "open_workspace",
     "remove_agent",
+    "resume_call",
     "review_trust",
     "tools_allowed",
     "tools_of",

@@ -16,7 +16,7 @@ from paddock.ledger.query import BadRow
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.past import OPERATOR, PastCall, find_call, past_calls
+from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
@@ -167,5 +167,6 @@ def open_past(project: Project) -> Generator[Past]:
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = history.notes.read_all()
             effects = find_effects(str(path), (OPERATOR,))
+            history.notes.tidy(ended_notes(effects, notes))
             calls, bad = past_calls(effects, notes), effects.bad
         yield Past(project, history, calls, bad, held)

@@ -2,35 +2,36 @@
 
 import os
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, CORE
+from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.history import GeneratedPaths, open_history
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.history.keeping import History
+from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import process_environment
 from paddock.policy.permissions import compile_permissions
 from paddock.runtime.approvals import (
-    Approval,
     ApprovalRequest,
     Approver,
     CallbackApprover,
     NoApprover,
 )
 from paddock.runtime.dispatch import Context, Dispatcher
+from paddock.runtime.inbox_approver import InboxApprover, Limited
 from paddock.runtime.judge import PolicyJudge
-from paddock.runtime.records import Caller, approval_answered, approval_asked
+from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
 from paddock.tools.spec import Ports
 from paddock.tools.toolsets import all_tools
-from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
 
@@ -60,8 +61,13 @@ def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
     )
 
 
-def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> Runtime:
+def open_runtime(
+    project: Project, *, agent: str | None, approver: Approver, session_id: str | None = None
+) -> Runtime:
     """One agent's tools on its workspace, behind the one door.
+
+    `session_id` is that of the session whose calls these are; without it they get one of
+    their own. Where `approver` cannot be asked, what was asked is kept in the inbox.
 
     Raises:
         UsageError: no such agent.
@@ -86,15 +92,15 @@ def open_runtime(project: Project, *, agent: str | None, approver: Approver) -> 
         workspace.close()
         raise
     judge = PolicyJudge(policy, chain)
-    caller = Caller(chain, f"SES-{os.urandom(8).hex()}")
+    caller = Caller(chain, session_id or new_session_id())
     registry = Registry(all_tools()).only(chain[0].toolsets)
     context = Context(
         registry=registry,
         judge=judge,
-        ports=Ports(workspace, judge),
+        ports=Ports(workspace, judge, PlaneLedgers(project.layout.ledger_paths())),
         ledger=ledger,
-        approver=approver,
-        approvals=_GovernanceApprovals(project, caller.session_id),
+        approver=InboxApprover(approver, open_inbox(project)),
+        approvals=GovernanceApprovals(project, caller.session_id),
         caller=caller,
         randomness=os.urandom,
         history=history,
@@ -112,7 +118,7 @@ def open_workspace(
     """Open the project at `path` for one agent; the plane is made on first use.
 
     `approver` answers where policy asks: a function (`True` is yes), an Approver,
-    or None, and then every ask is refused.
+    or None, and then what is asked about is refused and kept for an operator.
 
     Raises:
         UsageError: no such directory or agent.
@@ -129,31 +135,18 @@ def _approver_of(
     if approver is None:
         return NoApprover()
     if hasattr(approver, "answer"):
-        return cast("Approver", approver)
+        return Limited(cast("Approver", approver), limits.approval_timeout_s)
     return CallbackApprover(cast("Callable[[ApprovalRequest], bool]", approver))
+
+
+def new_session_id() -> str:
+    """An id for what is opened."""
+    return f"SES-{os.urandom(8).hex()}"
 
 
 def new_call_id() -> str:
     """An id for a call whose door brings none."""
     return f"CALL-{os.urandom(8).hex()}"
-
-
-@dataclass(frozen=True, slots=True)
-class _GovernanceApprovals:
-    """Questions and answers, in the governance ledger; it is opened when there are any."""
-
-    project: Project
-    session_id: str
-
-    def asked(self, request: ApprovalRequest) -> None:
-        self._append(approval_asked(request, self.session_id))
-
-    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        self._append(approval_answered(request, approval, self.session_id))
-
-    def _append(self, entry: Entry) -> None:
-        with closing(open_ledger(self.project, "governance")) as ledger:
-            ledger.append([entry])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ the store's `OSError` becomes an exception of `paddock.errors`.
 
 import errno
 import fcntl
+import functools
 import os
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 from paddock import limits
@@ -28,9 +28,16 @@ _NO_KERNEL_COPY: Final = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
 )
 _CHUNK_BYTES: Final = 1 << 20
+_READ_BYTES_MAX: Final = 65_536
+"""What is read and written costs less than a copy by the kernel up to here."""
 _SYNCED_ONE_BY_ONE_MAX: Final = 4
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
+
+
+@functools.cache
+def _has_descriptors() -> bool:
+    return os.path.exists(_BY_DESCRIPTOR)
 
 
 class StoreDisk:
@@ -44,7 +51,7 @@ class StoreDisk:
 
     def open_unnamed(self, dir_fd: int) -> int | None:
         """A new file without a name, None where there is no O_TMPFILE; see open(2)."""
-        if not _O_TMPFILE or not os.path.exists(_BY_DESCRIPTOR):
+        if not _O_TMPFILE or not _has_descriptors():
             return None
         try:
             return os.open(".", _WRITE | _O_TMPFILE, _FILE_MODE, dir_fd=dir_fd)
@@ -68,7 +75,7 @@ class StoreDisk:
         """The first `size_bytes` of one file behind another's; how many there were."""
         done = 0
         try:
-            while done < size_bytes:
+            while done < size_bytes > _READ_BYTES_MAX:
                 count = os.copy_file_range(from_fd, to_fd, size_bytes - done, offset_src=done)
                 if count == 0:
                     return done
@@ -132,26 +139,37 @@ class StoreDisk:
         os.utime(name, dir_fd=dir_fd, follow_symlinks=False)
 
 
-@contextmanager
-def converting(act: str) -> Generator[None]:
+class converting:  # noqa: N801 - used as a statement; a generator would cost thrice as much
     """Convert whatever `OSError` the block raises; `act` is what the history was about to do.
 
     Raises:
         StorageFullError: no space or no quota: nothing is changed that cannot be kept.
         HostError: anything else.
     """
-    try:
-        yield
-    except OSError as failure:
-        code = failure.errno or 0
+
+    __slots__ = ("_act",)
+
+    def __init__(self, act: str) -> None:
+        self._act = act
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, OSError):
+            return
+        code = error.errno or 0
         if code in _FULL:
             raise StorageFullError(
-                f"no space is left to {act}: {os.strerror(code)}",
+                f"no space is left to {self._act}: {os.strerror(code)}",
                 hint="nothing was changed; delete something, or lower [history] bytes_max",
-            ) from failure
-        raise HostError(
-            f"cannot {act}: {os.strerror(code)}", hint="see `paddock where`"
-        ) from failure
+            ) from error
+        raise HostError(f"cannot {self._act}: {os.strerror(code)}") from error
 
 
 def wait_for_lock(fd: int, operation: int) -> None:

@@ -26,8 +26,9 @@ from paddock.history.locking import StoreLock
 from paddock.history.packing import name_of
 from paddock.history.shelf import Shelf
 
-HELD_BYTES_MIN: Final = 262_144
-"""Smaller files are copied: it costs no more than the steps above."""
+HELD_BYTES_MIN: Final = 4096
+"""Smaller files are copied: a new file and the removal of the old one cost less there than
+the steps above."""
 _NOT_HERE: Final = frozenset(
     {errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOENT}
 )

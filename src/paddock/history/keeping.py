@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from paddock.errors import HostError, StorageFullError
@@ -272,7 +272,7 @@ class HistoryKeeper:
     def keep_file(self, doing: Doing, fd: int) -> Kept:
         """See `Keeper`."""
         if doing.before is None or self.exempt.is_exempt(doing.path):
-            return self.note(doing)
+            return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
             held = store.hold_file(fd, doing.before)
@@ -284,7 +284,7 @@ class HistoryKeeper:
     def keep_link(self, doing: Doing, text: bytes) -> Kept:
         """See `Keeper`."""
         if self.exempt.is_exempt(doing.path):
-            return self.note(doing)
+            return self.note(replace(doing, is_kept=False))
         store = self.history.store
         with store.held():
             store.put_bytes(text)

@@ -1,8 +1,9 @@
 """Who may change the store when: many put at once, one prunes alone.
 
 flock(2) on the store's own directory. A put shares it until whatever names the content
-is on disk, so that pruning cannot take it away in between. Each lock opens the directory
-anew, for flock belongs to the open file; threads of one process share one and count.
+is on disk, so that pruning cannot take it away in between. flock belongs to the open file,
+so a process has one of its own for this, which its threads share and count; a forked child
+opens another.
 """
 
 import fcntl
@@ -10,6 +11,7 @@ import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from types import TracebackType
 
 from paddock.history.disk import DIRECTORY, converting, wait_for_lock
 
@@ -17,28 +19,34 @@ from paddock.history.disk import DIRECTORY, converting, wait_for_lock
 class StoreLock:
     """The lock of one open store."""
 
-    __slots__ = ("_count", "_dir_fd", "_fd", "_mutex")
+    __slots__ = ("_count", "_dir_fd", "_fd", "_mutex", "_pid")
 
     def __init__(self, dir_fd: int) -> None:
         self._dir_fd = dir_fd
         self._mutex = threading.Lock()
         self._count = 0
         self._fd = -1
+        self._pid = 0
 
-    @contextmanager
-    def shared(self) -> Generator[None]:
+    def close(self) -> None:
+        """Give up what is held."""
+        with self._mutex:
+            if self._fd >= 0:
+                self._unlock()
+                os.close(self._fd)
+                self._fd = -1
+
+    def shared(self) -> "Sharing":
         """While it lasts nothing is pruned. May be taken again inside itself."""
-        self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
+        return Sharing(self)
 
     def acquire(self) -> None:
         """Share the lock until `release`. Raises: HostError, not in time."""
         with self._mutex:
             if self._count == 0:
-                self._fd = self._open(fcntl.LOCK_SH)
+                self._open()
+                with converting("lock the history"):
+                    wait_for_lock(self._fd, fcntl.LOCK_SH)
             self._count += 1
 
     def release(self) -> None:
@@ -46,44 +54,54 @@ class StoreLock:
         with self._mutex:
             self._count -= 1
             if self._count == 0:
-                fd, self._fd = self._fd, -1
-                _unlock(fd)
+                self._unlock()
 
     @contextmanager
     def alone(self) -> Generator[bool]:
         """The lock for ourselves if it is free right now: whether it was."""
         with self._mutex:
-            fd = -1 if self._count else self._try_alone()
+            is_alone = not self._count and self._try_alone()
             try:
-                yield fd >= 0
+                yield is_alone
             finally:
-                if fd >= 0:
-                    _unlock(fd)
+                if is_alone:
+                    self._unlock()
 
-    def _open(self, operation: int) -> int:
-        with converting("lock the history"):
-            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
-        try:
-            wait_for_lock(fd, operation)
-        except BaseException:
-            os.close(fd)
-            raise
-        return fd
+    def _open(self) -> None:
+        if self._fd < 0 or self._pid != os.getpid():
+            with converting("lock the history"):
+                self._fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+            self._pid = os.getpid()
 
-    def _try_alone(self) -> int:
-        with converting("lock the history"):
-            fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
+    def _try_alone(self) -> bool:
+        self._open()
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(fd)
-            return -1
-        return fd
+            return False
+        return True
+
+    def _unlock(self) -> None:
+        # Not by closing: a child forked meanwhile holds a copy and would keep the lock.
+        if self._pid == os.getpid():
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
-def _unlock(fd: int) -> None:
-    # Before closing: a child forked meanwhile holds a copy and would keep the lock.
-    try:
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    finally:
-        os.close(fd)
+class Sharing:
+    """One share of the lock, for as long as a block lasts."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: StoreLock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lock.release()

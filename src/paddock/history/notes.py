@@ -16,7 +16,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, cast
 
@@ -64,6 +64,8 @@ class Doing:
     """Directories that were made on the way."""
     entry_after: str = ""
     """What is to stand there, where that is something else."""
+    is_kept: bool = True
+    """Whether what stood there is in the store: all but what only commands write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +132,23 @@ class Notes:
             if note.doing.before is not None and note.written_s > now_s - _RUNNING_S_MAX
         )
 
-    def remove_file(self, name: str) -> None:
-        """Remove a file none of whose notes is needed, unless its process lives."""
-        with contextlib.suppress(OSError):
-            fd = os.open(name, READ, dir_fd=self._dir_fd)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def tidy(self, ended: Collection[Note]) -> None:
+        """Remove the files of processes that are gone, and hold no note but these."""
+        with converting("read the history"):
+            names = [name for name in names_in(self._dir_fd) if name.endswith(_SUFFIX)]
+        for name in names:
+            with contextlib.suppress(OSError):
+                self._remove_if_ended(name, ended)
+
+    def _remove_if_ended(self, name: str, ended: Collection[Note]) -> None:
+        fd = os.open(name, READ, dir_fd=self._dir_fd)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Read under the lock: its process may have noted more before it went.
+            if all(note in ended for note in _read(self._dir_fd, name)):
                 self._disk.unlink(self._dir_fd, name)
-            finally:
-                os.close(fd)
+        finally:
+            os.close(fd)
 
 
 @dataclass(slots=True)
@@ -170,18 +180,11 @@ class _OwnFile:
     def write(self, call: CallMark, doings: Sequence[Doing]) -> list[int]:
         first = self.last_number + 1
         mark = [call.call_id, call.tool, call.agent, call.session_id]
-        at = time.time()
-        text = b"".join(
-            _encode(
-                {
-                    "note": number,
-                    "at": at,
-                    "call": mark,
-                    "doing": {name: getattr(doing, name) for name in _DOING},
-                }
-            )
+        head = f'"at":{time.time()},"call":{_encode(mark)},"doing":'
+        text = "".join(
+            f'{{"note":{number},{head}{_encode([getattr(doing, name) for name in _DOING])}}}\n'
             for number, doing in enumerate(doings, first)
-        )
+        ).encode("ascii")
         try:
             self.disk.write(self.fd, text)
             self.disk.sync(self.fd)
@@ -200,7 +203,7 @@ class _OwnFile:
         if not self.needed and self.size_bytes > _CUT_AT_BYTES:
             self._cut(0)
             return
-        line = _encode({"over": list(numbers)})
+        line = f'{{"over":[{",".join(map(str, numbers))}]}}\n'.encode("ascii")
         try:
             self.disk.write(self.fd, line)
         except OSError:
@@ -220,11 +223,22 @@ class _OwnFile:
         os.close(self.fd)
 
 
-_DOING: Final = ("path", "kind", "entry", "before", "after", "to", "mode", "made", "entry_after")
+_DOING: Final = (
+    "path",
+    "kind",
+    "entry",
+    "before",
+    "after",
+    "to",
+    "mode",
+    "made",
+    "entry_after",
+    "is_kept",
+)
 
 
-def _encode(record: dict[str, Json]) -> bytes:
-    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+"""ASCII only, so that names that are not UTF-8 come back as they were."""
 
 
 def _read(dir_fd: int, name: str) -> list[Note]:
@@ -250,6 +264,6 @@ def _read(dir_fd: int, name: str) -> list[Note]:
 
 
 def _note_of(file: str, record: dict[str, Json]) -> Note:
-    doing = cast("dict[str, Json]", record["doing"])
+    doing = dict(zip(_DOING, cast("list[Json]", record["doing"]), strict=True))
     doing["made"] = tuple(doing["made"])
     return Note(file, float(record["at"]), CallMark(*record["call"]), Doing(**doing))

@@ -16,7 +16,7 @@ the next user of the store removes. See `holding` for large files, `pruning` for
 import os
 import threading
 from collections.abc import Collection, Generator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -102,6 +102,7 @@ class ObjectStore:
             try:
                 self._tell()
             finally:
+                self._lock.close()
                 self._shelf.close()
 
     @property
@@ -114,10 +115,16 @@ class ObjectStore:
     def put_bytes(self, content: bytes) -> str:
         """Keep these bytes; their digest."""
         digest = digest_of(content)
-        with converting(_KEEP), self._staging(digest) as draft:
-            if draft is not None:
-                self._shelf.disk.write(draft.fd, content)
+        with converting(_KEEP), self._mutex:
+            if digest not in self._staged:
+                draft = self._new_draft()
+                try:
+                    self._shelf.disk.write(draft.fd, content)
+                except BaseException:
+                    self._abandon(draft)
+                    raise
                 draft.size_bytes = len(content)
+                self._staged[digest] = draft
         return digest
 
     def put_file(self, fd: int, *, digest: str | None = None) -> str:
@@ -131,12 +138,32 @@ class ObjectStore:
         with converting(_KEEP):
             size_bytes = os.fstat(fd).st_size
             known = digest or digest_of_file(fd, size_bytes)
-            with self._staging(known) as draft:
-                if draft is not None:
-                    draft.size_bytes = self._shelf.disk.copy(fd, draft.fd, size_bytes)
-                    if draft.size_bytes != size_bytes:
-                        raise HostError("a file became shorter while the history kept it")
+            with self._mutex:
+                if known not in self._staged:
+                    draft = self._new_draft()
+                    try:
+                        draft.size_bytes = self._shelf.disk.copy(fd, draft.fd, size_bytes)
+                        if draft.size_bytes != size_bytes:
+                            raise HostError("a file became shorter while the history kept it")
+                    except BaseException:
+                        self._abandon(draft)
+                        raise
+                    self._staged[known] = draft
         return known
+
+    def _new_draft(self) -> Staged:
+        if len(self._staged) >= _STAGED_MAX:
+            self.sync()
+        self._begin()
+        try:
+            return self._shelf.draft()
+        except BaseException:
+            self._end()
+            raise
+
+    def _abandon(self, draft: Staged) -> None:
+        self._shelf.discard(draft)
+        self._end()
 
     def hold_file(self, fd: int, digest: str) -> Held | None:
         """Keep a large file that is about to lose its only name, without copying it.
@@ -157,27 +184,6 @@ class ObjectStore:
                 finally:
                     self._end()
             return Held(self._shelf, self._lock, self, digest, name)
-
-    @contextmanager
-    def _staging(self, digest: str) -> Generator[Staged | None]:
-        """A draft to be filled with the content; None where it is put already."""
-        if len(self._staged) >= _STAGED_MAX:
-            self.sync()
-        with self._mutex:
-            self._begin()
-            try:
-                if digest in self._staged:
-                    yield None
-                    return
-                draft = self._shelf.draft()
-                try:
-                    yield draft
-                except BaseException:
-                    self._shelf.discard(draft)
-                    raise
-                self._staged[digest] = draft
-            finally:
-                self._end()
 
     def recover(self) -> None:
         """Keep what killed processes were about to. The first put does it."""

@@ -30,6 +30,9 @@ _prctl = _libc["prctl"]
 # prctl(2) is variadic and the kernel reads unsigned long: c_long fills whole registers.
 _prctl.argtypes = (ctypes.c_int, ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long)
 _prctl.restype = ctypes.c_int
+_signal = _libc["signal"]
+_signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+_signal.restype = ctypes.c_void_p
 _exit = _libc["_exit"]
 _exit.argtypes = (ctypes.c_int,)
 _exit.restype = None
@@ -90,6 +93,15 @@ def drop_capabilities() -> None:
     header = _CapabilityHeader(_CAPABILITY_VERSION, 0)
     none = _CapabilitySets()
     capset(ctypes.addressof(header), ctypes.addressof(none))
+
+
+def restore_signal(number: int) -> None:
+    """Give a signal its default action, behind Python's back.
+
+    The first process of a pid namespace is safe from signals of its namespace only where
+    it has no handler of its own, and Python has one for SIGINT.
+    """
+    _signal(number, None)
 
 
 def end_process(code: int) -> None:

@@ -24,7 +24,8 @@ class Filter:
     """What an entry has to be; None means any.
 
     `since` and `until` are seconds since 1970, both included, compared with the
-    entry's own timestamp, which is a claim: sequence is order, time is not.
+    entry's own timestamp, which is a claim: sequence is order, time is not. `call_id` is
+    compared with `client_call` of the metadata too, the id by which a client knows a call.
     """
 
     event_type: str | None = None
@@ -41,7 +42,7 @@ class Filter:
         return (
             self.event_type in {None, entry.event_type}
             and self.session_id in {None, entry.session_id}
-            and self.call_id in {None, entry.call_id}
+            and (self.call_id is None or self.call_id in _call_ids(stored))
             and self.agent in {None, entry.agent}
             and self.decision in {None, entry.decision}
             and (self.since is None or stored.timestamp >= format_timestamp(self.since))
@@ -53,15 +54,22 @@ class Filter:
         wanted = {
             "event_type": self.event_type,
             "session_id": self.session_id,
-            "call_id": self.call_id,
             "agent": self.agent,
             "decision": self.decision,
         }
-        return [
+        needles = [
             f'"{name}":'.encode() + encode_text(value)
             for name, value in wanted.items()
             if value is not None
         ]
+        if self.call_id is not None:
+            needles.append(b":" + encode_text(self.call_id))
+        return needles
+
+
+def _call_ids(stored: StoredEntry) -> tuple[object, ...]:
+    entry = stored.entry
+    return entry.call_id, entry.metadata.get("client_call")
 
 
 @dataclass(frozen=True, slots=True)

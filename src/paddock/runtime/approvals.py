@@ -3,7 +3,7 @@
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
@@ -24,6 +24,11 @@ class ApprovalRequest:
     reason: str
     rule: str
     """Text and place of the rule that asks."""
+    policy_digest: str = ""
+    target_digest: str = ""
+    """Of what stands at the target, or `absent`; empty where the call has none."""
+    call_id: str = ""
+    session_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Approval:
     by: str
     code: str = "approval.refused"
     note: str = ""
+    request_id: str = ""
+    """Of the inbox: the kept request, or the one whose grant was used up for this."""
 
 
 class Approver(Protocol):
@@ -140,14 +147,16 @@ def approval_digest(
     *,
     tool: str,
     arguments: Mapping[str, Json],
-    agents: tuple[str, ...],
+    agents: Sequence[Json],
     policy_digest: str,
     target_digest: str,
 ) -> str:
     """SHA-256 over everything that an approval is for.
 
-    Another argument, agent, policy, schema or content at the target gives
-    another digest, and an approval for one never counts for the other.
+    `arguments` are the bound ones, defaults filled in; `agents` the whole chain with
+    its profiles and permissions, which no policy digest covers. Another argument,
+    agent, policy, schema or content at the target gives another digest, and an
+    approval for one never counts for the other.
     """
     bound = [tool, SCHEMA_VERSION, dict(arguments), list(agents), policy_digest, target_digest]
     text = json.dumps(bound, ensure_ascii=True, sort_keys=True, separators=(",", ":"))

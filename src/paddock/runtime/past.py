@@ -62,7 +62,7 @@ class PastCall:
 def past_calls(effects: Effects, notes: Sequence[Note]) -> tuple[PastCall, ...]:
     """Every call that changed something, oldest first by time.
 
-    A note counts while the ledger has no good result of its call.
+    A note counts while the ledger has no result of its call that names the effects.
     """
     undone = {_key(intent): intent for intent in effects.intents}
     noted: dict[tuple[str, str], list[Note]] = {}
@@ -71,7 +71,7 @@ def past_calls(effects: Effects, notes: Sequence[Note]) -> tuple[PastCall, ...]:
     calls: list[PastCall] = []
     for stored in effects.results:
         key = _key(stored)
-        if stored.entry.metadata.get("status") == "ok":
+        if _names_effects(stored):
             noted.pop(key, None)
             calls.append(_of_result(stored, undone.get(key)))
         elif key in noted:
@@ -81,6 +81,18 @@ def past_calls(effects: Effects, notes: Sequence[Note]) -> tuple[PastCall, ...]:
     return tuple(sorted(calls, key=lambda call: call.timestamp))
 
 
+def ended_notes(effects: Effects, notes: Sequence[Note]) -> frozenset[Note]:
+    """The notes that the ledger makes superfluous."""
+    recorded = {_key(row) for row in effects.results if _names_effects(row)}
+    return frozenset(
+        note for note in notes if (note.call.session_id, note.call.call_id) in recorded
+    )
+
+
+def _names_effects(stored: StoredEntry) -> bool:
+    return isinstance(stored.entry.metadata.get("effects"), list)
+
+
 def _key(stored: StoredEntry) -> tuple[str, str]:
     return stored.entry.session_id, stored.entry.call_id
 
@@ -88,6 +100,7 @@ def _key(stored: StoredEntry) -> tuple[str, str]:
 def _of_result(stored: StoredEntry, intent: StoredEntry | None) -> PastCall:
     entry = stored.entry
     changes = _changes_in(entry.metadata["effects"])
+    outcome = "done" if entry.metadata.get("status") == "ok" else "failed"
     return PastCall(
         call_id=entry.call_id,
         entry_id=stored.id,
@@ -96,7 +109,7 @@ def _of_result(stored: StoredEntry, intent: StoredEntry | None) -> PastCall:
         workspace_of=_argument(intent, "agent") or entry.agent,
         session_id=entry.session_id,
         tool=str(entry.metadata.get("tool", "")),
-        outcome="done" if changes is not None else "unreadable",
+        outcome=outcome if changes is not None else "unreadable",
         changes=changes or (),
         undoes=_argument(intent, "call"),
     )
@@ -142,8 +155,9 @@ def _change_of(doing: Doing) -> Change:
         to=doing.to,
         entry=doing.entry,
         entry_after=doing.entry_after,
-        mode=doing.mode if doing.kind in {"deleted", "overwritten", "mode"} else None,
+        mode=None if doing.kind == "moved" else doing.mode,
         made=doing.made,
+        kept=doing.is_kept,
     )
 
 
@@ -156,7 +170,7 @@ def find_call(calls: Sequence[PastCall], wanted: str) -> PastCall:
     Raises:
         UsageError: there is none, or there are several.
     """
-    found = [call for call in calls if wanted in {call.call_id, call.entry_id}]
+    found = [call for call in calls if wanted and wanted in {call.call_id, call.entry_id}]
     if len(found) == 1:
         return found[0]
     if not found:

@@ -9,17 +9,19 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from paddock.history.notes import CallMark
-from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
+from paddock.tools.cancelling import CallCancelledError
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
-from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.cancelling import LeftEffect
+from paddock.values.decisions import RuleMatch
 from paddock.values.entries import Entry, Shared
 from paddock.values.quick import quick
 
@@ -62,14 +64,6 @@ def _agent_json(agent: Agent) -> dict[str, Json]:
     return kept
 
 
-class Judged(NamedTuple):
-    """A decision as entries keep it: what policy said, and who decided in the end."""
-
-    decision: Decision
-    approved_by: str = ""
-    approval_digest: str = ""
-
-
 class Recorder:
     """Makes the entries of one caller. Holds what is the same for all of them."""
 
@@ -82,7 +76,12 @@ class Recorder:
         self._shared: dict[object, Shared] = {}
 
     def intent(
-        self, call: ToolCall, arguments: Mapping[str, Json], actions: Sequence[str], judged: Judged
+        self,
+        call: ToolCall,
+        arguments: Mapping[str, Json],
+        actions: Sequence[str],
+        judged: Judged,
+        bounds: Bounds = FREE,
     ) -> Entry:
         """`TOOL_INTENT`: what is about to run, and why it may."""
         metadata: dict[str, Json] = {
@@ -91,9 +90,12 @@ class Recorder:
             "actions": actions,
         }
         shared = self._judgement(judged, metadata)
-        return self._entry("TOOL_INTENT", call, "allow", judged.decision.reason, metadata, shared)
+        reason = judged.decision.reason
+        return self._entry("TOOL_INTENT", call, "allow", reason, metadata, shared, bounds)
 
-    def result(self, call: ToolCall, output: ToolOutput, duration_us: int) -> Entry:
+    def result(
+        self, call: ToolCall, output: ToolOutput, duration_us: int, bounds: Bounds = FREE
+    ) -> Entry:
         """`TOOL_RESULT` of a call that ran to its end."""
         content = output.content.encode("utf-8", "surrogatepass")
         metadata: dict[str, Json] = {
@@ -112,7 +114,7 @@ class Recorder:
                 call.tool,
                 {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
             )
-        return self._entry("TOOL_RESULT", call, "allow", "", metadata, shared)
+        return self._entry("TOOL_RESULT", call, "allow", "", metadata, shared, bounds)
 
     def _keep(self, key: object, members: dict[str, Json]) -> Shared:
         if len(self._shared) >= _SHARED_KEPT_MAX:
@@ -121,27 +123,28 @@ class Recorder:
         return shared
 
     def failure(
-        self,
-        call: ToolCall,
-        refusal: Refusal,
-        duration_us: int,
-        effects_known: bool,
-        frames: Sequence[str] = (),
+        self, call: ToolCall, failed: Failed, duration_us: int, bounds: Bounds = FREE
     ) -> Entry:
         """`TOOL_RESULT` of a call that ran and did not do it.
 
-        `effects_known` is false where a defect of ours leaves it open what happened.
+        Its effects are unknown where a defect of ours leaves it open what happened, and
+        where it was stopped and nobody can tell.
         """
+        refusal = failed.refusal
+        known = refusal.code != "internal" and failed.effect is not LeftEffect.UNKNOWN
         metadata: dict[str, Json] = {
             "tool": call.tool,
             "status": "error",
             "code": refusal.code,
-            "effects": [] if effects_known else "unknown",
+            "effects": [_change_json(change) for change in failed.changes] if known else "unknown",
             "duration_us": duration_us,
         }
-        if frames:
-            metadata["frames"] = list(frames)
-        return self._entry("TOOL_RESULT", call, "allow", _clean(refusal.error), metadata)
+        if failed.effect is not None:
+            metadata["effect"] = failed.effect.value
+        if failed.frames:
+            metadata["frames"] = list(failed.frames)
+        reason = clean(refusal.error)
+        return self._entry("TOOL_RESULT", call, "allow", reason, metadata, None, bounds)
 
     def denied(
         self,
@@ -151,21 +154,26 @@ class Recorder:
         refusal: Refusal,
         judged: Judged | None,
         frames: Sequence[str] = (),
+        bounds: Bounds = FREE,
     ) -> Entry:
         """`TOOL_DENIED`: a call that did not run, with its code."""
         metadata: dict[str, Json] = {
-            "tool": _clean(call.tool[:_NAME_KEPT_MAX]),
+            "tool": clean(call.tool[:_NAME_KEPT_MAX]),
             "arguments": arguments,
             "actions": actions,
             "code": refusal.code,
         }
+        if refusal.code == CallCancelledError.code:
+            metadata["effect"] = LeftEffect.NONE.value
         if frames:
             metadata["frames"] = list(frames)
+        shared = None
         if judged is None:
             metadata["agents"] = self._chain
-            return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata)
-        shared = self._judgement(judged, metadata)
-        return self._entry("TOOL_DENIED", call, "deny", _clean(refusal.error), metadata, shared)
+        else:
+            shared = self._judgement(judged, metadata)
+        reason = clean(refusal.error)
+        return self._entry("TOOL_DENIED", call, "deny", reason, metadata, shared, bounds)
 
     def _entry(
         self,
@@ -174,17 +182,21 @@ class Recorder:
         decision: str,
         reason: str,
         metadata: dict[str, Json],
-        shared: Shared | None = None,
+        shared: Shared | None,
+        bounds: Bounds,
     ) -> Entry:
-        call_id = call.id
+        session, agent, call_id = self._session, self._agent, call.id
         if len(call_id) > _NAME_KEPT_MAX or not _is_plain(call_id):
-            call_id = _kept_id(call_id)
-        kept = (event, "", decision, reason, self._session, self._agent, call_id, metadata, shared)
+            call_id = kept_id(call_id)
+        if bounds.client_call:
+            metadata["client_call"] = kept_id(bounds.client_call)
+        order_id = bounds.order_id
+        kept = (event, order_id, decision, reason, session, agent, call_id, metadata, shared)
         return quick(Entry, kept)
 
     def mark(self, call: ToolCall) -> CallMark:
         """The call as the history notes it: by what its entries say."""
-        return CallMark(_kept_id(call.id), call.tool, self._agent, self._session)
+        return CallMark(kept_id(call.id), call.tool, self._agent, self._session)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
         """What all calls under one rule share; what this call has besides goes to `metadata`."""
@@ -229,11 +241,11 @@ def _match_json(match: RuleMatch) -> dict[str, Json]:
 
 def _change_json(change: Change) -> dict[str, Json]:
     kept = change_json(change)
-    kept["path"] = _clean(change.path)
+    kept["path"] = clean(change.path)
     if change.to is not None:
-        kept["to"] = _clean(change.to)
+        kept["to"] = clean(change.to)
     if change.made:
-        kept["made"] = [_clean(name) for name in change.made]
+        kept["made"] = [clean(name) for name in change.made]
     return kept
 
 
@@ -260,9 +272,9 @@ def kept_arguments(
                 kept[name] = value
                 continue
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
-            kept[_clean(str(name)[:_NAME_KEPT_MAX])] = value
+            kept[clean(str(name)[:_NAME_KEPT_MAX])] = value
             continue
-        kept[_clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, randomness(_SALT_BYTES))
+        kept[clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, randomness(_SALT_BYTES))
     if len(given) > _ARGUMENTS_KEPT_MAX:
         kept["…"] = f"{len(given) - _ARGUMENTS_KEPT_MAX} more arguments"
     return kept
@@ -276,8 +288,8 @@ def salted_digest(value: Json, salt: bytes) -> dict[str, Json]:
     return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
 
 
-def _kept_id(call_id: str) -> str:
-    return _clean(call_id[:_NAME_KEPT_MAX])
+def kept_id(call_id: str) -> str:
+    return clean(call_id[:_NAME_KEPT_MAX])
 
 
 def _is_plain(value: str) -> bool:
@@ -286,45 +298,10 @@ def _is_plain(value: str) -> bool:
     return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
-def _clean(value: str) -> str:
+def clean(value: str) -> str:
     """`value` without what a ledger line refuses, visibly escaped."""
     if _is_plain(value):
         return value
     return "".join(
         f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
     )
-
-
-def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
-    """Somebody is asked; for the governance ledger."""
-    return Entry(
-        event_type="APPROVAL_ASKED",
-        decision="ask",
-        reason=_clean(request.reason),
-        session_id=session_id,
-        agent=request.agent,
-        metadata=_request_json(request),
-    )
-
-
-def approval_answered(request: ApprovalRequest, approval: Approval, session_id: str) -> Entry:
-    """What was answered, and by whom; for the governance ledger."""
-    answer: dict[str, Json] = {"by": _clean(approval.by), "note": _clean(approval.note)}
-    if not approval.is_granted:
-        answer["code"] = approval.code
-    return Entry(
-        event_type="APPROVAL_ANSWERED",
-        decision="allow" if approval.is_granted else "deny",
-        session_id=session_id,
-        agent=request.agent,
-        metadata={**_request_json(request), **answer},
-    )
-
-
-def _request_json(request: ApprovalRequest) -> dict[str, Json]:
-    return {
-        "digest": request.digest,
-        "tool": request.tool,
-        "actions": [_clean(action) for action in request.actions],
-        "rule": _clean(request.rule),
-    }

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,7 +10,9 @@ from paddock.errors import UsageError
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.embedding import EmbeddedHandler, embedded_tool
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of
+from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.registry import Registry
+from paddock.runtime.together import NOBODY, CallWatcher, Done, dispatch_all
 from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
@@ -111,30 +113,56 @@ class Runtime:
         return await asyncio.to_thread(self.call, tool, arguments, call_id=call_id)
 
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:
-        """Run every tool call of a model's message; the blocks to send back, in order.
+        """Run the tool calls of a model's message; the blocks to send back, in order.
+
+        All are decided before any runs; those that only read run at once.
 
         Raises: UsageError for a provider that is not known.
         """
         dialect = dialect_of(provider)
-        return dialect.write([self._dispatch(asked) for asked in dialect.read(message)])
+        done = self.call_all(dialect.read(message))
+        return dialect.write([each.result for each in done])
+
+    def call_all(
+        self, asked: Sequence[Asked], bounds: Bounds = FREE, watcher: CallWatcher = NOBODY
+    ) -> list[Done]:
+        """Run the calls of one turn: all are decided before any runs; results in order.
+
+        `bounds` are those of the work order that asks, `watcher` hears what becomes of
+        each call.
+
+        Raises: as `call`.
+        """
+        self._enter()
+        try:
+            return dispatch_all(self._dispatcher, asked, bounds, watcher)
+        finally:
+            self._leave()
 
     def _dispatch(self, asked: Asked) -> ToolResult:
-        # Threat: descriptors let go under a running call may be another file's before it
-        # uses them, so the last call that runs lets go of them.
-        with self._lock:
-            if self._is_closed:
-                raise UsageError("the runtime was closed", hint="open the workspace anew")
-            self._running += 1
+        self._enter()
         try:
             if isinstance(asked, Malformed):
                 return self._dispatcher.refuse(asked.call, asked.refusal)
             return self._dispatcher.dispatch(asked)
         finally:
-            with self._lock:
-                self._running -= 1
-                is_last = self._is_closed and self._running == 0
-            if is_last:
-                self._close()
+            self._leave()
+
+    # Threat: descriptors let go under a running call may be another file's before it
+    # uses them, so the last call that runs lets go of them.
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the runtime was closed", hint="open the workspace anew")
+            self._running += 1
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._running -= 1
+            is_last = self._is_closed and self._running == 0
+        if is_last:
+            self._close()
 
     # Typed methods
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError, ToolError
 from paddock.history.journal import Journal
-from paddock.history.keeping import History, current_call
+from paddock.history.keeping import History
 from paddock.history.objects import ObjectStore
 from paddock.runtime.judge import Judge
 from paddock.runtime.past import OPERATOR, PastCall
@@ -27,6 +27,7 @@ from paddock.runtime.undo_plan import (
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import change_json, change_of_move, change_of_path
+from paddock.tools.noting import NotingWitness
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
@@ -106,17 +107,13 @@ class Undo:
     def _commit(self, plan: UndoPlan, ports: Ports) -> list[Change]:
         if not plan.staged:
             return []
-        store = self.history.store
-        with store.held():
-            for text in plan.links:
-                store.put_bytes(text)
-            store.sync()
-            running = current_call()
-            if running is not None and plan.doings:
-                self.history.note_all(running, plan.doings)
-            receipt = ports.workspace.commit(
-                [plan.staged], store, self.journal, label=self.call.call_id
-            )
+        receipt = ports.workspace.commit(
+            [plan.staged],
+            self.history.store,
+            self.journal,
+            label=self.call.call_id,
+            witness=NotingWitness(self.history),
+        )
         return [change for row in receipt.changes if (change := change_of_path(row)) is not None]
 
 

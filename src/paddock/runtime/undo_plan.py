@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError
-from paddock.history.notes import Doing
 from paddock.history.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.tools.spec import Change
@@ -90,14 +89,20 @@ def state_at(workspace: Workspace, path: str) -> EntryState | None:
 def _stands(change: Change, now: EntryState | None) -> bool:
     if change.kind == "deleted":
         return now is None
-    kind = change.entry_after or change.entry
-    return now is not None and (now.kind.value, now.version) == (kind, change.after)
+    if now is None or now.kind.value != (change.entry_after or change.entry):
+        return False
+    # Of a file whose mode alone changed the content may not have been looked at.
+    return now.version == change.after or (change.kind == "mode" and change.after is None)
 
 
 def _was(change: Change, now: EntryState | None) -> bool:
     if change.kind == "created":
         return now is None
-    return now is not None and (now.kind.value, now.version) == (change.entry, change.before)
+    if now is None or now.kind.value != change.entry:
+        return False
+    if change.kind == "mode":
+        return now.mode == change.mode
+    return now.version == change.before
 
 
 @dataclass(slots=True)
@@ -110,10 +115,6 @@ class UndoPlan:
     """For what a command did: to files that no tool may write it could do it all the same."""
     staged: list[StagedChange] = field(default_factory=list[StagedChange])
     actions: list[Action] = field(default_factory=list[Action])
-    doings: list[Doing] = field(default_factory=list[Doing])
-    """The same, as the history notes it."""
-    links: list[bytes] = field(default_factory=list[bytes])
-    """The texts of the links that will be replaced or removed."""
     _made: set[str] = field(default_factory=set[str])
 
     def add_all(self, changes: Sequence[Change]) -> None:
@@ -139,13 +140,11 @@ class UndoPlan:
                 self._stage("delete", RemoveDirectory(self._path(directory)))
 
     def _add(self, change: Change) -> None:
-        path, now = self._path(change.path), state_at(self.workspace, change.path)
-        self.doings.append(_inverse(change, now))
-        if now is not None and now.link_text is not None:
-            self.links.append(os.fsencode(now.link_text))
+        path = self._path(change.path)
         if change.kind == "mode":
-            old = AtVersion(change.after or "")
-            self._stage("mode", SetMetadata(path, old, change.mode))
+            seen = self.workspace.entry_seen(self.workspace.resolve_entry(change.path))
+            if seen is not None:
+                self._stage("mode", SetMetadata(path, seen, change.mode))
         elif change.kind == "created":
             self._remove(path, change.entry, change.after)
         else:
@@ -207,22 +206,6 @@ class UndoPlan:
     def _stage(self, operation: str, change: StagedChange) -> None:
         self.staged.append(change)
         self.actions.append(Action("file", operation, change.path.relative))
-
-
-def _inverse(change: Change, now: EntryState | None) -> Doing:
-    kind = {"created": "deleted", "deleted": "created", "mode": "mode"}.get(
-        change.kind, "overwritten"
-    )
-    entry_now = change.entry_after or change.entry
-    return Doing(
-        change.path,
-        kind,
-        entry=change.entry if kind == "created" else entry_now,
-        before=change.after,
-        after=change.before,
-        mode=None if now is None or entry_now == "link" else now.mode,
-        entry_after=change.entry if change.entry_after else "",
-    )
 
 
 def _deepest_first(changes: Sequence[Change]) -> list[str]:

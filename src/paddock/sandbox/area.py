@@ -146,6 +146,9 @@ def _look_like(root: int, path: str, look: os.stat_result) -> None:
 def _sweep(home: int) -> None:
     """Remove what dead launchers left. A lock that can be had has no owner any more."""
     for name in os.listdir(home):
+        if name.startswith(f".{_PREFIX}"):
+            # Its removal was cut short: it had no owner then already.
+            remove_tree(home, name)
         if not name.startswith(_PREFIX):
             continue
         try:

@@ -22,6 +22,8 @@ _REPORT_BYTES_MAX: Final = 4096
 _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
+_DRAIN_S: Final = 2.0
+"""For the streams to end after the report."""
 _ENDINGS: Final = {
     orders.EXITED: Ending.EXITED,
     orders.TIMED_OUT: Ending.TIMED_OUT,
@@ -128,6 +130,7 @@ class Conversation:
             events.register(fd, select.POLLIN)
         waiting = {control, *self._open}
         told = self._began
+        heard = float("inf")
         while waiting:
             for fd, _ in events.poll(int(_PROGRESS_S * 1000)):
                 if fd == wish:
@@ -138,6 +141,10 @@ class Conversation:
                     events.unregister(fd)
                     waiting.discard(fd)
             now = time.monotonic()
+            heard = heard if control in waiting else min(heard, now)
+            if now - heard > _DRAIN_S:
+                # Everything is dead that can die; what hangs in the kernel holds a pipe.
+                return
             if now - self._began > self._timeout_s + _LATE_S:
                 raise HostError("a sandbox did not end its command in time")
             if progress is not None and now - told >= _PROGRESS_S:

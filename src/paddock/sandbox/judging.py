@@ -65,6 +65,8 @@ class StagedChange:
     link_text: str = ""
     content: bytes | None = None
     """Only where `git_rules.wants_content` asks for it."""
+    obstacle: str = ""
+    """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def judge_changes(bench: Bench, changes: Sequence[StagedChange]) -> tuple[Staged
         settled = settle_unit([ruling for _, _, ruling in unit])
         for (number, judgement, _), ruling in zip(unit, settled, strict=True):
             judged[number] = _under_preset(judgement, ruling)
-    return _with_their_directories([judged[number] for number in range(len(changes))])
+    return follow_directories([judged[number] for number in range(len(changes))])
 
 
 def settle_commit(
@@ -172,12 +174,14 @@ def _unusable(change: StagedChange) -> StagedJudgement | None:
 
 
 def _impossible(bench: Bench, change: StagedChange) -> StagedJudgement | None:
-    """Refuse what no file tool can make, whatever the policy."""
-    if change.kind is ChangeKind.DELETED:
-        return None
+    """Refuse what no file tool can make or take away, whatever the policy."""
     shown = quote(change.path)
     if change.node is NodeKind.OTHER:
         return _refused(change, "path.special_file", f"{shown} is a FIFO, socket or device")
+    if change.obstacle:
+        return _refused(change, "path.read_only", f"{shown} {change.obstacle}")
+    if change.kind is ChangeKind.DELETED:
+        return None
     if change.node is NodeKind.LINK:
         return _judge_link(bench, change)
     if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
@@ -191,6 +195,12 @@ def _impossible(bench: Bench, change: StagedChange) -> StagedJudgement | None:
             change, "policy.denied", f"{shown} would be closed to its owner: {change.mode:04o}"
         )
     return None
+
+
+def _impossible_in_git(change: StagedChange) -> StagedJudgement | None:
+    if not change.obstacle:
+        return None
+    return _refused(change, "path.read_only", f"{quote(change.path)} {change.obstacle}")
 
 
 def _judge_link(bench: Bench, change: StagedChange) -> StagedJudgement | None:
@@ -263,9 +273,9 @@ def _judge_in_git(
         known,
         bench.git,
     )
-    problem = _unusable(change)
+    problem = _unusable(change) or _impossible_in_git(change)
     if problem is not None:
-        return GitRuling(False, problem.reason), problem
+        return GitRuling(False, problem.reason, spoils=ruling.is_allowed), problem
     decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
     denial = _still_denied(decision)
     if denial is not None:
@@ -298,7 +308,7 @@ def _under_preset(judgement: StagedJudgement, ruling: GitRuling) -> StagedJudgem
     )
 
 
-def _with_their_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
     """Let directories follow what is in them.
 
     A new one is made for whatever lands in it, as a file tool makes parents: the paths

@@ -1,8 +1,8 @@
 """Commands in sandboxes, from a runtime's side: one launcher process, started when first needed.
 
 `open_stage` has a sandbox made (its layers, namespaces, mounts, filter); `run` starts
-the one command in it. After a run the next sandbox is made at once while nobody waits
-for it: a command that finds one of the same plan starts in about a millisecond.
+the one command in it. When it has ended, the next sandbox is made, for which nobody
+waits: a command that finds one of the same plan starts in about a millisecond.
 
 Owned by one process: after a fork, the child's launcher is a new one, and the parent's
 socket is closed in the child, so that its sandboxes still end when the parent does.
@@ -37,6 +37,8 @@ class Launcher:
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._spare: StageDirectories | None = None
+        self._stale: list[StageDirectories] = []
+        self._encoded: tuple[SandboxPlan | None, str, bytes] = (None, "", b"")
 
     def open_stage(self, plan: SandboxPlan, workspace_fd: int) -> StageDirectories:
         """A sandbox for one command of this plan, over the workspace of the descriptor.
@@ -50,12 +52,16 @@ class Launcher:
         """
         with self._lock:
             running = self._running_now()
-            recipe = _recipe(plan, running.area.hide(workspace_fd, plan.hidden), workspace_fd)
+            hidden = running.area.hide(workspace_fd, plan.hidden)
+            if self._encoded[:2] != (plan, hidden):
+                self._encoded = (plan, hidden, _encode(plan, hidden))
+            recipe = Recipe(self._encoded[2], _places(plan, workspace_fd))
             spare, self._spare = self._spare, None
-        if spare is not None and spare.recipe == recipe:
-            return spare
-        if spare is not None:
-            spare.close()
+            if spare is not None and spare.recipe == recipe:
+                return spare
+            if spare is not None:
+                # Not now: the end of one network namespace delays the beginning of another.
+                self._stale.append(spare)
         return _make(running, recipe, workspace_fd)
 
     def run(
@@ -86,18 +92,17 @@ class Launcher:
         finally:
             conversation.close()
         self._prepare_next(stage)
+        self._close_stale()
         return end
 
     def close(self) -> None:
         """End the launcher and every sandbox. A later call starts a new one."""
         with self._lock:
-            spare, self._spare = self._spare, None
             running, self._running = self._running, None
-        if running is None or running.owner != os.getpid():
-            return
-        if spare is not None:
-            spare.close()
-        running.stop()
+            self._drop_spare(running)
+        if running is not None and running.owner == os.getpid():
+            self._close_stale()
+            running.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -110,12 +115,25 @@ class Launcher:
         running = self._running
         if running is not None and running.owner == os.getpid() and running.is_alive():
             return running
+        self._drop_spare(running)
         if running is not None and running.owner == os.getpid():
             running.stop()
-        # The spare was the old launcher's, or is the parent's.
-        self._spare = None
         self._running = Running(self._staging, self._interpreter)
         return self._running
+
+    def _drop_spare(self, running: Running | None) -> None:
+        """The spare goes with its launcher; in a child of the owner it is the parent's."""
+        spare, self._spare = self._spare, None
+        if spare is not None and running is not None and running.owner == os.getpid():
+            self._stale.append(spare)
+        elif running is None or running.owner != os.getpid():
+            self._stale = []
+
+    def _close_stale(self) -> None:
+        with self._lock:
+            stale, self._stale = self._stale, []
+        for stage in stale:
+            stage.close()
 
     def _prepare_next(self, used: StageDirectories) -> None:
         with self._lock:
@@ -129,8 +147,11 @@ class Launcher:
                 self._spare = None
 
 
-def _recipe(plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
-    """Raises: SandboxUnavailableError for a workspace that cannot be an overlay of its own."""
+def _encode(plan: SandboxPlan, hidden: str) -> bytes:
+    """The plan as the launcher reads it.
+
+    Raises: SandboxUnavailableError for a workspace that cannot be an overlay of its own.
+    """
     if plan.workspace == "/":
         raise SandboxUnavailableError(
             "the root directory cannot be a workspace for commands",
@@ -138,7 +159,7 @@ def _recipe(plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
         )
     limits = plan.limits
     encode = os.fsencode
-    base = Base(
+    return Base(
         workspace=encode(plan.workspace),
         stage=b"",
         hidden=encode(hidden),
@@ -152,15 +173,19 @@ def _recipe(plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
         memory_mb=limits.memory_mb,
         file_mb=limits.file_mb,
         cpu_s=limits.cpu_s,
-    )
-    places = [_identity(os.fstat(workspace_fd))]
+    ).encode()
+
+
+def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[tuple[int, int], ...]:
+    """Where the plan's paths lead now."""
+    found = [_identity(os.fstat(workspace_fd))]
     for path in (*plan.readable, *plan.writable):
         try:
-            places.append(_identity(os.stat(path)))
+            found.append(_identity(os.stat(path)))
         except OSError:
             # Gone since the plan was made: the sandbox goes without.
-            places.append((0, 0))
-    return Recipe(base.encode(), tuple(places))
+            found.append((0, 0))
+    return tuple(found)
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:

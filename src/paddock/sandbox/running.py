@@ -70,7 +70,10 @@ class Running:
         """Have the directory of a sandbox that has ended removed, while nobody waits for it.
 
         A launcher that is gone removes nothing: then it goes with the whole area.
+        In a child of the owner nothing is ours to remove.
         """
+        if self.owner != os.getpid():
+            return
         try:
             self._tell(b"drop " + stage.encode("ascii"), [self.area.fd])
         except HostError:
@@ -102,7 +105,7 @@ class Running:
         may still be reading changes.
         """
         with self._lock:
-            if self._is_stopped:
+            if self._is_stopped or self.owner != os.getpid():
                 return
             self._is_stopped = True
             is_last = self._stages == 0

@@ -1,5 +1,6 @@
 """One sandbox that stands, and the directories of its layers, until a command has run in it."""
 
+import contextlib
 import os
 import socket
 from dataclasses import dataclass
@@ -64,7 +65,11 @@ class StageDirectories:
             return
         os.close(self.workspace_fd)
         self.workspace_fd = -1
-        # A sandbox that waits for a command ends when this closes.
+        if self._running.owner == os.getpid():
+            # The sandbox ends when it sees this; closing alone would not do where a forked
+            # child of ours has the same socket open.
+            with contextlib.suppress(OSError):
+                self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
         self._running.drop(self.name)
 

@@ -15,7 +15,8 @@ What follows from how overlays work, for whoever judges and commits:
     new, replaced, opaque, or its mode changed.
   * A directory of the workspace cannot be renamed by rename(2) (EXDEV; `mv` copies).
   * A name that was hidden counts as absent: what was made under it comes as new, with
-    `lower` saying what really stands there; a directory that seemed empty may be gone.
+    `lower` saying what really stands there (a directory only if it looks otherwise); a
+    directory that seemed empty may be gone.
   * Hard links show as the same `identity`; between the workspace's files they are broken.
 """
 

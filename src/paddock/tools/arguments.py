@@ -172,6 +172,11 @@ class Binder(Generic[A]):
             raise self._unknown(given)
         return bound, clamped
 
+    def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
+        """The arguments as `bind` types them, by name, defaults filled in; raises as it does."""
+        bound, _ = self.bind(given)
+        return {name: getattr(bound, name) for name in self._by_name}
+
     def _problem(self, name: str, value: Json, given: Mapping[str, Json]) -> InvalidArgumentsError:
         if value is not _ABSENT:
             return _mistyped(name, self._by_name[name], value)

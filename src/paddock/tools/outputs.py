@@ -26,6 +26,7 @@ def result_schema(own: Mapping[str, Json]) -> dict[str, Json]:
         "error": {"type": ["string", "null"], "description": "What happened."},
         "hint": {"type": "string", "description": "What to do next."},
         "rule": {"type": "object", "description": "The rule that refused: text, file, line."},
+        "approval": {"type": "string", "description": "The request that waits for an answer."},
         "warnings": {"type": "array", "items": {"type": "string"}},
         "clamped": {"type": "object", "description": "Numbers that were clamped, as used."},
     }

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.tools.arguments import Binder
 from paddock.values.actions import Action
 from paddock.values.calls import Json
+from paddock.values.cancelling import NEVER, Cancel
 from paddock.workspace import Workspace
 
 SCHEMA_VERSION = 1
@@ -100,6 +102,10 @@ class Ports:
 
     workspace: Workspace
     shown: Shown
+    ledgers: Ledgers = NO_LEDGERS
+    """To be read; a handler writes to none."""
+    cancel: Cancel = NEVER
+    """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
 
 
 class Handler(Protocol[Given, P]):

@@ -11,6 +11,7 @@ from paddock.tools.grep_dev import grep_dev_tool
 from paddock.tools.list_files import list_files_tool
 from paddock.tools.ls import ls_tool
 from paddock.tools.move_file import move_file_tool
+from paddock.tools.query_ledger import query_ledger_tool
 from paddock.tools.read_file import read_file_tool
 from paddock.tools.spec import Tool
 from paddock.tools.str_replace import str_replace_tool
@@ -23,6 +24,7 @@ def all_tools() -> list[Tool[Any]]:
     """Every tool that exists, in the order in which they are listed."""
     return [
         read_file_tool(),
+        query_ledger_tool(),
         list_files_tool(),
         write_file_dev_tool(),
         edit_file_dev_tool(),

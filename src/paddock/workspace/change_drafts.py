@@ -12,10 +12,12 @@ from typing import Final
 
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.change_plan import CreatedBranch
+from paddock.workspace.change_taking import can_be_taken, make_plain
 from paddock.workspace.change_trees import require_same
 from paddock.workspace.changes import (
     Content,
     EntryState,
+    GivenContent,
     MakeDirectory,
     MakeLink,
     Objects,
@@ -27,7 +29,7 @@ from paddock.workspace.disk import Disk
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, carry_metadata, status_at, status_of
 from paddock.workspace.names import WorkspacePath
-from paddock.workspace.reading import VERSION_PREFIX, version_of
+from paddock.workspace.reading import VERSION_PREFIX, digest_of, version_of
 from paddock.workspace.resolution import PASS, READ_DIRECTORY, READ_FILE
 from paddock.workspace.writing import parted_note
 
@@ -83,13 +85,12 @@ class Drafts:
         return status
 
     def _file(self, change: WriteFile, dir_fd: int, name: str, replaced: FileStatus | None) -> str:
-        is_replacement = replaced is not None and replaced.is_regular
-        # Nobody may read a replacement until it has the old file's permissions.
-        fd = self.disk.create(dir_fd, name, _PRIVATE_MODE if is_replacement else _NEW_FILE_MODE)
+        kept = replaced if replaced is not None and replaced.is_regular else None
+        fd, is_taken = self._open_draft(change, dir_fd, name, is_new=kept is None)
         try:
-            if replaced is not None and is_replacement:
-                self._carry(change, dir_fd, fd, replaced)
-            version = self._fill(change.content, fd)
+            if kept is not None:
+                self._carry(change, dir_fd, fd, kept)
+            version = self._digest(fd) if is_taken else self._fill(change.content, fd)
             if change.mode is not None:
                 self.disk.set_mode(fd, change.mode & _NINE_BITS)
             if change.modified_ns is not None:
@@ -97,6 +98,27 @@ class Drafts:
         finally:
             os.close(fd)
         return version
+
+    def _open_draft(
+        self, change: WriteFile, dir_fd: int, name: str, *, is_new: bool
+    ) -> tuple[int, bool]:
+        """The file that is to become the entry, and whether it has its content already."""
+        given = change.content
+        if (
+            isinstance(given, GivenContent)
+            and change.mode is not None
+            and can_be_taken(given, dir_fd)
+            and self.disk.take(given.dir_fd, given.path, dir_fd, name)
+        ):
+            fd = os.open(name, _OPEN_ENTRY, dir_fd=dir_fd)
+            try:
+                make_plain(self.disk, fd, dir_fd)
+            except BaseException:
+                os.close(fd)
+                raise
+            return fd, True
+        # Nobody may read a replacement until it has the old file's permissions.
+        return self.disk.create(dir_fd, name, _NEW_FILE_MODE if is_new else _PRIVATE_MODE), False
 
     def _carry(self, change: WriteFile, dir_fd: int, fd: int, replaced: FileStatus) -> None:
         path = change.path
@@ -115,7 +137,10 @@ class Drafts:
             return content.digest
         if isinstance(content, OpenContent):
             return self._copy(content.fd, fd)
-        source = content.opener.open()
+        if isinstance(content, GivenContent):
+            source = os.open(content.path, _OPEN_ENTRY, dir_fd=content.dir_fd)
+        else:
+            source = content.opener.open()
         try:
             return self._copy(source, fd)
         finally:
@@ -129,6 +154,10 @@ class Drafts:
             self.disk.write(fd, chunk)
             offset += len(chunk)
         return VERSION_PREFIX + digest.hexdigest()
+
+    @staticmethod
+    def _digest(fd: int) -> str:
+        return digest_of(fd, os.fstat(fd).st_size)
 
     def _directory(
         self, branch: CreatedBranch, change: MakeDirectory, dir_fd: int, name: str

@@ -79,7 +79,20 @@ class StoredContent:
     digest: str
 
 
-Content = OpenContent | LazyContent | StoredContent
+@dataclass(frozen=True, slots=True)
+class GivenContent:
+    """A whole file that is given away: it becomes the new entry itself where it can.
+
+    `path` lies below `dir_fd`, in a tree that nobody else uses any more and without a link on
+    the way. Where the file cannot be moved (another file system, a second name, another
+    owner, a default ACL at its new place) it is copied. It brings no attributes along.
+    """
+
+    dir_fd: int
+    path: str
+
+
+Content = OpenContent | LazyContent | StoredContent | GivenContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +213,24 @@ class ChangeReceipt:
     changes: tuple[ChangedPath, ...]
     """By path, in byte order."""
     notes: tuple[str, ...] = ()
+
+
+class Witness(Protocol):
+    """Told of a set when everything is known and nothing has happened yet."""
+
+    def will_change(self, rows: Sequence[ChangedPath]) -> None:
+        """What is about to happen; where this raises, it does not."""
+        ...
+
+
+class Unwitnessed:
+    """Nobody is told."""
+
+    def will_change(self, rows: Sequence[ChangedPath]) -> None:
+        """See `Witness`."""
+
+
+UNWITNESSED: Witness = Unwitnessed()
 
 
 class Objects(Protocol):

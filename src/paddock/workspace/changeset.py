@@ -22,7 +22,7 @@ Killed at any moment, the next to open the journal settles it; see `change_recov
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import HostError, PaddockError
@@ -34,7 +34,16 @@ from paddock.workspace.change_plan import Plan, SwapPlan, plan_changes
 from paddock.workspace.change_recovery import clean_all, recover, undo_all
 from paddock.workspace.change_steps import BoundStep, bind
 from paddock.workspace.change_trees import held_by, mark_of, remove_any
-from paddock.workspace.changes import ChangedPath, ChangeReceipt, Objects, Phases, SetMetadata
+from paddock.workspace.changes import (
+    UNWITNESSED,
+    ChangedPath,
+    ChangeReceipt,
+    EntryState,
+    Objects,
+    Phases,
+    SetMetadata,
+    Witness,
+)
 from paddock.workspace.drafts import changed
 from paddock.workspace.failures import converting
 from paddock.workspace.locks import identity_of
@@ -56,9 +65,16 @@ class SetName:
 
 
 def commit(
-    site: Site, phases: Phases, objects: Objects, journal: Journal, about: SetName
+    site: Site,
+    phases: Phases,
+    objects: Objects,
+    journal: Journal,
+    about: SetName,
+    witness: Witness = UNWITNESSED,
 ) -> ChangeReceipt:
     """Make the changes; what a crash left of other sets of this journal is settled first.
+
+    `witness` is told of every path, with its versions, before any of them changes.
 
     Whatever is raised, nothing has changed, but for a HostError that says that the set could
     not be put back: then whoever opens the journal next puts it back.
@@ -77,7 +93,8 @@ def commit(
     if not directories:
         return ChangeReceipt(())
     with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
-        work = _Commit(site, plan, dict(zip(directories, fds, strict=True)), Look(objects))
+        held = dict(zip(directories, fds, strict=True))
+        work = _Commit(site, plan, held, Look(objects), witness)
         try:
             work.look()
         finally:
@@ -97,6 +114,7 @@ class _Commit:
     plan: Plan
     fds: dict[WorkspacePath, int]
     looked: Look
+    witness: Witness
     old: dict[WorkspacePath, Looked] = field(default_factory=dict[WorkspacePath, Looked])
     in_place: dict[WorkspacePath, FileStatus] = field(
         default_factory=dict[WorkspacePath, FileStatus]
@@ -122,6 +140,7 @@ class _Commit:
         try:
             entry.begin(self._intent(about, token))
             steps = self._build(token, drafts)
+            self.witness.will_change(self._rows({**drafts.after, **self._expected()}))
             self._sync()
             entry.commit(steps)
         except BaseException:
@@ -261,9 +280,21 @@ class _Commit:
             status = status_at(self.fds[path.parent], path.name)
             if status is not None:
                 after[path] = state_of(status, before[path].version)
+        return ChangeReceipt(self._rows(after), tuple(drafts.notes))
+
+    def _expected(self) -> dict[WorkspacePath, EntryState]:
+        """How what changes in place will look."""
+        found: dict[WorkspacePath, EntryState] = {}
+        for change in self.plan.metadata:
+            state = self.looked.before[change.path]
+            mode = state.mode if change.mode is None else change.mode & _NINE_BITS
+            found[change.path] = replace(state, mode=mode)
+        return found
+
+    def _rows(self, after: dict[WorkspacePath, EntryState]) -> tuple[ChangedPath, ...]:
+        before = self.looked.before
         paths = sorted(before.keys() | after.keys(), key=lambda path: os.fsencode(path.relative))
-        rows = [
+        return tuple(
             ChangedPath(path, before.get(path), after.get(path), path in self.looked.kept)
             for path in paths
-        ]
-        return ChangeReceipt(tuple(rows), tuple(drafts.notes))
+        )

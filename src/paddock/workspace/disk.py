@@ -2,7 +2,7 @@
 
 One small object, so that a test can make any one of them fail (`paddock.testing`), and
 so that a reader sees at one glance what a write can do to a file system. No method
-takes a path: only a descriptor and a single name under it.
+takes a path, only a descriptor and a single name under it; but for `take`.
 """
 
 import errno
@@ -84,6 +84,16 @@ class Disk:
             if failure.errno not in _NO_SUCH_CALL:
                 raise
             self._move_new_by_link(from_fd, name, to_fd, to)
+
+    def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
+        """As `move_new`, out of a tree that is ours alone; False for another file system."""
+        try:
+            self.move_new(from_fd, path, to_fd, to)
+        except OSError as failure:
+            if failure.errno != errno.EXDEV:
+                raise
+            return False
+        return True
 
     @staticmethod
     def _move_new_by_link(from_fd: int, name: str, to_fd: int, to: str) -> None:

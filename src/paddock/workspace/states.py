@@ -5,7 +5,7 @@ import os
 from paddock.errors import SpecialFileError
 from paddock.text.show import quote
 from paddock.workspace.change_looks import state_of
-from paddock.workspace.changes import EntryState
+from paddock.workspace.changes import EntryState, Seen
 from paddock.workspace.drafts import changed
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at, status_of
@@ -17,17 +17,35 @@ from paddock.workspace.writing import Site
 
 def entry_state(site: Site, entry: EntryPath) -> EntryState | None:
     """See `Workspace.entry_state`."""
-    path = entry.path
-    with converting(path, "look at"):
-        try:
-            fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
-        except (FileNotFoundError, NotADirectoryError):
+    with converting(entry.path, "look at"):
+        fd = _parent(site, entry.path)
+        if fd is None:
             return None
         try:
-            status = status_at(fd, path.name)
-            return None if status is None else _state(path, fd, status)
+            status = status_at(fd, entry.path.name)
+            return None if status is None else _state(entry.path, fd, status)
         finally:
             os.close(fd)
+
+
+def entry_seen(site: Site, entry: EntryPath) -> Seen | None:
+    """See `Workspace.entry_seen`."""
+    with converting(entry.path, "look at"):
+        fd = _parent(site, entry.path)
+        if fd is None:
+            return None
+        try:
+            status = status_at(fd, entry.path.name)
+        finally:
+            os.close(fd)
+    return None if status is None else Seen(status)
+
+
+def _parent(site: Site, path: WorkspacePath) -> int | None:
+    try:
+        return site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:

@@ -13,7 +13,15 @@ from paddock.errors import (
 from paddock.history.journal import Journal
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.text.show import quote, show_name
-from paddock.workspace.changes import ChangeReceipt, EntryState, Objects, Phases
+from paddock.workspace.changes import (
+    UNWITNESSED,
+    ChangeReceipt,
+    EntryState,
+    Objects,
+    Phases,
+    Seen,
+    Witness,
+)
 from paddock.workspace.changeset import SetName, commit
 from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryFilter, EveryEntry, Listing
@@ -36,7 +44,7 @@ from paddock.workspace.reading import FileContent, OpenFile, open_file
 from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
 from paddock.workspace.resolution import PASS, Resolution, detect_resolution
 from paddock.workspace.roots import Root, open_root
-from paddock.workspace.states import entry_state
+from paddock.workspace.states import entry_seen, entry_state
 from paddock.workspace.temporary import sweep
 from paddock.workspace.window import Window, WindowLimits
 from paddock.workspace.writing import Edit, Expected, Site, edit_file, write_file
@@ -124,6 +132,11 @@ class Workspace:
     def real_root(self) -> str:
         """The root's name without links."""
         return self._names[1]
+
+    @property
+    def root_fd(self) -> int:
+        """The root's descriptor, the workspace's own: not to be closed, not to be kept."""
+        return self._fd
 
     @property
     def resolution(self) -> Resolution:
@@ -334,6 +347,10 @@ class Workspace:
         """
         return entry_state(self._site, entry)
 
+    def entry_seen(self, entry: EntryPath) -> Seen | None:
+        """The same for a set of changes that is about this very entry."""
+        return entry_seen(self._site, entry)
+
     def move(
         self, entry: EntryPath, to: WritePath, *, if_version: str | None = None
     ) -> MoveReceipt:
@@ -353,16 +370,24 @@ class Workspace:
         return delete(self._site, entry, if_version)
 
     def commit(
-        self, phases: Phases, objects: Objects, journal: Journal, *, label: str = ""
+        self,
+        phases: Phases,
+        objects: Objects,
+        journal: Journal,
+        *,
+        label: str = "",
+        witness: Witness = UNWITNESSED,
     ) -> ChangeReceipt:
         """Make many changes, all of them or none; see `changes` and, for the rest, `changeset`.
 
         `label` is what the recovery calls the set if we are killed: the id of the call.
+        `witness` hears of every path before any of them changes.
 
         Raises: as `write_file` (FileChangedError: not what the set believes);
             InternalError: the changes contradict each other; HostError.
         """
-        return commit(self._site, phases, objects, journal, SetName(self.real_root, label))
+        about = SetName(self.real_root, label)
+        return commit(self._site, phases, objects, journal, about, witness)
 
 
 def _real(path: ReadPath | WorkspacePath) -> WorkspacePath:

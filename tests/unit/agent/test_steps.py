@@ -165,6 +165,7 @@ def test_refusals_are_counted_in_a_row():
     assert progress.refusals == 2
     assert progress.after_results((False, True)).refusals == 1
     assert progress.after_results((True,)).refusals == limits.refusals_max
+    assert progress.after_results((True, True, False)).refusals == 4
 
 
 TURNS = st.builds(

@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
+from paddock.assembly import open_project, open_runtime
+from paddock.assembly.past import open_past
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
 from paddock.history.packing import digest_of
+from paddock.plane.environment import read_environment
+from paddock.runtime.approvals import NoApprover
 from tests.support.disks import tree
 from tests.support.places import new_place
 from tests.support.stores import objects_in
+from tests.support.users import give_to_plain_user, run_as_plain_user
 
 UNDOABLE = "yes"
 
@@ -354,3 +359,27 @@ def test_an_agent_that_is_gone_leaves_a_history_that_cannot_be_undone(person):
     assert person.standing(call) == "no workspace"
     assert person.undo(call).status == 2
     assert person.place.run("diff", call).status == 2
+
+
+@pytest.mark.needs("root")
+def test_a_plain_user_has_a_history_too(tmp_path):
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    (project / "a").write_text("one\n")
+    (project / "a").chmod(0o640)
+    give_to_plain_user(tmp_path)
+
+    def act() -> None:
+        opened = open_project(project, read_environment({"HOME": str(home)}))
+        with open_runtime(opened, agent=None, approver=NoApprover()) as runtime:
+            assert runtime.call("delete_file", {"path": "a"}).status == "ok"
+            assert runtime.call("create_file", {"path": "x/b", "content": "b"}).status == "ok"
+        assert not (project / "a").exists()
+        with open_past(opened) as past:
+            results = [past.undo(call).result for call in reversed(past.calls)]
+        assert [result.status for result in results] == ["ok", "ok"], results
+        assert tree(project) == {"a": b"one\n"}
+        assert (project / "a").stat().st_mode & 0o777 == 0o640
+
+    run_as_plain_user(act)

@@ -122,11 +122,15 @@ def test_a_file_is_removed_once_its_process_is_gone_and_not_before(store, notes,
     notes.write(CALL, EDIT)
     (name,) = files(place)
     other = Notes(store.shelf)
-    other.remove_file(name)
+    ended = other.read_all()
+    other.tidy(ended)
     assert files(place) == [name]
+    # What was noted since is not among what has ended.
+    notes.write(OTHER, DELETE)
     notes.close()
-    other.remove_file(name)
-    other.remove_file("not there")
+    other.tidy(ended)
+    assert files(place) == [name]
+    other.tidy(other.read_all())
     assert files(place) == []
     other.close()
     notes.__init__(store.shelf)

@@ -133,6 +133,30 @@ def test_where_the_boot_is_not_known_no_append_mark_is_believed():
     assert HeadPage(unknown, FIRST, 0).believable(bytes(16)) == [FIRST]
 
 
+def test_a_turn_that_was_passed_is_another_one_and_touches_no_mark(head):
+    head.store_newest(FIRST)
+    head.store_durable(FIRST, 0)
+    other = HeadFile(SystemDisk(), head.path, create=False)
+    before = other.read()
+
+    head.pass_turn()
+
+    turn = head.read_turn()
+    assert turn != before.turn
+    assert other.read() == before._replace(turn=turn)
+    assert head.read() == before._replace(turn=turn)
+    assert os.path.getsize(head.path) == 4096
+    os.close(other.descriptor)
+
+
+def test_a_head_file_that_was_cut_has_no_turn(head):
+    head.pass_turn()
+    os.truncate(head.path, 2050)
+
+    assert head.read_turn() == 0
+    assert again(head).turn == 0
+
+
 def test_a_link_is_not_followed_to_a_head_file(tmp_path):
     os.symlink("elsewhere", tmp_path / "head")
 

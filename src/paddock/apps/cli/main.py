@@ -67,6 +67,11 @@ COMMANDS: Final = {
     "policy": Listed(
         "check, explain, test and lint policy", "policy", ("check", "explain", "test", "lint")
     ),
+    "approvals": Listed(
+        "answer what was asked while nobody was there",
+        "approvals",
+        ("list", "show", "grant", "refuse"),
+    ),
     "history": Listed("list what calls changed", "history"),
     "diff": Listed("show what a call changed", "diff"),
     "undo": Listed("bring back what a call replaced", "undo"),

@@ -276,7 +276,8 @@ class Confinement:
         self._attach(settings, b"/proc/sys")
 
     def _set_network(self) -> None:
-        _socket.sethostname("sandbox")
+        # A name that resolves, for programs that look up their own.
+        _socket.sethostname("localhost")
         if self._base.network != b"loopback":
             return
         door = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)

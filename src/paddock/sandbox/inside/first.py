@@ -49,14 +49,20 @@ class First:
         self._memory_kb = 0
         self._main = -1
         self._status = 0
-        self._main_ended = False
 
     def serve(self) -> None:
-        """Wait for the command, run it, report. Returns when nothing of it is left."""
+        """Wait for the command, run it, report; return when nobody needs the sandbox any more.
+
+        When the report is sent, nothing of the command is left. The namespaces stay until
+        the stage is closed: the end of one network namespace delays the beginning of
+        another, and the next sandbox is in the making now.
+        """
         order = self._receive()
-        if order is None:
-            return
-        start, outputs = order
+        if order is not None:
+            self._serve(*order)
+            self._wait()
+
+    def _serve(self, start: Start, outputs: list[int]) -> None:
         try:
             self._main = _spawn(start, *outputs)
         except OSError as error:
@@ -79,10 +85,7 @@ class First:
 
     def _receive(self) -> tuple[Start, list[int]] | None:
         """The command and its two outputs; None when nobody wants it any more."""
-        waiting = select.poll()
-        waiting.register(self._control.fileno(), select.POLLIN)
-        waiting.register(self._life, select.POLLIN)
-        if any(fd == self._life for fd, _ in waiting.poll()):
+        if self._wait():
             return None
         content, extra, _, _ = self._control.recvmsg(
             16, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC
@@ -95,6 +98,13 @@ class First:
             return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), outputs
         finally:
             os.close(order_fd)
+
+    def _wait(self) -> bool:
+        """Until the other side says something or closes. True when the launcher has ended."""
+        waiting = select.poll()
+        waiting.register(self._control.fileno(), select.POLLIN)
+        waiting.register(self._life, select.POLLIN)
+        return any(fd == self._life for fd, _ in waiting.poll())
 
     def _watch(self, deadline: float) -> bytes:
         """Until the command ends, its time is up, its memory too large, or nobody waits."""
@@ -131,7 +141,6 @@ class First:
                 return True
             if pid == self._main:
                 self._status = status
-                self._main_ended = True
 
     def _end_all(self) -> int:
         """Kill what is left and wait until it is gone. How many there were besides the command."""

@@ -33,6 +33,8 @@ from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E4
 _DESCRIPTORS_MAX = 8
 _ORDER_BYTES_MAX = 256
 _DROP = b"drop "
+_KILL_SIGNAL = 9
+_INTERRUPT_SIGNAL = 2
 _DESCRIPTOR_LAST = 0x7FFFFFFF
 _MAPS = b"0 %d %d" % (stages.HOST_IDS_FIRST, stages.HOST_IDS_COUNT)
 _NAMESPACES = (
@@ -62,7 +64,13 @@ class Loop:
             self._events.register(fd, select.POLLIN)
 
     def serve(self) -> None:
-        """Until the runtime closes its socket or ends. Then every sandbox is killed."""
+        """Until the runtime closes its socket or ends; then every sandbox is ended first."""
+        self._listen()
+        os.close(self._life_kept)
+        for pid in self._sandboxes.values():
+            os.waitpid(pid, 0)
+
+    def _listen(self) -> None:
         while True:
             for fd, _ in self._events.poll():
                 if fd == self._runtime:
@@ -105,6 +113,9 @@ class Loop:
         pid = os.fork()
         if pid == 0:
             try:
+                # Whoever ends a launcher by force removes the whole area, and must be alone.
+                processes.set_death_signal(_KILL_SIGNAL)
+                os.close(self._life_kept)
                 removal.remove_tree(area, os.fsdecode(name))
             finally:
                 processes.end_process(0)
@@ -228,6 +239,7 @@ def main(arguments: list[str]) -> None:
         # Nothing is collected or moved any more: a child then copies few pages.
         gc.disable()
         gc.freeze()
+        processes.restore_signal(_INTERRUPT_SIGNAL)
         Loop(_socket.socket(fileno=door), runtime).serve()
 
 

@@ -177,7 +177,7 @@ def _decode(content: bytes, count: int) -> list[list[bytes]]:
     parts = content.split(b"\0")
     fields: list[list[bytes]] = []
     at = 0
-    while at < len(parts):
+    while at < len(parts) and parts[at].isdigit():
         end = at + 1 + int(parts[at])
         fields.append(parts[at + 1 : end])
         at = end

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from paddock import limits
+
 
 class Shown(Protocol):
     """What may appear in a result, by workspace path."""
@@ -59,13 +61,33 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
-    """What one file has to show: its matches, and lines around them, each once, in order."""
+    """What one file has to show: its matches, and lines around them, each once, in order.
+
+    In columns, since there may be a great many; `lines` has them one by one.
+    """
 
     path: str
-    lines: tuple[Line, ...]
-    matches: int
+    numbers: list[int]
+    texts: list[bytes]
+    """As the workspace read them, without the line feed."""
+    matching: frozenset[int]
+    """The numbers of the lines that match."""
     has_more: bool
-    """Whether it has more matches than was asked for."""
+    """Whether the file has more matches than was asked for."""
+
+    @property
+    def matches(self) -> int:
+        """How many of the lines match."""
+        return len(self.matching)
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """Each line as it is shown."""
+        cut = limits.search_row_bytes_max
+        return tuple(
+            Line(number, text[:cut].removesuffix(b"\r"), number in self.matching, len(text) > cut)
+            for number, text in zip(self.numbers, self.texts, strict=True)
+        )
 
 
 @dataclass(slots=True)

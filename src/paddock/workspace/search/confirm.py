@@ -4,35 +4,51 @@ Rules kept here:
   * a file is opened once, by the workspace: no link on the way, regular files alone;
   * a row counts if the file has exactly that line at that number: a line that changed,
     moved or stands in another file (a name swapped for a link) is no row;
-  * lines of context come from the same reading as the match;
-  * a file with a NUL byte at its beginning is binary, and has no rows.
+  * lines of context come from the same reading as the match.
 
 Threat: without this, whoever can swap names while ripgrep walks is shown lines of any
 file that this process may read.
+
+There are two ways. A file of moderate size is split into its lines, which are then
+compared by number. In a large one the line is looked for where it is said to begin, and
+the line ends before it are counted, so that nothing of its size is held.
 """
 
 import os
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
 from paddock.text.check import BOM
-from paddock.values.quick import quick
 from paddock.workspace.reading import OpenFile, read_bytes
-from paddock.workspace.search.asked import Line
 
+_SPLIT_BYTES: Final = 1_048_576
+"""Files up to here are split; splitting costs some 2 ms for each MB."""
 _WHOLE_BYTES: Final = 8_388_608
-"""Files up to here are held in memory while their rows are compared."""
+"""Files up to here are held in memory."""
+_DENSE_BYTES: Final = 512
+"""With a row for so many bytes, or more rows, splitting is the cheaper way for them too."""
 _CHUNK_BYTES: Final = 1_048_576
 _CONTEXT_BYTES: Final = 8 * limits.search_row_bytes_max
-"""How far from a match context is looked for."""
+"""How far from a match a line end is looked for."""
+
+Columns = tuple[list[int], list[bytes]]
+"""Numbers of lines, and their texts without the line feed."""
 
 
-class Standing(NamedTuple):
-    """A confirmed row: where its line begins and ends (the line end left out)."""
+class Lines(Protocol):
+    """The lines of an open file."""
 
-    number: int
-    begin: int
-    end: int
+    def standing(self, rows: list[bytes]) -> list[Any]:
+        """Which of `rows` stand in the file, as `around` takes them, in their order."""
+        ...
+
+    def around(self, found: list[Any], context: int) -> Columns:
+        """The lines that were found, with `context` lines before and after each, each once."""
+        ...
+
+    def number(self, one: Any) -> int:
+        """The number of a line that was found."""
+        ...
 
 
 class Content:
@@ -89,36 +105,144 @@ class Content:
         return low + found + 1
 
 
-def confirm(content: Content, rows: list[bytes]) -> list[Standing]:
-    """The rows that stand in the file, in their order."""
-    base = len(BOM) if content.bytes(0, len(BOM)) == BOM else 0
+def lines_of(content: Content, rows: list[bytes]) -> Lines:
+    """The way of looking at a file that costs least for so many rows."""
     whole = content.whole
-    found: list[Standing] = []
-    number, counted = 1, base
-    for row in rows:
+    if whole is not None and (
+        content.size <= _SPLIT_BYTES or content.size <= len(rows) * _DENSE_BYTES
+    ):
+        return SplitLines(whole)
+    return PlacedLines(content)
+
+
+class SplitLines:
+    """A file of moderate size, split. Its lines are found by their numbers."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self, whole: bytes) -> None:
+        self._lines = whole.removeprefix(BOM).split(b"\n")
+        if not self._lines[-1]:
+            self._lines.pop()  # behind the last line end there is no line
+
+    def standing(self, rows: list[bytes]) -> list[int]:
+        """The numbers of the lines that are as `rows` say."""
+        # All rows at once, which is what nearly always comes out: of a great many rows,
+        # each look for itself costs more than all of ripgrep's work.
+        parts = [row.split(b":", 2) for row in rows]
+        if all(map(bytes.isdigit, [part[0] for part in parts])):
+            numbers = [int(part[0]) for part in parts]
+            if numbers and min(numbers) > 0 and max(numbers) <= len(self._lines):
+                told = [part[-1] for part in parts]
+                if told == [self._lines[number - 1] for number in numbers]:
+                    return numbers
+        return [number for row in rows if (number := self._number_told(row))]
+
+    def _number_told(self, row: bytes) -> int:
+        """The number that `row` tells, if that line is as it says; else 0."""
         told, _, rest = row.partition(b":")
-        offset, _, text = rest.partition(b":")
-        if not (told.isdigit() and offset.isdigit()):
-            continue
-        begin = int(offset) + base
-        end = begin + len(text)
-        if len(row) >= limits.search_row_bytes_max or whole is None or begin == base:
+        text = rest.partition(b":")[2]
+        if not told.isdigit() or not 0 < (number := int(told)) <= len(self._lines):
+            return 0
+        line = self._lines[number - 1]
+        is_cut = len(row) >= limits.search_row_bytes_max
+        return number if line == text or (is_cut and line.startswith(text)) else 0
+
+    def around(self, found: list[int], context: int) -> Columns:
+        """See `Lines`."""
+        numbers = found
+        if context:
+            numbers = list[int]()
+            last = 0
+            for number in found:
+                first = max(last + 1, number - context)
+                last = max(last, min(len(self._lines), number + context))
+                numbers += range(first, last + 1)
+        return numbers, [self._lines[number - 1] for number in numbers]
+
+    def number(self, one: int) -> int:
+        """See `Lines`."""
+        return one
+
+
+class Placed(NamedTuple):
+    """A confirmed row: where its line begins and ends (the line end left out)."""
+
+    number: int
+    begin: int
+    end: int
+
+
+class PlacedLines:
+    """A large file, looked into where rows are said to begin."""
+
+    __slots__ = ("_content",)
+
+    def __init__(self, content: Content) -> None:
+        self._content = content
+
+    def standing(self, rows: list[bytes]) -> list[Placed]:
+        """Where the lines stand that are as `rows` say."""
+        content = self._content
+        base = len(BOM) if content.bytes(0, len(BOM)) == BOM else 0
+        found: list[Placed] = []
+        number, counted = 1, base
+        for row in rows:
+            told, _, rest = row.partition(b":")
+            offset, _, text = rest.partition(b":")
+            if not (told.isdigit() and offset.isdigit()):
+                continue
+            begin = int(offset) + base
             if not _stands(content, begin, base, text, len(row)):
                 continue
-            if len(row) >= limits.search_row_bytes_max:
+            # What was counted stays counted: rows come in the order of the file.
+            if begin >= counted:
+                number += content.newlines(counted, begin)
+                counted = begin
+            if number == int(told):
+                found.append(Placed(number, begin, content.next_end(begin)))
+        return found
+
+    def around(self, found: list[Placed], context: int) -> Columns:
+        """See `Lines`."""
+        content = self._content
+        lines: list[tuple[int, bytes]] = []
+        last = 0
+        for place in found:
+            if place.number > last:
+                lines += reversed(self._before(place, last, context))
+                lines.append((place.number, self._text(place.begin, place.end)))
+                last = place.number
+            end = place.end
+            for number in range(place.number + 1, place.number + 1 + context):
+                begin = end + 1
+                if begin >= content.size or content.bytes(end, begin) != b"\n":
+                    break
                 end = content.next_end(begin)
-        elif not whole.startswith(b"\n%b\n" % text, begin - 1) and not (
-            # Only the last line may have no line end.
-            end == content.size and whole.startswith(b"\n%b" % text, begin - 1)
-        ):
-            continue
-        # What was counted stays counted: rows come in the order of the file.
-        if begin >= counted:
-            number += content.newlines(counted, begin)
-            counted = begin
-        if number == int(told):
-            found.append(Standing(number, begin, end))
-    return found
+                if number > last:
+                    lines.append((number, self._text(begin, end)))
+                    last = number
+        return [number for number, _ in lines], [text for _, text in lines]
+
+    def number(self, one: Placed) -> int:
+        """See `Lines`."""
+        return one.number
+
+    def _before(self, place: Placed, last: int, context: int) -> list[tuple[int, bytes]]:
+        """Back from a match, as far as no line is told already."""
+        before: list[tuple[int, bytes]] = []
+        begin = place.begin
+        for number in range(place.number - 1, max(last, place.number - 1 - context), -1):
+            end = begin - 1
+            begin = self._content.previous_begin(end)
+            if begin < 0:
+                break
+            before.append((number, self._text(begin, end)))
+        return before
+
+    def _text(self, begin: int, end: int) -> bytes:
+        text = self._content.bytes(begin, min(end, begin + limits.search_row_bytes_max + 1))
+        return text.removeprefix(BOM) if begin == 0 else text
 
 
 def _stands(content: Content, begin: int, base: int, text: bytes, row_bytes: int) -> bool:
@@ -131,44 +255,3 @@ def _stands(content: Content, begin: int, base: int, text: bytes, row_bytes: int
         return False
     is_cut = row_bytes >= limits.search_row_bytes_max
     return is_cut or end >= content.size or stands.endswith(b"\n")
-
-
-def lines_around(content: Content, places: list[Standing], context: int) -> tuple[Line, ...]:
-    """The matching lines with `context` lines before and after each."""
-    lines: list[Line] = []
-    matching = {place.number for place in places}
-    last = 0
-    for place in places:
-        if place.number > last:
-            # Back from the match, as far as no line is told already.
-            before: list[Line] = []
-            begin = place.begin
-            for number in range(place.number - 1, max(last, place.number - 1 - context), -1):
-                end = begin - 1
-                begin = content.previous_begin(end)
-                if begin < 0:
-                    break
-                before.append(_line(content, number, begin, end, number in matching))
-            lines += reversed(before)
-            lines.append(_line(content, place.number, place.begin, place.end, True))
-            last, end = place.number, place.end
-        else:
-            end = content.next_end(place.begin)
-        # On from the match, behind what is told already.
-        for number in range(place.number + 1, place.number + 1 + context):
-            begin = end + 1
-            if begin >= content.size or content.bytes(end, begin) != b"\n":
-                break
-            end = content.next_end(begin)
-            if number > last:
-                lines.append(_line(content, number, begin, end, number in matching))
-                last = number
-    return tuple(lines)
-
-
-def _line(content: Content, number: int, begin: int, end: int, is_match: bool) -> Line:
-    most = begin + limits.search_row_bytes_max
-    text = content.bytes(begin, min(end, most))
-    if number == 1:
-        text = text.removeprefix(BOM)
-    return quick(Line, (number, text.removesuffix(b"\r"), is_match, end > most))

@@ -21,7 +21,7 @@ from paddock.workspace.reading import OpenFile
 from paddock.workspace.resolution import READ_FILE
 from paddock.workspace.search.asked import FileLines, Remarks, Shown, Wanted
 from paddock.workspace.search.child import Child
-from paddock.workspace.search.confirm import Content, confirm, lines_around
+from paddock.workspace.search.confirm import Content, lines_of
 from paddock.workspace.search.program import check_command, files_command, text_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.temporary import is_temporary_name
@@ -244,14 +244,16 @@ class Engine:
                 return None
             if nul >= 0 or not rows:
                 rows = self._rows_of_text(path)
-            places = confirm(content, rows)
-            if len(places) < len(rows) and self._has_changed(file):
+            lines = lines_of(content, rows)
+            found = lines.standing(rows)
+            if len(found) < len(rows) and self._has_changed(file):
                 self.remarks.changed.add(path)
-            if not places:
+            if not found:
                 return None
-            shown = places[:most]
-            lines = lines_around(content, shown, self.wanted.context)
-            return FileLines(path, lines, len(shown), len(places) > most)
+            shown = found[:most]
+            numbers, texts = lines.around(shown, self.wanted.context)
+            matching = frozenset(map(lines.number, shown))
+            return FileLines(path, numbers, texts, matching, len(found) > most)
 
     def _rows_of_text(self, path: str) -> list[bytes]:
         """Rows of a text with a NUL byte far from its beginning, where ripgrep stopped."""

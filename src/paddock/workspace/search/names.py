@@ -9,6 +9,8 @@ Files, and directories with a file somewhere below them that no rule ignores: th
 ripgrep can tell, and both ways have to give the same. Links are not among them.
 """
 
+import bisect
+import itertools
 import os
 import stat
 import time
@@ -101,11 +103,14 @@ class _Listed:
         """The first entries that are meant, shown and still there."""
         found = NamesFound()
         names = self._run(found.remarks)
+        names.sort()
         meant = self._meant(names)
         meant.sort(key=None if "".join(meant).isascii() else os.fsencode)
         standing = _Standing(self._tree)
         try:
-            _fill(found, filter(standing.stands, self._not_ignored(meant)), shown, entries_max)
+            _fill(
+                found, filter(standing.stands, self._not_ignored(meant, names)), shown, entries_max
+            )
         finally:
             standing.close()
         return found
@@ -122,7 +127,10 @@ class _Listed:
                     raise HostError(f"ripgrep was ended by signal {-code}")
         finally:
             os.close(fd)
-        return os.fsdecode(output).split("\0")[:-1]
+        names = os.fsdecode(output).split("\0")[:-1]
+        if b".paddock-" in output:
+            names = [name for name in names if not is_temporary_name(name.rpartition("/")[2])]
+        return names
 
     def _meant(self, names: list[str]) -> list[str]:
         """Files that match, and directories that do and have one of `names` below them."""
@@ -131,7 +139,7 @@ class _Listed:
         seen: set[str] = {""}
         for below in names:
             head, _, name = below.rpartition("/")
-            if glob.matches(name, below, is_directory=False) and not is_temporary_name(name):
+            if glob.matches(name, below, is_directory=False):
                 found.append(base + below)
             while head not in seen:
                 seen.add(head)
@@ -141,11 +149,23 @@ class _Listed:
                 head = above
         return found
 
-    def _not_ignored(self, paths: list[str]) -> Iterator[str]:
+    def _not_ignored(self, paths: list[str], names: list[str]) -> Iterator[str]:
         # A glob of ripgrep's brings back what .gitignore leaves out, so that is asked again.
         for path in paths:
-            if not self._ignored.ignores(path):
+            if not self._ignored.ignores(path) and (
+                not path.endswith("/") or self._has_file(path, names)
+            ):
                 yield path
+
+    def _has_file(self, directory: str, names: list[str]) -> bool:
+        """Whether one of `names`, which are sorted, stands below a directory and counts."""
+        below = directory[len(self._base) :]
+        for name in itertools.islice(names, bisect.bisect_left(names, below), None):
+            if not name.startswith(below):
+                return False
+            if not self._ignored.ignores(self._base + name):
+                return True
+        return False
 
 
 class _Standing:

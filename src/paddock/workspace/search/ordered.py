@@ -1,16 +1,18 @@
 """Searching files in the order in which they are given, in growing batches."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from paddock.workspace.search.asked import ContentFound
+from paddock.workspace.search.asked import ContentFound, FileLines
 from paddock.workspace.search.engine import Engine, Proposals
 
 _FIRST_FILES: Final = 32
 """Few, in one run of one thread: its answer is in order, and can be cut short."""
 _BATCH_GROWTH: Final = 4
 _BATCH_FILES_MAX: Final = 16_384
+_NO_LIMIT: Final = 2**62
+"""Of rows: as many as there are, which ripgrep limits for each file."""
 
 
 class OrderedSearch:
@@ -48,19 +50,41 @@ class OrderedSearch:
                 batch_files //= _BATCH_GROWTH
                 paths = itertools.chain(batch, paths)
                 continue
-            self.confirm(proposals)
-            if is_cut and not self.is_over:
-                # Less stands there than was proposed: go on behind the last proposal.
-                last = max(batch.index(path) for path in proposals)
-                paths = itertools.chain(batch[last + 1 :], paths)
+            if is_cut:
+                paths = itertools.chain(self._cut_short(batch, proposals), paths)
                 continue
+            self.confirm(proposals)
             batch_files = min(_BATCH_FILES_MAX, batch_files * _BATCH_GROWTH)
+
+    def _cut_short(self, batch: list[str], proposals: Proposals) -> list[str]:
+        """Confirm what came before a run was cut; return the files that are still to be searched.
+
+        Of the last file that it came to, some rows may be missing.
+        """
+        last = max(batch.index(path) for path in proposals)
+        of_last = {batch[last]: proposals.pop(batch[last])}
+        self.confirm(proposals)
+        if self.is_over:
+            return []
+        lines = list(self._engine.confirm(of_last, self.left))
+        if not any(found.has_more for found in lines):
+            # Fewer stand there than was proposed, and whether these are all is not known.
+            lines = list(
+                self._engine.confirm(
+                    self._engine.propose([batch[last]], _NO_LIMIT, in_order=True), self.left
+                )
+            )
+        self._take(lines)
+        return batch[last + 1 :]
 
     def confirm(self, proposals: Proposals) -> None:
         """Take in what stands there of `proposals`."""
+        self._take(self._engine.confirm(proposals, self.left))
+
+    def _take(self, files: Iterable[FileLines]) -> None:
         found = self.found
-        for lines in self._engine.confirm(proposals, self.left):
+        for lines in files:
             found.has_more = lines.has_more
             found.matches += lines.matches
-            if lines.lines:
+            if lines.numbers:
                 found.files.append(lines)

@@ -96,23 +96,39 @@ class ProposalReader:
         return at, []
 
     def _clean(self, rows: list[bytes]) -> list[bytes]:
-        # What ripgrep says of a binary file stands behind its rows.
-        if rows[-1].startswith(_PATH_START):
-            self._note(rows.pop())
+        # What ripgrep says of a binary file stands behind its rows; its name may have lines.
+        words: list[bytes] = []
+        while rows and not rows[-1][:1].isdigit():
+            words.append(rows.pop())
+        if words:
+            self._note(b"\n".join(reversed(words)))
         return rows
 
     def _named(self, text: bytes) -> bytes:
         """The path at the end of `text`, which words about binary files may stand before."""
-        while self._known is not None and text not in self._known:
-            line, found, rest = text.partition(b"\n")
-            if not found:
-                self._note(line)
-                return b""
-            self._note(line)
-            text = rest
-        return text[len(_PATH_START) :]
+        if self._known is None or text in self._known:
+            return text[len(_PATH_START) :]
+        at = text.find(b"\n" + _PATH_START)
+        while at >= 0 and text[at + 1 :] not in self._known:
+            at = text.find(b"\n" + _PATH_START, at + 1)
+        words, path = (text, b"") if at < 0 else (text[:at], text[at + 1 :])
+        self._note_all(words, self._known)
+        return path[len(_PATH_START) :]
+
+    def _note_all(self, text: bytes, known: AbstractSet[bytes]) -> None:
+        """Keep the names of binary files; names may hold line breaks, and the words themselves."""
+        begin = 0
+        at = text.find(_BINARY)
+        while at >= 0:
+            name = text[begin:at].lstrip(b"\n")
+            if name in known:
+                self.binary.append(name[len(_PATH_START) :])
+                end = text.find(b"\n", at)
+                begin = len(text) if end < 0 else end
+            at = text.find(_BINARY, max(begin, at + 1))
 
     def _note(self, line: bytes) -> None:
+        """Keep the name of a binary file that rows stood before."""
         for words in (_BINARY, _STOPPED):
             path, found, _ = line.rpartition(words)
             if found:

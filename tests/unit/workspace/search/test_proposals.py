@@ -45,6 +45,21 @@ def test_what_is_said_of_binary_files_is_no_row_and_no_path(size):
     assert binary == [b"bin", b"a", b"c"]
 
 
+def test_a_binary_file_is_told_though_its_name_holds_a_line_break():
+    name = b"./new\nline"
+    said = name + b': binary file matches (found "\\0" byte around offset 1)\n\n'
+    found, binary = read(said + said + b"./c\x001:0:y\n", every(1000), {name, b"./c"})
+    assert (found, binary) == ({b"c": [b"1:0:y"]}, [name[2:], name[2:]])
+
+
+def test_a_name_that_looks_like_what_is_said_of_a_binary_file_hides_no_other():
+    name = b"./a: binary file matches (found \nb"
+    output = name + b': binary file matches (found "\\0" byte around offset 1)\n\n./c\x001:0:y\n'
+    found, binary = read(output, every(1000), {name, b"./c", b"./a"})
+    assert found == {b"c": [b"1:0:y"]}
+    assert binary == [b"a"]
+
+
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_warning_behind_the_rows_of_a_walk_is_set_aside(size):
     output = (
@@ -53,6 +68,15 @@ def test_a_warning_behind_the_rows_of_a_walk_is_set_aside(size):
         b"offset 9)\n\n./b\x001:0:y\n"
     )
     assert read(output, every(size)) == ({b"a": [b"1:0:x"], b"b": [b"1:0:y"]}, [b"a"])
+
+
+def test_a_warning_is_no_row_though_the_name_holds_a_line_break():
+    output = (
+        b"./a\nb\x001:0:x\n./a\nb: WARNING: stopped searching binary file after match "
+        b'(found "\\0" byte around offset 9)\n\n./c\x001:0:y\n'
+    )
+    expected = {b"a\nb": [b"1:0:x"], b"c": [b"1:0:y"]}
+    assert read(output, every(1000)) == (expected, [b"a\nb"])
 
 
 def test_a_line_of_any_length_costs_no_more_than_its_beginning():

@@ -58,15 +58,16 @@ def children_of_this_process():
         return listed.read().split()
 
 
-def test_a_row_that_is_not_so_is_no_row(workspace, root):
-    (root / "a").write_bytes(b"one\nneedle\nthree\n")
+@pytest.mark.parametrize("size", [0, 2_000_000])
+def test_a_row_that_is_not_so_is_no_row(workspace, root, size):
+    (root / "a").write_bytes(b"one\nneedle\nthree\n" + b"y" * size)
     lies = [
         b"1:4:needle",  # another number
-        b"2:3:needle",  # another place
+        b"0:4:needle",
         b"2:4:needl",  # less than the line
         b"2:4:needles",  # more than the line
         b"2:4:nEedle",
-        b"9:99:needle",  # behind the end
+        b"9:99999999:needle",  # behind the end
         b"nonsense",
         b"x:y:needle",
     ]
@@ -94,7 +95,7 @@ def test_what_is_shown_are_the_bytes_that_stand_there(workspace, root):
     assert [line.text for line in file.lines] == [b"needle", b"last needle"]
 
 
-@pytest.mark.parametrize("size", [100, 9_000_000])
+@pytest.mark.parametrize("size", [100, 2_000_000, 9_000_000])
 def test_rows_and_context_are_the_same_in_small_and_in_large_files(workspace, root, size):
     line = b"x" * 99 + b"\n"
     (root / "a").write_bytes(line * (size // 100) + b"before\nneedle\nafter\n")

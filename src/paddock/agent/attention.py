@@ -1,0 +1,124 @@
+"""What context a turn is given, from the plane itself: facts of the tier, newest entries.
+
+    stages      tier   → where the agent works and as what
+                ledger → the newest entries of one type, but those of this very session,
+                         whose turns stand in the conversation already
+    budget      later stages and older entries give way, and that is said
+
+Everything is data for the model: one JSON object a line, between marks.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from paddock import limits
+from paddock.errors import ConfigError, HostError, PaddockError
+from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.named import Ledgers
+from paddock.ledger.query import Filter
+from paddock.plane.admin_config import Attention, Stage
+from paddock.values.calls import Json
+
+_VALUE_CHARS_MAX = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """The context's text, empty where there is none, and what was left out, each with why."""
+
+    text: str = ""
+    left_out: tuple[str, ...] = ()
+
+
+def attend(
+    attention: Attention, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str
+) -> Attended:
+    """Gather the context of one turn.
+
+    Raises: ConfigError where a stage cannot be made and the configuration says `fail`.
+    """
+    left_out: list[str] = []
+    parts: list[str] = []
+    room = attention.token_budget * limits.model_bytes_per_token
+    for stage in attention.stages:
+        try:
+            rows = _rows(stage, ledgers, facts, session_id)
+        except (HostError, OSError) as error:
+            _give_up(attention, stage, error, left_out)
+            continue
+        kept = _newest(rows, room)
+        room -= sum(len(row) + 1 for row in kept)
+        parts += kept
+        if len(kept) < len(rows):
+            said = f"{len(rows) - len(kept)} of {len(rows)} rows of the stage {_name(stage)}"
+            left_out.append(f"{said} are over the token budget")
+    if not parts:
+        return Attended("", tuple(left_out))
+    body = "\n".join(parts)
+    return Attended(f"<context>\n{body}\n</context>\n", tuple(left_out))
+
+
+def _give_up(
+    attention: Attention, stage: Stage, error: HostError | OSError, left_out: list[str]
+) -> None:
+    said = error.message if isinstance(error, PaddockError) else type(error).__name__
+    if attention.fallback == "fail":
+        raise ConfigError(
+            f"the context stage {_name(stage)} cannot be made: {said}",
+            where="attention",
+            hint='fallback "skip" goes on without it',
+        )
+    left_out.append(f"the stage {_name(stage)} cannot be made: {said}")
+
+
+def _newest(rows: list[str], room: int) -> list[str]:
+    """The last rows that fit, which are ASCII."""
+    kept: list[str] = []
+    for row in reversed(rows):
+        room -= len(row) + 1
+        if room < 0:
+            break
+        kept.insert(0, row)
+    return kept
+
+
+def _name(stage: Stage) -> str:
+    if stage.kind == "tier":
+        return "tier"
+    return f"ledger {stage.ledger} {stage.event_type or 'all'}"
+
+
+def _rows(stage: Stage, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str) -> list[str]:
+    if stage.kind == "tier":
+        return [_row(facts)]
+    found = ledgers.query(stage.ledger, Filter(stage.event_type), stage.max_entries)
+    return [
+        _row(_entry(stage, stored))
+        for stored in found.entries
+        if stored.entry.session_id != session_id
+    ]
+
+
+def _entry(stage: Stage, stored: StoredEntry) -> dict[str, Json]:
+    entry = stored.entry
+    shown: dict[str, Json] = {
+        "ledger": stage.ledger,
+        "event_type": entry.event_type,
+        "timestamp": stored.timestamp,
+        "reason": _cut(entry.reason),
+    }
+    for name, value in entry.metadata.items():
+        shown[name] = _cut(value) if isinstance(value, str) else value
+    return {name: value for name, value in shown.items() if value != ""}
+
+
+def _cut(text: str) -> str:
+    missing = len(text) - _VALUE_CHARS_MAX
+    return text if missing <= 0 else f"{text[:_VALUE_CHARS_MAX]} [{missing} more characters]"
+
+
+def _row(value: Mapping[str, Json]) -> str:
+    # Threat: an entry repeats what a model or a file said; a mark in it would end the
+    # context and speak for the user.
+    return json.dumps(dict(value)).replace("<", "\\u003c").replace(">", "\\u003e")

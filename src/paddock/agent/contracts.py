@@ -1,0 +1,213 @@
+"""Prompt contracts: what an order takes in, how the model is asked, what has to come back.
+
+    {
+      "contract_id": "PRC-SYNTHESIZE-001",
+      "description": "…",
+      "input_schema": {"type": "object", …},
+      "output_schema": null,
+      "template": "Answer this: {{user_message}}",
+      "boundary": {"max_tokens": 8192, "temperature": null, "structured_output": false}
+    }
+
+`{{name}}` stands for a member of the input; any other use of two braces is a mistake,
+and so is a name that the input schema does not have. Values are put in once, as they
+are: two braces in a value are text. Pure.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from paddock import limits
+from paddock.errors import ConfigError
+from paddock.plane.strict_json import Fields, parse_object
+from paddock.providers.structured import require_schema, schema_problem
+from paddock.providers.wire_json import as_map
+from paddock.text.show import quote
+from paddock.values.calls import Json
+from paddock.values.models import OutputSchema
+
+_ID: Final = re.compile(r"PRC-[A-Z0-9]+(?:-[A-Z0-9]+)*")
+_VARIABLE: Final = re.compile(r"\{\{([a-z][a-z0-9_]{0,63})\}\}")
+_KEYS: Final = frozenset(
+    {"contract_id", "description", "input_schema", "output_schema", "template", "boundary"}
+)
+_BOUNDARY_KEYS: Final = frozenset({"max_tokens", "temperature", "structured_output"})
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What an answer may be. `temperature` None: the provider decides."""
+
+    max_tokens: int = limits.model_output_tokens_default
+    temperature: float | None = None
+    structured_output: bool = False
+    """The answer is the object of the output schema; without, it is text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """Literal text and variables in turn, beginning and ending with text."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names that stand in it."""
+        return self.parts[1::2]
+
+    def render(self, values: Mapping[str, str]) -> str:
+        """The text. Each variable is replaced once, by exactly what `values` says."""
+        # Threat: a value with two braces would name another value if it were looked at again.
+        return "".join(values[part] if place % 2 else part for place, part in enumerate(self.parts))
+
+
+def parse_template(text: str) -> Template:
+    """The template that `text` is. Raises: ValueError naming what is no variable."""
+    parts = _VARIABLE.split(text)
+    for literal in parts[::2]:
+        found = re.search(r"\{\{.{0,40}|.{0,40}\}\}", literal, re.DOTALL)
+        if found is not None:
+            raise ValueError(f"{quote(found[0])} is no variable")
+    return Template(tuple(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContract:
+    """One contract. `digest` is that of its file, or `built-in`."""
+
+    contract_id: str
+    input_schema: Mapping[str, Json]
+    template: Template
+    output_schema: Mapping[str, Json] | None = None
+    boundary: Boundary = field(default_factory=Boundary)
+    digest: str = "built-in"
+
+    @property
+    def output(self) -> OutputSchema | None:
+        """What a request asks for; None where the answer is text."""
+        if self.output_schema is None:
+            return None
+        return OutputSchema(self.contract_id.lower().replace("-", "_"), self.output_schema)
+
+    def input_problem(self, given: Mapping[str, Json]) -> str:
+        """Why an order's input does not fit; "" where it does."""
+        wanted = OutputSchema(f"{self.contract_id} input", self.input_schema)
+        return schema_problem(wanted, given).replace("the answer does", "the input does", 1)
+
+    def output_problem(self, result: Mapping[str, Json]) -> str:
+        """Why a result does not fit; "" where it does, and where the answer is text."""
+        return "" if self.output is None else schema_problem(self.output, result)
+
+    def render(self, given: Mapping[str, Json]) -> str:
+        """The prompt. A member that the input may leave out is an empty text."""
+        return self.template.render(
+            {name: _text(given.get(name)) for name in self.template.variables}
+        )
+
+
+def _text(value: Json) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class Contracts:
+    """Contracts by their ids; a later one takes the place of an earlier one of its id."""
+
+    def __init__(self, contracts: Iterable[PromptContract]) -> None:
+        self._by_id = {contract.contract_id: contract for contract in contracts}
+
+    def find(self, contract_id: str) -> PromptContract | None:
+        """The contract of that id."""
+        return self._by_id.get(contract_id)
+
+
+def parse_contract(content: bytes, file: str) -> PromptContract:
+    """The contract that `content` is; `file` is for messages.
+
+    Raises: ConfigError with file, line and field.
+    """
+    fields = parse_object(content, file)
+    fields.require_only(_KEYS)
+    contract_id = fields.text("contract_id")
+    if _ID.fullmatch(contract_id) is None:
+        raise fields.error(
+            "contract_id", f"{quote(contract_id)} is no contract's id", "such as PRC-CLASSIFY-001"
+        )
+    contract = PromptContract(
+        contract_id=contract_id,
+        input_schema=_schema(fields, "input_schema"),
+        template=_template(fields),
+        output_schema=_output(fields),
+        boundary=_boundary(fields.table("boundary")),
+        digest="sha256:" + hashlib.sha256(content).hexdigest(),
+    )
+    _require_known_variables(fields, contract)
+    if contract.boundary.structured_output is not (contract.output_schema is not None):
+        raise fields.error(
+            "boundary",
+            "structured_output and output_schema contradict each other",
+            "give both, or neither: structured_output false and output_schema null",
+        )
+    return contract
+
+
+def _template(fields: Fields) -> Template:
+    try:
+        return parse_template(fields.text("template"))
+    except ValueError as error:
+        raise fields.error(
+            "template", str(error), "write {{name}}, lower case, with a name of the input"
+        ) from None
+
+
+def _output(fields: Fields) -> Mapping[str, Json] | None:
+    if fields.members.get("output_schema") is None:
+        return None
+    return _schema(fields, "output_schema")
+
+
+def _schema(fields: Fields, name: str) -> Mapping[str, Json]:
+    if name not in fields.members:
+        raise fields.error(name, f"{quote(name)} is missing", "write a JSON Schema")
+    schema = dict(fields.table(name).members)
+    if schema.get("type") != "object":
+        raise fields.error(name, f"{quote(name)} is no schema of an object", 'add "type": "object"')
+    try:
+        require_schema(OutputSchema(name, schema))
+    except ConfigError as error:
+        raise fields.error(name, error.message, error.hint) from None
+    return schema
+
+
+def _boundary(fields: Fields) -> Boundary:
+    fields.require_only(_BOUNDARY_KEYS)
+    absent = Boundary()
+    temperature: Json = fields.members.get("temperature")
+    is_number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if temperature is not None and not (is_number and 0 <= temperature <= 2):
+        raise fields.error(
+            "temperature",
+            f"{quote(temperature)} is no temperature",
+            "a number from 0 to 2, or null",
+        )
+    return Boundary(
+        fields.count("max_tokens", absent.max_tokens, limits.json_integer_max),
+        None if temperature is None else float(temperature),
+        fields.flag("structured_output", default=absent.structured_output),
+    )
+
+
+def _require_known_variables(fields: Fields, contract: PromptContract) -> None:
+    known = set(as_map(contract.input_schema.get("properties")))
+    for name in contract.template.variables:
+        if name not in known:
+            raise fields.error(
+                "template",
+                f"the variable {quote(name)} is no property of input_schema",
+                f"known: {', '.join(sorted(known)) or 'none'}",
+            )

@@ -1,0 +1,207 @@
+"""What can be heard of a turn while it happens: one listener, one method, typed events.
+
+Events come one at a time (a lock sees to it), from whichever thread they happen in;
+a listener does not call back into the session. Ledgers hold what is kept: events are
+for showing.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from paddock.runtime.answers import place_of
+from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
+from paddock.runtime.prepared import Judged
+from paddock.runtime.together import Done
+from paddock.values.calls import Json, ToolCall, ToolResult
+from paddock.values.orders import OrderCost, WorkOrder
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """The next piece of what the model says, as it arrives."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextVoid:
+    """What came of this model turn is void: the request is sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDecided:
+    """A call may run. `outcome` is policy's word (`allow`, `ask`), `by` who approved an ask."""
+
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Json]
+    outcome: str
+    rule: str
+    """Text and place of the rule that decided."""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A call runs now."""
+
+    call_id: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished:
+    """A call is over. `ran` is false where it was refused, and was never decided for."""
+
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Json]
+    result: ToolResult
+    ran: bool
+    duration_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderMoved:
+    """A work order has another state."""
+
+    order: WorkOrder
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What an order has cost so far, and what every scope above it leaves (None: no limit)."""
+
+    wo_id: str
+    cost: OrderCost
+    tokens_left: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked:
+    """Somebody is being asked."""
+
+    request: ApprovalRequest
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswered:
+    """What was answered."""
+
+    request: ApprovalRequest
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Something that a person should know, in one line."""
+
+    text: str
+
+
+Event = (
+    TextPiece
+    | TextVoid
+    | CallDecided
+    | CallStarted
+    | CallFinished
+    | OrderMoved
+    | Spent
+    | ApprovalAsked
+    | ApprovalAnswered
+    | Noticed
+)
+
+
+class TurnListener(Protocol):
+    """Whoever shows what happens."""
+
+    def heard(self, event: Event) -> None:
+        """One event."""
+        ...
+
+
+class Silence:
+    """Nobody listens."""
+
+    def heard(self, event: Event) -> None:
+        """Nothing to do."""
+
+
+class OneAtATime:
+    """A listener that hears one event after another, whatever thread they come from."""
+
+    def __init__(self, listener: TurnListener) -> None:
+        self._listener = listener
+        self._lock = threading.RLock()
+
+    def heard(self, event: Event) -> None:
+        """See `TurnListener`."""
+        with self._lock:
+            self._listener.heard(event)
+
+
+class HeardText:
+    """A model's text, as events."""
+
+    def __init__(self, listener: TurnListener) -> None:
+        self._listener = listener
+
+    def text(self, piece: str) -> None:
+        """See `paddock.providers.ports.TextSink`."""
+        self._listener.heard(TextPiece(piece))
+
+    def restarted(self) -> None:
+        """See `paddock.providers.ports.TextSink`."""
+        self._listener.heard(TextVoid())
+
+
+class HeardCalls:
+    """Calls of a turn, as events."""
+
+    def __init__(self, listener: TurnListener) -> None:
+        self._listener = listener
+
+    def decided(self, call: ToolCall, judged: Judged) -> None:
+        """See `paddock.runtime.together.CallWatcher`."""
+        decision = judged.decision
+        rule = decision.rule
+        shown = "" if rule is None else f"{rule.text} ({place_of(rule)})"
+        self._listener.heard(
+            CallDecided(
+                call.id,
+                call.tool,
+                call.arguments,
+                decision.outcome.word,
+                shown,
+                judged.approved_by,
+            )
+        )
+
+    def started(self, call: ToolCall) -> None:
+        """See `paddock.runtime.together.CallWatcher`."""
+        self._listener.heard(CallStarted(call.id, call.tool))
+
+    def finished(self, call: ToolCall, done: Done, duration_us: int) -> None:
+        """See `paddock.runtime.together.CallWatcher`."""
+        self._listener.heard(
+            CallFinished(call.id, call.tool, call.arguments, done.result, done.ran, duration_us)
+        )
+
+
+class HeardApprover:
+    """An approver whose questions and answers are heard."""
+
+    def __init__(self, approver: Approver, listener: TurnListener) -> None:
+        self._approver = approver
+        self._listener = listener
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """What the approver says."""
+        self._listener.heard(ApprovalAsked(request))
+        approval = self._approver.answer(request)
+        self._listener.heard(ApprovalAnswered(request, approval))
+        return approval

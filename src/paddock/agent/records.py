@@ -1,0 +1,255 @@
+"""What a session leaves in the ledgers: entries made from orders, exchanges and turns. Pure.
+
+`ho1m` holds what executors do (LLM_CALL, WO_COMPLETED, WO_FAILED; calls are the
+runtime's), `ho2m` what the supervisor decides. Contents of an exchange with a model are
+kept only where the configuration says so; otherwise their digest. What a model or a
+user said is made fit for a line, and a long one is cut, which is said.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from paddock import limits
+from paddock.agent.results import TurnOutcome
+from paddock.ledger import format_events as events
+from paddock.providers.failures import ProviderError
+from paddock.runtime.records import clean
+from paddock.values.budgets import Shortage
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+from paddock.values.models import ModelTurn, Usage
+from paddock.values.orders import OrderCost, OrderState, WorkOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request to a model, as it is recorded."""
+
+    wo_id: str
+    number: int
+    """Of the order's exchanges, from 1."""
+    request_digest: str
+    provider: str
+    model: str
+    latency_ms: int
+    shortage: Shortage | None = None
+    contents: str | None = None
+    """JSON text, where the configuration keeps contents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scribe:
+    """Makes the entries of one agent in one session."""
+
+    session_id: str
+    agent: str
+
+    # ho1m
+
+    def answered(self, exchange: Exchange, turn: ModelTurn) -> Entry:
+        """`LLM_CALL` with a turn."""
+        metadata = {
+            **_exchange_json(exchange),
+            "status": "ok",
+            "answered_by": clean(turn.model),
+            "stop": turn.stop.value,
+            "stop_raw": _short(turn.stop_raw),
+            "usage": _usage_json(turn.usage),
+            "usage_is_known": turn.usage_is_known,
+            "attempts": turn.attempts,
+            "calls": [_short(call.name) for call in turn.tool_calls],
+            "raw_ref": _short(turn.raw_ref),
+        }
+        return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
+
+    def unanswered(self, exchange: Exchange, error: ProviderError) -> Entry:
+        """`LLM_CALL` without one."""
+        metadata = {
+            **_exchange_json(exchange),
+            "status": "error",
+            "kind": error.kind.value,
+            "http_status": error.status,
+        }
+        return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(error.message))
+
+    def ended(self, order: WorkOrder) -> Entry:
+        """`WO_COMPLETED` or `WO_FAILED`."""
+        metadata: dict[str, Json] = {
+            "wo_id": order.wo_id,
+            "wo_type": order.wo_type.value,
+            "cost": order.cost.as_json(),
+        }
+        if order.output_result is not None:
+            metadata["result_digest"] = digest_of(order.output_result)
+        if order.state is OrderState.COMPLETED:
+            return self._entry(events.WO_COMPLETED, order.wo_id, metadata)
+        error = order.error
+        reason = ""
+        if error is not None:
+            metadata["code"] = error.code.value
+            reason = _short(error.message)
+        return self._entry(events.WO_FAILED, order.wo_id, metadata, reason)
+
+    # ho2m
+
+    def session_started(self, facts: Mapping[str, Json]) -> Entry:
+        """`SESSION_START`."""
+        return self._entry(events.SESSION_START, "", facts)
+
+    def session_ended(self, turns: int, cost: OrderCost) -> Entry:
+        """`SESSION_END`."""
+        return self._entry(events.SESSION_END, "", {"turns": turns, "cost": cost.as_json()})
+
+    def planned(
+        self, order: WorkOrder, turn: int, contract_digest: str, executor: str, message: str
+    ) -> Entry:
+        """`WO_PLANNED`. `message` is what the user said, on the first order of a turn."""
+        bounds = order.constraints
+        metadata: dict[str, Json] = {
+            "wo_id": order.wo_id,
+            "wo_type": order.wo_type.value,
+            "turn": turn,
+            "executor": executor,
+            "prompt_contract_id": bounds.prompt_contract_id,
+            "contract_digest": contract_digest,
+            "tools_allowed": list(bounds.tools_allowed),
+            "turn_limit": bounds.turn_limit,
+            "token_budget": bounds.token_budget,
+            "timeout_seconds": _whole(bounds.timeout_s),
+            "input_digest": digest_of(order.input_context),
+        }
+        if message:
+            metadata |= _said("user_message", message)
+        return self._entry(events.WO_PLANNED, order.wo_id, metadata)
+
+    def dispatched(self, order: WorkOrder, turn: int) -> Entry:
+        """`WO_DISPATCHED`."""
+        metadata = {"wo_id": order.wo_id, "wo_type": order.wo_type.value, "turn": turn}
+        return self._entry(events.WO_DISPATCHED, order.wo_id, metadata)
+
+    def judged(self, order: WorkOrder, turn: int, attempt: int, problem: str) -> Entry:
+        """`QUALITY_GATE`. `problem` is empty where the result was accepted."""
+        metadata = {"wo_id": order.wo_id, "turn": turn, "attempt": attempt, "passed": not problem}
+        decision = "deny" if problem else "allow"
+        return self._entry(events.QUALITY_GATE, order.wo_id, metadata, _short(problem), decision)
+
+    def chain_complete(self, turn: int, orders: Sequence[WorkOrder], cost: OrderCost) -> Entry:
+        """`WO_CHAIN_COMPLETE`."""
+        metadata = {
+            "turn": turn,
+            "work_orders": [{"wo_id": o.wo_id, "state": o.state.value} for o in orders],
+            "cost": cost.as_json(),
+        }
+        return self._entry(events.WO_CHAIN_COMPLETE, "", metadata)
+
+    def escalated(self, turn: int, order: WorkOrder, attempts: int, problem: str) -> Entry:
+        """`ESCALATION`."""
+        metadata = {"turn": turn, "wo_id": order.wo_id, "attempts": attempts}
+        return self._entry(events.ESCALATION, order.wo_id, metadata, _short(problem))
+
+    def degraded(self, turn: int, what: str, reason: str) -> Entry:
+        """`DEGRADATION`: a turn goes on without `what`."""
+        return self._entry(events.DEGRADATION, "", {"turn": turn, "what": what}, _short(reason))
+
+    def turn_recorded(self, record: "TurnRecord") -> Entry:
+        """`TURN_RECORDED`."""
+        metadata: dict[str, Json] = {
+            "turn": record.turn,
+            "outcome": record.outcome.value,
+            **_said("user_message", record.user_message),
+            **_said("response", record.response),
+            "quality_gate_passed": record.quality_gate_passed,
+            "work_orders": [order.wo_id for order in record.work_orders],
+            "answered_by": record.answered_by,
+            "cost": record.cost.as_json(),
+        }
+        return self._entry(events.TURN_RECORDED, "", metadata, _short(record.reason))
+
+    def _entry(
+        self,
+        event: str,
+        wo_id: str,
+        metadata: Mapping[str, Json],
+        reason: str = "",
+        decision: str = "",
+    ) -> Entry:
+        return Entry(
+            event_type=event,
+            submission_id=wo_id,
+            decision=decision,
+            reason=reason,
+            session_id=self.session_id,
+            agent=self.agent,
+            metadata=metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """All that is kept of a turn."""
+
+    turn: int
+    user_message: str
+    response: str
+    outcome: TurnOutcome
+    quality_gate_passed: bool = False
+    work_orders: tuple[WorkOrder, ...] = ()
+    answered_by: str = ""
+    """The order whose result was accepted."""
+    cost: OrderCost = field(default_factory=OrderCost)
+    reason: str = ""
+
+
+def digest_of(value: Mapping[str, Json]) -> str:
+    """`sha256:…` of an object, the same for the same object."""
+    text = json.dumps(dict(value), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _exchange_json(exchange: Exchange) -> dict[str, Json]:
+    kept: dict[str, Json] = {
+        "wo_id": exchange.wo_id,
+        "number": exchange.number,
+        "request_digest": exchange.request_digest,
+        "provider": clean(exchange.provider),
+        "model": clean(exchange.model),
+        "latency_ms": exchange.latency_ms,
+    }
+    if exchange.shortage is not None:
+        kept["over_budget"] = str(exchange.shortage)
+    contents = exchange.contents
+    if contents is not None:
+        size = len(contents.encode("utf-8", "surrogatepass"))
+        if size > limits.kept_contents_bytes_max:
+            kept["contents_left_out_bytes"] = size
+        else:
+            kept["contents"] = contents
+    return kept
+
+
+def _usage_json(usage: Usage) -> dict[str, Json]:
+    most = limits.json_integer_max
+    return {name: min(count, most) for name, count in usage._asdict().items()}
+
+
+def _said(name: str, text: str) -> dict[str, Json]:
+    """A text with what is missing of it, where it is too long for a line."""
+    kept = clean(text)
+    # Escaped in the line, one character can take six bytes.
+    raw = kept.encode("utf-8", "surrogatepass")
+    if len(raw) <= limits.turn_text_bytes_max:
+        return {name: kept}
+    cut = raw[: limits.turn_text_bytes_max].decode("utf-8", "ignore")
+    return {name: cut, f"{name}_cut_chars": len(kept) - len(cut)}
+
+
+def _short(text: str) -> str:
+    kept = clean(text[: limits.view_line_bytes_max])
+    missing = len(text) - limits.view_line_bytes_max
+    return kept if missing <= 0 else f"{kept} [{missing} more characters]"
+
+
+def _whole(seconds: float | None) -> Json:
+    return None if seconds is None else round(seconds, 3)

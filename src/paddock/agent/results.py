@@ -1,0 +1,69 @@
+"""What a turn came to."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paddock.values.calls import Json
+from paddock.values.orders import OrderCost, WorkOrder
+
+
+class TurnOutcome(StrEnum):
+    """How a turn ended, as its record says it."""
+
+    SUCCESS = "success"
+    DEGRADED = "degraded"
+    """No result was accepted; the answer says so."""
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """The answer to one message.
+
+    A turn that was cancelled has the outcome `error` here, with `was_cancelled`.
+    """
+
+    response: str
+    outcome: TurnOutcome
+    work_orders: tuple[WorkOrder, ...]
+    cost: OrderCost
+    session_id: str
+    quality_gate_passed: bool
+    turn: int = 0
+    was_cancelled: bool = False
+    is_unreachable: bool = False
+    """No order failed for another reason than that the provider could not be reached."""
+
+    def as_json(self) -> dict[str, Json]:
+        """As `--json` prints it."""
+        return {
+            "response": self.response,
+            "outcome": self.outcome.value,
+            "work_orders": [order_json(order) for order in self.work_orders],
+            "cost": self.cost.as_json(),
+            "session_id": self.session_id,
+            "quality_gate_passed": self.quality_gate_passed,
+        }
+
+
+def order_json(order: WorkOrder) -> dict[str, Json]:
+    """A work order for people and programs; its input stands in the ledger as a digest."""
+    error = order.error
+    bounds = order.constraints
+    return {
+        "wo_id": order.wo_id,
+        "wo_type": order.wo_type.value,
+        "state": order.state.value,
+        "constraints": {
+            "prompt_contract_id": bounds.prompt_contract_id,
+            "tools_allowed": list(bounds.tools_allowed),
+            "turn_limit": bounds.turn_limit,
+            "token_budget": bounds.token_budget,
+            "cost_budget": bounds.cost_budget,
+            "timeout_seconds": bounds.timeout_s,
+        },
+        "output_result": None if order.output_result is None else dict(order.output_result),
+        "error": None if error is None else {"code": error.code.value, "message": error.message},
+        "cost": order.cost.as_json(),
+    }

@@ -1,0 +1,167 @@
+"""A session: opened once, a turn for each message, its start and its end on record."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from paddock.agent.contract_defaults import EXECUTE
+from paddock.agent.executor import Executor
+from paddock.agent.office import Charter, Office, Plan
+from paddock.agent.results import TurnResult
+from paddock.agent.supervisor import Supervisor
+from paddock.errors import UsageError
+from paddock.providers.budgets import Budget
+from paddock.values.calls import Json
+from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.orders import Constraints, OrderType, WorkOrder
+
+DELEGATED_TURNS_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """Another agent of the same plane, ready to carry out one order."""
+
+    charter: Charter
+    executor: Executor
+
+
+class Children(Protocol):
+    """Opens agents that a session's agent is the ancestor of."""
+
+    def open(self, agent: str) -> AbstractContextManager[Child]:
+        """That agent, closed when the block is left.
+
+        Raises: UsageError where it is none, or no descendant.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParts:
+    """What a session is made of. `close` lets everything go; it is called once."""
+
+    charter: Charter
+    supervisor: Supervisor
+    office: Office
+    children: Children
+    close: Callable[[], None]
+    facts: Mapping[str, Json]
+    """What stands in `SESSION_START`."""
+    notices: tuple[str, ...] = ()
+
+
+class Session:
+    """One opened conversation. A context manager.
+
+    `notices` are what a person should be told once.
+    """
+
+    def __init__(self, parts: SessionParts) -> None:
+        """Raises: PaddockError where the start cannot be recorded; then all is closed."""
+        self._parts = parts
+        self._is_closed = False
+        self.notices = parts.notices
+        try:
+            office = parts.office
+            office.append(office.scribe.session_started(parts.facts))
+        except BaseException:
+            parts.close()
+            raise
+
+    @property
+    def session_id(self) -> str:
+        """`SES-…`."""
+        return self._parts.office.scribe.session_id
+
+    @property
+    def charter(self) -> Charter:
+        """Agent, tools and limits."""
+        return self._parts.charter
+
+    @property
+    def facts(self) -> Mapping[str, Json]:
+        """What was recorded of its start: model, tools, what the dual gate found."""
+        return self._parts.facts
+
+    @property
+    def budget(self) -> Budget:
+        """The session's tokens."""
+        return self._parts.office.budget
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """Turns and cost so far."""
+        return self._parts.supervisor
+
+    def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
+        """Answer a message; see `Supervisor.handle_turn`."""
+        self._require_open()
+        return self._parts.supervisor.handle_turn(user_message, cancel)
+
+    def delegate(
+        self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER
+    ) -> WorkOrder:
+        """Have another agent do something; its order, completed or failed.
+
+        The child's authority is the intersection: every decision is the strictest of its
+        own and of this agent's, its tools are those that both have, and its tokens, at
+        most `budget`, are taken from this session's. May be called from several threads.
+
+        Raises:
+            UsageError: there is no such agent, or it is no descendant of this one.
+            IntegrityError, PaddockError: as `handle_turn`.
+        """
+        self._require_open()
+        office, own = self._parts.office, self._parts.charter
+        with self._parts.children.open(agent) as child:
+            # Threat: a declaration that gives a child a tool its parent was not offered.
+            tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
+            constraints = Constraints(
+                prompt_contract_id=EXECUTE,
+                tools_allowed=tools,
+                turn_limit=DELEGATED_TURNS_MAX if tools else 1,
+                token_budget=own.order_tokens if budget is None else budget,
+                timeout_s=own.order_timeout_s,
+            )
+            turn = self._parts.supervisor.turns
+            plan = Plan(OrderType.EXECUTE, {"task": task}, constraints, turn, agent)
+            order = office.dispatch(plan)
+            assignment = office.assign(
+                order, office.budget, child.charter.system_prompt, (), streams=False
+            )
+            return child.executor.carry_out(assignment, cancel).order
+
+    def close(self) -> None:
+        """Record the end and let everything go. Twice is harmless.
+
+        Raises: PaddockError where the end cannot be recorded; all is closed then too.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        parts = self._parts
+        try:
+            supervisor = parts.supervisor
+            parts.office.append(
+                parts.office.scribe.session_ended(supervisor.turns, supervisor.cost)
+            )
+        finally:
+            parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("the session was closed", hint="open a new one, or resume it")

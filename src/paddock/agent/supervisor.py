@@ -1,0 +1,304 @@
+"""Owns the session: a user's message becomes work orders, and what comes back is judged.
+
+    message → attention → classify → synthesize → quality gate → response
+                                        ▲               │ not accepted: at most
+                                        └───────────────┘ `limits.order_retries_max` times
+
+Whatever happens on the way, the turn is recorded: `TURN_RECORDED` is written when the
+work is over, also where it ended in an exception that goes on from here.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paddock import limits
+from paddock.agent.attention import attend
+from paddock.agent.contract_defaults import CLASSIFY, SYNTHESIZE
+from paddock.agent.conversation import Conversation
+from paddock.agent.events import Noticed
+from paddock.agent.executor import Execution, Executor
+from paddock.agent.office import Charter, Office, Plan
+from paddock.agent.quality import find_problem, response_of
+from paddock.agent.records import TurnRecord
+from paddock.agent.results import TurnOutcome, TurnResult
+from paddock.errors import IntegrityError, PaddockError
+from paddock.providers.budgets import Budget
+from paddock.values.calls import Json
+from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.models import AssistantMessage, Message, UserMessage
+from paddock.values.orders import (
+    RETRY_IS_USELESS,
+    Constraints,
+    OrderCost,
+    OrderFailure,
+    OrderState,
+    OrderType,
+    WorkOrder,
+)
+
+NO_TOOLS_FOR: Final = frozenset({"greeting"})
+"""Speech acts that ask for nothing to be done."""
+_CANCELLED: Final = "The turn was cancelled."
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One turn while it happens."""
+
+    number: int
+    user_message: str
+    budget: Budget
+    cancel: Cancel
+    orders: list[WorkOrder] = field(default_factory=list[WorkOrder])
+    messages: list[Message] = field(default_factory=list[Message])
+    """What the turn adds to the conversation, behind the user's own words."""
+    answered_by: str = ""
+    is_unreachable: bool = True
+    """So far every order that failed could not reach its provider."""
+
+    def cost(self) -> OrderCost:
+        """Of all its orders."""
+        total = OrderCost()
+        for order in self.orders:
+            total = total.plus(order.cost)
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    response: str
+    outcome: TurnOutcome
+    passed: bool = False
+    reason: str = ""
+
+
+class Supervisor:
+    """One session's turns, one after another. Safe to call from several threads."""
+
+    def __init__(
+        self,
+        charter: Charter,
+        executor: Executor,
+        office: Office,
+        conversation: Conversation,
+        turns: int = 0,
+    ) -> None:
+        """`turns` were recorded before, in a session that is resumed."""
+        self._charter = charter
+        self._executor = executor
+        self._office = office
+        self._conversation = conversation
+        self._lock = threading.Lock()
+        self.turns = turns
+        self.cost = OrderCost()
+
+    def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
+        """Answer a message. The turn is on record when this returns, and when it raises.
+
+        Raises:
+            IntegrityError: a ledger is damaged; the session must end.
+            PaddockError: the turn could not be recorded; its answer is not released.
+        """
+        with self._lock:
+            self.turns += 1
+            budget = self._office.budget.child(f"turn {self.turns}", self._charter.turn_tokens)
+            turn = _Turn(self.turns, user_message, budget, cancel)
+            ended = _Ended("", TurnOutcome.ERROR, reason="the turn was interrupted")
+            try:
+                ended = self._attempt(turn)
+            except IntegrityError as error:
+                ended = replace(ended, reason=error.message)
+                raise
+            except PaddockError as error:
+                said = f"I could not answer: {error.message}"
+                ended = _Ended(said, TurnOutcome.ERROR, reason=error.message)
+            except KeyboardInterrupt:
+                ended = replace(ended, outcome=TurnOutcome.CANCELLED, reason="interrupted")
+                raise
+            except BaseException as error:
+                ended = replace(ended, reason=f"the turn ended by {type(error).__name__}")
+                raise
+            finally:
+                # Recorded on the way out, whichever way that is.
+                self._record(turn, ended)
+            return self._result(turn, ended)
+
+    # The work
+
+    def _attempt(self, turn: _Turn) -> _Ended:
+        context = self._attend(turn)
+        tools = self._narrowed(turn)
+        if turn.cancel.is_cancelled:
+            self._complete_chain(turn)
+            return _Ended(_CANCELLED, TurnOutcome.CANCELLED, reason="it was cancelled")
+        execution, problem, attempts = self._synthesize(turn, context, tools)
+        self._complete_chain(turn)
+        order = execution.order
+        if not problem:
+            turn.answered_by = order.wo_id
+            return _Ended(response_of(order), TurnOutcome.SUCCESS, passed=True)
+        if _failure(order) is OrderFailure.CANCELLED:
+            return _Ended(_CANCELLED, TurnOutcome.CANCELLED, reason=problem)
+        scribe = self._office.scribe
+        self._office.append(
+            scribe.escalated(turn.number, order, attempts, problem),
+            scribe.degraded(turn.number, "answer", problem),
+        )
+        return _Ended(_degraded_answer(order, problem), TurnOutcome.DEGRADED, reason=problem)
+
+    def _complete_chain(self, turn: _Turn) -> None:
+        entry = self._office.scribe.chain_complete(turn.number, turn.orders, turn.cost())
+        self._office.append(entry)
+
+    def _attend(self, turn: _Turn) -> str:
+        charter, office = self._charter, self._office
+        if charter.attention is None:
+            return ""
+        found = attend(charter.attention, office.ledgers, charter.facts, office.scribe.session_id)
+        for said in found.left_out:
+            self._go_on_without(turn, "context", said)
+        return found.text
+
+    def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
+        """The tools of the next order: what the charter allows, or fewer."""
+        allowed = self._charter.tools_allowed
+        if not self._charter.classify or not allowed:
+            return allowed
+        execution = self._carry_out(
+            turn, OrderType.CLASSIFY, CLASSIFY, {"user_message": turn.user_message}
+        )
+        result = execution.order.output_result
+        if execution.order.state is not OrderState.COMPLETED or result is None:
+            error = execution.order.error
+            self._go_on_without(turn, "classify", "" if error is None else error.message)
+            return allowed
+        # Advisory: it is asked what may be left out, and can give nothing.
+        is_clear = result.get("ambiguity") == "low"
+        return () if is_clear and result.get("speech_act") in NO_TOOLS_FOR else allowed
+
+    def _synthesize(
+        self, turn: _Turn, context: str, tools: tuple[str, ...]
+    ) -> tuple[Execution, str, int]:
+        """The last order, why it was not accepted, and how many there were."""
+        contract = self._executor.find_contract(SYNTHESIZE)
+        problem = ""
+        attempt = 0
+        while True:
+            attempt += 1
+            given: dict[str, Json] = {"user_message": turn.user_message}
+            if attempt > 1:
+                given["correction"] = _correction(problem)
+            elif context:
+                given["context"] = context
+            execution = self._carry_out(turn, OrderType.SYNTHESIZE, SYNTHESIZE, given, tools)
+            order = execution.order
+            first = execution.messages[1:] if attempt == 1 else execution.messages
+            turn.messages += first
+            problem = find_problem(order, contract)
+            self._office.append(self._office.scribe.judged(order, turn.number, attempt, problem))
+            is_last = attempt > limits.order_retries_max or execution.is_unreachable
+            if not problem or is_last or _failure(order) in RETRY_IS_USELESS:
+                return execution, problem, attempt
+
+    def _carry_out(
+        self,
+        turn: _Turn,
+        wo_type: OrderType,
+        contract_id: str,
+        given: Mapping[str, Json],
+        tools: tuple[str, ...] = (),
+    ) -> Execution:
+        """Plan an order, dispatch it, and wait for its end."""
+        charter = self._charter
+        constraints = Constraints(
+            prompt_contract_id=contract_id,
+            tools_allowed=tools,
+            turn_limit=limits.order_turns_max if tools else 1,
+            token_budget=charter.order_tokens,
+            timeout_s=charter.order_timeout_s,
+        )
+        message = "" if turn.orders else turn.user_message
+        order = self._office.dispatch(
+            Plan(wo_type, given, constraints, turn.number, charter.agent, message)
+        )
+        streams = wo_type is not OrderType.CLASSIFY
+        conversation = self._conversation_for(turn) if streams else ()
+        assignment = self._office.assign(
+            order, turn.budget, charter.system_prompt, conversation, streams=streams
+        )
+        place = len(turn.orders)
+        turn.orders.append(order)
+        execution = self._executor.carry_out(assignment, turn.cancel)
+        turn.orders[place] = execution.order
+        if execution.order.state is OrderState.COMPLETED or not execution.is_unreachable:
+            turn.is_unreachable = False
+        return execution
+
+    def _conversation_for(self, turn: _Turn) -> tuple[Message, ...]:
+        share = int(self._charter.order_tokens * limits.conversation_share)
+        fitted = self._conversation.fit(share)
+        if fitted.turns_left_out and not turn.messages:
+            said = f"{fitted.turns_left_out} earlier turns no longer fit"
+            self._go_on_without(turn, "conversation", said)
+        if not turn.messages:
+            return fitted.messages
+        return (*fitted.messages, UserMessage(turn.user_message), *turn.messages)
+
+    def _go_on_without(self, turn: _Turn, what: str, why: str) -> None:
+        self._office.append(self._office.scribe.degraded(turn.number, what, why))
+        self._office.listener.heard(Noticed(f"this turn goes on without {what}: {why}"))
+
+    # The end
+
+    def _record(self, turn: _Turn, ended: _Ended) -> None:
+        cost = turn.cost()
+        self.cost = self.cost.plus(cost)
+        record = TurnRecord(
+            turn=turn.number,
+            user_message=turn.user_message,
+            response=ended.response,
+            outcome=ended.outcome,
+            quality_gate_passed=ended.passed,
+            work_orders=tuple(turn.orders),
+            answered_by=turn.answered_by,
+            cost=cost,
+            reason=ended.reason,
+        )
+        self._office.append(self._office.scribe.turn_recorded(record))
+        messages = [UserMessage(turn.user_message), *turn.messages]
+        if ended.outcome is not TurnOutcome.SUCCESS:
+            messages.append(AssistantMessage(ended.response or ended.reason))
+        self._conversation.add(tuple(messages))
+
+    def _result(self, turn: _Turn, ended: _Ended) -> TurnResult:
+        is_cancelled = ended.outcome is TurnOutcome.CANCELLED
+        return TurnResult(
+            response=ended.response,
+            outcome=TurnOutcome.ERROR if is_cancelled else ended.outcome,
+            work_orders=tuple(turn.orders),
+            cost=turn.cost(),
+            session_id=self._office.scribe.session_id,
+            quality_gate_passed=ended.passed,
+            turn=turn.number,
+            was_cancelled=is_cancelled,
+            is_unreachable=turn.is_unreachable and bool(turn.orders),
+        )
+
+
+def _failure(order: WorkOrder) -> OrderFailure | None:
+    return None if order.error is None else order.error.code
+
+
+def _correction(problem: str) -> str:
+    return (
+        f"Your last answer was not accepted: {problem}. What was done stays done: do not repeat "
+        "it. Answer again.\n"
+    )
+
+
+def _degraded_answer(order: WorkOrder, problem: str) -> str:
+    said = f"I could not finish this: {problem}. A person should look at it."
+    partial = response_of(order)
+    return f"{said}\n\nWhat there was:\n{partial}" if partial.strip() else said

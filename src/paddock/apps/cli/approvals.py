@@ -1,0 +1,143 @@
+"""`paddock approvals`."""
+
+import argparse
+import json
+import os
+import pwd
+from datetime import UTC, datetime
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.project import use_project
+from paddock.assembly import Project, open_inbox, resume_call
+from paddock.runtime.parked import Parked
+from paddock.text.show import show_name
+from paddock.values.calls import Json
+
+
+class Approvals:
+    """The inbox: calls that were asked about when nobody could answer."""
+
+    summary = (
+        "Look at the calls that wait for an approval, and answer them.\n"
+        "A grant holds for the very same call, once, for an hour."
+    )
+    examples = (
+        "  paddock approvals list\n"
+        "  paddock approvals show APR-0123456789abcdef\n"
+        "  paddock approvals grant APR-0123456789abcdef --resume\n"
+        "  paddock approvals refuse APR-0123456789abcdef --note 'use the staging host'"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The sub-commands."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        listing = actions.add_parser("list", help="list what waits", allow_abbrev=False)
+        show = actions.add_parser("show", help="show one, whole", allow_abbrev=False)
+        grant = actions.add_parser("grant", help="answer yes", allow_abbrev=False)
+        grant.add_argument("--resume", action="store_true", help="run the kept call now")
+        refuse = actions.add_parser("refuse", help="answer no", allow_abbrev=False)
+        refuse.add_argument("--note", default="", metavar="TEXT", help="what the agent is told")
+        for parsed in (show, grant, refuse):
+            parsed.add_argument("id", metavar="ID")
+        for parsed in (listing, show, grant, refuse):
+            add_common(parsed)
+
+    def run(self, options: Options, console: Console) -> int:
+        """Do what was asked."""
+        project = use_project(options, console)
+        actions = {
+            "list": self._list,
+            "show": self._show,
+            "grant": self._grant,
+            "refuse": self._refuse,
+        }
+        return actions[options.action](project, options, console)
+
+    def _list(self, project: Project, options: Options, console: Console) -> int:
+        waiting = open_inbox(project).list_all()
+        if options.json:
+            console.write_json([parked.summary() for parked in waiting])
+            return 0
+        if not waiting:
+            console.say("nothing waits for an approval")
+        for parked in waiting:
+            request = parked.request
+            shown = show_name(request.actions[0]) if request.actions else show_name(request.tool)
+            more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
+            console.say(f"{parked.id}  {parked.state:<8} {show_name(request.agent)}  {shown}{more}")
+        return 0
+
+    def _show(self, project: Project, options: Options, console: Console) -> int:
+        parked = open_inbox(project).find(options.id)
+        if options.json:
+            console.write_json({**parked.summary(), "arguments": dict(parked.request.arguments)})
+        else:
+            show_parked(parked, console)
+        return 0
+
+    def _grant(self, project: Project, options: Options, console: Console) -> int:
+        if options.resume:
+            return self._resume(project, options, console)
+        granted = open_inbox(project).grant(options.id, operator())
+        if options.json:
+            console.write_json({"status": "ok", **granted.summary()})
+            return 0
+        show_parked(granted, console)
+        console.say(f"granted: the very same call runs once, until {_time(granted.expires_at)}")
+        return 0
+
+    def _resume(self, project: Project, options: Options, console: Console) -> int:
+        if not options.json:
+            show_parked(open_inbox(project).find(options.id), console)
+        result = resume_call(project, options.id, operator())
+        if options.json:
+            console.write_json(result.as_json())
+        else:
+            console.say(result.content)
+        return 0 if result.refusal is None else 1
+
+    def _refuse(self, project: Project, options: Options, console: Console) -> int:
+        refused = open_inbox(project).refuse(options.id, operator(), options.note)
+        if options.json:
+            console.write_json({"status": "ok", **refused.summary()})
+        else:
+            console.say(f"refused {refused.id}: the same call is refused until it expires")
+        return 0
+
+
+def show_parked(parked: Parked, console: Console) -> None:
+    """Everything about it, arguments whole, on lines that nothing in it can forge."""
+    request = parked.request
+    console.say(f"{parked.id} ({parked.state}, until {_time(parked.expires_at)})")
+    rows: list[tuple[str, str]] = [
+        ("agent", request.agent),
+        ("tool", request.tool),
+        *(("action", action) for action in request.actions),
+        ("why asked", request.reason),
+        ("rule", request.rule),
+        ("target", request.target_digest),
+        ("digest", request.digest),
+        *((f"argument {name}", _text(value)) for name, value in request.arguments.items()),
+    ]
+    for name, value in rows:
+        console.say(f"  {show_name(name)}: {show_name(value)}")
+
+
+def operator() -> str:
+    """Who answers, for the ledger: the user of this process."""
+    try:
+        return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
+    except KeyError:
+        return f"operator {os.geteuid()}"
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+COMMAND = Approvals()

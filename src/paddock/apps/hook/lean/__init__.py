@@ -1,0 +1,11 @@
+"""What runs at every tool call of a client, in a new process each time.
+
+Nothing here imports more than the interpreter carries with it (`posix`, `time`,
+`marshal`, `_json`, `_sha256`, `fcntl`): typing, dataclasses, re or pathlib alone cost
+more than a whole decision. Hence plain classes with slots, and `TYPE_CHECKING` as a
+constant of our own. The same modules serve the full path, which brings the policy
+engine and the command parser; what differs is who judges (`engine`) and who appends.
+
+`from paddock.apps.hook.lean import …` runs no other `__init__` of the package where
+`launch.py` started the process.
+"""

@@ -1,0 +1,147 @@
+"""What a client asks, taken out of its JSON, strictly.
+
+A key given twice, a constant that JSON does not have, a field of another type or more
+text after the object: whoever reads such an input differently from the client would
+judge another call than the one that runs.
+"""
+
+from _json import make_scanner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paddock.values.calls import Json
+
+PRE_TOOL_USE = "PreToolUse"
+PERMISSION_REQUEST = "PermissionRequest"
+TOOL_EVENTS = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST, "PostToolUse", "PostToolUseFailure"})
+"""Events about one call."""
+SESSION_EVENTS = frozenset({"SessionStart", "SessionEnd", "SubagentStart", "SubagentStop"})
+RECORDED_EVENTS = TOOL_EVENTS | SESSION_EVENTS
+IGNORED_EVENTS = frozenset(
+    {
+        *("PostToolBatch", "Notification", "UserPromptSubmit", "UserPromptExpansion", "Stop"),
+        *("StopFailure", "PreCompact", "PostCompact", "PreModelSwitch", "PostModelSwitch"),
+        *("PermissionDenied", "Setup", "TeammateIdle", "TaskCreated", "TaskCompleted"),
+        *("Elicitation", "ElicitationResult", "ConfigChange", "WorktreeCreate", "WorktreeRemove"),
+        *("InstructionsLoaded", "CwdChanged", "FileChanged", "DirectoryAdded", "MessageDisplay"),
+    }
+)
+"""Events that are no call and that nobody asked us about: no answer, no record."""
+
+CLIENTS = ("claude", "codex")
+_BLANKS = " \t\n\r"
+_TEXTS = ("session_id", "agent_id", "agent_type", "cwd", "tool_use_id", "prompt_id", "turn_id")
+
+
+class ShapeError(Exception):
+    """The input is none that we know; the text says why, without the input's own text."""
+
+
+class Asked:
+    """One event of a client. Texts are empty where the input has none."""
+
+    __slots__ = (
+        "agent_id",
+        "agent_type",
+        "call_id",
+        "client",
+        "cwd",
+        "event",
+        "input",
+        "members",
+        "session_id",
+        "tool",
+    )
+
+    def __init__(self, event: str, client: str, members: "dict[str, Json]") -> None:
+        self.event = event
+        self.client = client
+        self.members = members
+        """The whole object."""
+        self.tool = ""
+        self.input: dict[str, Json] = {}
+        self.session_id: str = members.get("session_id", "")
+        self.agent_id: str = members.get("agent_id", "")
+        self.agent_type: str = members.get("agent_type", "")
+        self.call_id: str = members.get("tool_use_id", "")
+        self.cwd: str = members.get("cwd", "")
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether an answer decides if a call runs."""
+        return self.event == PRE_TOOL_USE
+
+
+class _Reader:
+    """How the scanner reads: what JSON readers disagree about is refused."""
+
+    strict = True
+    object_hook = None
+    parse_float = float
+    parse_int = int
+
+    @staticmethod
+    def object_pairs_hook(pairs: "list[tuple[str, Json]]") -> "dict[str, Json]":
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ShapeError("a key is given twice")
+        return found
+
+    @staticmethod
+    def parse_constant(name: str) -> None:
+        raise ShapeError(f"{name} is no JSON value")
+
+
+def parse_json(data: bytes) -> "Json":
+    """Return the value of one JSON text.
+
+    Raises:
+        ShapeError: it is none, or not one that every reader reads alike.
+    """
+    try:
+        text = data.decode()
+        start = len(text) - len(text.lstrip(_BLANKS))
+        reader: Json = _Reader
+        value, end = make_scanner(reader)(text, start)
+    except ShapeError:
+        raise
+    except StopIteration:
+        raise ShapeError("the input is no JSON value") from None
+    except (ValueError, RecursionError) as error:
+        raise ShapeError(f"the input is no JSON: {type(error).__name__}") from None
+    if text[end:].strip(_BLANKS):
+        raise ShapeError("more text follows the JSON value")
+    return value
+
+
+def parse_asked(data: bytes, client: str) -> Asked:
+    """Return what is asked. `client` is empty where nobody said which it is.
+
+    An object with only `tool_name` and `tool_input` is a PreToolUse.
+
+    Raises:
+        ShapeError: an input of no shape that we know.
+    """
+    members = parse_json(data)
+    if type(members) is not dict:
+        raise ShapeError("the input is no object")
+    for name in _TEXTS:
+        if name in members and type(members[name]) is not str:
+            raise ShapeError(f"{name} is no text")
+    event = members.get("hook_event_name", PRE_TOOL_USE)
+    if type(event) is not str:
+        raise ShapeError("hook_event_name is no text")
+    asked = Asked(event, client or ("codex" if "turn_id" in members else "claude"), members)
+    if event in IGNORED_EVENTS or event in SESSION_EVENTS:
+        return asked
+    if event not in TOOL_EVENTS:
+        raise ShapeError("hook_event_name is none that is known")
+    tool, given = members.get("tool_name"), members.get("tool_input")
+    if type(tool) is not str or not tool:
+        raise ShapeError("tool_name is no text")
+    if type(given) is not dict:
+        raise ShapeError("tool_input is no object")
+    if asked.cwd and not asked.cwd.startswith("/"):
+        raise ShapeError("cwd is no absolute path")
+    asked.tool, asked.input = tool, given
+    return asked

@@ -1,0 +1,307 @@
+"""The order in which a call is judged. What policy says comes from an engine.
+
+  1. writing outside the project is denied, unless `also_write` names the place;
+  2. writing what is protected, generated or secret, or what holds this fence itself, is
+     denied, and so is reading what is secret, wherever it lies;
+  3. with `paranoid`, writing outside `safe` is denied;
+  4. the profile: a deny always, an ask where a rule says so. Where only `otherwise`
+     would ask, the client's own permission flow is there for that.
+
+All of it is asked for every path and every command of the call; the strictest answer
+decides, and among equals the first of this list. A warning changes nothing.
+"""
+
+from paddock.apps.hook.lean.asked import Asked, ShapeError
+from paddock.apps.hook.lean.places import Place, Scene, find_place, relative
+from paddock.apps.hook.lean.wanted import Wanted
+
+ALLOW, ASK, DENY = 0, 1, 2
+WORDS = ("allow", "ask", "deny")
+
+BOUNDARY, GUARD, PARANOID, RULE, OTHERWISE, NOTHING, ALSO = -3, -2, -1, 0, 1, 2, 3
+"""Ranks of findings: among equally strict ones the lowest decides."""
+
+HARMLESS = frozenset(
+    {
+        *("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"),
+        *("/dev/fd/0", "/dev/fd/1", "/dev/fd/2"),
+    }
+)
+"""Targets of a command that are no file."""
+OWN_SETTINGS = frozenset(
+    {
+        *(".claude/settings.json", ".claude/settings.local.json"),
+        *(".codex/config.toml", ".codex/hooks.json"),
+    }
+)
+"""Files of a project from which a client takes its hooks, in lower case."""
+
+
+class Rule:
+    """A rule that had a say, as an entry of the ledger keeps it."""
+
+    __slots__ = ("file", "line", "outcome", "source", "text")
+
+    def __init__(self, outcome: int, text: str, source: str, file: str, line: int) -> None:
+        self.outcome = outcome
+        self.text = text
+        self.source = source
+        self.file = file
+        self.line = line
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a message."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    def key(self) -> tuple[int, str, str, str, int]:
+        """What makes two of them one."""
+        return (self.outcome, self.text, self.source, self.file, self.line)
+
+
+class Finding:
+    """One say in a decision. `rule` is None where nothing matched."""
+
+    __slots__ = ("code", "outcome", "rank", "reason", "rule")
+
+    def __init__(
+        self, outcome: int, rank: int, reason: str, rule: Rule | None = None, code: str = ""
+    ) -> None:
+        self.outcome = outcome
+        self.rank = rank
+        self.reason = reason
+        self.rule = rule
+        self.code = code
+
+
+class Line:
+    """What an engine says about a line of shell.
+
+    `targets` are what it would write: the directories that the line changes to before,
+    in order, and the path as the line names it. `patches` are patches in the line;
+    `removes` says that a program of it removes or moves what it is given.
+    """
+
+    __slots__ = ("findings", "patches", "removes", "targets")
+
+    def __init__(
+        self,
+        findings: list[Finding],
+        targets: tuple[tuple[tuple[str, ...], str], ...] = (),
+        patches: tuple[tuple[str, str], ...] = (),
+        removes: bool = False,
+    ) -> None:
+        self.findings = findings
+        self.targets = targets
+        self.patches = patches
+        self.removes = removes
+
+
+class Engine:
+    """Whoever knows the policy, for one agent. A subclass answers; this one knows nothing."""
+
+    __slots__ = ()
+
+    on_allow = "silent"
+    warnings = "once"
+    paranoid = False
+    sandbox_shell = False
+
+    def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+        """The path lists and the agent's own, which no profile lifts; `code` says which."""
+        raise NotImplementedError
+
+    def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+        """What the agent's profiles say to an action that is no command."""
+        raise NotImplementedError
+
+    def line(self, text: str, base: str) -> Line:
+        """What the profiles say to a line of shell that is run in `base`, and its targets."""
+        raise NotImplementedError
+
+    def find_warning(self, path: str) -> str:
+        """The pattern that warns of writing there; empty for none, or where it is safe."""
+        raise NotImplementedError
+
+    def is_safe(self, path: str) -> bool:
+        """Whether `safe` names the path."""
+        raise NotImplementedError
+
+    def find_secret_outside(self, path: str) -> Rule | None:
+        """The pattern by which an absolute path outside the project is secret."""
+        raise NotImplementedError
+
+    def may_write_outside(self, path: str) -> bool:
+        """Whether `also_write` names an absolute path outside the project."""
+        raise NotImplementedError
+
+
+class Verdict:
+    """The answer of policy to one call. `warned` are paths with the patterns that warn."""
+
+    __slots__ = ("actions", "code", "matched", "outcome", "rank", "reason", "rule", "warned")
+
+    def __init__(self, actions: list[str], warned: list[tuple[str, str]]) -> None:
+        self.actions = actions
+        self.warned = warned
+        self.outcome = ALLOW
+        self.rank = NOTHING
+        self.reason = ""
+        self.code = ""
+        self.rule: Rule | None = None
+        self.matched: list[Rule] = []
+
+    @property
+    def is_granted(self) -> bool:
+        """Whether a rule allows it, or a setting does; nothing outside the project is granted."""
+        return self.outcome == ALLOW and self.rank < NOTHING
+
+
+class _Judging:
+    """One call being judged."""
+
+    __slots__ = ("actions", "engine", "findings", "scene", "tool", "warned")
+
+    def __init__(self, tool: str, scene: Scene, engine: Engine) -> None:
+        self.tool = tool
+        self.scene = scene
+        self.engine = engine
+        self.findings: list[Finding] = []
+        self.actions: list[str] = []
+        self.warned: list[tuple[str, str]] = []
+
+    def path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
+        """Judge one path of the call."""
+        place = find_place(text, base, self.scene)
+        is_write = operation != "view"
+        if not place.names:
+            self.outside(operation, place, is_write)
+            return
+        for name in place.names:
+            self.inside(operation, name, is_write, by_command)
+
+    def outside(self, operation: str, place: Place, is_write: bool) -> None:
+        shown = show(place.real)
+        self.actions.append(f"tool:file:{operation} {place.real}")
+        rule = self.engine.find_secret_outside(place.real)
+        if is_write:
+            is_state = any(relative(place.real, state) for state in self.scene.state)
+            if is_state or not self.engine.may_write_outside(place.real):
+                reason = f"Path outside project boundary: {shown}"
+                self.findings.append(Finding(DENY, BOUNDARY, reason, None, "path.escapes_root"))
+        if rule is not None:
+            reason = _guarded(self.tool, shown, is_write, rule)
+            self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.secret"))
+
+    def inside(self, operation: str, name: str, is_write: bool, by_command: bool) -> None:
+        engine = self.engine
+        shown = show(name)
+        self.actions.append(f"tool:file:{operation} {name}")
+        for found in engine.denials(name, is_write, by_command):
+            if found.rule is not None and found.code != "policy.forbidden":
+                found.reason = _guarded(self.tool, shown, is_write, found.rule)
+            found.rank = GUARD
+            self.findings.append(found)
+        if is_write:
+            self.writing(name, shown)
+        self.findings += engine.profile("file", operation, name)
+
+    def writing(self, name: str, shown: str) -> None:
+        engine = self.engine
+        if name.lower() in OWN_SETTINGS:
+            # Threat: an agent that edits the client's settings takes the fence away with them.
+            rule = Rule(DENY, name.lower(), "hook.settings", "built-in", 0)
+            reason = _guarded(self.tool, shown, True, rule)
+            self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
+        pattern = engine.find_warning(name)
+        if pattern:
+            self.warned.append((shown, pattern))
+        if engine.paranoid and not engine.is_safe(name):
+            rule = Rule(DENY, "paranoid", "hook.paranoid", "", 0)
+            reason = f"Path outside what is safe to write: {shown} (paranoid is on in [hook])"
+            self.findings.append(Finding(DENY, PARANOID, reason, rule, "policy.denied"))
+
+    def line(self, text: str, base: str) -> None:
+        """Judge a line of shell, and all that can be read off it."""
+        self.actions.append(f"tool:shell:run {text}")
+        said = self.engine.line(text, base)
+        self.findings += said.findings
+        for directories, target in said.targets:
+            if target in HARMLESS:
+                continue
+            here = base
+            for directory in directories:
+                here = find_place(directory, here, self.scene).real
+            self.path("create", target, here, by_command=True)
+            if said.removes:
+                self.removing(target, here)
+        for operation, path in said.patches:
+            self.path(operation, path, base)
+
+
+    def removing(self, target: str, base: str) -> None:
+        """Refuse to remove the project itself."""
+        real = find_place(target, base, self.scene).real
+        if relative(self.scene.root, real):
+            rule = Rule(DENY, ".", "hook.root", "built-in", 0)
+            reason = _guarded(self.tool, show(real), True, rule)
+            self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
+
+
+def judge(asked: Asked, wanted: Wanted, scene: Scene, engine: Engine, base: str) -> Verdict:
+    """Judge one call for someone who stands in `base`. Total but for `ShapeError`.
+
+    Raises:
+        ShapeError: a path that is none.
+    """
+    judging = _Judging(asked.tool, scene, engine)
+    for operation, text in wanted.paths:
+        judging.path(operation, text, base)
+    if wanted.line is not None:
+        judging.line(wanted.line, base)
+    if wanted.name is not None:
+        category, operation, target = wanted.name
+        judging.actions.append(f"tool:{category}:{operation} {target}".rstrip())
+        judging.findings += engine.profile(category, operation, target)
+    if not judging.actions:
+        raise ShapeError("the call does nothing that could be judged")
+    return _decided(judging)
+
+
+def _decided(judging: _Judging) -> Verdict:
+    verdict = Verdict(judging.actions, judging.warned)
+    findings = judging.findings
+    if not findings:
+        verdict.reason = "outside the project, and not ours to grant"
+        return verdict
+    deciding = findings[0]
+    seen: set[tuple[int, str, str, str, int]] = set()
+    for found in findings:
+        if (found.outcome, -found.rank) > (deciding.outcome, -deciding.rank):
+            deciding = found
+        if found.rule is not None and found.rule.key() not in seen:
+            seen.add(found.rule.key())
+            verdict.matched.append(found.rule)
+    verdict.outcome, verdict.rank = deciding.outcome, deciding.rank
+    verdict.reason, verdict.rule, verdict.code = deciding.reason, deciding.rule, deciding.code
+    if deciding.outcome == DENY:
+        verdict.code = verdict.code or "policy.denied"
+        verdict.warned = []
+    return verdict
+
+
+def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
+    where = f'"{show(rule.text)}" in {rule.source}, {rule.place}'
+    if is_write:
+        return f"Protected path: {shown} cannot be modified via {show(tool)}. Rule: {where}."
+    return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}."
+
+
+def show(text: str) -> str:
+    """Return text on one line, with nothing in it that could mislead."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}"
+        for c in text
+    )

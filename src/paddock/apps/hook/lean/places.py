@@ -1,0 +1,177 @@
+"""Where a path leads, as the kernel would walk it, and whether that is in the project.
+
+What a client sends is absolute with `..` folded by text, and its links are not
+resolved. Both the name as asked and the place where links lead are judged, as the
+workspace does it. It is a look, not a hold: a file that is swapped after the answer
+is the client's to open.
+"""
+
+import posix
+
+from paddock.apps.hook.lean.asked import ShapeError
+
+_LINK = 0o120000
+_KIND = 0o170000
+HOPS_MAX = 40
+"""As the kernel's own limit (path_resolution(7))."""
+PATH_CHARS_MAX = 4096
+
+
+class Scene:
+    """The ground that calls are judged on; the same for all calls of one project.
+
+    `root` is real and absolute; `given_root` is how the client names it. `state` are
+    the real directories of Paddock's own files.
+    """
+
+    __slots__ = ("given_root", "home", "root", "state", "today")
+
+    def __init__(
+        self, root: str, given_root: str, home: str, state: tuple[str, ...], today: str
+    ) -> None:
+        self.root = root
+        self.given_root = given_root
+        self.home = home
+        self.state = state
+        self.today = today
+        """YYYY-MM-DD where the user is."""
+
+
+class Place:
+    """Where a path came to.
+
+    `names` are its names in the project, as asked and as links lead, `.` for the root;
+    none where it leads out. `real` is absolute and without links.
+    """
+
+    __slots__ = ("names", "real")
+
+    def __init__(self, real: str, names: tuple[str, ...]) -> None:
+        self.real = real
+        self.names = names
+
+
+def find_place(text: str, base: str, scene: Scene) -> Place:
+    """Return the place of `text` for someone who stands in `base`.
+
+    Raises:
+        ShapeError: no path: empty, NUL, too long, somebody's home by `~name`.
+    """
+    path = absolute(text, base, scene)
+    real = real_path(path, scene.root)
+    inside = relative(real, scene.root)
+    if not inside:
+        inside = _relative_by_identity(real, scene.root)
+        if not inside:
+            return Place(real, ())
+    by_name = folded(path)
+    asked = relative(by_name, scene.root) or relative(by_name, scene.given_root)
+    if asked and asked != inside:
+        return Place(real, (asked, inside))
+    return Place(real, (inside,))
+
+
+def absolute(text: str, base: str, scene: Scene) -> str:
+    """Return `text` from `/`, a leading `~/` replaced; `..` and links stay. Raises: ShapeError."""
+    if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
+        raise ShapeError("a path is empty, too long or holds a NUL")
+    if text[0] == "/":
+        return text
+    if text[0] == "~":
+        if text == "~" or text.startswith("~/"):
+            return scene.home + text[1:]
+        raise ShapeError("a path begins with ~name, somebody's home")
+    return f"{base}/{text}"
+
+
+def folded(path: str) -> str:
+    """Return an absolute path with `.`, `..` and doubled slashes folded by text."""
+    if "//" not in path and "/." not in path and path[-1] != "/":
+        return path
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if parts:
+                parts.pop()
+        elif part and part != ".":
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def relative(path: str, root: str) -> str:
+    """Return the path below `root`, `.` for the root itself, nothing where it is not inside."""
+    if path == root:
+        return "."
+    # Threat: a sibling whose name begins alike (/root-evil beside /root).
+    base = root if root == "/" else root + "/"
+    return path[len(base) :] if path.startswith(base) else ""
+
+
+def real_path(path: str, known: str = "/") -> str:
+    """Return where an absolute path leads; behind something missing it is a matter of text.
+
+    `known` is a directory that is real: what lies below it is walked from there.
+
+    Raises:
+        ShapeError: more than `HOPS_MAX` links.
+    """
+    real, rest = "", path
+    if known != "/" and path.startswith(known + "/"):
+        real, rest = known, path[len(known) :]
+    pending = rest.split("/")
+    pending.reverse()
+    hops = 0
+    while pending:
+        part = pending.pop()
+        if not part or part == ".":
+            continue
+        if part == "..":
+            real = real.rpartition("/")[0]
+            continue
+        here = f"{real}/{part}"
+        try:
+            is_link = posix.lstat(here).st_mode & _KIND == _LINK
+            target = posix.readlink(here) if is_link else ""
+        except (OSError, ValueError):
+            # Missing, or nothing that we could look at: then the client cannot either.
+            real = here
+            continue
+        if not is_link:
+            real = here
+            continue
+        hops += 1
+        if hops > HOPS_MAX:
+            raise ShapeError(f"a path passes more than {HOPS_MAX} links")
+        if target.startswith("/"):
+            real = ""
+        parts = target.split("/")
+        parts.reverse()
+        pending += parts
+    return real or "/"
+
+
+def _relative_by_identity(real: str, root: str) -> str:
+    """As `relative`, by what the directories are: another spelling must not hide the root.
+
+    A bind mount, or letter case where the file system does not tell it apart.
+    """
+    wanted = _identity(root)
+    if wanted is None:
+        return ""
+    rest: list[str] = []
+    here = real
+    while here:
+        if _identity(here) == wanted:
+            rest.reverse()
+            return "/".join(rest) or "."
+        here, _, name = here.rpartition("/")
+        rest.append(name)
+    return ""
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = posix.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino

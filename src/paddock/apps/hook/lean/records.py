@@ -1,0 +1,197 @@
+"""What an event leaves in the ledger: the fields of its entry.
+
+With them a decision can be made again. Content, and arguments of tools that we do not
+know, are kept as salted digests; long texts too.
+"""
+
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.judging import WORDS, Rule, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paddock.values.calls import Json
+
+try:
+    from _sha2 import sha256  # pyright: ignore[reportMissingImports] - from Python 3.12 on
+except ImportError:
+    from _sha256 import sha256  # pyright: ignore[reportMissingImports] - before
+
+HOOK_DECISION = "HOOK_DECISION"
+HOOK_EVENT = "HOOK_EVENT"
+
+KEPT_ARGUMENTS = frozenset(
+    {
+        *("file_path", "notebook_path", "path", "command", "description", "pattern"),
+        *("subagent_type", "edit_mode", "cell_id"),
+    }
+)
+"""Arguments whose text is kept as it is, of tools that we know."""
+TEXT_CHARS_MAX = 4096
+NAME_CHARS_MAX = 200
+ACTION_CHARS_MAX = 16384
+ARGUMENTS_MAX = 100
+ACTIONS_MAX = 200
+SALT_BYTES = 16
+
+
+class Identity:
+    """Who acts, as the host knows it: the agent's name, and its chain as entries keep it."""
+
+    __slots__ = ("agent", "chain", "policy_digest")
+
+    def __init__(self, agent: str, chain: "list[Json]", policy_digest: str) -> None:
+        self.agent = agent
+        self.chain = chain
+        self.policy_digest = policy_digest
+
+
+class Record:
+    """An entry without its id, time and place."""
+
+    __slots__ = ("agent", "call_id", "decision", "event_type", "metadata", "reason", "session_id")
+
+    def __init__(
+        self,
+        event_type: str,
+        asked: Asked,
+        agent: str,
+        decision: str,
+        reason: str,
+        metadata: "dict[str, Json]",
+    ) -> None:
+        self.event_type = event_type
+        self.decision = decision
+        self.reason = clean(reason, TEXT_CHARS_MAX)
+        self.session_id = clean(asked.session_id, NAME_CHARS_MAX)
+        self.agent = clean(agent, NAME_CHARS_MAX)
+        self.call_id = clean(asked.call_id, NAME_CHARS_MAX)
+        self.metadata = metadata
+
+
+def decision_record(
+    asked: Asked,
+    verdict: Verdict,
+    word: str,
+    warnings: list[str],
+    who: Identity,
+    randomness: "Callable[[int], bytes]",
+) -> Record:
+    """The record of a judged call. `word` is what the client is told."""
+    rule = verdict.rule
+    metadata: dict[str, Json] = {
+        "tool": clean(asked.tool, NAME_CHARS_MAX),
+        "arguments": kept_arguments(asked, randomness),
+        "actions": kept_actions(verdict.actions),
+        "client": asked.client,
+        "answer": word,
+    }
+    if asked.agent_id:
+        metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
+    if verdict.code:
+        metadata["code"] = verdict.code
+    if warnings:
+        metadata["warnings"] = [clean(said, TEXT_CHARS_MAX) for said in warnings]
+    if len(verdict.matched) > 1:
+        metadata["matched"] = [_rule_json(each) for each in verdict.matched[:ACTIONS_MAX]]
+    metadata["outcome"] = WORDS[verdict.outcome]
+    metadata["rule"] = None if rule is None else _place_json(rule)
+    metadata["source"] = "no rule" if rule is None else rule.source
+    metadata["policy_digest"] = who.policy_digest
+    metadata["agents"] = who.chain
+    return Record(
+        HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata
+    )
+
+
+def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]") -> Record:
+    """The record of an event that nothing was decided about."""
+    metadata: dict[str, Json] = {"event": asked.event, "client": asked.client}
+    if asked.agent_id:
+        metadata["agent_id"] = clean(asked.agent_id, NAME_CHARS_MAX)
+    if asked.tool:
+        metadata["tool"] = clean(asked.tool, NAME_CHARS_MAX)
+        metadata["arguments"] = kept_arguments(asked, randomness)
+    duration = asked.members.get("duration_ms")
+    if type(duration) is int and 0 <= duration < 1 << 53:
+        metadata["duration_ms"] = duration
+    for name in ("source", "reason"):
+        said = asked.members.get(name)
+        if type(said) is str:
+            metadata[name] = clean(said, NAME_CHARS_MAX)
+    if "error" in asked.members:
+        metadata["error"] = digest_of(asked.members["error"], randomness)
+    return Record(HOOK_EVENT, asked, agent, "", "", metadata)
+
+
+def kept_actions(actions: list[str]) -> list[str]:
+    """The actions as an entry keeps them; what is left out is counted."""
+    kept = [clean(action, ACTION_CHARS_MAX) for action in actions[:ACTIONS_MAX]]
+    if len(actions) > ACTIONS_MAX:
+        kept.append(f"{len(actions) - ACTIONS_MAX} more actions")
+    return kept
+
+
+def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
+    """A call's arguments, fit for a line of the ledger."""
+    kept: dict[str, Json] = {}
+    is_known = not asked.tool.startswith("mcp__") and asked.tool != "apply_patch"
+    for name, value in asked.input.items():
+        if len(kept) >= ARGUMENTS_MAX:
+            kept["…"] = f"{len(asked.input) - ARGUMENTS_MAX} more arguments"
+            break
+        shown = clean(name, NAME_CHARS_MAX)
+        if value is None or type(value) is bool or (type(value) is int and abs(value) < 1 << 53):
+            kept[shown] = value
+        elif (
+            type(value) is str
+            and is_known
+            and name in KEPT_ARGUMENTS
+            and len(value) <= TEXT_CHARS_MAX
+            and is_plain(value)
+        ):
+            kept[shown] = value
+        else:
+            kept[shown] = digest_of(value, randomness)
+    return kept
+
+
+def digest_of(value: "Json", randomness: "Callable[[int], bytes]") -> "dict[str, Json]":
+    """A value as a digest over salt and bytes; one that is no text by its Python form."""
+    text = value if type(value) is str else repr(value)
+    content = text.encode("utf-8", "surrogatepass")
+    salt = randomness(SALT_BYTES)
+    digest = sha256(salt)
+    digest.update(content)
+    return {"salted_sha256": digest.hexdigest(), "salt": salt.hex(), "bytes": len(content)}
+
+
+def is_plain(value: str) -> bool:
+    """Whether a line of the ledger may hold the text: no NUL, no half of a surrogate pair."""
+    if value.isascii():
+        return "\0" not in value
+    return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def clean(value: str, chars_max: int) -> str:
+    """Text without what a line of the ledger refuses, cut with the cut stated."""
+    if len(value) > chars_max:
+        value = f"{value[:chars_max]}… ({len(value) - chars_max} more characters)"
+    if is_plain(value):
+        return value
+    return "".join(
+        f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
+    )
+
+
+def _place_json(rule: Rule) -> "Json":
+    return {
+        "text": clean(rule.text, TEXT_CHARS_MAX),
+        "file": rule.file,
+        "line": rule.line,
+    }
+
+
+def _rule_json(rule: Rule) -> "Json":
+    return {"outcome": WORDS[rule.outcome], **_place_json(rule)}

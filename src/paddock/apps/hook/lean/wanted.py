@@ -1,0 +1,65 @@
+"""What a call of a client's tool would do: paths with operations, a line of shell, or a name."""
+
+from paddock.apps.hook.lean.asked import Asked, ShapeError
+
+FILE_TOOLS = {
+    "Write": ("create", "file_path"),
+    "Edit": ("str_replace", "file_path"),
+    "MultiEdit": ("str_replace", "file_path"),
+    "NotebookEdit": ("str_replace", "notebook_path"),
+    "Read": ("view", "file_path"),
+    "NotebookRead": ("view", "notebook_path"),
+    "view_image": ("view", "path"),
+}
+"""Tool → operation of `tool:file:`, and the argument that holds the path."""
+SHELL_TOOL = "Bash"
+PATCH_TOOL = "apply_patch"
+MCP_PREFIX = "mcp__"
+
+
+class Wanted:
+    """One call as what it would do; exactly one of the three is given."""
+
+    __slots__ = ("line", "name", "paths")
+
+    def __init__(
+        self,
+        paths: tuple[tuple[str, str], ...] = (),
+        line: str | None = None,
+        name: tuple[str, str, str] | None = None,
+    ) -> None:
+        self.paths = paths
+        """Operations of `tool:file:` with paths as the client gave them."""
+        self.line = line
+        self.name = name
+        """Category, operation and target of an action without a path."""
+
+
+def find_wanted(asked: Asked) -> Wanted:
+    """Return what the call would do.
+
+    Raises:
+        ShapeError: an argument that says it is missing or no text.
+    """
+    tool = asked.tool
+    known = FILE_TOOLS.get(tool)
+    if known is not None:
+        operation, argument = known
+        return Wanted(paths=((operation, _text(asked, argument)),))
+    if tool == SHELL_TOOL:
+        return Wanted(line=_text(asked, "command"))
+    if tool == PATCH_TOOL:
+        # A patch is rare: its reader is loaded for one.
+        from paddock.apps.hook.lean.patches import read_patch
+
+        return Wanted(paths=read_patch(_text(asked, "command")))
+    if tool.startswith(MCP_PREFIX):
+        return Wanted(name=("mcp", "call", tool))
+    return Wanted(name=("client", tool, ""))
+
+
+def _text(asked: Asked, argument: str) -> str:
+    found = asked.input.get(argument)
+    if type(found) is not str or not found:
+        raise ShapeError(f"{argument} of {asked.tool} is no text")
+    return found

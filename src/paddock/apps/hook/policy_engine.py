@@ -1,0 +1,164 @@
+"""The policy engine as the hook asks it: every say as a finding."""
+
+from collections.abc import Iterable
+
+from paddock.apps.hook.lean.judging import (
+    ALSO,
+    NOTHING,
+    OTHERWISE,
+    RULE,
+    Engine,
+    Finding,
+    Line,
+    Rule,
+)
+from paddock.apps.hook.lines import read_targets
+from paddock.policy.commands import parse_line
+from paddock.policy.decide import judge_for
+from paddock.policy.engine import Policy
+from paddock.policy.guards import Writer
+from paddock.policy.lines import judge_line
+from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
+from paddock.policy.permissions import compile_permissions
+from paddock.policy.profiles import Finding as PolicyFinding
+from paddock.policy.rules import Rule as PolicyRule
+from paddock.policy.settings import HookSettings
+from paddock.values.actions import Action
+from paddock.values.agents import AgentChain
+from paddock.values.decisions import RuleMatch
+
+_GUARD_RANK = -1
+"""The rank that the policy engine gives to what no profile lifts."""
+
+
+class PolicyEngine(Engine):
+    """Judges for one chain of agents with the policy itself."""
+
+    __slots__ = ("_also", "_chain", "_judge", "_policy", "_secret_outside", "hook")
+
+    def __init__(self, policy: Policy, chain: AgentChain, also_write: tuple[str, ...]) -> None:
+        """`also_write` are absolute patterns of the host."""
+        self._policy = policy
+        self._chain = chain
+        self._judge = judge_for(policy, chain)
+        self.hook: HookSettings = policy.settings.hook
+        self._also = compile_also(also_write)
+        self._secret_outside = tuple(
+            PathList(anywhere_of(layer.patterns), layer.comparison)
+            for layer in policy.guards.secret
+        )
+
+    @property
+    def on_allow(self) -> str:
+        """`silent` or `approve`."""
+        return self.hook.on_allow
+
+    @property
+    def warnings(self) -> str:
+        """`all`, `once` or `off`."""
+        return self.hook.warnings
+
+    @property
+    def paranoid(self) -> bool:
+        """Whether writing outside `safe` is denied."""
+        return self.hook.paranoid
+
+    @property
+    def sandbox_shell(self) -> bool:
+        """Whether an approved command is wrapped in the sandbox."""
+        return self.hook.sandbox_shell
+
+    def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+        """See `Engine`."""
+        writer = Writer.COMMAND if by_command else Writer.FILE_TOOL
+        action = Action("file", "create" if is_write else "view", path)
+        found = [
+            _denial(each) for each in self._policy.guards.denials(path, is_write, writer)
+        ]
+        for agent in self._chain:
+            found += [_denial(each) for each in compile_permissions(agent).denials(action)]
+        return found
+
+    def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+        """See `Engine`."""
+        action = Action(category, operation, target)
+        found: list[Finding] = []
+        for profile in self._judge.profiles():
+            verdict = profile.judge(action)
+            found.append(_finding(verdict.finding))
+            found += _others(verdict.matched, verdict.finding.rule)
+        return found
+
+    def line(self, text: str, base: str) -> Line:
+        """See `Engine`."""
+        action = Action("shell", "run", text)
+        judge = judge_line(action)
+        if judge.refusal:
+            return Line([Finding(2, NOTHING, judge.refusal)])
+        found = [
+            _finding(each)
+            for profile in self._judge.profiles()
+            for each in judge.findings(profile)
+        ]
+        parsed = parse_line(text)
+        targets = read_targets(parsed, base)
+        found += [Finding(1, RULE, reason, _asked(reason)) for reason in targets.unsure]
+        return Line(found, tuple(targets.targets), targets.patches, targets.removes)
+
+    def find_warning(self, path: str) -> str:
+        """See `Engine`."""
+        found = self._policy.guards.find_warning(path)
+        return "" if found is None else found.text
+
+    def is_safe(self, path: str) -> bool:
+        """See `Engine`."""
+        return self._policy.guards.is_safe(path)
+
+    def find_secret_outside(self, path: str) -> Rule | None:
+        """See `Engine`."""
+        for layer in self._secret_outside:
+            found = layer.match(path.lstrip("/") or ".")
+            if found is not None:
+                place = found.place
+                return Rule(2, found.text, "paths.secret", place.file, place.line)
+        return None
+
+    def may_write_outside(self, path: str) -> bool:
+        """See `Engine`."""
+        return self._also.permits(path.lstrip("/") or ".")
+
+
+def anywhere_of(patterns: Iterable[PathPattern]) -> list[PathPattern]:
+    """Return the patterns that mean a name at any depth: outside the project only they apply."""
+    return [pattern for pattern in patterns if pattern.glob.anywhere]
+
+
+def compile_also(patterns: tuple[str, ...]) -> PathList:
+    """Return the list of absolute host patterns, to be asked with paths from `/`."""
+    return PathList([compile_pattern(text) for text in patterns], Comparison.PERMITTING)
+
+
+def _denial(match: RuleMatch) -> Finding:
+    return Finding(int(match.outcome), _GUARD_RANK, match.reason, _rule(match), match.code)
+
+
+def _finding(found: PolicyFinding) -> Finding:
+    rule = None if found.rule is None else _rule(found.rule)
+    rank = found.rank if found.rank in (RULE, OTHERWISE, NOTHING) else ALSO
+    return Finding(int(found.outcome), rank, found.reason, rule)
+
+
+def _others(matched: Iterable[PolicyRule], deciding: RuleMatch | None) -> list[Finding]:
+    return [
+        Finding(int(each.shown.outcome), ALSO, each.shown.reason, _rule(each.shown))
+        for each in matched
+        if each.shown is not deciding
+    ]
+
+
+def _asked(reason: str) -> Rule:
+    return Rule(1, reason, "built-in", "built-in", 0)
+
+
+def _rule(match: RuleMatch) -> Rule:
+    return Rule(int(match.outcome), match.text, match.source, match.file, match.line)

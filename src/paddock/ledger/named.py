@@ -1,0 +1,46 @@
+"""The ledgers of a plane by their names, for those who only read."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from paddock.ledger.query import Filter, Rows, query
+
+_NOTHING: Final = Rows((), (), 0, 0)
+
+
+class Ledgers(Protocol):
+    """Finds entries in ledgers."""
+
+    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+        """The `last` entries that match (None: all), newest last.
+
+        A ledger that was not made yet has none.
+
+        Raises: HostError where it cannot be read.
+        """
+        ...
+
+
+class PlaneLedgers:
+    """The ledgers of one plane. A ledger that was not made yet has no entries."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self._paths = paths
+
+    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+        """See `Ledgers`."""
+        path = self._paths[name]
+        return query(str(path), wanted, last=last) if path.exists() else _NOTHING
+
+
+class _NoLedgers:
+    """Of a runtime that has none to show."""
+
+    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+        """Nothing."""
+        del name, wanted, last
+        return _NOTHING
+
+
+NO_LEDGERS: Final[Ledgers] = _NoLedgers()

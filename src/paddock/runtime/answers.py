@@ -1,0 +1,123 @@
+"""What a door answers: an outcome as a result, and every refusal in its words. Pure."""
+
+from typing import Any, Final
+
+from paddock.errors import PaddockError, ToolError, UnknownToolError
+from paddock.runtime.approvals import Approval
+from paddock.runtime.prepared import Bounds, Failed, Outcome, Prepared
+from paddock.text.show import quote, show_name
+from paddock.tools.spec import Tool
+from paddock.values.calls import Refusal, ToolCall, ToolResult
+from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.quick import quick
+
+
+def result_of(ready: Prepared, outcome: Outcome) -> ToolResult:
+    """The result of a call that ran."""
+    if isinstance(outcome, Failed):
+        return refused(ready.call, ready.tool, outcome.refusal)
+    content = outcome.content
+    warnings = ready.judged.decision.warnings
+    if not ready.clamped and not warnings:
+        call = ready.call
+        return quick(ToolResult, (call.id, call.tool, content, outcome.details, None))
+    details = dict(outcome.details)
+    if ready.clamped:
+        details["clamped"] = dict(ready.clamped)
+        used = ", ".join(f"{name}={value}" for name, value in ready.clamped.items())
+        content = f"{content}\n[clamped: {used}]"
+    if warnings:
+        details["warnings"] = list(warnings)
+        shown = (f"[warning: {show_name(warning)}]" for warning in warnings)
+        content = "\n".join([content, *shown])
+    return ToolResult(ready.call.id, ready.call.tool, content, details)
+
+
+def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolResult:
+    """The result of a call that did not do what it was asked."""
+    details = {} if tool is None else dict(tool.spec.failure_details)
+    return ToolResult(call.id, call.tool, refusal.as_text(), details, refusal)
+
+
+def refusal_of(error: ToolError) -> Refusal:
+    """A tool's error."""
+    return Refusal(error.code, error.message, error.hint)
+
+
+def place_of(rule: RuleMatch) -> str:
+    """Where a rule stands."""
+    return f"{rule.file}:{rule.line}" if rule.line else rule.file
+
+
+def refusal_by(decision: Decision) -> Refusal:
+    """Policy says no."""
+    rule = decision.rule
+    if rule is None:
+        return Refusal(decision.code, f"{quote(decision.action)} is denied: {decision.reason}")
+    # Threat: a cloned policy may deny, and its reason is text of its own making.
+    reason = show_name(decision.reason)
+    says_all = rule.source.endswith(".permissions.forbidden")
+    return Refusal(
+        decision.code,
+        reason if says_all else f"{quote(decision.action)} is denied: {reason}",
+        show_name(_denial_hint(rule)),
+        {"text": rule.text, "file": rule.file, "line": rule.line},
+    )
+
+
+def _denial_hint(rule: RuleMatch) -> str:
+    if rule.source == "paths.own":
+        return "no rule opens Paddock's own files; only a person changes them"
+    stands = f"{rule.text} ({rule.source}, {place_of(rule)})"
+    return f"choose another way, or ask a person to change the rule {stands}"
+
+
+def refusal_for(approval: Approval, decision: Decision) -> Refusal:
+    """Whoever was asked says no, or nobody could be asked."""
+    said = f": {show_name(approval.note)}" if approval.note else ""
+    rule = decision.rule
+    hint = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
+    if approval.request_id and approval.code != "approval.refused":
+        hint = _KEPT_HINT.format(id=approval.request_id)
+    return Refusal(
+        approval.code,
+        f"{quote(decision.action)} needs an approval, and was not approved{said}",
+        hint,
+        None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line},
+    )
+
+
+def with_request(result: ToolResult, approval: Approval) -> ToolResult:
+    """The refusal with the id of the request that was kept, for a program."""
+    if not approval.request_id:
+        return result
+    return result._replace(details={**result.details, "approval": approval.request_id})
+
+
+_KEPT_HINT: Final = (
+    "ask a person to look at it and answer: paddock approvals show {id}, then grant or refuse; "
+    "after a grant, make the very same call again"
+)
+_APPROVAL_HINTS: Final = {
+    "approval.unavailable": "a person has to be there to ask (at a terminal, or --yes), "
+    "or a rule has to allow it",
+    "approval.expired": "ask again",
+}
+
+
+def not_recorded(error: PaddockError) -> Refusal:
+    """Nothing ran, or nothing is released, because it could not be recorded."""
+    code = error.code if isinstance(error, ToolError) else "storage.full"
+    return Refusal(code, f"the ledger cannot commit: {error.message}", error.hint)
+
+
+def unless_allowed(tool: str, bounds: Bounds) -> Refusal | None:
+    """Why a work order's bounds leave this tool out, whatever the agent has; None if they don't."""
+    if bounds.tools is None or tool in bounds.tools:
+        return None
+    listed = ", ".join(sorted(bounds.tools)) or "none"
+    return Refusal(
+        UnknownToolError.code,
+        f"the tool {quote(tool)} is not allowed here",
+        f"the tools that are allowed: {listed}",
+    )

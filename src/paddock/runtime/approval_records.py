@@ -1,0 +1,88 @@
+"""What the governance ledger says of questions and answers. Pure.
+
+It is also what counts: a grant that is kept in the inbox is one only if it was
+recorded here, and none that was recorded as used. Arguments never stand here, the
+digest does.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from paddock.ledger.format_events import APPROVAL_ANSWERED, APPROVAL_ASKED
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.parked import Parked
+from paddock.runtime.records import clean, kept_id
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+
+GRANTED: Final = "granted"
+"""Somebody answered a kept request; it waits for its call."""
+REFUSED: Final = "refused"
+USED: Final = "used"
+"""The grant was used up by the call that this entry names."""
+KEPT: Final = "kept"
+"""Nobody could be asked; the request was put into the inbox."""
+
+
+def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
+    """Somebody is asked."""
+    return Entry(
+        event_type=APPROVAL_ASKED,
+        decision="ask",
+        reason=clean(request.reason),
+        session_id=session_id,
+        agent=request.agent,
+        call_id=kept_id(request.call_id),
+        metadata=_request_json(request),
+    )
+
+
+def approval_answered(request: ApprovalRequest, approval: Approval, session_id: str) -> Entry:
+    """What was answered, and by whom."""
+    answer: dict[str, Json] = {"by": clean(approval.by), "note": clean(approval.note)}
+    if not approval.is_granted:
+        answer["code"] = approval.code
+    if approval.request_id:
+        answer["request"] = approval.request_id
+        answer["answer"] = USED if approval.is_granted else _refused_as(approval)
+    return Entry(
+        event_type=APPROVAL_ANSWERED,
+        decision="allow" if approval.is_granted else "deny",
+        session_id=session_id,
+        agent=request.agent,
+        call_id=kept_id(request.call_id),
+        metadata={**_request_json(request), **answer},
+    )
+
+
+def _refused_as(approval: Approval) -> str:
+    return REFUSED if approval.code == "approval.refused" else KEPT
+
+
+def answered_later(parked: Parked, answer: str) -> Entry:
+    """Somebody answered a kept request: `granted` or `refused`, by whom, until when it counts."""
+    request = parked.request
+    return Entry(
+        event_type=APPROVAL_ANSWERED,
+        decision="allow" if answer == GRANTED else "deny",
+        session_id=request.session_id,
+        agent=request.agent,
+        call_id=kept_id(request.call_id),
+        metadata={
+            **_request_json(request),
+            "by": clean(parked.answered_by),
+            "note": clean(parked.note),
+            "request": parked.id,
+            "answer": answer,
+            "expires_at": parked.expires_at,
+        },
+    )
+
+
+def _request_json(request: ApprovalRequest) -> Mapping[str, Json]:
+    return {
+        "digest": request.digest,
+        "tool": request.tool,
+        "actions": [clean(action) for action in request.actions],
+        "rule": clean(request.rule),
+    }

@@ -1,0 +1,276 @@
+"""The inbox: questions that nobody could answer when they were put, kept for somebody.
+
+One private file a request, in the plane. Only operators answer; the next call with the
+same digest takes the answer, once. What counts is what the governance ledger says: the
+file is where the call is kept and where two processes meet.
+
+    waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
+       └───── refuse ──▶ refused, until it expires
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from paddock import limits
+from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalUnavailableError,
+    ConfigError,
+    UsageError,
+)
+from paddock.plane.files import (
+    create_file,
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+    sync_directory,
+)
+from paddock.plane.locks import locked
+from paddock.runtime.approval_records import GRANTED, REFUSED
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.parked import Parked, parse_parked, write_parked
+from paddock.text.show import quote
+
+_NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
+_ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
+_FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
+_FILE_MODE: Final = 0o600
+
+
+class ApprovalBook(Protocol):
+    """The governance ledger, as the inbox uses it."""
+
+    def answered(self, parked: Parked, answer: str) -> None:
+        """Record an operator's answer, durably. Raises: PaddockError; then it does not count."""
+        ...
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        """Whether this very request was granted on record, until later than `now`, and not used."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The kept requests of one plane. Safe to use from several threads and processes.
+
+    Raises, each method: HostError, ConfigError (others can write to the directory, or a
+    file in it does not load).
+    """
+
+    directory: Path
+    book: ApprovalBook
+    clock: Callable[[], float]
+    randomness: Callable[[int], bytes]
+
+    # What calls do
+
+    def take(self, request: ApprovalRequest) -> Approval | None:
+        """The answer that somebody gave for exactly this, if any. A grant is used up by it.
+
+        # Threat: an agent repeats a call that was granted once, two processes do so at
+        # the same time, or somebody puts a file, or a used one again, into the
+        # directory. One process holds the lock; it counts only what is on record.
+        """
+        if not self._named_after(request):
+            return None
+        require_private(self.directory)
+        is_late = False
+        with locked(self.directory):
+            for name in self._named_after(request):
+                parked = self._read(name)
+                if parked is None or not _is_for(parked, request) or parked.state == "waiting":
+                    continue
+                if parked.is_expired(self.clock()):
+                    self._remove(name)
+                    is_late = is_late or parked.state == GRANTED
+                    continue
+                if parked.state == REFUSED:
+                    return Approval(False, parked.answered_by, _REFUSED, parked.note, parked.id)
+                is_granted = self.book.is_granted(parked, self.clock())
+                # Gone before the call runs: a grant that is lost is asked for again, one
+                # that is left over would count twice.
+                self._remove(name)
+                if is_granted:
+                    return Approval(True, parked.answered_by, "", parked.note, parked.id)
+        return Approval(False, "inbox", _EXPIRED, "the grant had expired") if is_late else None
+
+    def keep(self, request: ApprovalRequest) -> Parked:
+        """Keep a request so that it can be answered; one that is kept already stays as it is.
+
+        Raises: ApprovalUnavailableError: there are too many, or it is too large.
+        """
+        make_directories(self.directory)
+        require_private(self.directory)
+        with locked(self.directory):
+            kept = self._sweep()
+            for each in kept:
+                if _is_for(each, request) and each.state == "waiting":
+                    return each
+            self._require_room(kept, request)
+            now = int(self.clock())
+            until = now + int(limits.approval_kept_s)
+            parked = Parked(f"APR-{self.randomness(8).hex()}", request, now, until)
+            content = write_parked(parked)
+            if len(content) > limits.approval_kept_bytes_max:
+                raise ApprovalUnavailableError(
+                    f"the call has {len(content)} bytes, and at most"
+                    f" {limits.approval_kept_bytes_max} are kept"
+                )
+            create_file(self._path(parked), content, _FILE_MODE)
+            return parked
+
+    # What operators do
+
+    def list_all(self) -> list[Parked]:
+        """Every request that has not expired, oldest first."""
+        require_private(self.directory)
+        found = [parked for _, parked in self._readable()]
+        now = self.clock()
+        current = [parked for parked in found if not parked.is_expired(now)]
+        return sorted(current, key=lambda parked: (parked.parked_at, parked.id))
+
+    def find(self, wanted: str) -> Parked:
+        """The request with this id; its first characters are enough where they are unique.
+
+        Raises: UsageError: there is none, or more than one.
+        """
+        names = [n for n in self._names() if _ID.fullmatch(wanted) and n.startswith(wanted)]
+        parked = self._read(names[0]) if len(names) == 1 else None
+        if parked is None:
+            several = f"{len(names)} requests begin with" if len(names) > 1 else "no request has"
+            raise UsageError(
+                f"{several} the id {quote(wanted)}", hint="paddock approvals list shows them all"
+            )
+        return parked
+
+    def grant(self, wanted: str, by: str) -> Parked:
+        """Answer yes: for the next call with the same digest, once, for a time.
+
+        Raises: UsageError: no such request. ApprovalExpiredError: its time is over.
+        """
+        until = int(self.clock() + limits.approval_granted_s)
+        return self._answer(wanted, by, "", GRANTED, until)
+
+    def refuse(self, wanted: str, by: str, note: str = "") -> Parked:
+        """Answer no: the same call is refused until the request would have expired.
+
+        Raises: as `grant`.
+        """
+        return self._answer(wanted, by, note, REFUSED, None)
+
+    def withdraw(self, parked: Parked) -> None:
+        """Forget a request, whatever its state."""
+        with locked(self.directory):
+            if self._path(parked).name in self._names():
+                self._remove(self._path(parked).name)
+
+    def _answer(self, wanted: str, by: str, note: str, answer: str, until: int | None) -> Parked:
+        require_private(self.directory)
+        found = self.find(wanted)
+        with locked(self.directory):
+            parked = self._read(self._path(found).name)
+            if parked is None or parked.is_expired(self.clock()):
+                raise ApprovalExpiredError(
+                    f"the request {quote(found.id)} has expired, or was used",
+                    hint="the agent has to make the call again",
+                )
+            state = GRANTED if answer == GRANTED else REFUSED
+            answered = replace(
+                parked,
+                state=state,
+                answered_by=by,
+                note=note,
+                expires_at=parked.expires_at if until is None else until,
+            )
+            # The record first: an answer that nobody can check never counts.
+            self.book.answered(answered, answer)
+            replace_file(self._path(answered), write_parked(answered))
+            return answered
+
+    # Files
+
+    def _path(self, parked: Parked) -> Path:
+        return self.directory / f"{parked.id}.{_short(parked.request.digest)}.json"
+
+    def _names(self) -> list[str]:
+        try:
+            with host_errors("looking into", self.directory):
+                names = os.listdir(self.directory) if self.directory.is_dir() else []
+        except FileNotFoundError:
+            names = []
+        return sorted(name for name in names if _NAME.fullmatch(name))
+
+    def _named_after(self, request: ApprovalRequest) -> list[str]:
+        ending = f".{_short(request.digest)}.json"
+        return [name for name in self._names() if name.endswith(ending)]
+
+    def _read(self, name: str) -> Parked | None:
+        """None where it is gone; a file that says it is another one counts for nothing."""
+        path = self.directory / name
+        content = read_file(path, _FILE_BYTES_MAX)
+        if content is None:
+            return None
+        parked = parse_parked(content, str(path))
+        if self._path(parked).name != name:
+            raise ConfigError(
+                f"the request says that it is {quote(parked.id)}",
+                where=str(path),
+                hint="somebody changed it: remove the file",
+            )
+        return parked
+
+    def _readable(self) -> Iterator[tuple[str, Parked]]:
+        for name in self._names():
+            try:
+                parked = self._read(name)
+            except ConfigError:
+                # It counts for nothing, and must not hide the others.
+                continue
+            if parked is not None:
+                yield name, parked
+
+    def _sweep(self) -> list[Parked]:
+        now = self.clock()
+        kept: list[Parked] = []
+        for name, parked in self._readable():
+            if parked.is_expired(now):
+                self._remove(name)
+            else:
+                kept.append(parked)
+        return kept
+
+    def _remove(self, name: str) -> None:
+        with host_errors("removing", self.directory / name):
+            os.unlink(self.directory / name)
+            sync_directory(self.directory)
+
+    def _require_room(self, kept: list[Parked], request: ApprovalRequest) -> None:
+        # Threat: an agent that asks without end would fill the disk, or crowd out the
+        # requests of others.
+        own = sum(each.request.agent == request.agent for each in kept)
+        if own >= limits.approvals_of_agent_max or len(kept) >= limits.approvals_max:
+            raise ApprovalUnavailableError(
+                f"{own} requests of this agent wait already, {len(kept)} in all"
+            )
+        held = sum(os.lstat(self._path(each)).st_size for each in kept)
+        if held >= limits.approvals_bytes_max:
+            raise ApprovalUnavailableError(f"the requests that wait have {held} bytes already")
+
+
+_REFUSED: Final = "approval.refused"
+_EXPIRED: Final = "approval.expired"
+
+
+def _short(digest: str) -> str:
+    """The part of a digest that stands in a file's name; the whole is compared after reading."""
+    return digest.removeprefix("sha256:")[:32]
+
+
+def _is_for(parked: Parked, request: ApprovalRequest) -> bool:
+    return parked.request.digest == request.digest and parked.request.agent == request.agent

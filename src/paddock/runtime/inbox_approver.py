@@ -1,0 +1,88 @@
+"""Asking, with the inbox behind it: an answer that was given before, else somebody, else kept."""
+
+from paddock.errors import ApprovalUnavailableError
+from paddock.runtime.approvals import (
+    Approval,
+    ApprovalRequest,
+    Approver,
+    CallbackApprover,
+    answer_of,
+)
+from paddock.runtime.inbox import Inbox
+
+UNAVAILABLE = "approval.unavailable"
+EXPIRED = "approval.expired"
+
+
+class InboxApprover:
+    """Wraps the approver of a door. Every door has one, so that no ask is lost."""
+
+    __slots__ = ("_approver", "_inbox")
+
+    def __init__(self, approver: Approver, inbox: Inbox) -> None:
+        self._approver = approver
+        self._inbox = inbox
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """What was answered before, what the approver says, or that it was kept.
+
+        Raises: HostError, ConfigError: the inbox cannot be used; that is a no.
+        """
+        before = self._inbox.take(request)
+        if before is not None and before.code != EXPIRED:
+            return before
+        said = answer_of(self._approver, request)
+        if said.is_granted or said.code != UNAVAILABLE:
+            return said
+        if before is not None:
+            said = Approval(False, said.by, EXPIRED, f"{before.note}; {said.note}")
+        return self._kept(request, said)
+
+    def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
+        try:
+            parked = self._inbox.keep(request)
+        except ApprovalUnavailableError as error:
+            note = f"{said.note}; it is not kept: {error.message}"
+            return Approval(False, said.by, said.code, note)
+        note = f"{said.note}; it is kept as {parked.id}"
+        return Approval(False, said.by, said.code, note, parked.id)
+
+
+class ChangedSince:
+    """Stands where a kept call is resumed and its grant does not fit any more."""
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Always `approval.expired`; nobody is asked and nothing is kept."""
+        del request
+        return Approval(False, "inbox", EXPIRED, "something has changed since it was asked about")
+
+
+class Limited:
+    """Somebody else's approver, which may take for ever: after the time limit it is a no."""
+
+    __slots__ = ("_approver", "_timeout_s")
+
+    def __init__(self, approver: Approver, timeout_s: float) -> None:
+        self._approver = approver
+        self._timeout_s = timeout_s
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """Its answer, or `approval.unavailable`; what it says later counts for nothing."""
+        said: list[Approval] = []
+        asking = CallbackApprover(_Keeping(self._approver, said), self._timeout_s)
+        asked = asking.answer(request)
+        return said[0] if asked.is_granted and said else asked
+
+
+class _Keeping:
+    """Keeps what an approver says; true when it said something."""
+
+    __slots__ = ("_approver", "_said")
+
+    def __init__(self, approver: Approver, said: list[Approval]) -> None:
+        self._approver = approver
+        self._said = said
+
+    def __call__(self, request: ApprovalRequest) -> bool:
+        self._said.append(answer_of(self._approver, request))
+        return True

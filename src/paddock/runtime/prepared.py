@@ -1,0 +1,69 @@
+"""What a call is between its decision and its end.
+
+    ToolCall ── prepare ──▶ Prepared ── run ──▶ Outcome ── answers.result_of ──▶ ToolResult
+
+All calls of one turn are prepared before any of them runs (`together.py`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from paddock.tools.spec import Change, Plan, Tool, ToolOutput
+from paddock.values.calls import Json, Refusal, ToolCall
+from paddock.values.cancelling import NEVER, Cancel, LeftEffect
+from paddock.values.decisions import Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What whoever asks leaves of an agent's tools: never more than the agent has.
+
+    `tools` None: all of them. `order_id` stands in the entries of a work order's calls;
+    `client_call` in those of a client that names its calls, as a claim: with it they
+    are found beside what a hook recorded of the same call.
+    """
+
+    tools: frozenset[str] | None = None
+    order_id: str = ""
+    cancel: Cancel = NEVER
+    client_call: str = ""
+
+
+FREE: Final = Bounds()
+"""Of a call that nothing bounds."""
+
+
+class Judged(NamedTuple):
+    """A decision as entries keep it: what policy said, and who decided in the end."""
+
+    decision: Decision
+    approved_by: str = ""
+    approval_digest: str = ""
+
+
+class Prepared(NamedTuple):
+    """A call that may run: bound, resolved, decided and, where asked, approved."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    plan: Plan
+    clamped: Mapping[str, int]
+    arguments: Mapping[str, Json]
+    """As the ledger keeps them."""
+    actions: Sequence[str]
+    judged: Judged
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It ran and did not do it. `effect` is set where it was stopped on the way."""
+
+    refusal: Refusal
+    frames: tuple[str, ...] = ()
+    effect: LeftEffect | None = None
+    changes: tuple[Change, ...] = ()
+
+
+Outcome = ToolOutput | Failed

@@ -1,0 +1,230 @@
+"""Bringing what a command left into the workspace: one set of changes, or nothing.
+
+    differences → judged and settled → phases → `Workspace.commit`
+
+The phases are those of git directories: objects first, references last; everything else
+is in the first. What is replaced or goes away is kept in the history as with any write,
+but for what only commands write. Each path of the set is noted there under the call's id
+before any of it changes.
+
+Owners: what is replaced keeps its owner and group. What is new belongs to whoever runs
+Paddock, in a directory with a setgid bit to that directory's group: as when a file tool
+makes it. A command cannot give files away.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.errors import FileChangedError, PathError, StorageFullError
+from paddock.history.journal import Journal
+from paddock.history.keeping import History, Running, current_call
+from paddock.history.notes import Doing
+from paddock.policy.engine import Policy
+from paddock.sandbox.comparing import Comparing
+from paddock.sandbox.differences import Difference, Differences, status_of_look
+from paddock.sandbox.git_rules import NodeKind
+from paddock.sandbox.judging import ChangeKind
+from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.settling import Layers, Settled
+from paddock.sandbox.upper import Kind
+from paddock.text.show import quote, show_name
+from paddock.workspace import Workspace
+from paddock.workspace.changes import (
+    UNWITNESSED,
+    Absent,
+    AtVersion,
+    ChangedPath,
+    GivenContent,
+    MakeDirectory,
+    MakeLink,
+    Old,
+    Phases,
+    RemoveDirectory,
+    RemoveFile,
+    Seen,
+    SetMetadata,
+    StagedChange,
+    WriteFile,
+)
+from paddock.workspace.names import unchecked_path
+
+_NAMED_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a set goes: the workspace, its history, and the journal of both."""
+
+    workspace: Workspace
+    history: History
+    journal: Callable[[], Journal]
+    """Opened when it is first needed; stays the caller's."""
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What came of it. With a `conflict` nothing has changed."""
+
+    changed: tuple[ChangedPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    conflict: str = ""
+
+
+def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> Committed:
+    """Commit what lands. The layer is used up by it.
+
+    Raises:
+        StorageFullError: no space for it, or for what it replaces; nothing has changed.
+        HostError: the set could not be put back; IntegrityError: the store is damaged.
+    """
+    landing = [each for each in settled if each.lands]
+    if not landing:
+        return Committed()
+    phases = _phases(landing, layers, place.policy)
+    running = current_call()
+    witness = UNWITNESSED if running is None else _Noting(place.history, running)
+    store = place.history.store
+    try:
+        with store.held():
+            for text in _replaced_links(landing, layers):
+                store.put_bytes(text)
+            store.sync()
+            receipt = place.workspace.commit(
+                phases,
+                store,
+                place.journal(),
+                label="" if running is None else running.mark.call_id,
+                witness=witness,
+            )
+    except StorageFullError as error:
+        raise StorageFullError(
+            f"the command ran, and nothing that it changed is kept: {error.message}",
+            hint=error.hint,
+        ) from error
+    except (FileChangedError, PathError) as error:
+        return Committed(conflict=error.message)
+    return Committed(receipt.changes, receipt.notes)
+
+
+def describe_conflict(differences: Differences) -> str:
+    """Why nothing is kept, where somebody else was at work; empty where nobody was."""
+    paths = differences.conflicts
+    if not paths:
+        return ""
+    shown = ", ".join(quote(path) for path in paths[:_NAMED_MAX])
+    more = f" and {len(paths) - _NAMED_MAX} more" if len(paths) > _NAMED_MAX else ""
+    return f"{shown}{more} changed while the command ran, by somebody else"
+
+
+def all_refused(
+    settled: Sequence[Settled], refused: Sequence[RefusedChange], why: str
+) -> tuple[RefusedChange, ...]:
+    """The report of a set of which nothing is kept, policy's own refusals with it."""
+    lost = [
+        RefusedChange(show_name(each.judgement.change.path), FileChangedError.code, why)
+        for each in settled
+        if each.lands
+    ]
+    return (*refused, *lost)
+
+
+def _phases(landing: Sequence[Settled], layers: Layers, policy: Policy) -> Phases:
+    found: dict[int, list[StagedChange]] = {}
+    for each in landing:
+        phase = found.setdefault(each.judgement.phase, [])
+        phase.append(_staged(each, layers, policy))
+    return [found[phase] for phase in sorted(found)]
+
+
+def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
+    """One change of the set. The path was proved to be canonical when it was judged."""
+    difference, change = settled.difference, settled.judgement.change
+    path = unchecked_path(change.path)
+    old = _believed(difference)
+    keeps = policy.guards.find_generated(change.path) is None
+    modified_ns = None if difference.upper is None else difference.upper.mtime_ns
+    if change.kind is ChangeKind.DELETED:
+        if change.node is NodeKind.DIRECTORY:
+            return RemoveDirectory(path, _seen(difference))
+        return RemoveFile(path, _seen(difference), keeps, overrides_read_only=True)
+    if change.kind is ChangeKind.MODE:
+        if change.node is NodeKind.DIRECTORY:
+            return SetMetadata(path, _seen(difference), change.mode & 0o777)
+        at = AtVersion(difference.version or "")
+        return SetMetadata(path, at, change.mode & 0o777, modified_ns)
+    if change.node is NodeKind.DIRECTORY:
+        mode = change.mode & 0o777
+        return MakeDirectory(path, old, mode, modified_ns, overrides_read_only=True)
+    if change.node is NodeKind.LINK:
+        return MakeLink(path, change.link_text, old, modified_ns, keeps, overrides_read_only=True)
+    return WriteFile(
+        path,
+        GivenContent(layers.upper_fd, change.path),
+        old,
+        change.mode & 0o777,
+        modified_ns,
+        keeps_old=keeps,
+        overrides_read_only=True,
+    )
+
+
+def _believed(difference: Difference) -> Old:
+    if difference.lower is None or difference.is_replaced:
+        return Absent()
+    return _seen(difference)
+
+
+def _seen(difference: Difference) -> Seen:
+    lower = difference.lower
+    if lower is None:
+        raise AssertionError("what stands nowhere cannot be changed")
+    return Seen(status_of_look(lower))
+
+
+def _replaced_links(landing: Sequence[Settled], layers: Layers) -> list[bytes]:
+    """The texts of links that go away: the history keeps them as contents."""
+    comparing = Comparing(layers.upper_fd, layers.lower_fd)
+    found: list[bytes] = []
+    for each in landing:
+        lower = each.difference.lower
+        if lower is not None and lower.kind is Kind.LINK:
+            text = comparing.link_text(each.judgement.change.path)
+            if text is not None:
+                found.append(os.fsencode(text))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    """Notes each path in the history, under the call's id, before it changes."""
+
+    history: History
+    running: Running
+
+    def will_change(self, rows: Sequence[ChangedPath]) -> None:
+        """See `Witness`."""
+        self.history.note_all(self.running, [_doing(row) for row in rows])
+
+
+def _doing(row: ChangedPath) -> Doing:
+    path, before, after = row.path.relative, row.before, row.after
+    if before is None:
+        entry = "file" if after is None else after.kind.value
+        return Doing(path, "created", entry, after=None if after is None else after.version)
+    entry = before.kind.value
+    mode = None if entry == "link" else before.mode
+    if after is None:
+        return Doing(path, "deleted", entry, before=before.version, mode=mode)
+    is_same = (before.kind, before.version) == (after.kind, after.version)
+    return Doing(
+        path,
+        "mode" if is_same else "overwritten",
+        entry,
+        before=before.version,
+        after=after.version,
+        mode=mode,
+        entry_after="" if after.kind is before.kind else after.kind.value,
+    )

@@ -1,0 +1,258 @@
+"""From the layer that a command wrote to the differences it made: one entry for each path.
+
+What the overlay says is about names: a copy, a mark that hides. Here it becomes what
+happened to the workspace: created, modified, deleted, another mode. A file that was only
+opened is no difference; a directory that is gone is one for each name that was in it.
+
+Each entry also says what it believes to stand in the workspace, so that the commit finds
+out if it does not; and what somebody else changed since the command began is a conflict:
+
+  * a lower entry whose change time is not older than the start. The kernel stamps it from
+    a clock that ticks (4 ms and more), and never earlier than that clock; so the start
+    is read from the same clock, and what happened in the same tick counts as later;
+  * a copy of a file, or of a directory, that the workspace has no more, where the
+    directory that held it was changed since.
+
+O(changes): nothing is looked at but what the layer names, and what stands below a
+directory that is gone.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from paddock.errors import HostError
+from paddock.sandbox.comparing import Comparing
+from paddock.sandbox.git_rules import NodeKind
+from paddock.sandbox.judging import ChangeKind, StagedChange
+from paddock.sandbox.upper import Kind, Look, RawChange, UpperLayer, names_below
+from paddock.workspace.metadata import FileStatus
+
+_CLOCK_REALTIME_COARSE: Final = 5
+"""clock_gettime(2), which `time` has no name for: the kernel stamps files from it."""
+_NODES: Final = {
+    Kind.FILE: NodeKind.FILE,
+    Kind.DIRECTORY: NodeKind.DIRECTORY,
+    Kind.LINK: NodeKind.LINK,
+}
+_TYPES: Final = {
+    Kind.FILE: stat.S_IFREG,
+    Kind.DIRECTORY: stat.S_IFDIR,
+    Kind.LINK: stat.S_IFLNK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that is not as it was."""
+
+    change: StagedChange
+    lower: Look | None
+    """What stands in the workspace, and has to give way or to be changed."""
+    upper: Look | None
+    version: str | None = None
+    """Of a file whose mode or time alone differs: its content's, before and after."""
+    is_replaced: bool = False
+    """Another kind of entry takes the place: this is what has to go first, or comes then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """All of them, parents before children."""
+
+    found: tuple[Difference, ...]
+    conflicts: tuple[str, ...]
+    """Paths that somebody else changed since the command began."""
+    too_deep: tuple[str, ...]
+    is_whole: bool
+
+
+def coarse_now_ns() -> int:
+    """Now, by the clock that file times are taken from."""
+    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+
+
+def wait_for_a_tick(after_ns: int) -> int:
+    """Wait until nothing that happened before `after_ns` can bear a time from now on.
+
+    `after_ns` is of the fine clock. Returns the coarse time: the start of what follows.
+    At most one tick of the kernel, 4 to 10 ms; mostly over when it is asked.
+    """
+    now_ns = coarse_now_ns()
+    while now_ns <= after_ns:
+        # A clock that was set back must not hold a command up.
+        if after_ns - now_ns > 1_000_000_000:
+            break
+        time.sleep((after_ns - now_ns) / 1e9 + 0.0005)
+        now_ns = coarse_now_ns()
+    return now_ns
+
+
+def find_differences(
+    layer: UpperLayer, upper_fd: int, lower_fd: int, started_ns: int
+) -> Differences:
+    """What a command that began at `started_ns`, by `coarse_now_ns`, changed.
+
+    Both descriptors are of directories: the layer's root, the workspace's root.
+
+    Raises:
+        HostError: something of the layer cannot be read.
+    """
+    finding = _Finding(upper_fd, lower_fd, started_ns, Comparing(upper_fd, lower_fd))
+    too_deep = frozenset(layer.too_deep)
+    try:
+        for raw in layer.changes:
+            if raw.path not in too_deep:
+                finding.take(raw)
+    except OSError as error:
+        raise HostError(
+            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
+        ) from error
+    found = tuple(sorted(finding.found, key=_parents_first))
+    return Differences(found, tuple(finding.conflicts), layer.too_deep, layer.is_whole)
+
+
+def status_of_look(look: Look) -> FileStatus:
+    """The status that `look` was taken from, as far as a set of changes compares it."""
+    device, inode = look.identity
+    return FileStatus(
+        device=device,
+        inode=inode,
+        mode=_TYPES[look.kind] | look.mode,
+        links=look.links,
+        uid=look.owner,
+        gid=look.group,
+        size_bytes=look.size_bytes,
+        modified_ns=look.mtime_ns,
+        changed_ns=look.ctime_ns,
+    )
+
+
+@dataclass(slots=True)
+class _Finding:
+    upper_fd: int
+    lower_fd: int
+    started_ns: int
+    comparing: Comparing
+    found: list[Difference] = field(default_factory=list[Difference])
+    conflicts: list[str] = field(default_factory=list[str])
+    _opaque: list[str] = field(default_factory=list[str])
+    """Directories whose whole content was looked through already, with a slash."""
+    _changed_directories: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def take(self, raw: RawChange) -> None:
+        """Add what one name of the layer comes to."""
+        lower, upper = raw.lower, raw.upper
+        if upper is None:
+            if lower is not None:
+                self._delete(raw.path, lower, is_replaced=False)
+        elif lower is None:
+            if self._is_orphan(raw):
+                self.conflicts.append(raw.path)
+            self._create(raw, upper, None, is_replaced=False)
+        elif lower.kind is not upper.kind:
+            self._replace(raw, lower, upper)
+        elif upper.kind is Kind.DIRECTORY:
+            self._merge(raw, lower, upper)
+        elif upper.kind is Kind.FILE:
+            self._compare(raw, lower, upper)
+        elif upper.kind is Kind.LINK:
+            if self.comparing.link_text(raw.path) != raw.link_text:
+                self._create(raw, upper, lower, is_replaced=False)
+        else:
+            # A FIFO that stood there already is neither made nor changed by looking at it.
+            self._create(raw, upper, lower, is_replaced=False)
+
+    def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
+        if Kind.DIRECTORY in (lower.kind, upper.kind):
+            self._delete(raw.path, lower, is_replaced=True)
+            self._create(raw, upper, None, is_replaced=True)
+        else:
+            self._create(raw, upper, lower, is_replaced=False)
+
+    def _create(
+        self, raw: RawChange, upper: Look, lower: Look | None, *, is_replaced: bool
+    ) -> None:
+        change = StagedChange(
+            raw.path,
+            ChangeKind.CREATED,
+            _NODES.get(upper.kind, NodeKind.OTHER),
+            upper.mode,
+            raw.link_text or "",
+        )
+        self._add(Difference(change, lower, upper, is_replaced=is_replaced))
+
+    def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
+        """A directory that is still one: its mode, and what it lost."""
+        if upper.mode != lower.mode:
+            change = StagedChange(raw.path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
+            # Without a look at its time: whatever is made in it by others changes that.
+            self.found.append(Difference(change, lower, upper))
+        if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
+            self._opaque.append(f"{raw.path}/")
+            stays = {name for name, _ in names_below(self.upper_fd, raw.path)}
+            self._delete_all(
+                (name, look)
+                for name, look in names_below(self.lower_fd, raw.path)
+                if name not in stays
+            )
+
+    def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
+        """A file that is still one."""
+        version = None
+        kind = ChangeKind.MODIFIED
+        if upper.size_bytes == lower.size_bytes:
+            version = self.comparing.common_version(raw.path)
+        if version is not None:
+            if upper.mode == lower.mode and upper.mtime_ns == lower.mtime_ns:
+                return
+            kind = ChangeKind.MODE
+        change = StagedChange(raw.path, kind, NodeKind.FILE, upper.mode)
+        self._add(Difference(change, lower, upper, version))
+
+    def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
+        self._delete_one(path, lower, is_replaced=is_replaced)
+        if lower.kind is Kind.DIRECTORY:
+            self._delete_all(names_below(self.lower_fd, path))
+
+    def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
+        for path, look in names:
+            self._delete_one(path, look, is_replaced=False)
+
+    def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
+        node = _NODES.get(lower.kind, NodeKind.OTHER)
+        change = StagedChange(path, ChangeKind.DELETED, node)
+        self._add(Difference(change, lower, None, is_replaced=is_replaced))
+
+    def _add(self, difference: Difference) -> None:
+        lower = difference.lower
+        if lower is not None and lower.ctime_ns >= self.started_ns:
+            self.conflicts.append(difference.change.path)
+        self.found.append(difference)
+
+    def _is_orphan(self, raw: RawChange) -> bool:
+        """Whether a copy stands alone because somebody took away what it is a copy of."""
+        parent = raw.path.rpartition("/")[0]
+        return self._is_changed_directory(parent) and self.comparing.is_copy(raw.path)
+
+    def _is_changed_directory(self, path: str) -> bool:
+        known = self._changed_directories.get(path)
+        if known is None:
+            changed_ns = self.comparing.directory_changed_ns(path)
+            known = changed_ns is not None and changed_ns >= self.started_ns
+            self._changed_directories[path] = known
+        return known
+
+
+def _parents_first(difference: Difference) -> tuple[list[str], bool]:
+    """What goes comes before what takes its place."""
+    change = difference.change
+    return change.path.split("/"), change.kind is not ChangeKind.DELETED
+
+
+def paths_of(differences: Sequence[Difference], *kinds: ChangeKind) -> frozenset[str]:
+    """The paths to which something of these kinds happened."""
+    return frozenset(each.change.path for each in differences if each.change.kind in kinds)

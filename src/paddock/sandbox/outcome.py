@@ -1,0 +1,69 @@
+"""What is asked of a shell, and what came of it: the nouns between the tools and the sandbox."""
+
+from dataclasses import dataclass
+
+from paddock.sandbox.values import Ending, Enforced
+from paddock.workspace.changes import ChangedPath
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """One line for the shell. `cwd` is workspace-relative, resolved, `.` for the root."""
+
+    text: str
+    cwd: str
+    timeout_s: int
+    is_dry_run: bool = False
+    """Run it, show what it would change, and change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedChange:
+    """One path that a command changed and that stays as it was."""
+
+    path: str
+    code: str
+    rule: str
+    """The rule with its place; where no rule of the policy refused, the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptOutput:
+    """Where a stream is kept of which more was printed than is shown."""
+
+    digest: str
+    """In the history."""
+    kept_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One stream as a model may see it."""
+
+    text: str
+    kept: KeptOutput | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShellOutcome:
+    """What one command came to."""
+
+    shell: str
+    """`bash` or `sh`: what read the line."""
+    ending: Ending
+    exit_code: int
+    stdout: Stream
+    stderr: Stream
+    duration_s: float
+    enforced: Enforced
+    changed: tuple[ChangedPath, ...] = ()
+    """What the workspace has from it now, by path."""
+    bytes_written: int = 0
+    refused: tuple[RefusedChange, ...] = ()
+    conflict: str = ""
+    """Why nothing of it was kept although policy allows it; empty where that is not so."""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    diff: str | None = None
+    """Of a dry run: what it would have changed."""

@@ -1,0 +1,197 @@
+"""One command in a stage: run, looked at, and then committed, shown, or let go.
+
+    start → run in a sandbox over the workspace → differences → settled
+          → commit, as one set          or: a diff, and nothing
+
+Until `commit` the workspace is untouched, whatever the command did.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Final, Self
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.sandbox.committing import (
+    Committed,
+    Place,
+    all_refused,
+    commit_settled,
+    describe_conflict,
+)
+from paddock.sandbox.conversation import Cancel, Progress, Spools
+from paddock.sandbox.differences import Differences, find_differences, wait_for_a_tick
+from paddock.sandbox.diffing import Shown, show_settled
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.judging import Bench
+from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.settling import Layers, Settled, Terms, over_count, refusals_of, settle
+from paddock.sandbox.stage import StageDirectories
+from paddock.sandbox.upper import read_changes
+from paddock.sandbox.values import CommandEnd, CommandRequest
+
+_OVER: Final = "the command changed too much"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What every staged command of one agent works with."""
+
+    launcher: Launcher
+    index: NameIndex
+    """Of what is closed to reading."""
+    place: Place
+    bench: Bench
+    """Without repositories, which are found for each set; preset and places by the plan."""
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Who wants to hear of a command while it runs."""
+
+    spools: Spools | None = None
+    progress: Progress | None = None
+    cancel: Cancel | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What of a staged command the workspace has now."""
+
+    committed: Committed
+    refused: tuple[RefusedChange, ...]
+    settled: tuple[Settled, ...]
+
+
+class StagedCommand:
+    """A command that has run; its changes lie beside the workspace until they are wanted.
+
+    Belongs to who ran it, until `close`.
+    """
+
+    __slots__ = ("_differences", "_layers", "_request", "_room", "_stage", "end")
+
+    def __init__(self, room: Room, request: CommandRequest, stage: StageDirectories) -> None:
+        self._room = room
+        self._request = request
+        self._stage = stage
+        self._layers: Layers | None = None
+        self._differences = Differences((), (), (), is_whole=True)
+        self.end: CommandEnd
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the layers go. A second time does nothing."""
+        if self._layers is not None:
+            os.close(self._layers.upper_fd)
+            self._layers = None
+        try:
+            self._stage.close()
+        except HostError:
+            # The launcher is gone, and the next one sweeps what it left.
+            return
+
+    def look(self, started_ns: int) -> None:
+        """Find what changed. Raises: HostError."""
+        upper_fd = self._stage.open_upper()
+        # Duplicated: the workspace may be closed while a question about this is open.
+        self._layers = Layers(upper_fd, self._room.place.workspace.root_fd)
+        layer = read_changes(upper_fd, self._layers.lower_fd)
+        self._differences = find_differences(layer, upper_fd, self._layers.lower_fd, started_ns)
+
+    def show(self) -> Shown:
+        """The diff of what would land if it were granted. Raises: HostError."""
+        return show_settled(self._settle(grants_asks=True), self._held())
+
+    def refusals(self) -> tuple[RefusedChange, ...]:
+        """What would be refused. Raises: HostError."""
+        return self._refusals(self._settle(grants_asks=False))
+
+    def commit(self, *, grants_asks: bool) -> Kept:
+        """Bring it into the workspace: everything that is allowed, or nothing.
+
+        `grants_asks`: somebody who saw the diff said yes to what policy asks about.
+
+        Raises:
+            StorageFullError, HostError, IntegrityError: nothing has changed; see
+                `committing.commit_settled`.
+        """
+        settled = self._settle(grants_asks=grants_asks)
+        refused = self._refusals(settled)
+        if not self._differences.is_whole:
+            return Kept(Committed(), all_refused(settled, refused, _OVER), settled)
+        conflict = describe_conflict(self._differences)
+        committed = Committed(conflict=conflict)
+        if not conflict:
+            committed = commit_settled(settled, self._held(), self._room.place)
+        if committed.conflict:
+            refused = all_refused(settled, refused, committed.conflict)
+        return Kept(committed, refused, settled)
+
+    def _settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
+        terms = Terms(self._request.plan.commit, self._room.bytes_max, grants_asks)
+        return settle(self._differences, self._held(), self._room.bench, terms)
+
+    def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
+        hidden = self._request.plan.hidden
+        return (*refusals_of(settled, hidden), *over_count(self._differences))
+
+    def _held(self) -> Layers:
+        if self._layers is None:
+            raise AssertionError("a command that was let go")
+        return self._layers
+
+
+def run_staged(
+    room: Room, request: CommandRequest, called_ns: int, observed: Observed
+) -> StagedCommand:
+    """Run one command in a stage of its own, and find what it changed.
+
+    `called_ns`, by the fine clock: what happened to the workspace before it is the
+    command's ground, what happens from the start on is somebody else's change.
+
+    Raises:
+        SandboxUnavailableError: the sandbox could not be made.
+        HostError: the launcher is gone, or something cannot be read.
+    """
+    root_fd = room.place.workspace.root_fd
+    hidden = room.index.find(root_fd)
+    plan = replace(request.plan, hidden=hidden)
+    request = replace(request, plan=plan)
+    bench = replace(
+        room.bench, git=plan.git, workspace=plan.workspace, readable=(*plan.readable, *plan.writable)
+    )
+    staged = StagedCommand(
+        replace(room, bench=bench), request, room.launcher.open_stage(plan, root_fd)
+    )
+    try:
+        started_ns = wait_for_a_tick(called_ns)
+        staged.end = room.launcher.run(
+            request,
+            staged._stage,
+            cancel=observed.cancel,
+            spools=observed.spools,
+            progress=observed.progress,
+        )
+        staged.look(started_ns)
+    except BaseException:
+        staged.close()
+        raise
+    return staged
+
+
+OUTPUT_BYTES: Final = limits.shell_output_chars_max * 4
+"""Kept of each stream: enough characters of four bytes for head and tail."""

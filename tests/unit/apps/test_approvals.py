@@ -1,0 +1,186 @@
+"""`paddock approvals`: what nobody could answer is kept, answered later, and runs once."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+ASKING = b"""
+[profiles.standard]
+allow = ["tool:file:*"]
+ask = ["tool:file:create asked/**"]
+"""
+
+OUTPUT_ASKED = b"""
+[profiles.standard]
+ask = ["tool:output:*"]
+"""
+PADDOCK = "from paddock.apps.cli.main import console; console()"
+
+
+@pytest.fixture
+def asking(user):
+    (user.project / "paddock.toml").write_bytes(ASKING)
+    assert user.run("trust", "--yes").status == 0
+    return user
+
+
+def ask(user, content="x", path="asked/a", **options):
+    return user.call("create_file", "--no-input", path=path, content=content, **options)
+
+
+def waiting(user):
+    return user.run("approvals", "list", "--json").json
+
+
+def answers(user):
+    ran = user.run("ledger", "query", "--type", "APPROVAL_ANSWERED", "--json")
+    entries = [json.loads(line) for line in ran.out.splitlines()]
+    return [(entry["decision"], entry["metadata"].get("answer")) for entry in entries]
+
+
+def test_what_nobody_could_answer_is_kept_and_the_refusal_says_how_to_answer_it(asking):
+    refused = ask(asking).json
+    (kept,) = waiting(asking)
+    assert (refused["code"], refused["approval"]) == ("approval.unavailable", kept["id"])
+    assert f"paddock approvals show {kept['id']}" in refused["hint"]
+    assert (kept["state"], kept["agent"], kept["tool"]) == ("waiting", "main", "create_file")
+    assert kept["actions"] == ["tool:file:create asked/a"]
+    assert "asked/a" not in asking.files()
+
+
+def test_the_same_question_is_kept_once(asking):
+    ids = {ask(asking).json["approval"] for _ in range(3)}
+    assert ids == {kept["id"] for kept in waiting(asking)}
+
+
+def test_after_a_grant_the_same_call_runs_once_and_then_is_asked_about_again(asking):
+    kept = ask(asking).json["approval"]
+    assert asking.run("approvals", "grant", kept).status == 0
+    assert "asked/a" not in asking.files()
+    assert ask(asking).json["status"] == "ok"
+    assert (asking.project / "asked/a").read_bytes() == b"x"
+    os.unlink(asking.project / "asked/a")
+    assert ask(asking).json["code"] == "approval.unavailable"
+    assert answers(asking) == [
+        ("deny", "kept"),
+        ("allow", "granted"),
+        ("allow", "used"),
+        ("deny", "kept"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "change", [{"content": "y"}, {"path": "asked/b"}], ids=["content", "path"]
+)
+def test_a_grant_does_not_count_for_another_call(asking, change):
+    kept = ask(asking).json["approval"]
+    asking.run("approvals", "grant", kept)
+    assert ask(asking, **change).json["code"] == "approval.unavailable"
+    assert ask(asking).json["status"] == "ok"
+
+
+def test_a_grant_does_not_count_when_the_target_has_changed(asking):
+    kept = ask(asking).json["approval"]
+    asking.run("approvals", "grant", kept)
+    (asking.project / "asked").mkdir()
+    (asking.project / "asked/a").write_bytes(b"somebody else's")
+    assert ask(asking).json["code"] == "approval.unavailable"
+    assert (asking.project / "asked/a").read_bytes() == b"somebody else's"
+
+
+def test_a_grant_does_not_count_when_the_policy_has_changed(asking):
+    kept = ask(asking).json["approval"]
+    asking.run("approvals", "grant", kept)
+    (asking.project / "paddock.toml").write_bytes(ASKING + b"# more\n")
+    asking.run("trust", "--yes")
+    assert ask(asking).json["code"] == "approval.unavailable"
+
+
+def test_a_grant_of_one_agent_is_none_of_another(asking):
+    asking.run("agent", "create", "other", "--workspace", str(asking.project))
+    kept = ask(asking).json["approval"]
+    asking.run("approvals", "grant", kept)
+    arguments = json.dumps({"path": "asked/a", "content": "x"})
+    other = asking.run("call", "create_file", arguments, "--no-input", "--agent", "other")
+    assert other.json["code"] == "approval.unavailable"
+    assert ask(asking).json["status"] == "ok"
+
+
+def test_a_resumed_call_runs_now_and_its_grant_is_used(asking):
+    kept = ask(asking).json["approval"]
+    ran = asking.run("approvals", "grant", kept, "--resume", "--json")
+    assert (ran.status, ran.json["status"]) == (0, "ok")
+    assert (asking.project / "asked/a").read_bytes() == b"x"
+    assert waiting(asking) == []
+    assert answers(asking)[-1] == ("allow", "used")
+
+
+def test_a_call_is_not_resumed_on_a_target_that_has_changed(asking):
+    kept = ask(asking).json["approval"]
+    (asking.project / "asked").mkdir()
+    (asking.project / "asked/a").write_bytes(b"somebody else's")
+    ran = asking.run("approvals", "grant", kept, "--resume", "--json")
+    assert (ran.status, ran.json["code"]) == (1, "approval.expired")
+    assert (asking.project / "asked/a").read_bytes() == b"somebody else's"
+    assert waiting(asking) == []
+
+
+def test_a_refused_call_is_refused_again_with_what_the_operator_said(asking):
+    kept = ask(asking).json["approval"]
+    assert asking.run("approvals", "refuse", kept, "--note", "use b").status == 0
+    for _ in range(2):
+        refused = ask(asking).json
+        assert (refused["code"], refused["status"]) == ("approval.refused", "error")
+        assert "use b" in refused["error"]
+    assert "asked/a" not in asking.files()
+
+
+def test_a_request_is_private_and_its_content_is_in_no_ledger(asking):
+    secret = "SECRET-" * 700
+    kept = ask(asking, content=secret).json["approval"]
+    state = asking.home / ".local/state/paddock"
+    (file,) = state.rglob(f"{kept}.*.json")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_bytes())["arguments"]["content"] == secret
+    for ledger in state.rglob("*.jsonl"):
+        assert b"SECRET-" not in ledger.read_bytes()
+
+
+def test_what_is_shown_is_whole_and_cannot_forge_a_line(asking):
+    content = "x" * 5000 + "\n  agent: somebody else\u202e"
+    kept = ask(asking, content=content).json["approval"]
+    shown = asking.run("approvals", "show", kept).out
+    assert "x" * 5000 + "\\n  agent: somebody else\\u202e" in shown
+    assert [row for row in shown.splitlines() if row.startswith("  agent:")] == ["  agent: main"]
+
+
+@pytest.mark.parametrize("action", ["show", "grant", "refuse"])
+@pytest.mark.parametrize("wanted", ["APR-ffff", "nonsense", "../x", ""])
+def test_a_request_that_is_not_there_is_a_usage_error(asking, action, wanted):
+    assert asking.run("approvals", action, wanted).status == 2
+
+
+def test_of_two_processes_with_one_grant_exactly_one_runs(asking):
+    (asking.project / "paddock.toml").write_bytes(OUTPUT_ASKED)
+    asking.run("trust", "--yes")
+    kept = asking.call("write_output", "--no-input", name="b", content="x").json["approval"]
+    asking.run("approvals", "grant", kept)
+    call = [sys.executable, "-c", PADDOCK, "call", "write_output", '{"name": "b", "content": "x"}']
+    environment = {"HOME": str(asking.home), "PATH": os.environ["PATH"]}
+    running = [
+        subprocess.Popen(
+            [*call, "--no-input"],
+            cwd=asking.project,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    results = [json.loads(process.communicate()[0]) for process in running]
+    assert sorted(result["status"] for result in results) == ["error", "error", "error", "ok"]
+    assert [f for f in asking.files() if f.startswith("outputs/b")] == ["outputs/b.md"]

@@ -1,0 +1,228 @@
+import errno
+import os
+import signal
+import threading
+
+import pytest
+
+from paddock.errors import HostError, LedgerBusyError
+from paddock.ledger.disk import SystemDisk, Waiting, hang_bell, hang_no_bell
+from paddock.ledger.head import TURN_OFFSET, HeadFile
+from paddock.ledger.lock import FileLock
+from tests.support.ledgers import assert_holds, note, open_ledger
+
+BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
+WRITERS = 4
+APPENDS = 25
+
+
+@pytest.fixture(params=BELLS)
+def waiting(request):
+    return Waiting(bell=BELLS[request.param])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return os.path.join(tmp_path, "x.jsonl")
+
+
+def commit_lock(path):
+    return FileLock(SystemDisk(), os.path.join(os.path.dirname(path), "x.d", "slock"), Waiting())
+
+
+def head_of(path):
+    return HeadFile(SystemDisk(), os.path.join(os.path.dirname(path), "x.d", "head"), create=True)
+
+
+def append_all(ledger, writer):
+    for number in range(APPENDS):
+        ledger.append([note(f"{writer}.{number}")])
+
+
+def wanted(writer):
+    return [f"{writer}.{number}" for number in range(APPENDS)]
+
+
+def fork_writer(path, waiting, writer):
+    child = os.fork()
+    if child == 0:
+        try:
+            append_all(open_ledger(path, waiting=waiting), writer)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def test_every_process_gets_its_commits(path, waiting):
+    open_ledger(path).close()
+
+    children = [fork_writer(path, waiting, writer) for writer in range(WRITERS)]
+
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * WRITERS
+    for writer in range(WRITERS):
+        assert_holds(path, wanted(writer))
+
+
+def test_processes_with_a_bell_and_without_one_work_together(path):
+    open_ledger(path).close()
+
+    bells = [hang_bell, hang_no_bell] * (WRITERS // 2)
+    children = [fork_writer(path, Waiting(bell=bell), each) for each, bell in enumerate(bells)]
+
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * WRITERS
+    for writer in range(WRITERS):
+        assert_holds(path, wanted(writer))
+
+
+def test_every_thread_of_a_process_gets_its_commits(path, waiting):
+    ledger = open_ledger(path, waiting=waiting)
+    threads = [threading.Thread(target=append_all, args=(ledger, each)) for each in range(WRITERS)]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for writer in range(WRITERS):
+        assert_holds(path, wanted(writer))
+
+
+def test_when_a_leader_is_killed_one_of_those_who_wait_leads(path, waiting):
+    ledgers = [open_ledger(path, waiting=waiting) for _ in range(3)]
+    pending = [ledger.write([note(f"{each}")]) for each, ledger in enumerate(ledgers)]
+    ready, told = os.pipe()
+    leader = os.fork()
+    if leader == 0:
+        commit_lock(path).acquire()
+        os.write(told, b"x")
+        signal.pause()
+    os.read(ready, 1)
+    threads = [threading.Thread(target=each.wait) for each in pending]
+    for thread in threads:
+        thread.start()
+
+    os.kill(leader, signal.SIGKILL)
+
+    os.waitpid(leader, 0)
+    for thread in threads:
+        thread.join()
+    assert head_of(path).read().durable.entries == 4
+    assert_holds(path, ["0", "1", "2"])
+    os.close(ready)
+    os.close(told)
+
+
+class SlowBell:
+    """Nobody rings it; the time passes that was asked for."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.seen = []
+        self.slept = []
+
+    def hang(self, descriptor, offset):
+        assert offset == TURN_OFFSET
+        assert os.fstat(descriptor).st_size == 4096
+        return self
+
+    def wait(self, seen, timeout_s):
+        self.seen.append(seen)
+        self.slept.append(timeout_s)
+        self.now += timeout_s
+
+    def wake(self):
+        self.slept.append("woke")
+
+
+def test_no_sleep_is_long_and_all_of_them_are_as_long_as_was_said(path):
+    bell = SlowBell()
+    waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
+    ledger = open_ledger(path, waiting=waiting)
+    pending = ledger.write([note("one")])
+    turn = head_of(path).read_turn()
+    leader = commit_lock(path)
+    leader.acquire()
+    bell.slept.clear()
+
+    with pytest.raises(LedgerBusyError, match=f"locked by process {os.getpid()}; waited 1 s"):
+        pending.wait()
+
+    assert set(bell.seen) == {turn}
+    assert sum(bell.slept) == pytest.approx(1.0)
+    assert all(0 <= slept <= 0.05 for slept in bell.slept)
+    bell.slept.clear()
+    leader.release()
+    pending.wait()
+    assert bell.slept == ["woke"]
+
+
+def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
+    free_at_turn = []
+
+    class Bell(SlowBell):
+        def wake(self):
+            lock = commit_lock(path)
+            free_at_turn.append((lock.try_acquire(), head.read_turn()))
+            os.close(lock.descriptor)
+
+    head = head_of_new(path)
+    before = head.read_turn()
+    ledger = open_ledger(path, waiting=Waiting(bell=Bell().hang))
+
+    ledger.append([note("one")])
+
+    (is_free, turn), *_ = reversed(free_at_turn)
+    assert is_free
+    assert turn != before
+    assert turn == head.read_turn()
+
+
+def head_of_new(path):
+    open_ledger(path).close()
+    return head_of(path)
+
+
+class BrokenBell(SlowBell):
+    def wait(self, seen, timeout_s):
+        raise OSError(errno.EFAULT, "Bad address")
+
+
+def test_a_bell_that_fails_is_said_so(path):
+    ledger = open_ledger(path, waiting=Waiting(bell=BrokenBell().hang))
+    pending = ledger.write([note("one")])
+    leader = commit_lock(path)
+    leader.acquire()
+
+    with pytest.raises(HostError, match="cannot be waited on"):
+        pending.wait()
+
+    leader.release()
+    pending.wait()
+    assert_holds(path, ["one"])
+
+
+def test_a_leader_does_not_wait_for_writers_who_have_left(path, waiting):
+    ledger = open_ledger(path, waiting=waiting)
+    head = head_of(path)
+    page = head.read()
+    head.store_durable(page.durable._replace(cohort=100), page.durable_slot)
+
+    ledger.append([note("one")])
+
+    assert head.read().durable.cohort == 1
+    assert_holds(path, ["one"])
+
+
+def test_a_leader_lets_as_many_in_as_came_last_time(path):
+    first, second = open_ledger(path), open_ledger(path)
+    head = head_of(path)
+    page = head.read()
+    head.store_durable(page.durable._replace(cohort=2), page.durable_slot)
+    pending = [ledger.write([note(text)]) for ledger, text in ((first, "one"), (second, "two"))]
+
+    for each in pending:
+        each.wait()
+
+    assert head.read().durable.cohort == 2
+    assert_holds(path, ["one", "two"])

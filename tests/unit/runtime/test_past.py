@@ -1,0 +1,108 @@
+import pytest
+
+from paddock.errors import UsageError
+from paddock.history.notes import CallMark, Doing, Note
+from paddock.ledger.effects import Effects
+from paddock.ledger.format_lines import StoredEntry
+from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls
+from paddock.tools.spec import Change
+from paddock.values.entries import Entry
+
+EFFECT = {"path": "a", "kind": "edited", "before": "sha256:1", "after": "sha256:2"}
+EDIT = Change("a", "edited", "sha256:1", "sha256:2")
+
+
+def stored(seq: int, event: str, call: str, agent: str = "main", **metadata: object) -> StoredEntry:
+    entry = Entry(event, session_id="S", agent=agent, call_id=call, metadata=metadata)
+    return StoredEntry(seq, "", f"LED-{seq}", f"2026-01-01T00:00:{seq:02d}.000000Z", entry, b"")
+
+
+def result(seq: int, call: str, effects: object = (EFFECT,), status: str = "ok", **more: str):
+    kept = list(effects) if isinstance(effects, tuple) else effects
+    return stored(seq, "TOOL_RESULT", call, tool="edit", status=status, effects=kept, **more)
+
+
+def note(call: str, at_s: float = 2_000_000_000.0, path: str = "b") -> Note:
+    return Note("file", at_s, CallMark(call, "create_file", "main", "S"), Doing(path, "created"))
+
+
+def past(*results: StoredEntry, notes=(), intents=()) -> tuple[PastCall, ...]:
+    return past_calls(Effects(tuple(results), tuple(intents), ()), notes)
+
+
+def test_a_result_is_a_call_that_is_done():
+    assert past(result(1, "c1")) == (
+        PastCall(
+            call_id="c1",
+            entry_id="LED-1",
+            timestamp="2026-01-01T00:00:01.000000Z",
+            agent="main",
+            workspace_of="main",
+            session_id="S",
+            tool="edit",
+            outcome="done",
+            changes=(EDIT,),
+        ),
+    )
+
+
+def test_a_note_counts_only_while_there_is_no_good_result():
+    notes = (note("c1"), note("c2"), note("c3", path="x"), note("c3", path="y"))
+    calls = past(result(1, "c1"), result(2, "c2", "unknown", "error"), notes=notes)
+    assert [(c.call_id, c.outcome, [change.path for change in c.changes]) for c in calls] == [
+        ("c1", "done", ["a"]),
+        ("c2", "failed", ["b"]),
+        ("c3", "unknown", ["x", "y"]),
+    ]
+    found = Effects((result(1, "c1"), result(2, "c2", "unknown", "error")), (), ())
+    assert ended_notes(found, notes) == {notes[0]}
+
+
+def test_a_call_that_was_stopped_half_way_is_known_by_what_its_result_names():
+    (call,) = past(result(1, "c1", status="error"), notes=(note("c1"),))
+    assert (call.outcome, call.changes) == ("failed", (EDIT,))
+
+
+def test_a_failed_call_without_a_note_changed_nothing():
+    assert past(result(1, "c1", "unknown", "error")) == ()
+
+
+def test_a_note_of_the_same_call_id_in_another_session_is_another_call():
+    other = Note("f", 2e9, CallMark("c1", "tool", "main", "other"), Doing("b", "created"))
+    assert [c.outcome for c in past(result(1, "c1"), notes=(other,))] == ["done", "unknown"]
+
+
+def test_an_undo_names_what_it_undid_and_whose_workspace_that_was():
+    undo = stored(1, "TOOL_INTENT", "u1", "(operator)", arguments={"call": "c1", "agent": "helper"})
+    done = stored(2, "TOOL_RESULT", "u1", "(operator)", tool="undo", status="ok", effects=[EFFECT])
+    (call,) = past(done, intents=(undo,))
+    assert (call.agent, call.workspace_of, call.undoes) == ("(operator)", "helper", "c1")
+
+
+@pytest.mark.parametrize("effects", [({"path": 3},), ("text",), ({"kind": "burnt"},)])
+def test_a_record_that_this_version_does_not_know_is_told_as_such(effects):
+    (call,) = past(result(1, "c1", effects))
+    assert (call.outcome, call.changes) == ("unreadable", ())
+
+
+@pytest.mark.parametrize(
+    ("path", "touched"),
+    [("a", True), ("a/b", False), (".", True), ("to", True), ("to/dir", True), ("t", False)],
+)
+def test_a_call_touches_its_paths_and_what_is_above_them(path, touched):
+    change = Change("a", "moved", None, None, to="to/dir/x")
+    (call,) = past(result(1, "c1"))
+    moved = PastCall(**{**{n: getattr(call, n) for n in call.__slots__}, "changes": (change,)})
+    assert moved.touches(path) is touched
+
+
+def test_a_call_is_found_by_either_id_and_never_guessed():
+    calls = past(result(1, "same"), result(2, "same"), result(3, "c3"))
+    assert find_call(calls, "c3").entry_id == find_call(calls, "LED-3").entry_id == "LED-3"
+    assert find_call(calls, "LED-2").entry_id == "LED-2"
+    with pytest.raises(UsageError, match="2 calls have the id") as refused:
+        find_call(calls, "same")
+    assert refused.value.hint == "name one of them by its ledger entry: LED-1, LED-2"
+    for wanted in ("", "LED-", "nothing"):
+        with pytest.raises(UsageError, match="no call"):
+            find_call(calls, wanted)

@@ -1,0 +1,151 @@
+"""The staging area: what is made there, and that all of it goes away again."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import HostError
+from paddock.sandbox.area import StagingArea
+from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST, make_stage
+from paddock.sandbox.upper import host_owner
+
+pytestmark = pytest.mark.needs("linux")
+
+
+@pytest.fixture
+def area(tmp_path: Path):
+    made = StagingArea(tmp_path / "staging")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path):
+    place = tmp_path / "workspace"
+    (place / "a/b").mkdir(parents=True)
+    for name in ("one", "a/two", "a/b/three"):
+        (place / name).write_text(name)
+    (place / "a").chmod(0o751)
+    os.utime(place / "a", ns=(1_000_000_000, 1_000_000_007))
+    fd = os.open(place, os.O_PATH)
+    yield fd
+    os.close(fd)
+
+
+def shape(root: str) -> dict[str, str]:
+    found = {}
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = os.path.join(folder, name)
+            look = os.lstat(path)
+            is_whiteout = stat.S_ISCHR(look.st_mode) and look.st_rdev == 0
+            found[os.path.relpath(path, root)] = "whiteout" if is_whiteout else "directory"
+    return found
+
+
+def test_hidden_names_become_whiteouts_with_their_parents(area: StagingArea, workspace: int):
+    name = area.hide(workspace, ["one", "a/b/three", "a/two"])
+
+    root = f"{area.path}/{name}"
+    assert shape(root) == {
+        "one": "whiteout",
+        "a": "directory",
+        "a/two": "whiteout",
+        "a/b": "directory",
+        "a/b/three": "whiteout",
+    }
+    look = os.stat(f"{root}/a")
+    assert (stat.S_IMODE(look.st_mode), look.st_mtime_ns) == (0o751, 1_000_000_007)
+
+
+def test_the_same_names_are_made_once_and_others_anew(area: StagingArea, workspace: int):
+    first = area.hide(workspace, ["one", "a/two"])
+
+    assert area.hide(workspace, ["a/two", "one"]) == first
+    assert area.hide(workspace, ["one"]) != first
+    os.chmod("a", 0o700, dir_fd=workspace)
+    assert area.hide(workspace, ["one", "a/two"]) != first
+
+
+def test_no_names_cost_nothing_and_a_parent_that_is_gone_has_none(
+    area: StagingArea, workspace: int
+):
+    assert area.hide(workspace, []) == ""
+    assert os.listdir(area.path) == []
+    assert shape(f"{area.path}/{area.hide(workspace, ['gone/x', 'one'])}") == {"one": "whiteout"}
+
+
+def test_a_stage_looks_like_the_workspaces_root(area: StagingArea, workspace: int):
+    os.chmod(".", 0o2750, dir_fd=workspace)
+
+    os.close(make_stage(area.fd, b"stage-1", workspace, as_root=os.geteuid() == 0))
+
+    look = os.stat(f"{area.path}/stage-1/upper")
+    assert (stat.S_IMODE(look.st_mode), look.st_mtime_ns) == (
+        0o750,
+        os.stat(".", dir_fd=workspace).st_mtime_ns,
+    )
+    assert host_owner(look.st_uid) == os.geteuid()
+    assert stat.S_IMODE(os.stat(f"{area.path}/stage-1").st_mode) == 0o700
+
+
+def test_owners_are_shifted_back_within_the_range_only():
+    assert host_owner(HOST_IDS_FIRST) == 0
+    assert host_owner(HOST_IDS_FIRST + 1000) == 1000
+    assert host_owner(HOST_IDS_FIRST + HOST_IDS_COUNT) == HOST_IDS_FIRST + HOST_IDS_COUNT
+    assert host_owner(1000) == 1000
+
+
+def test_everything_is_removed_whatever_it_is(tmp_path: Path):
+    home = tmp_path / "home"
+    deep = home / "tree"
+    deep.mkdir(parents=True)
+    (home / "kept").write_text("kept")
+    os.symlink(home / "kept", deep / "link")
+    os.symlink(tmp_path, deep / "directory-link")
+    os.mkfifo(deep / "pipe")
+    (deep / "dark/inner").mkdir(parents=True)
+    (deep / "dark/inner/file").write_text("x")
+    (deep / "dark/inner").chmod(0)
+    (deep / "dark").chmod(0)
+    fd = os.open(deep, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=fd)
+        below = os.open("d", os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    os.close(fd)
+
+    fd = os.open(home, os.O_RDONLY)
+    remove_tree(fd, "tree")
+    remove_tree(fd, "never-there")
+    os.close(fd)
+
+    assert os.listdir(home) == ["kept"]
+
+
+def test_an_area_that_cannot_be_made_is_an_error_of_the_host(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(HostError, match="no staging area"):
+        StagingArea(tmp_path / "file/below")
+    os.symlink(tmp_path, tmp_path / "link")
+    with pytest.raises(HostError, match="no staging area"):
+        StagingArea(tmp_path / "link")
+
+
+def test_what_was_left_is_swept_and_what_is_in_use_is_not(tmp_path: Path, area: StagingArea):
+    home = tmp_path / "staging"
+    (home / "launcher-dead/stage/upper").mkdir(parents=True)
+    (home / ".launcher-dying-1234/0").mkdir(parents=True)
+    (home / "else").mkdir()
+
+    other = StagingArea(home)
+
+    expected = {os.path.basename(each.path) for each in (area, other)} | {"else"}
+    assert set(os.listdir(home)) == expected
+    other.close()
+    assert os.path.isdir(area.path)

@@ -1,0 +1,96 @@
+"""Output under a cap: what is kept, what is counted, what is saved."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paddock.sandbox.capture import Capture, Spool
+from paddock.sandbox.values import Captured
+
+
+def capture_of(
+    chunks: list[bytes], bytes_max: int, *, buffer_bytes: int = 64, spool: Spool | None = None
+) -> Captured:
+    read_end, write_end = os.pipe()
+    capture = Capture(read_end, bytearray(buffer_bytes), bytes_max, spool)
+    for chunk in chunks:
+        os.write(write_end, chunk)
+        if chunk:
+            taken = capture.total_bytes
+            while capture.total_bytes - taken < len(chunk):
+                assert capture.read()
+    os.close(write_end)
+    assert not capture.read()
+    capture.close()
+    return capture.captured()
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20), st.integers(0, 300), st.integers(1, 97))
+def test_both_ends_are_kept_and_the_whole_is_counted(chunks, bytes_max, buffer_bytes):
+    whole = b"".join(chunks)
+
+    kept = capture_of(chunks, bytes_max, buffer_bytes=buffer_bytes)
+
+    if len(whole) <= bytes_max:
+        assert kept.head + kept.tail == whole
+        assert kept.missing_bytes == 0
+    else:
+        assert kept.head == whole[: bytes_max // 2]
+        assert kept.tail == whole[len(whole) - (bytes_max - bytes_max // 2) :]
+        assert kept.missing_bytes == len(whole) - bytes_max
+    assert kept.total_bytes == len(whole)
+
+
+@given(st.lists(st.binary(max_size=100), max_size=10), st.integers(0, 400))
+def test_a_spool_takes_the_whole_up_to_its_cap(chunks, cap):
+    whole = b"".join(chunks)
+    fd = os.memfd_create("spool")
+    try:
+        kept = capture_of(chunks, 10, spool=Spool(fd, cap))
+
+        assert os.pread(fd, 2000, 0) == whole[:cap]
+        assert kept.spooled_bytes == min(cap, len(whole))
+    finally:
+        os.close(fd)
+
+
+def test_a_spool_that_cannot_be_written_is_an_error():
+    fd = os.open("/dev/full", os.O_WRONLY)
+    read_end, write_end = os.pipe()
+    capture = Capture(read_end, bytearray(64), 10, Spool(fd, 100))
+    os.write(write_end, b"x")
+
+    with pytest.raises(OSError, match="No space"):
+        capture.read()
+    os.close(write_end)
+    capture.close()
+    os.close(fd)
+
+
+def test_memory_stays_the_same_for_a_long_stream():
+    read_end, write_end = os.pipe()
+
+    def pour() -> None:
+        chunk = b"0123456789abcdef" * 4096
+        for _ in range(640):
+            os.write(write_end, chunk)
+        os.close(write_end)
+
+    def resident_kb() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4
+
+    capture = Capture(read_end, bytearray(262_144), 50_000)
+    pouring = threading.Thread(target=pour)
+    before = resident_kb()
+    pouring.start()
+    while capture.read():
+        continue
+    pouring.join()
+    capture.close()
+
+    assert capture.captured().total_bytes == 640 * 65536
+    assert resident_kb() - before < 5 * 1024
