@@ -174,5 +174,47 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=("tests/contract/test_model_wires.py", "tests/contract/test_model_providers.py"),
             mutants=("key-is-shown.toml", "usual-key-goes-anywhere.toml"),
         ),
+        "G22": Guarantee(
+            tests=(
+                "tests/unit/workspace/test_keeping.py",
+                "tests/unit/history/test_keeping.py",
+                "tests/fault/test_history_faults.py",
+            ),
+            mutants=(
+                "held-file-is-swept-away.toml",
+                "replaced-content-is-not-kept.toml",
+                "unkept-is-replaced.toml",
+            ),
+        ),
+        "G23": Guarantee(
+            tests=(
+                "tests/unit/history/test_objects.py",
+                "tests/unit/history/test_holding.py",
+            ),
+            mutants=(
+                "object-is-named-before-its-bytes.toml",
+                "object-is-not-checked.toml",
+                "open-writers-are-ignored.toml",
+            ),
+        ),
+        "G24": Guarantee(
+            tests=(
+                "tests/unit/apps/test_history.py",
+                "tests/unit/runtime/test_undo.py",
+                "tests/unit/runtime/test_past.py",
+            ),
+            mutants=("undo-ignores-changes.toml", "undo-takes-the-last-of-several.toml"),
+        ),
+        "G25": Guarantee(
+            tests=(
+                "tests/fault/test_kill_history.py",
+                "tests/unit/history/test_keeping.py",
+                "tests/unit/history/test_pruning.py",
+            ),
+            mutants=(
+                "killed-call-leaves-no-note.toml",
+                "pruning-forgets-what-is-at-work.toml",
+            ),
+        ),
     }
 )

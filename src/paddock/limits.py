@@ -224,3 +224,9 @@ outputs_numbered_max: Final = 99
 """Outputs of one name besides the first."""
 builtin_answer_chars_max: Final = 8_000
 """What the built-in model repeats of one tool's result."""
+
+# The hook
+hook_input_bytes_max: Final = 64_000_000
+"""One event as a client sends it, a tool's answer included."""
+hook_answer_timeout_s: Final = 25
+"""One answer; the clients are told to wait twice as long."""

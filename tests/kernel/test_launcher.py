@@ -244,6 +244,19 @@ def test_a_stage_that_is_never_used_leaves_nothing(room: Room):
     assert os.listdir(room.home / "staging") == []
 
 
+def test_a_sandbox_is_made_ahead_and_found_by_the_first_command(room: Room):
+    plan = room.plan()
+    room.launcher.prepare(plan, room.fd)
+    room.launcher.prepare(plan, room.fd)
+
+    made = room.launcher._spare
+    with room.launcher.open_stage(plan, room.fd) as stage:
+        assert stage is made
+        end = room.launcher.run(room.request("/bin/sh", "-c", "echo first"), stage)
+
+    assert said(end) == "first\n"
+
+
 def test_an_argument_with_a_nul_is_refused(room: Room):
     with pytest.raises(ValueError, match="NUL"):
         room.shell("echo a\0b")
@@ -336,6 +349,84 @@ def test_where_user_namespaces_are_closed_the_canary_says_so_and_what_to_do(tmp_
     assert ran.stdout == (
         "none|the host allows no more user namespaces|sysctl -w user.max_user_namespaces=15000\n"
     ), ran.stderr
+
+
+FILTERED = """
+import os, struct, sys
+from pathlib import Path
+from paddock.kernel import processes, seccomp
+from paddock.kernel.machine import call_number, this_machine
+from paddock.sandbox.canary import Ground, try_stage
+from paddock.sandbox.launcher import Launcher
+from tests.support.sandboxes import system_places
+program = b"".join(struct.pack("<HBBI", *each) for each in [
+    (0x20, 0, 0, 0), (0x15, 0, 1, call_number("clone", this_machine())), (0x20, 0, 0, 16),
+    (0x45, 0, 1, 0x10000000), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000),
+])
+processes.set_no_new_privileges()
+seccomp.install_filter(program)
+with Launcher(Path(sys.argv[1])) as launcher:
+    verdict = try_stage(launcher, Path(sys.argv[1]), Ground(*system_places()))
+print(verdict.enforcement.value, verdict.cause, verdict.remedy, sep="|")
+"""
+
+
+def test_where_a_containers_filter_forbids_it_the_canary_says_so_and_what_to_do(tmp_path: Path):
+    ran = subprocess.run(
+        [sys.executable, "-c", FILTERED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
+    )
+
+    assert ran.stdout.startswith(
+        "none|a seccomp filter, such as a container's, forbids it|start the container with"
+    ), (ran.stdout, ran.stderr)
+
+
+STACKED = """
+import ctypes, os, sys
+from pathlib import Path
+from paddock.kernel import mounts
+from paddock.sandbox.canary import Ground, try_stage, try_workspace
+from paddock.sandbox.launcher import Launcher
+from tests.support.sandboxes import system_places
+assert ctypes.CDLL(None).unshare(0x20000) == 0
+mounts.make_mounts_private()
+home = Path(sys.argv[1])
+for name in ("lower", "upper", "work", "merged", "staging"): (home / name).mkdir()
+mounts.mount_overlay(os.fsencode(home / "merged"),
+    b"lowerdir=%b,upperdir=%b,workdir=%b" % tuple(os.fsencode(home / n) for n in ("lower", "upper", "work")))
+ground = Ground(*system_places())
+with Launcher(home / "merged/staging") as launcher:
+    print(try_stage(launcher, home / "merged/staging", ground))
+with Launcher(home / "staging") as launcher:
+    fd = os.open(home / "merged", os.O_PATH)
+    print(try_workspace(launcher, str(home / "merged"), fd, ground))
+    fd = os.open(home / "lower", os.O_PATH)
+    print(try_workspace(launcher, str(home / "lower"), fd, ground))
+"""
+
+
+@pytest.mark.needs("root")
+def test_where_something_is_an_overlay_itself_the_canary_says_what_to_do(tmp_path: Path):
+    ran = subprocess.run(
+        [sys.executable, "-c", STACKED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
+    )
+
+    staged, over, beside = ran.stdout.splitlines()
+    assert "names cannot be hidden from commands: Operation not permitted" in staged
+    assert "keep the plane on ext4" in staged
+    assert "identity-mapped mounts cannot be had (identity-mapped mounts EINVAL)" in over
+    assert "put the workspace on a file system with identity-mapped mounts" in over
+    assert beside == str(Verdict("stage", Held.FULL))
 
 
 def test_nested_namespaces_are_refused_by_the_filter_and_by_their_number(room: Room):

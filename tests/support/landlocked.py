@@ -129,7 +129,7 @@ def _become(
         os.dup2(output, 2)
         os.chdir(ground.workspace)
         os.setsid()
-        hold(held.ruleset_fd, held.program, identity)
+        hold(Hold(held.ruleset_fd, held.program), identity)
         os.closerange(3, 256)
         scratch = str(ground.scratch)
         environment = {"PATH": "/usr/bin:/bin", "HOME": scratch, "TMPDIR": scratch}

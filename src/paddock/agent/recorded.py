@@ -8,7 +8,6 @@ not, the conversation goes on without them, and that is said.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from paddock.agent.conversation import Conversation, said
 from paddock.errors import ConfigError
@@ -19,7 +18,7 @@ from paddock.ledger.query import Filter
 from paddock.providers.transcript import message_from_json
 from paddock.providers.wire_json import as_count, as_list, as_map, as_text
 from paddock.values.calls import Json
-from paddock.values.models import Message, UserMessage
+from paddock.values.models import AssistantMessage, Message, UserMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,25 +199,24 @@ def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[Store
 def _messages(turn: RecordedTurn, calls: Sequence[StoredEntry]) -> tuple[Message, ...] | None:
     """Everything that was said in the turn's last order; None where not all of it was kept."""
     found: list[Message] = []
+    answer: Message | None = None
     for row in calls:
         contents = row.entry.metadata.get("contents")
         if not isinstance(contents, str):
             return None
+        place = f"ho1m, entry {row.id}"
         try:
             kept = as_map(json.loads(contents))
-            messages = [*as_list(kept.get("messages"))]
-            if "turn" in kept:
-                messages.append(kept["turn"])
-            place = f"ho1m, entry {row.id}"
-            # The last request's own turn stands among the next request's new messages.
-            if found and found[-1] == message_from_json(messages[0], place):
-                messages = messages[1:]
-            found += [message_from_json(message, place) for message in messages]
-        except (ValueError, IndexError, ConfigError):
+            found += [message_from_json(each, place) for each in as_list(kept.get("messages"))]
+            # Every earlier turn of the model stands among the next request's messages.
+            answer = message_from_json(kept["turn"], place) if "turn" in kept else None
+        except (ValueError, ConfigError):
             return None
-    if not found:
+    if not found or not isinstance(answer, AssistantMessage):
         return None
-    return (UserMessage(turn.user_message), *found[1:])
+    if answer.tool_calls:
+        answer = AssistantMessage(answer.text or turn.response)
+    return (UserMessage(turn.user_message), *found[1:], answer)
 
 
 def export_session(ledgers: Ledgers, session: RecordedSession) -> dict[str, Json]:
@@ -228,11 +226,7 @@ def export_session(ledgers: Ledgers, session: RecordedSession) -> dict[str, Json
         "session": session.as_json(),
         "turns": [turn.as_json() for turn in (*session.turns, *session.unfinished)],
         "entries": {
-            name: [_line(row) for row in ledgers.query(name, wanted, None).entries]
+            name: [json.loads(row.line) for row in ledgers.query(name, wanted, None).entries]
             for name in ("governance", "ho2m", "ho1m")
         },
     }
-
-
-def _line(row: StoredEntry) -> Json:
-    return cast("Json", json.loads(row.line))

@@ -1,11 +1,14 @@
 """What was replaced, and how it comes back.
 
     objects      the one store of contents, named by their digest
+    shelf        its directories, and contents on their way to their names
+    holding      a large file becomes an object without being copied
+    contents     reading one object      packing   how it stands on the disk
+    locking      who may change the store when     usage     how much it holds
     pruning      how the store keeps to its size: pack, then forget the oldest
     notes        what a call is about to do, on disk before it does it
     keeping      the port by which the workspace hands over what it is about to replace
     journal      sets of changes that happen as a whole, whatever ends the process
-    recall       a call's changes, as the ledger and the notes tell them
     disk         every call that changes the store
 
 Before a file changes, its content stands in the store, durably; then its call's note

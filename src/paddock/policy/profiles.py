@@ -105,6 +105,21 @@ class CompiledProfile:
         verdict = self._verdict(head, matched, asked)
         return verdict if self._overlay is None else self._overlaid(verdict, action, command)
 
+    def closes(self, category: str, operation: str) -> bool:
+        """Whether every target of an action with this head is denied."""
+        head = self._head(category, operation)
+        rules = [*head.untargeted, *head.by_path, *head.by_name, *head.by_command]
+        over = () if self._overlay is None else self._overlay.profile.rules
+        denying = [
+            *rules,
+            *(rule for rule in over if rule.pattern.head.matches(category, operation)),
+        ]
+        if any(rule.outcome is Outcome.DENY and _is_for_all(rule) for rule in denying):
+            return True
+        if any(rule.outcome is not Outcome.DENY for rule in rules):
+            return False
+        return head.otherwise is None or head.otherwise.outcome is Outcome.DENY
+
     def _overlaid(
         self, verdict: Verdict, action: Action, command: "SimpleCommand | None"
     ) -> Verdict:
@@ -177,6 +192,13 @@ class CompiledProfile:
 def strictness(finding: Finding) -> tuple[int, int]:
     """Sort key: the strictest first, and among equals what a rule says."""
     return -finding.outcome, finding.rank
+
+
+def _is_for_all(rule: Rule) -> bool:
+    """Whether it matches every target."""
+    if rule.pattern.path is not None:
+        return rule.pattern.path.glob.covers_root
+    return not rule.pattern.has_target or (rule.command is not None and rule.command.is_any)
 
 
 def _name_matches(rule: Rule, name: str) -> bool:

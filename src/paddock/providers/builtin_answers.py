@@ -64,7 +64,12 @@ def small_talk(sentence: str, tools: Iterable[str]) -> str:
         return f"Hello. {WHO} Ask me what I can do, or try: {_first_example(tools)}"
     if _THANKS.fullmatch(said):
         return "You are welcome."
-    return help_text(tools) if _HELP.fullmatch(said) else ""
+    return help_text(tools) if is_help(said) else ""
+
+
+def is_help(sentence: str) -> bool:
+    """Whether it is asked what it can do: a question, however it ends."""
+    return _HELP.fullmatch(sentence.strip()) is not None
 
 
 def _first_example(tools: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from paddock.providers.builtin_answers import small_talk
+from paddock.providers.builtin_answers import is_help, small_talk
 from paddock.providers.builtin_wishes import find_wishes
 from paddock.providers.wire_json import as_list, as_map
 from paddock.values.calls import Json
@@ -43,6 +43,8 @@ def fit_answer(output: OutputSchema, sentence: str, answer: str) -> Mapping[str,
 
 def speech_act(sentence: str) -> str:
     """`greeting`, `question`, `command` or `statement`."""
+    if is_help(sentence):
+        return "question"
     if small_talk(sentence, ()):
         return "question" if sentence.rstrip().endswith("?") else "greeting"
     if sentence.rstrip().endswith("?") or _QUESTION.match(sentence.strip()):

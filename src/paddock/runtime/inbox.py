@@ -100,6 +100,23 @@ class Inbox:
                     return Approval(True, parked.answered_by, "", parked.note, parked.id)
         return Approval(False, "inbox", _EXPIRED, "the grant had expired") if is_late else None
 
+    def settle(self, identity: str, request: ApprovalRequest) -> bool:
+        """Whether exactly this was waiting under this id until now; it is gone then.
+
+        For a client that answers a kept request by making its call again: of any number of
+        times that it sends one answer, one counts.
+        """
+        with locked(self.directory):
+            for name in self._named_after(request):
+                parked = self._read(name)
+                if parked is None or parked.id != identity or not _is_for(parked, request):
+                    continue
+                is_current = parked.state == "waiting" and not parked.is_expired(self.clock())
+                if is_current:
+                    self._remove(name)
+                return is_current
+        return False
+
     def keep(self, request: ApprovalRequest) -> Parked:
         """Keep a request so that it can be answered; one that is kept already stays as it is.
 

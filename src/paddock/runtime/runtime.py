@@ -93,14 +93,21 @@ class Runtime:
             self._close()
 
     def call(
-        self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Json],
+        *,
+        call_id: str | None = None,
+        bounds: Bounds = FREE,
     ) -> ToolResult:
         """Run one governed call; a refusal is a result.
+
+        `bounds` is for doors that can stop a call, or that know it by another id.
 
         Raises: UsageError where the runtime is closed; IntegrityError where the ledger
             is damaged. Nothing ran then.
         """
-        return self._dispatch(asked_call(call_id or self._new_id(), tool, arguments))
+        return self._dispatch(asked_call(call_id or self._new_id(), tool, arguments), bounds)
 
     def refuse(self, tool: str, refusal: Refusal) -> ToolResult:
         """Record and answer a call that the door could not even read; it does not run."""
@@ -139,12 +146,12 @@ class Runtime:
         finally:
             self._leave()
 
-    def _dispatch(self, asked: Asked) -> ToolResult:
+    def _dispatch(self, asked: Asked, bounds: Bounds = FREE) -> ToolResult:
         self._enter()
         try:
             if isinstance(asked, Malformed):
-                return self._dispatcher.refuse(asked.call, asked.refusal)
-            return self._dispatcher.dispatch(asked)
+                return self._dispatcher.refuse(asked.call, asked.refusal, bounds)
+            return self._dispatcher.dispatch(asked, bounds)
         finally:
             self._leave()
 

@@ -113,6 +113,23 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
     return Verdict(BACKEND, Held.FULL)
 
 
+def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -> Verdict:
+    """Whether a sandbox can be made over this very workspace; nothing is done in it.
+
+    For a doctor: the canary's own workspace lies elsewhere, maybe on another file system.
+    """
+    plan = _plan(workspace, ground, ())
+    request = CommandRequest(plan, ("/bin/sh", "-c", ":"), ".", _TIMEOUT_S, _OUTPUT_BYTES)
+    try:
+        with launcher.open_stage(plan, fd) as stage:
+            launcher.run(request, stage)
+    except ConfinementError as error:
+        return explain_failure(error)
+    except PaddockError as error:
+        return _failed(error.message, error.hint)
+    return Verdict(BACKEND, Held.FULL)
+
+
 def explain_failure(error: ConfinementError) -> Verdict:
     """Why a sandbox could not be made, in an operator's words."""
     step = _STEPS.get(error.step, Step.MOUNTS)
@@ -144,20 +161,7 @@ def _furnish(cage: Path) -> None:
 def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
     """What went wrong; empty if everything held."""
     workspace = cage / "workspace"
-    plan = SandboxPlan(
-        workspace=os.fspath(workspace),
-        readable=ground.readable,
-        writable=(),
-        hidden=("below/hidden", "hidden"),
-        network="loopback",
-        git="safe",
-        commit="each",
-        enforcement="required",
-        limits=ShellLimits(),
-        environment=(("PATH", "/usr/bin:/bin"),),
-        policy_digest="",
-        links=ground.links,
-    )
+    plan = _plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
     outside = os.fspath(cage / "outside")
     request = CommandRequest(
@@ -174,6 +178,23 @@ def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
                 os.close(upper)
     finally:
         os.close(fd)
+
+
+def _plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPlan:
+    return SandboxPlan(
+        workspace=workspace,
+        readable=ground.readable,
+        writable=(),
+        hidden=hidden,
+        network="loopback",
+        git="safe",
+        commit="each",
+        enforcement="required",
+        limits=ShellLimits(),
+        environment=(("PATH", "/usr/bin:/bin"),),
+        policy_digest="",
+        links=ground.links,
+    )
 
 
 def _judge_end(end: CommandEnd) -> str:

@@ -1,5 +1,6 @@
 """One command from its start to its end: what is sent into the sandbox, what comes out."""
 
+import contextlib
 import os
 import select
 import socket
@@ -76,7 +77,7 @@ class Conversation:
     ) -> None:
         """Start the command in the sandbox at the socket's other end.
 
-        Raises: ValueError for a NUL in an argument.
+        Raises: ValueError for a NUL in an argument; OSError for too few descriptors.
         """
         order = _start(request).encode()
         self._control = control
@@ -86,21 +87,16 @@ class Conversation:
         saved = spools or Spools()
         buffer = bytearray(READ_BYTES)
         most = request.output_bytes_max
-        out, out_end = os.pipe()
-        error, error_end = os.pipe()
-        self._stdout = Capture(out, buffer, most, saved.stdout)
-        self._stderr = Capture(error, buffer, most, saved.stderr)
-        self._open = {out: self._stdout, error: self._stderr}
-        order_fd = os.memfd_create("start", os.MFD_CLOEXEC)
-        try:
-            os.write(order_fd, order)
-            socket.send_fds(control, [b"go"], [order_fd, out_end, error_end])
-        except BrokenPipeError:
-            # It could not be made, and why is waiting for us to be heard.
-            return
-        finally:
-            for fd in (order_fd, out_end, error_end):
-                os.close(fd)
+        with contextlib.ExitStack() as undo:
+            out, out_end = _pipe(undo)
+            error, error_end = _pipe(undo)
+            self._stdout = Capture(out, buffer, most, saved.stdout)
+            self._stderr = Capture(error, buffer, most, saved.stderr)
+            self._open = {out: self._stdout, error: self._stderr}
+            _send(control, order, out_end, error_end)
+            undo.pop_all()
+        os.close(out_end)
+        os.close(error_end)
 
     def hold(self, cancel: Cancel | None, progress: Progress | None) -> CommandEnd:
         """Listen until everything has ended.
@@ -182,6 +178,26 @@ class Conversation:
             memory_kb=report.memory_kb,
             reason=reason,
         )
+
+
+def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        undo.callback(os.close, end)
+    return ends
+
+
+def _send(control: socket.socket, order: bytes, stdout: int, stderr: int) -> None:
+    """The command goes as a file in memory: its arguments may be longer than a message."""
+    order_fd = os.memfd_create("start", os.MFD_CLOEXEC)
+    try:
+        os.write(order_fd, order)
+        socket.send_fds(control, [b"go"], [order_fd, stdout, stderr])
+    except BrokenPipeError:
+        # The sandbox could not be made, and why is waiting for us to be heard.
+        return
+    finally:
+        os.close(order_fd)
 
 
 def _exit_code(ending: Ending, report: Report) -> int:

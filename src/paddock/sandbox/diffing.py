@@ -75,7 +75,14 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
             version = digest_of(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
-    return [change.path, change.kind.value, change.node.value, change.mode, change.link_text, version]
+    return [
+        change.path,
+        change.kind.value,
+        change.node.value,
+        change.mode,
+        change.link_text,
+        version,
+    ]
 
 
 def _row(settled: Settled, comparing: Comparing, layers: Layers) -> str:
@@ -95,7 +102,9 @@ def _row(settled: Settled, comparing: Comparing, layers: Layers) -> str:
         after = _content(comparing, layers.upper_fd, change.path)
     if before is None or after is None or b"\0" in before + after:
         return f"{name}: {change.kind.value}, binary or too large to compare"
-    return unified_diff(before, after, name, _FILE_LINES_MAX) or f"{name}: {change.kind.value}, empty"
+    return (
+        unified_diff(before, after, name, _FILE_LINES_MAX) or f"{name}: {change.kind.value}, empty"
+    )
 
 
 def _content(comparing: Comparing, root_fd: int, path: str) -> bytes | None:

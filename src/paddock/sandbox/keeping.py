@@ -18,6 +18,7 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.sandbox.conversation import Cancel, Conversation, Progress, Spools
+from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, SandboxPlan
@@ -65,30 +66,63 @@ def run_landlocked(
     with _scratch(request.plan, identity) as scratch:
         ground = Ground(workplace.fd, (scratch,))
         with confine(request.plan, ground, workplace.read, workplace.write) as held:
-            control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with control, theirs:
-                keeper = _start(held, theirs, _terms(request.plan, identity, scratch))
-                theirs.close()
-                try:
-                    end = _talk(control, request, spools, cancel, progress)
-                finally:
-                    control.close()
-                    _await(keeper)
+            terms = _terms(request.plan, identity, scratch)
+            end = _keep(request, held, terms, _Listening(cancel, spools, progress))
             return Kept(end, held.enforced)
 
 
-def _talk(
-    control: socket.socket,
+def run_unheld(
     request: CommandRequest,
-    spools: Spools | None,
-    cancel: Cancel | None,
-    progress: Progress | None,
+    workspace_fd: int,
+    enforced: Enforced,
+    *,
+    cancel: Cancel | None = None,
+    spools: Spools | None = None,
+    progress: Progress | None = None,
+) -> Kept:
+    """As `run_landlocked`, but nothing holds the command to the policy: `enforced` says so.
+
+    Only where an operator's policy wants it so. It is still not root, gains no privileges,
+    has its limits, and nothing of it is left when it has ended.
+
+    Raises: SandboxUnavailableError, HostError, ValueError as above.
+    """
+    owner = os.fstat(workspace_fd)
+    identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
+    with _scratch(request.plan, identity) as scratch:
+        terms = _terms(request.plan, identity, scratch)
+        end = _keep(request, None, terms, _Listening(cancel, spools, progress))
+        return Kept(end, enforced)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listening:
+    """Who wants to hear of a command while it runs."""
+
+    cancel: Cancel | None
+    spools: Spools | None
+    progress: Progress | None
+
+
+def _keep(
+    request: CommandRequest,
+    held: LandlockConfinement | None,
+    terms: list[str],
+    listening: _Listening,
 ) -> CommandEnd:
-    conversation = Conversation(control, request, spools)
-    try:
-        return conversation.hold(cancel, progress)
-    finally:
-        conversation.close()
+    control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with control, theirs:
+        keeper = _start(held, theirs, terms)
+        theirs.close()
+        try:
+            conversation = Conversation(control, request, listening.spools)
+            try:
+                return conversation.hold(listening.cancel, listening.progress)
+            finally:
+                conversation.close()
+        finally:
+            control.close()
+            _await(keeper)
 
 
 def _terms(plan: SandboxPlan, identity: tuple[int, int] | None, scratch: str) -> list[str]:
@@ -99,16 +133,20 @@ def _terms(plan: SandboxPlan, identity: tuple[int, int] | None, scratch: str) ->
 
 
 def _start(
-    held: LandlockConfinement, theirs: socket.socket, terms: list[str]
+    held: LandlockConfinement | None, theirs: socket.socket, terms: list[str]
 ) -> subprocess.Popen[bytes]:
     program = os.memfd_create("filter", os.MFD_CLOEXEC)
     try:
-        os.write(program, held.program)
-        fds = (theirs.fileno(), held.ruleset_fd, program)
+        fds: tuple[int, ...] = (theirs.fileno(),)
+        numbers = [str(theirs.fileno()), UNHELD, UNHELD]
+        if held is not None:
+            os.write(program, held.program)
+            fds = (theirs.fileno(), held.ruleset_fd, program)
+            numbers = [str(fd) for fd in fds]
         # Isolated, without site: nothing of the user's is loaded. Never preexec_fn, which
         # copies this whole process and may deadlock in a threaded one.
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", _PROGRAM, *map(str, fds), *terms],
+            [sys.executable, "-I", "-S", _PROGRAM, *numbers, *terms],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

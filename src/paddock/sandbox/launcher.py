@@ -8,6 +8,7 @@ Owned by one process: after a fork, the child's launcher is a new one, and the p
 socket is closed in the child, so that its sandboxes still end when the parent does.
 """
 
+import contextlib
 import os
 import secrets
 import socket
@@ -64,6 +65,17 @@ class Launcher:
                 self._stale.append(spare)
         return _make(running, recipe, workspace_fd)
 
+    def prepare(self, plan: SandboxPlan, workspace_fd: int) -> None:
+        """Start the launcher and make a sandbox that a first command of this plan will find.
+
+        Returns at once. Raises: as `open_stage`.
+        """
+        made = self.open_stage(plan, workspace_fd)
+        with self._lock:
+            other, self._spare = self._spare, made
+        if other is not None:
+            other.close()
+
     def run(
         self,
         request: CommandRequest,
@@ -80,17 +92,24 @@ class Launcher:
 
         Raises:
             SandboxUnavailableError: the sandbox could not be made here.
-            HostError: the launcher is gone, or the sandbox ended without a report.
+            HostError: the launcher is gone, the sandbox ended without a report, or the
+                output cannot be kept.
             ValueError: a NUL in an argument, or a stage that was used already.
         """
         if stage.is_used:
             raise ValueError("a stage runs one command")
         stage.is_used = True
-        conversation = Conversation(stage.control, request, spools)
         try:
-            end = conversation.hold(cancel, progress)
-        finally:
-            conversation.close()
+            conversation = Conversation(stage.control, request, spools)
+            try:
+                end = conversation.hold(cancel, progress)
+            finally:
+                conversation.close()
+        except OSError as error:
+            # Too few descriptors, or a disk too full for what is kept of the output.
+            raise HostError(
+                f"a command cannot be listened to: {os.strerror(error.errno or 0)}"
+            ) from error
         self._prepare_next(stage)
         self._close_stale()
         return end
@@ -138,7 +157,7 @@ class Launcher:
     def _prepare_next(self, used: StageDirectories) -> None:
         with self._lock:
             running = self._running
-            if self._spare is not None or running is None or running.owner != os.getpid():
+            if self._spare is not None or used.running is not running or running is None:
                 return
             try:
                 self._spare = _make(running, used.recipe, used.workspace_fd)
@@ -193,23 +212,34 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def _make(running: Running, recipe: Recipe, workspace_fd: int) -> StageDirectories:
-    """Ask for one sandbox. Raises: HostError where the launcher is gone."""
+    """Ask for one sandbox. Raises: HostError where the launcher is gone, or descriptors are."""
     name = f"stage-{secrets.token_hex(8)}"
-    order = os.memfd_create("order", os.MFD_CLOEXEC)
-    content, hidden = order_for(recipe, running.area.path, name)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    fds = [theirs.fileno(), order, workspace_fd, running.area.fd]
     try:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            _send_order(running, recipe, name, theirs.fileno(), workspace_fd)
+            stage = StageDirectories(running, name, ours, recipe, os.dup(workspace_fd))
+            undo.pop_all()
+            return stage
+    except OSError as error:
+        raise HostError(
+            f"a sandbox cannot be asked for: {os.strerror(error.errno or 0)}"
+        ) from error
+
+
+def _send_order(
+    running: Running, recipe: Recipe, name: str, control: int, workspace_fd: int
+) -> None:
+    """The order goes as a file in memory: a message has a limit that a plan has not."""
+    content, hidden = order_for(recipe, running.area.path, name)
+    with contextlib.ExitStack() as closing:
+        order = os.memfd_create("order", os.MFD_CLOEXEC)
+        closing.callback(os.close, order)
         os.write(order, content)
+        fds = [control, order, workspace_fd, running.area.fd]
         if hidden:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
             fds.append(os.open(hidden, flags, dir_fd=running.area.fd))
+            closing.callback(os.close, fds[-1])
         running.make(fds)
-    except HostError:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
-        for fd in (order, *fds[4:]):
-            os.close(fd)
-    return StageDirectories(running, name, ours, recipe, os.dup(workspace_fd))

@@ -1,6 +1,7 @@
 """What is asked of a shell, and what came of it: the nouns between the tools and the sandbox."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from paddock.sandbox.values import Ending, Enforced
 from paddock.workspace.changes import ChangedPath
@@ -15,6 +16,33 @@ class CommandLine:
     timeout_s: int
     is_dry_run: bool = False
     """Run it, show what it would change, and change nothing."""
+
+
+class PreparedLine(Protocol):
+    """A line that may run, with all that it is held to."""
+
+    @property
+    def digest(self) -> str:
+        """Of its plan: what an approval of it is bound to, besides the call's own arguments."""
+        ...
+
+
+class HeldLine(Protocol):
+    """A line that has run, and whose changes wait for an answer. To be closed."""
+
+    @property
+    def digest(self) -> str:
+        """Of its plan, and of everything that would be kept."""
+        ...
+
+    @property
+    def diff(self) -> str:
+        """What would be kept."""
+        ...
+
+    def close(self) -> None:
+        """Let it go: the workspace stays as it is. A second time does nothing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

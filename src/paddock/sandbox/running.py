@@ -23,11 +23,16 @@ class Running:
         """Start it. Raises: HostError where it cannot be started."""
         self.area = StagingArea(staging)
         self.owner = os.getpid()
-        self._said = os.memfd_create("launcher", os.MFD_CLOEXEC)
         self._lock = threading.Lock()
         self._stages = 0
         self._is_stopped = False
-        self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        try:
+            self._said = os.open("said", flags, 0o600, dir_fd=self.area.fd)
+            self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            self.area.close()
+            raise _no_launcher(error, interpreter) from error
         try:
             # Isolated, without site: nothing of the user's and nothing slow is loaded. Never
             # preexec_fn, which copies this whole process and may deadlock in a threaded one.
@@ -43,10 +48,7 @@ class Running:
             )
         except OSError as error:
             self._let_go()
-            raise HostError(
-                f"the launcher cannot be started: {os.strerror(error.errno or 0)}",
-                where=interpreter,
-            ) from error
+            raise _no_launcher(error, interpreter) from error
         finally:
             theirs.close()
         _ours.add(self)
@@ -135,6 +137,12 @@ class Running:
         self._door.close()
         os.close(self._said)
         self.area.close()
+
+
+def _no_launcher(error: OSError, interpreter: str) -> HostError:
+    return HostError(
+        f"the launcher cannot be started: {os.strerror(error.errno or 0)}", where=interpreter
+    )
 
 
 _ours: "weakref.WeakSet[Running]" = weakref.WeakSet()

@@ -28,13 +28,13 @@ class StageDirectories:
     Belongs to who opened it, until `close`. `run` uses it once.
     """
 
-    __slots__ = ("_running", "control", "is_used", "name", "recipe", "workspace_fd")
+    __slots__ = ("control", "is_used", "name", "recipe", "running", "workspace_fd")
 
     def __init__(
         self, running: Running, name: str, control: socket.socket, recipe: Recipe, workspace: int
     ) -> None:
         """Takes over the socket and the descriptor."""
-        self._running = running
+        self.running = running
         self.name = name
         self.control = control
         self.recipe = recipe
@@ -44,7 +44,7 @@ class StageDirectories:
     @property
     def path(self) -> str:
         """The stage's directory; `upper` and `work` are in it."""
-        return f"{self._running.area.path}/{self.name}"
+        return f"{self.running.area.path}/{self.name}"
 
     def open_upper(self) -> int:
         """A new descriptor of the upper layer's root, for reading what changed.
@@ -53,7 +53,7 @@ class StageDirectories:
         """
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(f"{self.name}/upper", flags, dir_fd=self._running.area.fd)
+            return os.open(f"{self.name}/upper", flags, dir_fd=self.running.area.fd)
         except OSError as error:
             raise HostError(
                 f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path
@@ -65,13 +65,13 @@ class StageDirectories:
             return
         os.close(self.workspace_fd)
         self.workspace_fd = -1
-        if self._running.owner == os.getpid():
+        if self.running.owner == os.getpid():
             # The sandbox ends when it sees this; closing alone would not do where a forked
             # child of ours has the same socket open.
             with contextlib.suppress(OSError):
                 self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
-        self._running.drop(self.name)
+        self.running.drop(self.name)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
-from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.committing import (
     Committed,
@@ -74,13 +73,15 @@ class StagedCommand:
 
     __slots__ = ("_differences", "_layers", "_request", "_room", "_stage", "end")
 
-    def __init__(self, room: Room, request: CommandRequest, stage: StageDirectories) -> None:
+    def __init__(
+        self, room: Room, request: CommandRequest, stage: StageDirectories, end: CommandEnd
+    ) -> None:
         self._room = room
         self._request = request
         self._stage = stage
         self._layers: Layers | None = None
         self._differences = Differences((), (), (), is_whole=True)
-        self.end: CommandEnd
+        self.end = end
 
     def __enter__(self) -> Self:
         return self
@@ -98,27 +99,19 @@ class StagedCommand:
         if self._layers is not None:
             os.close(self._layers.upper_fd)
             self._layers = None
-        try:
-            self._stage.close()
-        except HostError:
-            # The launcher is gone, and the next one sweeps what it left.
-            return
+        close_stage(self._stage)
 
     def look(self, started_ns: int) -> None:
         """Find what changed. Raises: HostError."""
         upper_fd = self._stage.open_upper()
-        # Duplicated: the workspace may be closed while a question about this is open.
         self._layers = Layers(upper_fd, self._room.place.workspace.root_fd)
         layer = read_changes(upper_fd, self._layers.lower_fd)
         self._differences = find_differences(layer, upper_fd, self._layers.lower_fd, started_ns)
 
-    def show(self) -> Shown:
-        """The diff of what would land if it were granted. Raises: HostError."""
-        return show_settled(self._settle(grants_asks=True), self._held())
-
-    def refusals(self) -> tuple[RefusedChange, ...]:
-        """What would be refused. Raises: HostError."""
-        return self._refusals(self._settle(grants_asks=False))
+    def show(self, *, grants_asks: bool) -> tuple[Shown, tuple[RefusedChange, ...]]:
+        """The diff of what would land, and what would be refused. Raises: HostError."""
+        settled = self._settle(grants_asks=grants_asks)
+        return show_settled(settled, self._held()), self._refusals(settled)
 
     def commit(self, *, grants_asks: bool) -> Kept:
         """Bring it into the workspace: everything that is allowed, or nothing.
@@ -172,20 +165,26 @@ def run_staged(
     plan = replace(request.plan, hidden=hidden)
     request = replace(request, plan=plan)
     bench = replace(
-        room.bench, git=plan.git, workspace=plan.workspace, readable=(*plan.readable, *plan.writable)
+        room.bench,
+        git=plan.git,
+        workspace=plan.workspace,
+        readable=(*plan.readable, *plan.writable),
     )
-    staged = StagedCommand(
-        replace(room, bench=bench), request, room.launcher.open_stage(plan, root_fd)
-    )
+    stage = room.launcher.open_stage(plan, root_fd)
     try:
         started_ns = wait_for_a_tick(called_ns)
-        staged.end = room.launcher.run(
+        end = room.launcher.run(
             request,
-            staged._stage,
+            stage,
             cancel=observed.cancel,
             spools=observed.spools,
             progress=observed.progress,
         )
+    except BaseException:
+        close_stage(stage)
+        raise
+    staged = StagedCommand(replace(room, bench=bench), request, stage, end)
+    try:
         staged.look(started_ns)
     except BaseException:
         staged.close()
@@ -193,5 +192,10 @@ def run_staged(
     return staged
 
 
-OUTPUT_BYTES: Final = limits.shell_output_chars_max * 4
-"""Kept of each stream: enough characters of four bytes for head and tail."""
+def close_stage(stage: StageDirectories) -> None:
+    """Let a stage go, whatever has become of its launcher."""
+    try:
+        stage.close()
+    except HostError:
+        # The launcher is gone, and the next one sweeps what it left.
+        return

@@ -61,6 +61,10 @@ COMMANDS: Final = {
     "trust": Listed("look at a project's policy and trust it", "trust"),
     "call": Listed("run one governed tool call", "call"),
     "tools": Listed("list the tools that an agent has", "tools"),
+    "run": Listed("have an agent do a task, and print its answer", "run"),
+    "session": Listed(
+        "list, show, resume and export sessions", "session", ("list", "show", "resume", "export")
+    ),
     "agent": Listed(
         "create, list, show and remove agents", "agent", ("create", "list", "show", "remove")
     ),

@@ -1,6 +1,5 @@
 """Ask a person at a terminal, so that a model cannot fake the question or the answer."""
 
-import json
 import os
 import select
 import termios
@@ -10,9 +9,8 @@ from typing import Final
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.text.show import show_name
+from paddock.runtime.question import question_of
 
-_SHOWN_CHARS_MAX: Final = 2000
 _READ_BYTES: Final = 4096
 """As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
@@ -32,7 +30,7 @@ class PromptApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """Yes or no within the time limit; end of input and time-out are a no."""
         console = self._console
-        console.warn(_question(request))
+        console.warn(question_of(request))
         try:
             said = ask_yes(console, "allow this once? [y/N] ", self._timeout_s)
         except (OSError, termios.error, ValueError):
@@ -76,17 +74,3 @@ def _read_line(descriptor: int, timeout_s: float) -> bytes | None:
         if b"\n" in read:
             return typed
     return None
-
-
-def _question(request: ApprovalRequest) -> str:
-    arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
-    missing = len(arguments) - _SHOWN_CHARS_MAX
-    shown = arguments[:_SHOWN_CHARS_MAX] + (f" … {missing} more characters" if missing > 0 else "")
-    rows = [
-        f"agent {show_name(request.agent)} asks to run {show_name(request.tool)} {shown}",
-        *(f"  action: {show_name(action)}" for action in request.actions),
-        f"  why asked: {show_name(request.reason)}",
-    ]
-    if request.rule:
-        rows.append(f"  rule: {show_name(request.rule)}")
-    return "\n".join(rows)

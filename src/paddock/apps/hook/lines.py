@@ -24,7 +24,7 @@ GROUNDS_MAX: Final = 16
 """Directories that a line may come to stand in; with more it is asked about."""
 
 _CHANGES_DIRECTORY: Final = frozenset({"cd", "pushd", "popd", "chdir"})
-_REMOVES: Final = frozenset({"rm", "rmdir", "mv", "shred", "unlink", "find"})
+_REMOVES: Final = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
 _PATCHES: Final = frozenset({"apply_patch", "applypatch"})
 _PATCH: Final = re.compile(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
 _GLOB: Final = re.compile(r"[*?\[]")

@@ -33,6 +33,7 @@ _TICK_SHARE = 20
 _END_WAIT_S = 5.0
 """For killed processes to be gone; one that hangs in the kernel is reported."""
 
+_YIELD_S = 0.001
 _KILL_SIGNAL = 9
 _DEFAULT_SIGNALS = (13, 25)
 """SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec.
@@ -154,9 +155,13 @@ class First:
             os.kill(-1, _KILL_SIGNAL)
         except ProcessLookupError:
             survivors = 0
-        deadline = time.monotonic() + _END_WAIT_S
-        while self._reap() and time.monotonic() < deadline:
-            time.sleep(0.0005)
+        began = time.monotonic()
+        while self._reap() and time.monotonic() < began + _END_WAIT_S:
+            # They need the processor more than we do; few need more than a millisecond of it.
+            if time.monotonic() < began + _YIELD_S:
+                os.sched_yield()
+            else:
+                time.sleep(_YIELD_S)
         return survivors
 
     def _report(self, report: Report) -> None:

@@ -39,6 +39,7 @@ from paddock.sandbox.inside.orders import (  # noqa: E402 - after the path
     NOT_CONFINED,
     NOT_STARTED,
     TIMED_OUT,
+    UNHELD,
     Report,
     Start,
 )
@@ -70,12 +71,10 @@ class Terms:
 class Keeper:
     """The loop around one command. `control` leads to who asked."""
 
-    def __init__(
-        self, control: _socket.socket, ruleset_fd: int, program: bytes, terms: Terms
-    ) -> None:
+    def __init__(self, control: _socket.socket, held: landlocked.Hold | None, terms: Terms) -> None:
+        """`held` None: nothing holds the command, for the operator wants it so."""
         self._control = control
-        self._ruleset_fd = ruleset_fd
-        self._program = program
+        self._held = held
         self._terms = terms
         self._memory_kb = 0
         self._main = -1
@@ -150,15 +149,17 @@ class Keeper:
         for number, fd in enumerate((nothing, *outputs)):
             os.dup2(fd, number)
         # Threat: a descriptor of ours that comes along; `say` closes itself at exec.
-        for low, high in _around({say, self._ruleset_fd}):
+        held = self._held
+        for low, high in _around({say} if held is None else {say, held.ruleset_fd}):
             os.closerange(low, high)
         for number in _DEFAULT_SIGNALS:
             use_default_action(number)
         self._limit()
         identity = None if terms.uid < 0 else (terms.uid, terms.gid)
-        landlocked.hold(self._ruleset_fd, self._program, identity)
+        landlocked.hold(held, identity)
         # Without the filter's leave none of these could be done after it; all are allowed.
-        os.close(self._ruleset_fd)
+        if held is not None:
+            os.close(held.ruleset_fd)
         environment = _environment(start.environment, os.fsencode(terms.scratch))
         try:
             os.chdir(start.directory)
@@ -257,11 +258,14 @@ def _around(kept: set[int]) -> list[tuple[int, int]]:
 
 def main(arguments: list[str]) -> None:
     """Serve one command."""
-    control, ruleset_fd, program_fd = map(int, arguments[:3])
+    control, ruleset, filter_, *terms = arguments
+    held = None
+    if UNHELD not in (ruleset, filter_):
+        program_fd = int(filter_)
+        held = landlocked.Hold(int(ruleset), os.pread(program_fd, os.fstat(program_fd).st_size, 0))
+        os.close(program_fd)
     adopt_orphans()
-    program = os.pread(program_fd, os.fstat(program_fd).st_size, 0)
-    os.close(program_fd)
-    Keeper(_socket.socket(fileno=control), ruleset_fd, program, Terms(arguments[3:])).serve()
+    Keeper(_socket.socket(fileno=int(control)), held, Terms(terms)).serve()
 
 
 if __name__ == "__main__":

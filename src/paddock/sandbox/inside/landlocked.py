@@ -23,10 +23,21 @@ _ROUND_S = 0.005
 itself holds (an NFS server that is gone) would never end."""
 
 
-def hold(ruleset_fd: int, program: bytes, identity: tuple[int, int] | None) -> None:
+class Hold:
+    """A rule set's descriptor and a filter: what a command is held by."""
+
+    __slots__ = ("program", "ruleset_fd")
+
+    def __init__(self, ruleset_fd: int, program: bytes) -> None:
+        self.ruleset_fd = ruleset_fd
+        self.program = program
+
+
+def hold(held: Hold | None, identity: tuple[int, int] | None) -> None:
     """Give up, in the calling process and for good, all that the rule set does not allow.
 
-    `identity` is the user and group to become; None to stay who we are.
+    With None nothing is given up but what a change of user and the lack of new privileges
+    take. `identity` is the user and group to become; None to stay who we are.
     The order: the user first, for that takes a privilege; the filter last, for it may
     refuse what comes before it.
 
@@ -46,8 +57,9 @@ def hold(ruleset_fd: int, program: bytes, identity: tuple[int, int] | None) -> N
     if 0 in os.getresuid():
         raise PermissionError("a command never runs as the host's root")
     set_no_new_privileges()
-    restrict_self(ruleset_fd)
-    install_filter(program)
+    if held is not None:
+        restrict_self(held.ruleset_fd)
+        install_filter(held.program)
 
 
 class Process:

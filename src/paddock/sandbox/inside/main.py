@@ -129,7 +129,6 @@ class Loop:
         layers = confine.Layers(workspace, stage, rest[0] if rest else -1, {})
         try:
             if as_root:
-                self._step = b"identity-mapped mounts"
                 layers = self._detach(base, layers)
             else:
                 os.fchdir(workspace)
@@ -165,7 +164,9 @@ class Loop:
     def _detach(self, base: Base, layers: confine.Layers) -> confine.Layers:
         """What only root of the host can do: reach every path, and show owners mapped."""
         if self._id_map < 0:
+            self._step = b"user namespace"
             self._id_map = _make_id_map()
+        self._step = b"identity-mapped mounts"
         return confine.detach_layers(base, layers, self._id_map)
 
     def _become(self, base: Base, control: int, layers: confine.Layers, released: int) -> None:

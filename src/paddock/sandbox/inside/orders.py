@@ -118,6 +118,9 @@ NOT_STARTED = b"not started"
 NOT_CONFINED = b"not confined"
 """The sandbox itself could not be made; nothing ran."""
 
+UNHELD = "unheld"
+"""To a keeper, in place of a rule set's and a filter's descriptor: nothing holds the command."""
+
 
 class Report:
     """How it ended.

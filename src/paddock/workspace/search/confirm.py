@@ -160,6 +160,10 @@ class SplitLines:
                 numbers += range(first, last + 1)
         return numbers, [self._lines[number - 1] for number in numbers]
 
+    def with_text(self, text: bytes) -> list[int]:
+        """The numbers of the lines that hold `text`."""
+        return [number for number, line in enumerate(self._lines, 1) if text in line]
+
     def number(self, one: int) -> int:
         """See `Lines`."""
         return one

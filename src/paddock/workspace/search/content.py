@@ -1,15 +1,19 @@
 """Searching contents: the first matches of a tree by path and line, the same every time.
 
-Two phases. First ripgrep walks the tree itself, in parallel, which is the fastest there
+Two phases. ripgrep walks the tree itself, in parallel, which is the fastest there
 is. If it proposes no more than is shown, that is all there is, and sorting makes an order.
 
 If it proposes more, which proposals came first is chance, so they are thrown away. Our
 own walk then gives the files in byte order, as far as they are needed, and ripgrep
 searches them in growing batches until enough is confirmed.
+
+Before either, a plain text is looked for in the first few files without ripgrep.
 """
 
+import contextlib
 import os
 
+from paddock import limits
 from paddock.errors import PathNotAFileError, PermissionDeniedError
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
@@ -19,6 +23,7 @@ from paddock.workspace.search.asked import ContentFound, Shown, Wanted
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
+from paddock.workspace.search.probe import plain_text, probe
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, scope_above
@@ -52,7 +57,9 @@ def search_content(
     else:
         with converting(path, "list"):
             _search_below(workspace, engine, search, path, glob)
-    engine.check()
+    # A search that needed no ripgrep has not shown that the pattern is one.
+    if plain_text(wanted.regex) is None:
+        engine.check()
     return search.found
 
 
@@ -82,17 +89,23 @@ def _search_below(
     glob: SearchGlob,
 ) -> None:
     """Search a directory; see the module."""
+    terms = Terms(NEVER, honours_ignore=True, glob=glob)
+    text = plain_text(engine.wanted.regex)
+    if text is not None:
+        with contextlib.closing(Walk(workspace.tree, path, terms, engine.deadline)) as walk:
+            walk.budget = limits.search_walked_entries_max
+            found = probe(workspace, engine, text, walk.paths())
+        if found is not None:
+            search.take(found)
+            return
     proposals = _propose_tree(workspace, engine, path, glob)
     if sum(map(len, proposals.values())) <= search.left:
         search.confirm(proposals)
         return
-    walk = Walk(workspace.tree, path, Terms(NEVER, honours_ignore=True, glob=glob), engine.deadline)
-    try:
+    with contextlib.closing(Walk(workspace.tree, path, terms, engine.deadline)) as walk:
         search.search(walk.paths())
         engine.remarks.is_late = engine.remarks.is_late or walk.is_late
         engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
-    finally:
-        walk.close()
 
 
 def _propose_tree(

@@ -14,6 +14,7 @@ file is one expression whose first alternative is the last rule.
 """
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from paddock.policy.globs import RUN, Glob, literal_of, parse_glob, regex_of
@@ -22,6 +23,7 @@ from paddock.workspace.search.globs import expand_braces
 
 IGNORE_FILE: Final = ".gitignore"
 _BOM: Final = "\ufeff"
+_KEPT_CHARS_MAX: Final = 8_192
 
 
 class _Rule(NamedTuple):
@@ -47,28 +49,20 @@ class _Last:
 class _Expressions:
     """Rules that need a regular expression, the last one first."""
 
-    __slots__ = ("_expression", "_numbers")
+    __slots__ = ("match", "numbers")
 
     def __init__(self, rules: list[_Rule]) -> None:
         last_first = list(reversed(rules))
-        self._numbers = [rule.number for rule in last_first]
+        self.numbers = [rule.number for rule in last_first]
         sources = [f"({regex_of(rule.glob.segments)})" for rule in last_first]
-        self._expression = re.compile("|".join(sources), re.DOTALL) if rules else None
-
-    def last(self, text: str) -> int:
-        """The number of the last rule that matches all of `text`; -1 for none."""
-        if self._expression is None:
-            return -1
-        found = self._expression.fullmatch(text)
-        return (
-            -1 if found is None or found.lastindex is None else self._numbers[found.lastindex - 1]
-        )
+        self.match = re.compile("|".join(sources), re.DOTALL).fullmatch if rules else None
+        """Of what it returns, `lastindex - 1` stands for one of `numbers`."""
 
 
 class _Rules:
     """What holds for files, or for directories."""
 
-    __slots__ = ("endings", "names", "path_expressions", "path_names", "patterns")
+    __slots__ = ("by_name", "by_path", "endings", "names", "path_names")
 
     def __init__(self, rules: list[_Rule], literal: "_Literal", *, for_directories: bool) -> None:
         def chosen(last: _Last) -> dict[str, int]:
@@ -78,8 +72,25 @@ class _Rules:
         self.endings = chosen(literal.endings)
         self.path_names = chosen(literal.paths)
         meant = [rule for rule in rules if for_directories or not rule.glob.directory_only]
-        self.patterns = _Expressions([rule for rule in meant if rule.glob.anywhere])
-        self.path_expressions = _Expressions([rule for rule in meant if not rule.glob.anywhere])
+        self.by_name = _Expressions([rule for rule in meant if rule.glob.anywhere])
+        self.by_path = _Expressions([rule for rule in meant if not rule.glob.anywhere])
+
+    def last(self, name: str, below: str) -> int:
+        """The number of the last rule about an entry; -1 for none."""
+        # Once for every entry of a walk: each branch here is worth its line.
+        last = self.names.get(name, -1)
+        if self.endings:
+            # Without a dot it is the last character, which is no ending.
+            last = max(last, self.endings.get(name[name.rfind(".") :], -1))
+        if self.path_names:
+            last = max(last, self.path_names.get(below, -1))
+        match = self.by_name.match
+        if match is not None and (found := match(name)) is not None:
+            last = max(last, self.by_name.numbers[(found.lastindex or 0) - 1])
+        match = self.by_path.match
+        if match is not None and (found := match(below)) is not None:
+            last = max(last, self.by_path.numbers[(found.lastindex or 0) - 1])
+        return last
 
 
 class _Literal:
@@ -133,14 +144,18 @@ class IgnoreRules:
         `below` is its path from the directory of the file.
         """
         rules = self._directories if is_directory else self._files
-        last = rules.names.get(name, -1)
-        dot = name.rfind(".")
-        if dot >= 0 and rules.endings:
-            last = max(last, rules.endings.get(name[dot:], -1))
-        if rules.path_names:
-            last = max(last, rules.path_names.get(below, -1))
-        last = max(last, rules.patterns.last(name), rules.path_expressions.last(below))
+        last = rules.last(name, below)
         return None if last < 0 else not self._negated[last]
+
+
+@lru_cache(maxsize=256)
+def _kept(text: str) -> IgnoreRules:
+    return IgnoreRules(text)
+
+
+def compile_rules(text: str) -> IgnoreRules:
+    """The rules of a `.gitignore`; those of a moderate size are kept for the next search."""
+    return _kept(text) if len(text) <= _KEPT_CHARS_MAX else IgnoreRules(text)
 
 
 def _parse_line(line: str) -> list[Glob]:

@@ -74,14 +74,15 @@ class OrderedSearch:
                     self._engine.propose([batch[last]], _NO_LIMIT, in_order=True), self.left
                 )
             )
-        self._take(lines)
+        self.take(lines)
         return batch[last + 1 :]
 
     def confirm(self, proposals: Proposals) -> None:
         """Take in what stands there of `proposals`."""
-        self._take(self._engine.confirm(proposals, self.left))
+        self.take(self._engine.confirm(proposals, self.left))
 
-    def _take(self, files: Iterable[FileLines]) -> None:
+    def take(self, files: Iterable[FileLines]) -> None:
+        """Take in what is confirmed already."""
         found = self.found
         for lines in files:
             found.has_more = lines.has_more

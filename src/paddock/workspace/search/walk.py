@@ -23,7 +23,12 @@ from paddock.workspace.names import WorkspacePath
 from paddock.workspace.reading import read_bytes
 from paddock.workspace.resolution import READ_DIRECTORY, READ_FILE
 from paddock.workspace.search.globs import SearchGlob
-from paddock.workspace.search.ignore import IGNORE_FILE, IgnoreRules, IgnoreScope
+from paddock.workspace.search.ignore import (
+    IGNORE_FILE,
+    IgnoreRules,
+    IgnoreScope,
+    compile_rules,
+)
 from paddock.workspace.temporary import is_temporary_name
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
@@ -232,7 +237,7 @@ def read_rules(directory_fd: int) -> IgnoreRules | None:
         return None  # a directory or something stranger
     finally:
         os.close(fd)
-    return IgnoreRules(text.decode("utf-8", "surrogateescape"))
+    return compile_rules(text.decode("utf-8", "surrogateescape"))
 
 
 def scope_above(tree: Tree, directory: WorkspacePath) -> IgnoreScope | None:

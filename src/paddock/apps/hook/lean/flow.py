@@ -10,32 +10,27 @@ from paddock.apps.hook.lean.judging import Engine, Verdict, judge
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.wanted import Wanted, find_wanted
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 class Ports:
-    """What a flow works with, all of it given by the door.
+    """What a flow works with besides the engine. A subclass does it."""
 
-    `append` makes a record durable or raises; `is_first` says whether a warning was not
-    yet given in a session; `wrap` gives JSON text of an input whose command runs in the
-    sandbox, empty where it stays as it is.
-    """
+    __slots__ = ()
 
-    __slots__ = ("append", "is_first", "randomness", "wrap")
+    def append(self, record: records.Record) -> None:
+        """Make a record durable, or raise."""
+        raise NotImplementedError
 
-    def __init__(
-        self,
-        append: "Callable[[records.Record], None]",
-        is_first: "Callable[[str, str], bool]",
-        randomness: "Callable[[int], bytes]",
-        wrap: "Callable[[Asked, Engine], str]",
-    ) -> None:
-        self.append = append
-        self.is_first = is_first
-        self.randomness = randomness
-        self.wrap = wrap
+    def is_first(self, session_id: str, pattern: str) -> bool:
+        """Whether a warning was not yet given in this session; from now on it was."""
+        raise NotImplementedError
+
+    def randomness(self, size: int) -> bytes:
+        """So many unpredictable bytes."""
+        raise NotImplementedError
+
+    def wrap(self, asked: Asked) -> str:
+        """JSON text of an input whose command runs in the sandbox; empty to leave it."""
+        raise NotImplementedError
 
 
 class Judged:
@@ -64,7 +59,7 @@ def answer_call(
     warnings = _due_warnings(asked, verdict, engine, ports)
     updated = ""
     if word == "allow" and engine.sandbox_shell and judged.wanted.line is not None:
-        updated = ports.wrap(asked, engine)
+        updated = ports.wrap(asked)
     record = records.decision_record(asked, verdict, word, warnings, who, ports.randomness)
     if updated:
         record.metadata["sandboxed"] = True

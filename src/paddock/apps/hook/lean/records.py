@@ -142,9 +142,7 @@ def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[
             kept["…"] = f"{len(asked.input) - ARGUMENTS_MAX} more arguments"
             break
         shown = clean(name, NAME_CHARS_MAX)
-        if value is None or type(value) is bool or (type(value) is int and abs(value) < 1 << 53):
-            kept[shown] = value
-        elif (
+        if value is None or type(value) is bool or (type(value) is int and abs(value) < 1 << 53) or (
             type(value) is str
             and is_known
             and name in KEPT_ARGUMENTS

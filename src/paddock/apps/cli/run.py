@@ -1,0 +1,95 @@
+"""`paddock run`."""
+
+import argparse
+
+from paddock.agent.events import CallFinished, Event, Noticed
+from paddock.agent.results import TurnOutcome, TurnResult
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.interrupts import cancelled_by_interrupt
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import use_project
+from paddock.assembly import SessionWish, open_session
+from paddock.text.show import show_name
+
+_EXIT_NO = 1
+_EXIT_HOST = 5
+
+
+class Run:
+    """One headless session of one turn."""
+
+    summary = (
+        "Have an agent do a task, and print its answer.\n"
+        "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
+        "configuration chooses, else [providers.default] of your own, else the built-in model."
+    )
+    examples = (
+        '  paddock run "what files are in src?"\n'
+        '  paddock run --model anthropic:MODEL "write a summary of README.md"\n'
+        '  paddock run --model scripted:steps.json --json "go"'
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """TASK, --agent and --model."""
+        parser.add_argument("task", metavar="TASK")
+        parser.add_argument("--agent", metavar="NAME", help="who works (default: main, or admin)")
+        add_model(parser)
+
+    def run(self, options: Options, console: Console) -> int:
+        """0 success, 1 degraded or error, 5 the provider can't be reached."""
+        return answer(options.task, None, options, console)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """`--model`."""
+    parser.add_argument("--model", metavar="PROVIDER[:NAME]", help="which model answers")
+
+
+def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
+    """One turn, in a new session or in one that is resumed."""
+    project = use_project(options, console)
+    wish = SessionWish(
+        agent=options.agent,
+        model=options.model,
+        listener=_Progress(console),
+        variables=console.variables,
+        resume=resume,
+    )
+    with open_session(project, wish) as session, cancelled_by_interrupt() as cancel:
+        for notice in session.notices[len(project.notices) :]:
+            console.warn(f"note: {notice}")
+        result = session.handle_turn(message, cancel)
+    if options.json:
+        console.write_json(result.as_json())
+    else:
+        console.say(result.response)
+    return _exit_of(result)
+
+
+def _exit_of(result: TurnResult) -> int:
+    if result.outcome is TurnOutcome.SUCCESS:
+        return 0
+    return _EXIT_HOST if result.is_unreachable else _EXIT_NO
+
+
+class _Progress:
+    """Calls while they happen, on stderr where that is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_shown = console.stderr.isatty()
+
+    def heard(self, event: Event) -> None:
+        """See `paddock.agent.events.TurnListener`."""
+        if not self._is_shown:
+            return
+        if isinstance(event, CallFinished):
+            refusal = event.result.refusal
+            came = "ok" if refusal is None else refusal.code
+            duration = f"{event.duration_us / 1000:.0f} ms" if event.ran else "not run"
+            self._console.warn(f"  {show_name(event.tool)}  {came}  {duration}")
+        elif isinstance(event, Noticed):
+            self._console.warn(f"note: {event.text}")
+
+
+COMMAND = Run()

@@ -1,0 +1,140 @@
+"""What a call is judged on, found the long way: project, agent, engine."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.places import Scene
+from paddock.apps.hook.policy_engine import PolicyEngine
+from paddock.assembly import Project, open_project
+from paddock.plane.agent_files import is_agent_name
+from paddock.plane.environment import Environment, read_environment
+from paddock.plane.paths import real_path
+from paddock.policy.presets import LOCKED
+from paddock.values.agents import Agent, AgentChain
+
+PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
+"""Where Claude Code was started; the shell's own directory may be another by now."""
+
+_CLAUDE_HOME: Final = "CLAUDE_CONFIG_DIR"
+_CODEX_HOME: Final = "CODEX_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Everything that a judgement needs."""
+
+    project: Project
+    scene: Scene
+    chain: AgentChain
+    engine: PolicyEngine
+    start: str
+    """The directory that the project was found from."""
+
+
+def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str) -> str:
+    """Return the directory that the project is found from."""
+    named = variables.get(PROJECT_VARIABLE, "") if client == "claude" else ""
+    # A shell may stand anywhere; the project stays where the client was started.
+    return named if os.path.isabs(named) else cwd or directory
+
+
+def find_ground(
+    asked: Asked, variables: Mapping[str, str], directory: str, today: str
+) -> Ground:
+    """Open the project, its plane made on first use.
+
+    Raises:
+        UsageError, ConfigError, HostError: as `open_project`.
+    """
+    environment = read_environment(variables)
+    start = start_of(asked.client, asked.cwd, variables, directory)
+    project = open_project(Path(start), environment)
+    scene = Scene(
+        str(project.root.path),
+        start.rstrip("/") or "/",
+        str(environment.home),
+        state_of(environment),
+        today,
+    )
+    chain = chain_for(project, asked)
+    also = also_write(project, asked.client, environment, variables)
+    return Ground(project, scene, chain, PolicyEngine(project.policy, chain, also), start)
+
+
+def state_of(environment: Environment) -> tuple[str, ...]:
+    """Return the real directories of Paddock's own files."""
+    return (str(real_path(environment.paddock_home)), str(real_path(environment.config_home)))
+
+
+def default_chain(project: Project) -> AgentChain:
+    """Return the agent of a client's own thread, with its ancestors."""
+    root = project.layout.root
+    return tuple(
+        # The place alone: a decision shows it to a model, which must see no host path.
+        replace(record.agent, source=record.file.relative_to(root).as_posix())
+        for record in project.agents.lineage(project.default_agent)
+    )
+
+
+def chain_for(project: Project, asked: Asked) -> AgentChain:
+    """Return who acts: an agent of this plane, or a client's own kind of agent.
+
+    `[agents]` chooses the profile of a client's `agent_type`. One that is named
+    nowhere is a child of the default agent, and never exceeds it.
+    """
+    default = default_chain(project)
+    name = asked.agent_type
+    if not name:
+        # Threat: a sub-agent that does not say what it is. Unknown is no.
+        return (Agent(asked.agent_id, LOCKED),) if asked.agent_id else default
+    return chain_of_type(project, default, name)
+
+
+def chain_of_type(project: Project, default: AgentChain, name: str) -> AgentChain:
+    """Return the chain of a client's agent of type `name`."""
+    if is_agent_name(name) and name in project.agents.names():
+        return project.agents.chain(name)
+    first = default[0]
+    bound = project.policy.settings.profile_for(name)
+    if bound is None:
+        return (replace(first, name=name, parent=first.name), *default)
+    return (replace(first, name=name, profile=bound), *default[1:])
+
+
+def also_write(
+    project: Project, client: str, environment: Environment, variables: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return absolute patterns of what may be written outside the project.
+
+    Without `also_write` it is the client's own plan, memory and scratch files.
+    """
+    given = project.policy.settings.hook.also_write
+    patterns = default_also_write(client, variables) if given is None else given
+    home, real_home = str(environment.home), str(real_path(environment.home))
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        for base in (home, real_home):
+            found["/" + _below_home(pattern, base).lstrip("/")] = None
+    return tuple(found)
+
+
+def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the places of a client's own files."""
+    if client == "codex":
+        return (f"{variables.get(_CODEX_HOME) or '~/.codex'}/memories/**",)
+    own = variables.get(_CLAUDE_HOME) or "~/.claude"
+    scratch = variables.get("TMPDIR") or "/tmp"  # noqa: S108 - named, never opened
+    return (
+        f"{own}/plans/**",
+        f"{own}/projects/*/memory/**",
+        f"{scratch.rstrip('/')}/claude-{os.geteuid()}/**",
+    )
+
+
+def _below_home(pattern: str, home: str) -> str:
+    return home + pattern[1:] if pattern.startswith("~/") else pattern
+

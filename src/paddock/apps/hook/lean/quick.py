@@ -1,0 +1,223 @@
+"""The policy of one project as its image holds it, for one agent.
+
+It answers as the policy engine does, or not at all (`DeclinedError`): a path that is no
+plain ASCII, a line of shell with anything but plain words, an agent whose lists or
+rules an image does not hold.
+"""
+
+from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.indexes import deciding, find_hits, matches_text
+from paddock.apps.hook.lean.judging import (
+    ALSO,
+    DENY,
+    NOTHING,
+    OTHERWISE,
+    RULE,
+    WORDS,
+    Engine,
+    Finding,
+    Line,
+    Rule,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paddock.values.calls import Json
+
+VALUE_CHARS_MAX = 200
+"""As `limits.message_value_chars_max`."""
+OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = "own", "protected", "generated", "secret", "warned", "safe"
+_CODES = {OWN: "protected", PROTECTED: "protected", GENERATED: "generated", SECRET: "secret"}
+
+
+class QuickEngine(Engine):
+    """Judges with an image's tables. `profiles` are the numbers of the agent's own."""
+
+    __slots__ = (
+        "_guards",
+        "_hits",
+        "_image",
+        "_profiles",
+        "on_allow",
+        "paranoid",
+        "sandbox_shell",
+        "warnings",
+    )
+
+    def __init__(self, image: "Json", profiles: tuple[int, ...]) -> None:
+        self._image = image
+        self._guards = image["guards"]
+        self._profiles = profiles
+        self._hits: dict[str, list[tuple[int, int]]] = {}
+        self.on_allow, self.warnings, self.paranoid, self.sandbox_shell = image["hook"]
+
+    def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+        """See `Engine`."""
+        hits = self._hits_of(path)
+        if not hits:
+            return []
+        _, patterns, lists = self._guards
+        found: list[Finding] = []
+        for listed, (kind, _) in enumerate(lists):
+            if kind in (WARNED, SAFE) or (not is_write and kind != SECRET):
+                continue
+            if kind == GENERATED and by_command:
+                continue
+            number = deciding(hits, listed, patterns)
+            if number >= 0:
+                rule = _pattern_rule(patterns[number], kind)
+                found.append(Finding(DENY, -1, "", rule, f"policy.{_CODES[kind]}"))
+        return found
+
+    def find_warning(self, path: str) -> str:
+        """See `Engine`."""
+        hits = self._hits_of(path)
+        _, patterns, lists = self._guards
+        for listed, (kind, _) in enumerate(lists):
+            if kind == WARNED:
+                number = deciding(hits, listed, patterns)
+                if number >= 0:
+                    return "" if self.is_safe(path) else patterns[number][2]
+        return ""
+
+    def is_safe(self, path: str) -> bool:
+        """See `Engine`."""
+        hits = self._hits_of(path)
+        _, patterns, lists = self._guards
+        for listed, (kind, has_negation) in enumerate(lists):
+            if kind != SAFE:
+                continue
+            if deciding(hits, listed, patterns) < 0:
+                return False
+            if has_negation:
+                last = max(number for _, number in hits if patterns[number][0] == listed)
+                if patterns[last][1]:
+                    return False
+        return True
+
+    def find_secret_outside(self, path: str) -> Rule | None:
+        """See `Engine`."""
+        sides, patterns, lists = self._image["outside"]
+        hits = find_hits(sides, _plain(path.lstrip("/")))
+        for listed in range(len(lists)):
+            number = deciding(hits, listed, patterns)
+            if number >= 0:
+                return _pattern_rule(patterns[number], SECRET)
+        return None
+
+    def may_write_outside(self, path: str) -> bool:
+        """See `Engine`."""
+        sides, patterns, _ = self._image["also"]
+        hits = find_hits(sides, _plain(path.lstrip("/")))
+        if deciding(hits, 0, patterns) < 0:
+            return False
+        return not patterns[max(number for _, number in hits)][1]
+
+    def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+        """See `Engine`."""
+        found: list[Finding] = []
+        asked = f"tool:{category}:{operation} {target}".rstrip()
+        for number in self._profiles:
+            profile = self._image["profiles"][number]
+            if category == "client":
+                rules, otherwise = _client_head(profile, operation)
+            else:
+                untargeted, paths, names, _, otherwise = profile["heads"][category, operation]
+                rules = list(untargeted)
+                if paths is not None:
+                    numbers = {number for _, number in find_hits(paths[0], _plain(target))}
+                    rules += [paths[1][index] for index in sorted(numbers)]
+                rules += [rule for parts, wide, rule in names if _name(parts, wide, target)]
+            found += _said(profile, rules, otherwise, asked)
+        return found
+
+    def line(self, text: str, base: str) -> Line:
+        """See `Engine`."""
+        # Lines of shell are taken apart by a module of their own.
+        from paddock.apps.hook.lean.shell import split_line
+
+        commands = split_line(text, self._image["shell"])
+        found: list[Finding] = []
+        for number in self._profiles:
+            profile = self._image["profiles"][number]
+            untargeted, _, _, (any_rules, narrow, is_wild), otherwise = profile["heads"][
+                "shell", "run"
+            ]
+            for command, programs in commands:
+                if is_wild or not narrow.isdisjoint(programs):
+                    raise DeclinedError("a rule of the profile may be about this command")
+                asked = f"tool:shell:run {command}"
+                found += _said(profile, [*untargeted, *any_rules], otherwise, asked)
+        return Line(found)
+
+    def _hits_of(self, path: str) -> list[tuple[int, int]]:
+        hits = self._hits.get(path)
+        if hits is None:
+            hits = self._hits[path] = find_hits(self._guards[0], _plain(path))
+        return hits
+
+
+def _client_head(profile: "Json", operation: str) -> "tuple[list[Json], Json]":
+    rules, entries = profile["client"]
+    matched = [rule for wanted, rule in rules if wanted in ("*", operation)]
+    otherwise = None
+    for wanted, entry in entries:
+        # Where keys overlap, the strictest, and of equal ones the first.
+        if wanted in ("*", operation) and (otherwise is None or entry[0] > otherwise[0]):
+            otherwise = entry
+    return matched, otherwise
+
+
+def _said(profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str) -> list[Finding]:
+    """What one profile says, given the rules that matched. As `CompiledProfile` words it."""
+    if rules:
+        chosen = rules[0]
+        for rule in rules:
+            if rule[0] > chosen[0]:
+                chosen = rule
+        found = [Finding(chosen[0], RULE, chosen[5], Rule(*chosen[:5]))]
+        found += [
+            Finding(rule[0], ALSO, rule[6], Rule(*rule[:5])) for rule in rules if rule is not chosen
+        ]
+        return found
+    if otherwise is not None:
+        outcome, text, source = otherwise[:3]
+        reason = (
+            f"no rule matches {quote(asked)}, and {quote(text)} in {source} says {WORDS[outcome]}"
+        )
+        return [Finding(outcome, OTHERWISE, reason, Rule(*otherwise[:5]))]
+    name = profile["name"]
+    reason = (
+        f"no rule of the profile {quote(name)} matches {quote(asked)}, "
+        f"and unknown is no; an operator can allow it in [profiles.{name}]"
+    )
+    return [Finding(DENY, NOTHING, reason)]
+
+
+def _pattern_rule(pattern: "Json", kind: str) -> Rule:
+    _, _, text, file, line = pattern
+    return Rule(DENY, text, f"paths.{kind}", file, line)
+
+
+def _name(parts: tuple[str, ...], is_wide: bool, name: str) -> bool:
+    if not name.isascii():
+        raise DeclinedError("a name that is not ASCII")
+    return matches_text(parts, name.lower() if is_wide else name)
+
+
+def _plain(path: str) -> str:
+    """Return the path if it is one that the lean path matches."""
+    if not path or path == "." or not path.isascii():
+        raise DeclinedError("a path that is the root, or not ASCII")
+    return path
+
+
+def quote(value: str) -> str:
+    """As `paddock.policy.problems.quote` quotes text."""
+    text = repr(value)
+    if text.startswith("'"):
+        text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
+    if len(text) <= VALUE_CHARS_MAX:
+        return text
+    missing = len(text) - VALUE_CHARS_MAX
+    return f"{text[:VALUE_CHARS_MAX]}… ({missing} more characters)"

@@ -1,0 +1,42 @@
+"""Which warnings a session was given already: one empty file each.
+
+A file is made exclusively, so that of hooks that run at once one gives the warning.
+Where nothing can be made, the warning is given once more: too often is safe.
+"""
+
+import posix
+
+from paddock.apps.hook.lean.records import sha256
+
+_FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
+
+
+def is_first(directory: str, session_id: str, pattern: str) -> bool:
+    """Whether this is the session's first warning by that pattern; from now on it is not."""
+    if not session_id:
+        return True
+    mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
+    path = f"{directory}/{mark.hexdigest()[:32]}"
+    for attempt in (1, 2):
+        try:
+            posix.close(posix.open(path, _FLAGS, 0o600))
+        except FileExistsError:
+            return False
+        except FileNotFoundError:
+            if attempt == 2 or not _made(directory):
+                return True
+        except OSError:
+            return True
+        else:
+            return True
+    return True
+
+
+def _made(directory: str) -> bool:
+    try:
+        posix.mkdir(directory, 0o700)
+    except FileExistsError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,161 @@
+"""A line of plain commands, split without a parser; anything else is declined.
+
+Plain: printable ASCII on one line; words of letters, digits and a few signs, or in
+quotes without any expansion; `&&`, `||`, `;` and `|` between them; streams thrown away
+or joined at a command's end. And programs of which nothing more has to be known: none
+that starts another one, changes what a later word means, or writes what its words name.
+
+Threat: a line that bash reads otherwise. Whatever is not on these lists is left to the
+parser, and a property test holds both against each other.
+"""
+
+from paddock.apps.hook.lean.declined import DeclinedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paddock.values.calls import Json
+
+LINE_CHARS_MAX = 2000
+WORDS_MAX = 50
+_BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-")
+_NOT_IN_DOUBLE = frozenset('$`\\!"')
+_JOINERS = ("&&", "||", ";", "|")
+_ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
+"""Redirections that write nothing."""
+_STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_GIT_LONG = ("--output", "--git-dir", "--work-tree")
+
+Command = tuple[str, frozenset[str]]
+"""The command's text, and the names of all programs in it."""
+
+
+def split_line(text: str, tables: "Json") -> list[Command]:
+    """Return the commands of a plain line.
+
+    Raises:
+        DeclinedError: it is not plain.
+    """
+    if len(text) > LINE_CHARS_MAX or not text.isascii() or not text.isprintable():
+        raise DeclinedError("a line that is long, or not printable ASCII")
+    commands: list[Command] = []
+    words: list[str] = []
+    start = end = at = 0
+    has_ended = False
+    while at < len(text):
+        if text[at] == " ":
+            at += 1
+            continue
+        joiner = next((sign for sign in _JOINERS if text.startswith(sign, at)), "")
+        if joiner:
+            commands.append(_command(text[start:end], words, tables))
+            words, has_ended = [], False
+            at += len(joiner)
+            if text[at : at + 1] not in ("", " "):
+                raise DeclinedError("an operator without a blank behind it")
+            if joiner != ";" and not text[at:].strip():
+                raise DeclinedError("a line that ends in an operator")
+            continue
+        ending = next((sign for sign in _ENDINGS if _stands(text, sign, at)), "")
+        if ending and words:
+            has_ended = True
+            at += len(ending)
+            continue
+        if has_ended:
+            raise DeclinedError("words behind a redirection")
+        if not words:
+            start = at
+        word, at = _word(text, at, is_first=not words)
+        words.append(word)
+        end = at
+    if words or not commands:
+        commands.append(_command(text[start:end], words, tables))
+    return commands
+
+
+def _stands(text: str, sign: str, at: int) -> bool:
+    return text.startswith(sign, at) and text[at + len(sign) : at + len(sign) + 1] in ("", " ")
+
+
+def _word(text: str, at: int, is_first: bool) -> tuple[str, int]:
+    """Return the word at `at` without its quotes, and where it ends."""
+    made = ""
+    start = at
+    while at < len(text):
+        char = text[at]
+        if char in " ;":
+            break
+        if char in "'\"":
+            close = text.find(char, at + 1)
+            body = text[at + 1 : close]
+            if close < 0 or is_first or (char == '"' and not _NOT_IN_DOUBLE.isdisjoint(body)):
+                raise DeclinedError("quotes that are not plain")
+            made += body
+            at = close + 1
+            continue
+        if char not in _BARE:
+            raise DeclinedError("a character that may mean something to a shell")
+        made += char
+        at += 1
+    if at == start:
+        raise DeclinedError("an empty word")
+    return made, at
+
+
+def _command(text: str, words: list[str], tables: "Json") -> Command:
+    if not words or len(words) > WORDS_MAX:
+        raise DeclinedError("no command between two operators, or a long one")
+    _, _, reserved = tables
+    if not reserved.isdisjoint(words):
+        raise DeclinedError("a word that may be a keyword")
+    programs: set[str] = set()
+    _look(words, programs, tables)
+    return text, frozenset(programs)
+
+
+def _look(words: list[str], programs: set[str], tables: "Json") -> None:
+    """Decline a command that is more than its words."""
+    special, writing, _ = tables
+    program = words[0]
+    if "=" in program or program[0] in "-+%,:@" or program.endswith("/"):
+        raise DeclinedError("a program's name that is not plain")
+    name = program.rpartition("/")[2]
+    programs.add(name)
+    rest = words[1:]
+    if name == "git":
+        _look_at_git(rest)
+    elif name == "find":
+        if any(word.startswith(("-exec", "-ok", "-fprint", "-fls", "-delete")) for word in rest):
+            raise DeclinedError("find does more than finding")
+    elif name in ("sed", "gsed"):
+        if any(word.startswith("-") and "i" in word for word in rest):
+            raise DeclinedError("sed edits files")
+    elif name.startswith(("python", "node")) and name not in special:
+        _look_at_interpreter(name, rest, programs, tables)
+    elif name in special or name.startswith(("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")):
+        raise DeclinedError("a program of which more has to be known")
+    elif name in writing and any(word.startswith("-") for word in rest):
+        raise DeclinedError("a program that may write what an option names")
+
+
+def _look_at_git(rest: list[str]) -> None:
+    if not rest or rest[0].startswith("-") or rest[0] in (
+        *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
+    ):
+        raise DeclinedError("git does more than its words tell here")
+    for word in rest:
+        if word.startswith("--"):
+            name = word.partition("=")[0]
+            is_short = any(option.startswith(name) for option in _GIT_LONG)
+            if is_short or name.startswith("--config"):
+                raise DeclinedError("an option of git that names a place")
+        elif word.startswith("-") and not {"C", "o", "c"}.isdisjoint(word):
+            raise DeclinedError("an option of git that may name a place")
+
+
+def _look_at_interpreter(name: str, rest: list[str], programs: set[str], tables: "Json") -> None:
+    if not _STDIN.isdisjoint(rest) or not rest:
+        raise DeclinedError("an interpreter that may read its input")
+    if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:
+        _look(rest[1:], programs, tables)
+    elif rest[0].startswith("-"):
+        raise DeclinedError("options of an interpreter")

@@ -1,0 +1,9 @@
+"""The MCP server: an agent's tools for other people's clients, over stdio and HTTP.
+
+Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.
+The SDK speaks the protocol; nothing of it is loaded before a server starts. Dangers
+that this folder answers for: a page in a browser that reaches the server by a name of its
+own (DNS rebinding), a client that sends an answer twice or forges one, a token that reads
+as another agent's, a slow call that holds up others, and what a client says of itself
+being taken for who is calling.
+"""

@@ -1,0 +1,191 @@
+"""Asking a client's person: an elicitation, in the way of either protocol era.
+
+Until 2025 the server asks while the call waits. In 2026 nothing goes from server to
+client: the call is answered with the question, kept in the inbox, and the client makes
+it again with the answer and a state that was sealed for it. The state names the kept
+request; of any number of times that it comes back, one counts.
+"""
+
+import asyncio
+import concurrent.futures
+import json
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp_types import (
+    ClientCapabilities,
+    ElicitRequest,
+    ElicitRequestedSchema,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from pydantic import ValidationError
+
+from paddock import limits
+from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.inbox import Inbox
+from paddock.runtime.question import question_of
+from paddock.text.show import show_name
+from paddock.values.cancelling import Cancel
+from paddock.values.calls import ToolResult
+
+KEY: Final = "approval"
+"""Of the one question in a result that asks."""
+_NAME_CHARS_MAX: Final = 80
+_UNAVAILABLE: Final = "approval.unavailable"
+_SCHEMA: Final[ElicitRequestedSchema] = {
+    "type": "object",
+    "properties": {
+        "approve": {
+            "type": "boolean",
+            "title": "Allow this once?",
+            "description": "Only this very call, with what stands at its target now.",
+            "default": False,
+        }
+    },
+    "required": ["approve"],
+}
+
+
+class Asker(Protocol):
+    """Puts one call's question to its client."""
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """As an approver does."""
+        ...
+
+
+CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", default=None)
+"""Whom the call that runs in this thread can ask."""
+
+
+class ClientApprover:
+    """Asks the client that makes the call; one that cannot be asked is nobody."""
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """The client's answer, or `approval.unavailable`."""
+        asker = CURRENT.get()
+        if asker is None:
+            return Approval(False, "client", _UNAVAILABLE, "this client cannot be asked")
+        return asker.answer(request)
+
+
+def can_be_asked(capabilities: ClientCapabilities | None) -> bool:
+    """Whether the client shows forms: an empty capability means that it does."""
+    elicitation = None if capabilities is None else capabilities.elicitation
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def client_name(name: str) -> str:
+    """Who answers, for the ledger: what the client calls itself, which is a claim."""
+    return f"client {show_name(name[:_NAME_CHARS_MAX])}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingAsker:
+    """Asks over the connection while the call waits in its thread."""
+
+    session: ServerSession
+    request_id: str | int | None
+    loop: asyncio.AbstractEventLoop
+    cancel: Cancel
+    name: str
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """The client's answer within the time limit; a failure on the way is none."""
+        asking = self.session.elicit_form(question_of(request), _SCHEMA, self.request_id)
+        future = asyncio.run_coroutine_threadsafe(asking, self.loop)
+        forget = self.cancel.on_cancel(_Stop(future))
+        try:
+            said = future.result(limits.approval_timeout_s)
+        except TimeoutError:
+            future.cancel()
+            note = f"no answer within {limits.approval_timeout_s:g} s"
+            return Approval(False, self.name, _UNAVAILABLE, note)
+        except (MCPError, NoBackChannelError, ValidationError, concurrent.futures.CancelledError):
+            return Approval(False, self.name, _UNAVAILABLE, "the client could not be asked")
+        finally:
+            forget()
+        return _approval(said, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """Gives up the question of a call that is cancelled."""
+
+    future: "concurrent.futures.Future[Any]"
+
+    def __call__(self) -> None:
+        self.future.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What came back with a call that is made again: the sealed state, opened, and the answer."""
+
+    identity: str
+    digest: str
+    said: ElicitResult
+
+    @classmethod
+    def of(cls, state: str | None, said: object) -> "Returned | None":
+        """None where nothing came back, or nothing that is an answer of ours."""
+        if state is None or not isinstance(said, ElicitResult):
+            return None
+        fields = cast("object", json.loads(state))
+        if not isinstance(fields, dict):
+            return None
+        known = cast("dict[str, object]", fields)
+        return cls(str(known.get("request")), str(known.get("digest")), said)
+
+
+class ReturningAsker:
+    """Has the client make its call again with the answer."""
+
+    def __init__(self, inbox: Inbox, returned: Returned | None, name: str) -> None:
+        self._inbox = inbox
+        self._returned = returned
+        self._name = name
+        self._asked: ApprovalRequest | None = None
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        """The answer that came back, if it is for exactly this and was not used before.
+
+        # Threat: whatever comes back is the client's to forge, keep and send again. The
+        # state is sealed; what it names is looked up, compared and taken from the inbox,
+        # where it stands once.
+        """
+        returned = self._returned
+        if returned is None or returned.digest != request.digest:
+            self._asked = request
+            return Approval(False, self._name, _UNAVAILABLE, "the client is asked")
+        approval = _approval(returned.said, self._name)
+        if approval.code == _UNAVAILABLE:
+            return approval
+        if not self._inbox.settle(returned.identity, request):
+            note = "the question was answered before, or its time is over"
+            return Approval(False, self._name, "approval.expired", note)
+        return approval
+
+    def question(self, result: ToolResult) -> InputRequiredResult | None:
+        """The question to send instead of the result, if one was put and is kept."""
+        identity = result.details.get(KEY)
+        if self._asked is None or not isinstance(identity, str):
+            return None
+        form = ElicitRequestFormParams(message=question_of(self._asked), requested_schema=_SCHEMA)
+        state = json.dumps({"request": identity, "digest": self._asked.digest})
+        return InputRequiredResult(
+            input_requests={KEY: ElicitRequest(params=form)}, request_state=state
+        )
+
+
+def _approval(said: ElicitResult, name: str) -> Approval:
+    """Only an explicit yes is one; a form that was closed without an answer is none."""
+    if said.action == "cancel":
+        return Approval(False, name, _UNAVAILABLE, "the question was closed without an answer")
+    approves = said.action == "accept" and (said.content or {}).get("approve") is True
+    return Approval(approves, name, "" if approves else "approval.refused")

@@ -1,0 +1,42 @@
+"""A tool result as an MCP client gets it.
+
+Today's clients show the model `structuredContent` and leave the text out, so it holds
+everything that the model needs: `content`, which is made for that, and of the other
+fields those that are short and are not said there. Host paths stay here.
+"""
+
+from typing import Final
+
+from mcp_types import CallToolResult, TextContent
+
+from paddock.values.calls import Json, ToolResult
+
+_TEXT_CHARS_MAX: Final = 120
+_LEFT_OUT: Final = frozenset({"success", "path", "action", "error", "hint", "rule", "warnings"})
+"""Said in `content`, or for the host alone: `path` is absolute in the workspace's tools."""
+
+
+def structured(result: ToolResult) -> dict[str, Json]:
+    """What a model reads of a result: valid under the tool's output schema."""
+    shown: dict[str, Json] = {"status": result.status, "content": result.content}
+    if result.refusal is not None:
+        shown["code"] = result.refusal.code
+    for name, value in result.details.items():
+        if name not in shown and name not in _LEFT_OUT and _is_short(value, result.content):
+            shown[name] = value
+    return shown
+
+
+def call_result(result: ToolResult) -> CallToolResult:
+    """A refused call is an error result, never a protocol error: the model can act on it."""
+    return CallToolResult(
+        content=[TextContent(type="text", text=result.content)],
+        structured_content=structured(result),
+        is_error=result.refusal is not None,
+    )
+
+
+def _is_short(value: Json, content: str) -> bool:
+    if isinstance(value, str):
+        return 0 < len(value) <= _TEXT_CHARS_MAX and value not in content
+    return isinstance(value, bool | int | float)

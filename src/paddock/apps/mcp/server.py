@@ -1,0 +1,176 @@
+"""The server's two answers, tools/list and tools/call, for both protocol eras."""
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from paddock import __version__, limits
+from paddock.apps.mcp.asking import (
+    CURRENT,
+    KEY,
+    Asker,
+    Returned,
+    ReturningAsker,
+    WaitingAsker,
+    can_be_asked,
+    client_name,
+)
+from paddock.apps.mcp.calls import Calls
+from paddock.apps.mcp.results import call_result
+from paddock.apps.mcp.served import Served
+from paddock.errors import PaddockError
+from paddock.providers.cancel import CancelToken
+from paddock.runtime.prepared import Bounds
+from paddock.text.show import quote
+from paddock.values.calls import Json, ToolResult
+
+_NAME: Final = "paddock"
+_INSTRUCTIONS: Final = (
+    "File, search and shell tools on one workspace. A policy decides every call; a refusal "
+    "names its rule. Paths are relative to the workspace root."
+)
+_CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
+"""Where clients say by which id they know the call, which is the id that their hooks see."""
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Door(Protocol):
+    """Says whose agent a request is for: what the transport knows, nothing that it carries."""
+
+    def served(self) -> Served:
+        """The agent of the request that is being handled."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """Handlers over one door; see `make_server`."""
+
+    door: Door
+    calls: Calls
+
+    async def list_tools(
+        self, context: Context, params: PaginatedRequestParams | None
+    ) -> ListToolsResult:
+        """What this agent may ever call."""
+        del context, params
+        return ListToolsResult(tools=list(self.door.served().tools.values()))
+
+    async def call_tool(
+        self, context: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Run one call; a refused one is an error result.
+
+        Raises: MCPError: there is no such tool for this agent, or nothing can be run.
+        """
+        served = self.door.served()
+        if params.name not in served.tools:
+            raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(params.name)}")
+        cancel = CancelToken()
+        asker = _asker_for(served, context, params, cancel)
+        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
+        work = partial(_call, served, params.name, params.arguments or {}, bounds, asker)
+        result = await self.calls.run(work, cancel, context.session)
+        if isinstance(result, MCPError):
+            raise result
+        if isinstance(asker, ReturningAsker):
+            question = asker.question(result)
+            if question is not None:
+                return question
+        return call_result(result)
+
+
+def make_server(door: Door, calls_max: int) -> Server[Any]:
+    """The server, ready for any transport."""
+    handlers = McpServer(door, Calls(calls_max))
+    server: Server[Any] = Server(
+        _NAME,
+        version=__version__,
+        title="Paddock",
+        instructions=_INSTRUCTIONS,
+        get_tool_input_schema=_no_header_fields,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+    )
+    # The key lives as long as this process: a state from before it, or of another server,
+    # opens nothing. The person has as long to answer as anywhere else.
+    security = RequestStateSecurity.ephemeral(ttl=limits.approval_timeout_s)
+    server.middleware = [RequestStateBoundary(security, default_audience=_NAME)]
+    return server
+
+
+def _call(
+    served: Served, tool: str, arguments: Mapping[str, Json], bounds: Bounds, asker: Asker | None
+) -> ToolResult | MCPError:
+    """In the call's own thread."""
+    CURRENT.set(asker)
+    try:
+        return served.runtime.call(tool, arguments, bounds=bounds)
+    except PaddockError as error:
+        message = f"error[{error.code}]: {error.message}"
+        return MCPError(code=INTERNAL_ERROR, message=message)
+    except Exception as error:  # The door: a defect has an id, not a traceback.
+        return _defect(error)
+
+
+def _asker_for(
+    served: Served, context: Context, params: CallToolRequestParams, cancel: CancelToken
+) -> Asker | None:
+    session = context.session
+    if not can_be_asked(session.client_capabilities):
+        return None
+    client = session.client_params
+    name = client_name("" if client is None else client.client_info.name)
+    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        said = (params.input_responses or {}).get(KEY)
+        return ReturningAsker(served.inbox, Returned.of(params.request_state, said), name)
+    loop = asyncio.get_running_loop()
+    return WaitingAsker(session, context.request_id, loop, cancel, name)
+
+
+def _client_call(params: Mapping[str, Any] | None) -> str:
+    """The client's id of the call: a claim, for the ledger alone.
+
+    It stands beside the arguments, where a model cannot write; inside them, `_meta` is an
+    unknown argument.
+    """
+    meta = cast("object", (params or {}).get("_meta"))
+    if not isinstance(meta, Mapping):
+        return ""
+    fields = cast("Mapping[str, object]", meta)
+    named = (fields.get(key) for key in _CLIENT_CALL_KEYS)
+    return next((value for value in named if isinstance(value, str)), "")
+
+
+def _no_header_fields(name: str) -> None:
+    """No argument of ours is repeated in an HTTP header."""
+    del name
+
+
+def _defect(error: Exception) -> MCPError:
+    """A defect of ours: an id for the client, the trace for whoever runs the server."""
+    identity = os.urandom(6).hex()
+    sys.stderr.write(f"paddock mcp: internal error {identity}\n")
+    traceback.print_exception(error, file=sys.stderr)
+    return MCPError(code=INTERNAL_ERROR, message=f"internal error {identity}")

@@ -1,0 +1,54 @@
+"""Serving one client over this process's standard streams."""
+
+import signal
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+from paddock.apps.mcp.served import Served, open_served
+from paddock.apps.mcp.server import make_server
+from paddock.assembly import Project
+
+
+@dataclass(frozen=True, slots=True)
+class OneAgent:
+    """Every request is for the agent that the server was started for."""
+
+    agent: Served
+
+    def served(self) -> Served:
+        """The one there is."""
+        return self.agent
+
+
+def serve_stdio(project: Project, agent: str | None) -> None:
+    """Serve until the client closes our input, or until SIGTERM or SIGINT.
+
+    Calls that still run are told to stop, and waited for.
+
+    Raises: UsageError, ConfigError, HostError.
+    """
+    served = open_served(project, agent)
+    try:
+        server = make_server(OneAgent(served), project.policy.settings.mcp.calls_max)
+        anyio.run(partial(_serve, server))
+    finally:
+        served.runtime.close()
+
+
+async def _serve(server: Server[object]) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_stop_at_signal, tasks.cancel_scope)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
+
+
+async def _stop_at_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async for _ in received:
+            scope.cancel()
+            return

@@ -1,0 +1,327 @@
+"""Opening a session: an agent with its tools, a model, budgets, and the two ledgers."""
+
+import os
+import re
+import time
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from paddock.agent.contract_files import load_contracts
+from paddock.agent.contracts import Contracts
+from paddock.agent.conversation import Conversation
+from paddock.agent.deadline import Timer, real_timer
+from paddock.agent.events import HeardApprover, OneAtATime, Silence, TurnListener
+from paddock.agent.exchange import ModelDoor, Router
+from paddock.agent.executor import Executor
+from paddock.agent.hands import Hands
+from paddock.agent.office import Charter, Office, OrderNumbers
+from paddock.agent.recorded import RecordedSession, find_session, restore
+from paddock.agent.records import Scribe, TurnRecord
+from paddock.agent.results import TurnOutcome
+from paddock.agent.sessions import Child, Session, SessionParts
+from paddock.agent.supervisor import Supervisor
+from paddock.assembly.admin import ADMIN_AGENT
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.models import chosen_model, gateway_of, open_model
+from paddock.assembly.project import Project
+from paddock.assembly.runtimes import new_session_id, open_runtime, tools_allowed
+from paddock.errors import UsageError
+from paddock.ledger.named import PlaneLedgers
+from paddock.ledger.ports import Ledger
+from paddock.plane import records
+from paddock.plane.admin_config import Budget as BudgetTable
+from paddock.plane.session_lock import session_lock
+from paddock.providers.budgets import session_budget
+from paddock.providers.ports import Provider
+from paddock.runtime.approvals import Approver, NoApprover
+from paddock.runtime.runtime import Runtime
+from paddock.text.show import quote
+from paddock.tools.spec import Tool
+from paddock.values.budgets import BudgetMode
+from paddock.values.calls import Json
+from paddock.values.models import ToolSchema
+
+_SESSION_ID: Final = re.compile(r"SES-[0-9a-f]{16}")
+
+DEFAULT_SYSTEM_PROMPT: Final = (
+    "You are an agent that works in one workspace, with the tools that you are given. Paths are "
+    "relative to the workspace. Every call is decided by a policy: where a call is refused, read "
+    "why, and choose another way or say so. Answer from what the tools return, and do not guess "
+    "what you have not looked at."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWish:
+    """What is asked for. None: as the configuration says.
+
+    `model` is `PROVIDER[:NAME]`; `provider` takes its place with one that is open already,
+    and is closed with the session. `variables` are the process's. `resume` is the id of a
+    session to go on with.
+    """
+
+    agent: str | None = None
+    model: str | None = None
+    approver: Approver = field(default_factory=NoApprover)
+    listener: TurnListener = field(default_factory=Silence)
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    resume: str | None = None
+    provider: Provider | None = None
+    timer: Timer = real_timer
+
+
+def open_session(project: Project, wish: SessionWish) -> Session:
+    """A session, its start on record.
+
+    Raises:
+        UsageError: no such agent or session, or it is open elsewhere.
+        ConfigError: configuration, prompt contract or model cannot be used.
+        HostError: workspace or ledger cannot be opened.
+    """
+    with ExitStack() as held:
+        return Session(_Opening(project, wish, held).parts())
+
+
+def sessions_of(project: Project) -> PlaneLedgers:
+    """Where the sessions of a plane are read from."""
+    return PlaneLedgers(project.layout.ledger_paths())
+
+
+def require_session(project: Project, session_id: str) -> RecordedSession:
+    """The recorded session of that id. Raises: UsageError, HostError."""
+    found = None
+    if _SESSION_ID.fullmatch(session_id):
+        found = find_session(sessions_of(project), session_id)
+    if found is None:
+        raise UsageError(
+            f"there is no session {quote(session_id)}", hint="see: paddock session list"
+        )
+    return found
+
+
+class _Opening:
+    """Opens one thing after another; what was opened is on `held` until all is."""
+
+    def __init__(self, project: Project, wish: SessionWish, held: ExitStack) -> None:
+        self._project = project
+        self._wish = wish
+        self._held = held
+        self._before = None if wish.resume is None else require_session(project, wish.resume)
+        self._agent = _agent_of(project, wish, self._before)
+        self._listener = OneAtATime(wish.listener)
+        self._session_id = wish.resume or new_session_id()
+
+    def parts(self) -> SessionParts:
+        """Everything, ready to start."""
+        project, wish, held = self._project, self._wish, self._held
+        lineage = project.agents.lineage(self._agent)
+        contracts = _contracts(project)
+        held.enter_context(session_lock(project.layout, project.environment, self._session_id))
+        router = self._open_router()
+        ho1m = held.enter_context(closing(open_ledger(project, "ho1m")))
+        ho2m = held.enter_context(closing(open_ledger(project, "ho2m")))
+        shop = _Shop(project, self._session_id, contracts, ho1m, router, self._listener, wish)
+        child = held.enter_context(shop.open_agent(self._agent))
+        charter = child.charter
+        table = _budget_table(project)
+        office = Office(
+            scribe=Scribe(self._session_id, self._agent),
+            ledger=ho2m,
+            ledgers=sessions_of(project),
+            contracts=contracts,
+            budget=session_budget(table.session_tokens, BudgetMode(table.mode)),
+            listener=self._listener,
+            numbers=OrderNumbers(0 if self._before is None else self._before.orders_used),
+        )
+        conversation, notices = self._restored(office)
+        turns = 0 if self._before is None else self._before.turns_used
+        supervisor = Supervisor(charter, child.executor, office, conversation, turns)
+        facts = self._facts(charter, router, tuple(record.agent.name for record in lineage))
+        self._record_gate()
+        return SessionParts(
+            charter=charter,
+            supervisor=supervisor,
+            office=office,
+            children=_Descendants(shop, self._agent),
+            close=held.pop_all().close,
+            facts=facts,
+            notices=(*project.notices, *notices),
+        )
+
+    def _open_router(self) -> Router:
+        if self._wish.provider is not None:
+            return self._held.enter_context(gateway_of(self._wish.provider))
+        settings = chosen_model(self._project, self._wish.model)
+        return self._held.enter_context(open_model(settings, self._wish.variables))
+
+    def _restored(self, office: Office) -> tuple[Conversation, tuple[str, ...]]:
+        before = self._before
+        if before is None:
+            return Conversation(), ()
+        for turn in before.unfinished:
+            # The process that answered it was ended: now it is on record as well.
+            office.append(
+                office.scribe.turn_recorded(
+                    TurnRecord(
+                        turn=turn.number,
+                        user_message=turn.user_message,
+                        response="",
+                        outcome=TurnOutcome.ERROR,
+                        reason="the process ended before the turn did",
+                    )
+                )
+            )
+        restored = restore(office.ledgers, before)
+        notices = restored.notices
+        if before.unfinished:
+            notices += (f"{len(before.unfinished)} turns of this session had not ended",)
+        return restored.conversation, notices
+
+    def _facts(self, charter: Charter, router: Router, lineage: tuple[str, ...]) -> dict[str, Json]:
+        project = self._project
+        record = project.agents.read(self._agent)
+        table = _budget_table(project)
+        return {
+            "agent": self._agent,
+            "agents": list(lineage),
+            "profile": record.agent.profile,
+            "model": {"provider": router.name, "name": router.model},
+            "tools_allowed": list(charter.tools_allowed),
+            "dual_gate": project.gate.as_json(),
+            "policy_digest": project.policy_for(record).digest,
+            "config_digest": "" if project.admin is None else project.admin.digest,
+            "classify": charter.classify,
+            "budget": {"session_tokens": table.session_tokens, "mode": table.mode},
+            "resumed": self._before is not None,
+            "turns_before": 0 if self._before is None else self._before.turns_used,
+        }
+
+    def _record_gate(self) -> None:
+        """What the dual gate found belongs to the system as a whole too."""
+        project = self._project
+        if project.admin is None:
+            return
+        with closing(open_ledger(project, "governance")) as ledger:
+            ledger.append([records.dual_gate(project.gate, self._session_id, self._agent)])
+
+
+def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | None) -> str:
+    if before is None:
+        return wish.agent or project.default_agent
+    if wish.agent not in {None, before.agent}:
+        raise UsageError(
+            f"the session {before.session_id} is one of the agent {quote(before.agent)}",
+            where="--agent",
+        )
+    return before.agent
+
+
+def _contracts(project: Project) -> Contracts:
+    # Threat: whoever unpacked a plane brings prompts that speak for the operator.
+    is_ours = project.layout.kind == "project" or project.root.accepted
+    return load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
+
+
+def _budget_table(project: Project) -> BudgetTable:
+    return BudgetTable() if project.admin is None else project.admin.budget
+
+
+@dataclass(frozen=True, slots=True)
+class _Shop:
+    """Opens agents of one plane for one session."""
+
+    project: Project
+    session_id: str
+    contracts: Contracts
+    ho1m: Ledger
+    router: Router
+    listener: TurnListener
+    wish: SessionWish
+
+    @contextmanager
+    def open_agent(self, agent: str) -> Generator[Child]:
+        """An agent's tools and its executor, until the block is left."""
+        project = self.project
+        approver = HeardApprover(self.wish.approver, self.listener)
+        runtime = open_runtime(project, agent=agent, approver=approver, session_id=self.session_id)
+        with runtime:
+            yield Child(self._charter(agent), Executor(self._hands(agent, runtime)))
+
+    def _hands(self, agent: str, runtime: Runtime) -> Hands:
+        model = ModelDoor(
+            self.router,
+            self.ho1m,
+            Scribe(self.session_id, agent),
+            time.monotonic_ns,
+            self.project.policy.settings.ledger.keep_model_contents,
+        )
+        schemas = {tool.name: _schema(tool) for tool in runtime.tools.list_all()}
+        return Hands(
+            calls=runtime,
+            schemas=schemas,
+            model=model,
+            contracts=self.contracts,
+            listener=self.listener,
+            randomness=os.urandom,
+            timer=self.wish.timer,
+        )
+
+    def _charter(self, agent: str) -> Charter:
+        project = self.project
+        table = _budget_table(project)
+        allowed = tools_allowed(project, agent)
+        config = project.admin
+        if config is None or agent != ADMIN_AGENT:
+            return Charter(
+                agent,
+                DEFAULT_SYSTEM_PROMPT,
+                allowed,
+                turn_tokens=table.turn_tokens,
+                order_tokens=table.order_tokens,
+            )
+        facts: dict[str, Json] = {
+            "tier": config.tier,
+            "plane": project.layout.root.name,
+            "agent_id": config.agent_id,
+            "agent_class": config.agent_class,
+            "framework_id": config.framework_id,
+            "development_tools": project.gate.is_open,
+        }
+        return Charter(
+            agent,
+            config.system_prompt,
+            allowed,
+            classify=config.classify,
+            attention=config.attention,
+            facts=facts,
+            turn_tokens=table.turn_tokens,
+            order_tokens=table.order_tokens,
+        )
+
+
+def _schema(tool: Tool[Any]) -> ToolSchema:
+    return ToolSchema(tool.name, tool.spec.description, tool.binder.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Descendants:
+    """The agents that a session may delegate to: those below its own."""
+
+    shop: _Shop
+    ancestor: str
+
+    @contextmanager
+    def open(self, agent: str) -> Generator[Child]:
+        """See `Children`."""
+        # Threat: an agent beside or above this one decides by another chain, and would do
+        # for this one what this one may not.
+        names = [record.agent.name for record in self.shop.project.agents.lineage(agent)]
+        if self.ancestor not in names[1:]:
+            raise UsageError(
+                f"the agent {quote(agent)} is no descendant of {quote(self.ancestor)}",
+                hint=f"paddock agent create {agent} --parent {self.ancestor}",
+            )
+        with self.shop.open_agent(agent) as child:
+            yield child

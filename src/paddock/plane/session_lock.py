@@ -1,0 +1,65 @@
+"""One process at a time has a session open."""
+
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from paddock.errors import UsageError
+from paddock.plane.environment import Environment
+from paddock.plane.files import host_errors, make_directories
+from paddock.plane.layout import PlaneLayout, path_id
+from paddock.plane.quoting import quote
+
+
+@contextmanager
+def session_lock(
+    layout: PlaneLayout, environment: Environment, session_id: str
+) -> Generator[None, None, None]:
+    """Hold a session. `session_id` is one of our own making, so a file name.
+
+    The lock's file stands with the user's own state, where no agent works. flock(2)
+    goes with the descriptor, so a killed holder leaves none behind.
+
+    Raises:
+        UsageError: it is open in another process, or a second time in this one.
+        HostError: the lock's file cannot be made.
+    """
+    directory = environment.paddock_home / "sessions"
+    file = directory / f"{path_id(layout.root)}-{session_id}.lock"
+    make_directories(directory)
+    descriptor = _acquire(file)
+    try:
+        yield
+    finally:
+        # Removed while it is held: whoever opened it meanwhile finds it gone and tries again.
+        with host_errors("removing", file):
+            os.unlink(file)
+        os.close(descriptor)
+
+
+def _acquire(file: Path) -> int:
+    while True:
+        with host_errors("locking", file):
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                raise UsageError(
+                    f"the session {quote(file.stem)} is open in another process",
+                    hint="end that one first, or open a new session",
+                ) from None
+        if _still_there(file, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _still_there(file: Path, descriptor: int) -> bool:
+    try:
+        found = os.stat(file, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    held = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)

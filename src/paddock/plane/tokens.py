@@ -1,0 +1,81 @@
+"""Bearer tokens of the HTTP server: one an agent, kept with the user's configuration.
+
+A token says who is calling, so it lies where no agent can read: never in a plane or a
+project. Who makes a new one for an agent voids the old one at once.
+"""
+
+import hashlib
+import hmac
+import secrets
+from pathlib import Path
+from typing import Final
+
+from paddock.plane.environment import Environment
+from paddock.plane.files import make_directories, read_file, replace_file, require_private
+from paddock.plane.layout import PlaneLayout, plane_name
+
+_PREFIX: Final = "paddock_"
+_SECRET_BYTES: Final = 32
+_FILE_BYTES_MAX: Final = 1024
+_SUFFIX: Final = ".token"
+
+
+def token_path(layout: PlaneLayout, environment: Environment, agent: str) -> Path:
+    """The file of an agent's token."""
+    return _directory(layout, environment) / f"{agent}{_SUFFIX}"
+
+
+def make_token(layout: PlaneLayout, environment: Environment, agent: str) -> str:
+    """Make a token for an agent, in place of the one it had; mode 0600.
+
+    Raises: ConfigError: others can write to the directory. HostError.
+    """
+    path = token_path(layout, environment, agent)
+    make_directories(path.parent)
+    require_private(path.parent)
+    token = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+    replace_file(path, f"{token}\n".encode("ascii"))
+    return token
+
+
+def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str | None:
+    """An agent's token, if it has one. Raises: ConfigError, HostError."""
+    path = token_path(layout, environment, agent)
+    require_private(path.parent)
+    content = read_file(path, _FILE_BYTES_MAX)
+    return None if content is None else content.decode("ascii", "replace").strip()
+
+
+def find_agent(layout: PlaneLayout, environment: Environment, token: str) -> str | None:
+    """The agent whose token this is, or None.
+
+    # Threat: somebody tries tokens and measures how long the answer takes. Digests are
+    # compared, in constant time, and all of them each time.
+
+    Raises: ConfigError, HostError.
+    """
+    directory = _directory(layout, environment)
+    if not directory.is_dir():
+        return None
+    given = _digest(token)
+    found: str | None = None
+    for path in sorted(directory.glob(f"*{_SUFFIX}")):
+        agent = path.name.removesuffix(_SUFFIX)
+        known = read_token(layout, environment, agent)
+        if known and hmac.compare_digest(_digest(known), given):
+            found = agent
+    return found
+
+
+def token_digest(token: str) -> str:
+    """A short name of a token that says nothing about it."""
+    return _digest(token).hex()[:16]
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _directory(layout: PlaneLayout, environment: Environment) -> Path:
+    name = plane_name(layout.root) if layout.kind == "bare" else layout.root.name
+    return environment.config_home / "mcp" / name

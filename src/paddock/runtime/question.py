@@ -1,0 +1,29 @@
+"""The question that a person is shown before an approval, the same at every door. Pure.
+
+# Threat: arguments and a cloned policy's reasons are written by others: with line
+# breaks, terminal sequences or direction overrides they would draw a question of
+# their own. Everything is escaped, each part on one line, and a cut is said.
+"""
+
+import json
+from typing import Final
+
+from paddock.runtime.approvals import ApprovalRequest
+from paddock.text.show import show_name
+
+_SHOWN_CHARS_MAX: Final = 2000
+
+
+def question_of(request: ApprovalRequest) -> str:
+    """Who asks to run what, why that is asked about, and by which rule."""
+    arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
+    missing = len(arguments) - _SHOWN_CHARS_MAX
+    shown = arguments[:_SHOWN_CHARS_MAX] + (f" … {missing} more characters" if missing > 0 else "")
+    rows = [
+        f"agent {show_name(request.agent)} asks to run {show_name(request.tool)} {shown}",
+        *(f"  action: {show_name(action)}" for action in request.actions),
+        f"  why asked: {show_name(request.reason)}",
+    ]
+    if request.rule:
+        rows.append(f"  rule: {show_name(request.rule)}")
+    return "\n".join(rows)

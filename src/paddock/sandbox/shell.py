@@ -1,0 +1,266 @@
+"""The shell of one agent: a line is planned, carried out by the backend that works here, and told.
+
+prepare  the plan of this very line, and who will hold it; nothing runs
+run      in a stage: run, judged, committed as one set of changes;
+         under Landlock, or held by nobody: run on the workspace itself
+stage    run and held back, for somebody to be asked about what it changed; then `commit`
+"""
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paddock.errors import HostError, SandboxUnavailableError
+from paddock.policy.grants import shell_for
+from paddock.sandbox.backends import LANDLOCK, STAGE, Backends
+from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.committing import Place
+from paddock.sandbox.conversation import Progress
+from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.hostfacts import HostFacts
+from paddock.sandbox.interpreter import find_interpreter
+from paddock.sandbox.judging import Bench
+from paddock.sandbox.keeping import Kept as HeldEnd
+from paddock.sandbox.keeping import Workplace, run_landlocked, run_unheld
+from paddock.sandbox.landlock import Area
+from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.outcome import CommandLine, ShellOutcome
+from paddock.sandbox.plan import compile_plan, plan_digest
+from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
+from paddock.sandbox.staging import Observed, Room, StagedCommand, run_staged
+from paddock.sandbox.telling import tell, with_kept
+from paddock.sandbox.values import CommandRequest, Ending, Enforced, SandboxPlan
+from paddock.values.agents import AgentChain
+from paddock.values.cancelling import NEVER, Cancel
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Whose commands, on what."""
+
+    chain: AgentChain
+    place: Place
+    facts: Callable[[], HostFacts]
+    """Looks at the host; called once, when the first command comes."""
+    staging: Path
+    """Where the layers of commands lie: a directory that no agent reaches."""
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A line that may run, with all that it is held to."""
+
+    line: CommandLine
+    plan: SandboxPlan
+    enforced: Enforced
+    interpreter: str
+
+    @property
+    def digest(self) -> str:
+        """What an approval of it is bound to, besides the call's own arguments."""
+        return plan_digest(self.plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A line that has run, and whose changes wait for an answer. To be closed."""
+
+    prepared: Prepared
+    command: StagedCommand
+    streams: Streams
+    diff: str
+    digest: str
+    """Of the plan, and of everything that would land."""
+
+    def close(self) -> None:
+        """Let it go. The workspace stays as it is: a second time does nothing."""
+        self.command.close()
+
+
+class SandboxShell:
+    """See the module. Safe for threads; each command has a stage of its own."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._launcher = Launcher(ground.staging)
+        self._backends = Backends(self._launcher, ground.staging)
+        self._facts: HostFacts | None = None
+        self._lock = threading.Lock()
+        policy, chain = ground.place.policy, ground.chain
+        self._read = ReadJudge(policy, chain)
+        self._write = WriteJudge(policy, chain)
+        self._write_index = NameIndex(self._write)
+        self._room = Room(
+            self._launcher,
+            NameIndex(self._read),
+            ground.place,
+            Bench(policy, chain, policy.settings.shell.git, ""),
+            int(policy.settings.limits.value("change_set_bytes_max")),
+        )
+
+    def close(self) -> None:
+        """End the launcher, and with it every command that still runs."""
+        self._launcher.close()
+
+    def prepare(self, line: CommandLine) -> Prepared:
+        """Plan one line. Nothing runs but what finds out which backend works here.
+
+        Raises:
+            SandboxUnavailableError: no backend works, and the policy requires one; or a
+                dry run where no stage holds changes back.
+            ConfigError: the agents of this plane do not load.
+        """
+        policy = self._ground.place.policy
+        plan = compile_plan(policy, self._ground.chain, self._host_facts(), line=line.text).plan
+        with _host_failures():
+            enforced = self._backends.choose(plan.enforcement)
+        if line.is_dry_run and enforced.backend != STAGE:
+            raise SandboxUnavailableError(
+                "a dry run needs the backend 'stage', which does not work on this host",
+                hint="paddock doctor says why, and what to do",
+            )
+        return Prepared(line, plan, enforced, find_interpreter(plan))
+
+    def asks_about_diff(self, prepared: Prepared) -> bool:
+        """Whether a question about this line is a question about what it changes.
+
+        # Threat: what a command does outside the workspace is in no diff, and is done
+        before anybody is asked. There the question is about the command.
+        """
+        plan = prepared.plan
+        approve = shell_for(self._ground.place.policy, self._ground.chain).approve
+        is_contained = plan.network != "host" and not plan.writable
+        return approve == "diff" and prepared.enforced.backend == STAGE and is_contained
+
+    @property
+    def timeout_max_s(self) -> int:
+        """The longest that policy gives a command."""
+        return int(self._ground.place.policy.settings.limits.value("shell_timeout_s"))
+
+    def keep(self, content: bytes) -> str:
+        """Keep what is too long for a result in the history; its digest.
+
+        Raises: StorageFullError, HostError.
+        """
+        store = self._ground.place.history.store
+        with store.held():
+            digest = store.put_bytes(content)
+            store.sync()
+        return digest
+
+    def run(self, prepared: Prepared, cancel: Cancel = NEVER) -> ShellOutcome:
+        """Run it, and keep what policy allows of what it changed.
+
+        One that is cancelled in a stage has changed nothing.
+
+        Raises:
+            SandboxUnavailableError: the sandbox failed; nothing has changed.
+            StorageFullError: nothing of what it changed is kept.
+            HostError, IntegrityError: see `committing.commit_settled`.
+        """
+        if prepared.enforced.backend != STAGE:
+            return self._run_in_place(prepared, cancel)
+        command, streams = self._run_staged(prepared, cancel)
+        with command:
+            outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+            if command.end.ending is Ending.CANCELLED:
+                return outcome
+            if prepared.line.is_dry_run:
+                with _host_failures():
+                    shown, refused = command.show(grants_asks=False)
+                return replace(outcome, diff=shown.text, refused=refused)
+            return with_kept(outcome, command.commit(grants_asks=False))
+
+    def stage(self, prepared: Prepared, cancel: Cancel = NEVER) -> Staged:
+        """Run it, and hold back what it changed, for somebody to be asked about.
+
+        Raises: SandboxUnavailableError.
+        """
+        command, streams = self._run_staged(prepared, cancel)
+        try:
+            with _host_failures():
+                shown, _ = command.show(grants_asks=True)
+        except BaseException:
+            command.close()
+            raise
+        bound = hashlib.sha256(f"{prepared.digest}\n{shown.digest}".encode()).hexdigest()
+        return Staged(prepared, command, streams, shown.text, f"sha256:{bound}")
+
+    def commit(self, staged: Staged) -> ShellOutcome:
+        """Keep what was held back and is granted now: just this, with what policy asks about.
+
+        Raises: as `run`.
+        """
+        prepared = staged.prepared
+        request = _request(prepared)
+        outcome = tell(request, staged.command.end, staged.streams, prepared.enforced)
+        return with_kept(outcome, staged.command.commit(grants_asks=True))
+
+    def _run_staged(self, prepared: Prepared, cancel: Cancel) -> tuple[StagedCommand, Streams]:
+        ground = self._ground
+        called_ns = time.time_ns()
+        with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
+            observed = Observed(spooling.spools, ground.progress, cancel)
+            command = run_staged(self._room, _request(prepared), called_ns, observed)
+            try:
+                return command, spooling.streams(command.end)
+            except BaseException:
+                command.close()
+                raise
+
+    def _run_in_place(self, prepared: Prepared, cancel: Cancel) -> ShellOutcome:
+        ground = self._ground
+        with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
+            held = self._hold(prepared, Observed(spooling.spools, ground.progress, cancel))
+            return tell(_request(prepared), held.end, spooling.streams(held.end), held.enforced)
+
+    def _hold(self, prepared: Prepared, observed: Observed) -> HeldEnd:
+        fd = self._ground.place.workspace.root_fd
+        request = _request(prepared)
+        if prepared.enforced.backend != LANDLOCK:
+            return run_unheld(
+                request,
+                fd,
+                prepared.enforced,
+                cancel=observed.cancel,
+                spools=observed.spools,
+                progress=observed.progress,
+            )
+        read = Area(self._room.index.find(fd), self._read)
+        write = Area(self._write_index.find(fd), self._write)
+        return run_landlocked(
+            request,
+            Workplace(fd, read, write),
+            cancel=observed.cancel,
+            spools=observed.spools,
+            progress=observed.progress,
+        )
+
+    def _host_facts(self) -> HostFacts:
+        with self._lock:
+            if self._facts is None:
+                self._facts = self._ground.facts()
+            return self._facts
+
+
+def _request(prepared: Prepared) -> CommandRequest:
+    line = prepared.line
+    argv = (prepared.interpreter, "-c", line.text)
+    return CommandRequest(prepared.plan, argv, line.cwd, float(line.timeout_s), OUTPUT_BYTES)
+
+
+@contextmanager
+def _host_failures() -> Generator[None]:
+    """A launcher that is gone, or a disk that fails, before anything has changed."""
+    try:
+        yield
+    except HostError as error:
+        raise SandboxUnavailableError(
+            f"the sandbox failed: {error.message}",
+            hint="nothing was changed; try again, and see: paddock doctor",
+        ) from error
