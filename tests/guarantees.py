@@ -216,5 +216,14 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "pruning-forgets-what-is-at-work.toml",
             ),
         ),
+        "G26": Guarantee(
+            tests=(
+                "tests/kernel/test_attacks.py",
+                "tests/kernel/test_limits.py",
+                "tests/kernel/test_layers.py",
+                "tests/kernel/test_launcher.py",
+            ),
+            mutants=("hidden-names-are-seen.toml", "namespaces-nest.toml"),
+        ),
     }
 )

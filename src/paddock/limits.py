@@ -77,6 +77,15 @@ approvals_bytes_max: Final = 64_000_000
 """All kept requests of one plane."""
 agent_chain_max: Final = 32
 
+# MCP over HTTP
+mcp_body_bytes_max: Final = 32_000_000
+"""One request: content of 10,000,000 bytes, escaped."""
+mcp_head_bytes_max: Final = 65_536
+"""Request line and headers."""
+mcp_connections_max: Final = 256
+mcp_sessions_max: Final = 256
+"""Open sessions of clients that shake hands."""
+
 # Commands
 shell_timeout_s: Final = 120.0
 """The longest that any command may be given to run."""

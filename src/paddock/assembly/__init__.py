@@ -10,11 +10,13 @@ from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.agents import create_agent, remove_agent
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
+from paddock.assembly.listing import tools_shown
 from paddock.assembly.opening import init_bare_plane, init_project, open_project
 from paddock.assembly.project import Project, find_project
 from paddock.assembly.resuming import resume_call
 from paddock.assembly.runtimes import (
     new_call_id,
+    new_session_id,
     open_runtime,
     open_workspace,
     tools_allowed,
@@ -34,6 +36,7 @@ __all__ = [
     "init_bare_plane",
     "init_project",
     "new_call_id",
+    "new_session_id",
     "open_inbox",
     "open_ledger",
     "open_project",
@@ -47,5 +50,6 @@ __all__ = [
     "sessions_of",
     "tools_allowed",
     "tools_of",
+    "tools_shown",
     "trust_policy",
 ]

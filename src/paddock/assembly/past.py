@@ -139,6 +139,18 @@ class Past:
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Lists of effects that were too long for their entries."""
+
+    history: History
+
+    def read(self, digest: str) -> bytes | None:
+        """None where it was pruned. Raises: IntegrityError, HostError."""
+        store = self.history.store
+        return store.read(digest) if store.has(digest) else None
+
+
 class _NothingAsked:
     """An operator's own call asks nobody."""
 
@@ -168,5 +180,6 @@ def open_past(project: Project) -> Generator[Past]:
             notes = history.notes.read_all()
             effects = find_effects(str(path), (OPERATOR,))
             history.notes.tidy(ended_notes(effects, notes))
-            calls, bad = past_calls(effects, notes), effects.bad
+            stored = _Stored(history)
+            calls, bad = past_calls(effects, notes, stored.read), effects.bad
         yield Past(project, history, calls, bad, held)

@@ -128,8 +128,8 @@ def _read_up_to(descriptor: int, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path`, whole or not at all, with mode 0600.
+def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
+    """Put `content` at `path`, whole or not at all, with this mode.
 
     Sequence: temporary in the same directory → fsync → rename → fsync of the
     directory. After a power cut the old or the new content stands, never a mix.
@@ -137,6 +137,9 @@ def replace_file(path: Path, content: bytes) -> None:
     with host_errors("writing", path):
         temporary = _write_temporary(path.parent, content, FILE_MODE)
         try:
+            if mode != FILE_MODE:
+                # Another mode than our own files have is somebody's choice: no umask cuts it.
+                os.chmod(temporary, mode)
             os.rename(temporary, path)
         except OSError:
             os.unlink(temporary)

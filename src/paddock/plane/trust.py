@@ -112,6 +112,11 @@ def _read_record(real: Path, environment: Environment) -> TrustRecord | None:
     return None if content is None else parse_trust(content, str(path))
 
 
+def trust_record_path(file: Path, environment: Environment) -> Path:
+    """Where the record of the trust in `file` stands, or would stand."""
+    return _record_path(_real(file), environment)
+
+
 def _record_path(real: Path, environment: Environment) -> Path:
     return environment.trust / f"{path_id(real)}.json"
 

@@ -48,6 +48,8 @@ from paddock.values.quick import quick
 
 _FRAMES_KEPT_MAX: Final = 8
 _NO_HISTORY: Final = NoHistory()
+STOPPED: Final = refusal_of(CallCancelledError(LeftEffect.NONE))
+"""Of a call that was cancelled before it began."""
 RESULT_RESERVE_BYTES: Final = 16_384
 """Space kept for a writer's result before it runs."""
 
@@ -115,9 +117,8 @@ class Dispatcher:
         if self._closed_by is not None:
             return refused(ready.call, ready.tool, self._closed_by)
         if ready.bounds.cancel.is_cancelled:
-            stopped = refusal_of(CallCancelledError(LeftEffect.NONE))
             return self._deny(
-                ready.call, ready.tool, ready.actions, stopped, ready.bounds, ready.judged
+                ready.call, ready.tool, ready.actions, STOPPED, ready.bounds, ready.judged
             )
         return self._read(ready) if ready.tool.reads_only else self._write(ready)
 
@@ -132,6 +133,9 @@ class Dispatcher:
         outside = unless_allowed(call.tool, bounds)
         if outside is not None:
             return self._deny(call, None, (), outside, bounds)
+        if bounds.cancel.is_cancelled:
+            # Nobody is asked any more.
+            return self._deny(call, None, (), STOPPED, bounds)
         try:
             tool = context.registry.get(call.tool)
         except ToolError as error:

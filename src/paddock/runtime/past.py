@@ -1,6 +1,6 @@
 """What calls changed, as the ledger tells it, and the notes of calls whose end it lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -10,7 +10,7 @@ from paddock.ledger.effects import Effects
 from paddock.ledger.format import format_timestamp
 from paddock.ledger.format_lines import StoredEntry
 from paddock.text.show import quote
-from paddock.tools.effects import change_from_json
+from paddock.tools.effects import change_from_json, changes_from_bytes
 from paddock.tools.spec import Change
 from paddock.values.calls import Json
 
@@ -59,8 +59,19 @@ class PastCall:
         )
 
 
-def past_calls(effects: Effects, notes: Sequence[Note]) -> tuple[PastCall, ...]:
+def _nothing_stored(digest: str) -> bytes | None:
+    return None
+
+
+def past_calls(
+    effects: Effects,
+    notes: Sequence[Note],
+    stored_bytes: Callable[[str], bytes | None] = _nothing_stored,
+) -> tuple[PastCall, ...]:
     """Every call that changed something, oldest first by time.
+
+    `stored_bytes` reads a list of effects that was too long for its entry, by its digest;
+    None where the history has it no more.
 
     A note counts while the ledger has no result of its call that names the effects.
     """
@@ -73,7 +84,7 @@ def past_calls(effects: Effects, notes: Sequence[Note]) -> tuple[PastCall, ...]:
         key = _key(stored)
         if _names_effects(stored):
             noted.pop(key, None)
-            calls.append(_of_result(stored, undone.get(key)))
+            calls.append(_of_result(stored, undone.get(key), stored_bytes))
         elif key in noted:
             calls.append(_of_notes(noted.pop(key), "failed", undone.get(key)))
     calls += [_of_notes(rows, "unknown", undone.get(key)) for key, rows in noted.items()]
@@ -97,9 +108,16 @@ def _key(stored: StoredEntry) -> tuple[str, str]:
     return stored.entry.session_id, stored.entry.call_id
 
 
-def _of_result(stored: StoredEntry, intent: StoredEntry | None) -> PastCall:
+def _of_result(
+    stored: StoredEntry,
+    intent: StoredEntry | None,
+    stored_bytes: Callable[[str], bytes | None],
+) -> PastCall:
     entry = stored.entry
     changes = _changes_in(entry.metadata["effects"])
+    whole = entry.metadata.get("effects_stored")
+    if whole is not None:
+        changes = _stored_changes(whole, stored_bytes)
     outcome = "done" if entry.metadata.get("status") == "ok" else "failed"
     return PastCall(
         call_id=entry.call_id,
@@ -120,6 +138,17 @@ def _changes_in(kept: Json) -> tuple[Change, ...] | None:
         return tuple(change_from_json(change) for change in cast("list[dict[str, Json]]", kept))
     except (ValueError, TypeError, AttributeError):
         return None  # written by a later version, or by somebody else
+
+
+def _stored_changes(
+    kept: Json, stored_bytes: Callable[[str], bytes | None]
+) -> tuple[Change, ...] | None:
+    """All of many changes; none where the history has the list no more."""
+    try:
+        content = stored_bytes(str(kept["digest"]))
+        return () if content is None else changes_from_bytes(content)
+    except (ValueError, TypeError, LookupError):
+        return None
 
 
 def _of_notes(notes: Sequence[Note], outcome: str, intent: StoredEntry | None) -> PastCall:

@@ -105,6 +105,9 @@ class Recorder:
         if output.changes or output.bytes_written:
             metadata["effects"] = [_change_json(change) for change in output.changes]
             metadata["bytes_written"] = output.bytes_written
+            if output.stored is not None:
+                stored = {"digest": output.stored.digest, "total": output.stored.total}
+                metadata["effects_stored"] = stored
             shared = self._shared.get((call.tool,)) or self._keep(
                 (call.tool,), {"tool": call.tool, "status": "ok"}
             )

@@ -26,7 +26,12 @@ from paddock.runtime.undo_plan import (
 )
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
-from paddock.tools.effects import change_json, change_of_move, change_of_path
+from paddock.tools.effects import (
+    change_json,
+    change_of_move,
+    change_of_path,
+    within_entry,
+)
 from paddock.tools.noting import NotingWitness
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
@@ -97,12 +102,31 @@ class Undo:
     def run(self, plan: _Ready, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has changed."""
         if plan.moved is None:
-            return _output(self.call, self._commit(plan.set, ports))
+            return self._output(self._commit(plan.set, ports))
         changes = [_move(plan.moved, ports)]
         # Where somebody uses a directory that the call had made, it stays: the move is undone.
         with contextlib.suppress(ToolError):
             changes += self._commit(plan.set, ports)
-        return _output(self.call, changes)
+        return self._output(changes)
+
+    def _output(self, changes: Sequence[Change]) -> ToolOutput:
+        said = [f"undone: {self.call.tool} {self.call.call_id}"]
+        said += [f"  {describe(change)}" for change in changes[:_ROWS_MAX]]
+        if len(changes) > _ROWS_MAX:
+            said.append(f"  [and {len(changes) - _ROWS_MAX} more]")
+        details = {
+            "undone": self.call.call_id,
+            "changes": [change_json(change) for change in changes],
+        }
+        listed, stored = within_entry(tuple(changes), self._keep)
+        return ToolOutput("\n".join(said), details, listed, 0, stored)
+
+    def _keep(self, content: bytes) -> str:
+        store = self.history.store
+        with store.held():
+            digest = store.put_bytes(content)
+            store.sync()
+        return digest
 
     def _commit(self, plan: UndoPlan, ports: Ports) -> list[Change]:
         if not plan.staged:
@@ -142,18 +166,6 @@ def _move(moved: _Move, ports: Ports) -> Change:
     version = moved.version or DIRECTORY_VERSION
     receipt = ports.workspace.move(moved.entry, moved.to, if_version=version)
     return change_of_move(receipt)
-
-
-def _output(call: PastCall, changes: Sequence[Change]) -> ToolOutput:
-    said = [f"undone: {call.tool} {call.call_id}"]
-    said += [f"  {describe(change)}" for change in changes[:_ROWS_MAX]]
-    if len(changes) > _ROWS_MAX:
-        said.append(f"  [and {len(changes) - _ROWS_MAX} more]")
-    details = {
-        "undone": call.call_id,
-        "changes": [change_json(change) for change in changes],
-    }
-    return ToolOutput("\n".join(said), details, tuple(changes))
 
 
 def describe(change: Change) -> str:

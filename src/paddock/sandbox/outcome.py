@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from paddock.sandbox.values import Ending, Enforced
+from paddock.sandbox.values import Ending, Enforced, SandboxPlan
 from paddock.workspace.changes import ChangedPath
 
 
@@ -18,13 +18,17 @@ class CommandLine:
     """Run it, show what it would change, and change nothing."""
 
 
-class PreparedLine(Protocol):
+@dataclass(frozen=True, slots=True)
+class PreparedLine:
     """A line that may run, with all that it is held to."""
 
-    @property
-    def digest(self) -> str:
-        """Of its plan: what an approval of it is bound to, besides the call's own arguments."""
-        ...
+    line: CommandLine
+    plan: SandboxPlan
+    enforced: Enforced
+    """Which backend will carry it out, and how far that holds."""
+    interpreter: str
+    digest: str
+    """Of the plan: what an approval is bound to, besides the call's own arguments."""
 
 
 class HeldLine(Protocol):
@@ -38,6 +42,13 @@ class HeldLine(Protocol):
     @property
     def diff(self) -> str:
         """What would be kept."""
+        ...
+
+    def commit(self) -> "ShellOutcome":
+        """Keep just this, what policy asks about with it.
+
+        Raises: StorageFullError, HostError, IntegrityError.
+        """
         ...
 
     def close(self) -> None:
@@ -85,6 +96,8 @@ class ShellOutcome:
     stderr: Stream
     duration_s: float
     enforced: Enforced
+    is_staged: bool = True
+    """Whether its changes were held back and judged; else it worked on the workspace itself."""
     changed: tuple[ChangedPath, ...] = ()
     """What the workspace has from it now, by path."""
     bytes_written: int = 0

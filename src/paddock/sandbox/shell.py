@@ -28,12 +28,12 @@ from paddock.sandbox.keeping import Kept as HeldEnd
 from paddock.sandbox.keeping import Workplace, run_landlocked, run_unheld
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.outcome import CommandLine, ShellOutcome
+from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
 from paddock.sandbox.plan import compile_plan, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.telling import tell, with_kept
-from paddock.sandbox.values import CommandRequest, Ending, Enforced, SandboxPlan
+from paddock.sandbox.values import CommandRequest, Ending
 from paddock.values.agents import AgentChain
 from paddock.values.cancelling import NEVER, Cancel
 
@@ -51,35 +51,27 @@ class Ground:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A line that may run, with all that it is held to."""
+class HeldCommand:
+    """A line that has run, and whose changes wait for an answer; see `outcome.HeldLine`."""
 
-    line: CommandLine
-    plan: SandboxPlan
-    enforced: Enforced
-    interpreter: str
+    __slots__ = ("_command", "_outcome", "diff", "digest")
 
-    @property
-    def digest(self) -> str:
-        """What an approval of it is bound to, besides the call's own arguments."""
-        return plan_digest(self.plan)
+    def __init__(self, prepared: PreparedLine, command: StagedCommand, streams: Streams) -> None:
+        """Takes the command over. Raises: HostError: its changes cannot be read."""
+        shown, _ = command.show(grants_asks=True)
+        bound = hashlib.sha256(f"{prepared.digest}\n{shown.digest}".encode()).hexdigest()
+        self._command = command
+        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+        self.diff: str = shown.text
+        self.digest: str = f"sha256:{bound}"
 
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A line that has run, and whose changes wait for an answer. To be closed."""
-
-    prepared: Prepared
-    command: StagedCommand
-    streams: Streams
-    diff: str
-    digest: str
-    """Of the plan, and of everything that would land."""
+    def commit(self) -> ShellOutcome:
+        """See `HeldLine`."""
+        return with_kept(self._outcome, self._command.commit(grants_asks=True))
 
     def close(self) -> None:
-        """Let it go. The workspace stays as it is: a second time does nothing."""
-        self.command.close()
+        """See `HeldLine`."""
+        self._command.close()
 
 
 class SandboxShell:
@@ -107,7 +99,7 @@ class SandboxShell:
         """End the launcher, and with it every command that still runs."""
         self._launcher.close()
 
-    def prepare(self, line: CommandLine) -> Prepared:
+    def prepare(self, line: CommandLine) -> PreparedLine:
         """Plan one line. Nothing runs but what finds out which backend works here.
 
         Raises:
@@ -124,9 +116,9 @@ class SandboxShell:
                 "a dry run needs the backend 'stage', which does not work on this host",
                 hint="paddock doctor says why, and what to do",
             )
-        return Prepared(line, plan, enforced, find_interpreter(plan))
+        return PreparedLine(line, plan, enforced, find_interpreter(plan), plan_digest(plan))
 
-    def asks_about_diff(self, prepared: Prepared) -> bool:
+    def asks_about_diff(self, prepared: PreparedLine) -> bool:
         """Whether a question about this line is a question about what it changes.
 
         # Threat: what a command does outside the workspace is in no diff, and is done
@@ -153,7 +145,7 @@ class SandboxShell:
             store.sync()
         return digest
 
-    def run(self, prepared: Prepared, cancel: Cancel = NEVER) -> ShellOutcome:
+    def run(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> ShellOutcome:
         """Run it, and keep what policy allows of what it changed.
 
         One that is cancelled in a stage has changed nothing.
@@ -176,32 +168,20 @@ class SandboxShell:
                 return replace(outcome, diff=shown.text, refused=refused)
             return with_kept(outcome, command.commit(grants_asks=False))
 
-    def stage(self, prepared: Prepared, cancel: Cancel = NEVER) -> Staged:
+    def stage(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> HeldCommand:
         """Run it, and hold back what it changed, for somebody to be asked about.
 
-        Raises: SandboxUnavailableError.
+        Raises: SandboxUnavailableError, StorageFullError.
         """
         command, streams = self._run_staged(prepared, cancel)
         try:
             with _host_failures():
-                shown, _ = command.show(grants_asks=True)
+                return HeldCommand(prepared, command, streams)
         except BaseException:
             command.close()
             raise
-        bound = hashlib.sha256(f"{prepared.digest}\n{shown.digest}".encode()).hexdigest()
-        return Staged(prepared, command, streams, shown.text, f"sha256:{bound}")
 
-    def commit(self, staged: Staged) -> ShellOutcome:
-        """Keep what was held back and is granted now: just this, with what policy asks about.
-
-        Raises: as `run`.
-        """
-        prepared = staged.prepared
-        request = _request(prepared)
-        outcome = tell(request, staged.command.end, staged.streams, prepared.enforced)
-        return with_kept(outcome, staged.command.commit(grants_asks=True))
-
-    def _run_staged(self, prepared: Prepared, cancel: Cancel) -> tuple[StagedCommand, Streams]:
+    def _run_staged(self, prepared: PreparedLine, cancel: Cancel) -> tuple[StagedCommand, Streams]:
         ground = self._ground
         called_ns = time.time_ns()
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
@@ -213,14 +193,15 @@ class SandboxShell:
                 command.close()
                 raise
 
-    def _run_in_place(self, prepared: Prepared, cancel: Cancel) -> ShellOutcome:
+    def _run_in_place(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
         ground = self._ground
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
             held = self._hold(prepared, Observed(spooling.spools, ground.progress, cancel))
-            return tell(_request(prepared), held.end, spooling.streams(held.end), held.enforced)
+            outcome = tell(_request(prepared), held.end, spooling.streams(held.end), held.enforced)
+        return replace(outcome, is_staged=False)
 
-    def _hold(self, prepared: Prepared, observed: Observed) -> HeldEnd:
-        fd = self._ground.place.workspace.root_fd
+    def _hold(self, prepared: PreparedLine, observed: Observed) -> HeldEnd:
+        fd = self._ground.place.workspace.tree.root_fd
         request = _request(prepared)
         if prepared.enforced.backend != LANDLOCK:
             return run_unheld(
@@ -248,7 +229,7 @@ class SandboxShell:
             return self._facts
 
 
-def _request(prepared: Prepared) -> CommandRequest:
+def _request(prepared: PreparedLine) -> CommandRequest:
     line = prepared.line
     argv = (prepared.interpreter, "-c", line.text)
     return CommandRequest(prepared.plan, argv, line.cwd, float(line.timeout_s), OUTPUT_BYTES)

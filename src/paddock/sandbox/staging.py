@@ -104,7 +104,7 @@ class StagedCommand:
     def look(self, started_ns: int) -> None:
         """Find what changed. Raises: HostError."""
         upper_fd = self._stage.open_upper()
-        self._layers = Layers(upper_fd, self._room.place.workspace.root_fd)
+        self._layers = Layers(upper_fd, self._room.place.workspace.tree.root_fd)
         layer = read_changes(upper_fd, self._layers.lower_fd)
         self._differences = find_differences(layer, upper_fd, self._layers.lower_fd, started_ns)
 
@@ -160,7 +160,7 @@ def run_staged(
         SandboxUnavailableError: the sandbox could not be made.
         HostError: the launcher is gone, or something cannot be read.
     """
-    root_fd = room.place.workspace.root_fd
+    root_fd = room.place.workspace.tree.root_fd
     hidden = room.index.find(root_fd)
     plan = replace(request.plan, hidden=hidden)
     request = replace(request, plan=plan)

@@ -1,9 +1,11 @@
 """What a call did to paths: from what the workspace says, and to and from the ledger's JSON."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from paddock.tools.spec import Change
+from paddock import limits
+from paddock.tools.spec import Change, StoredEffects
 from paddock.values.calls import Json
 from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt
 from paddock.workspace.changes import ChangedPath, EntryState
@@ -69,6 +71,33 @@ def change_of_path(row: ChangedPath) -> Change | None:
         mode=before.mode if is_gone and before.kind.value != "link" else None,
         kept=row.kept or before.version is None or before.kind.value != "file" or kind == "mode",
     )
+
+
+def within_entry(
+    changes: tuple[Change, ...], keep: Callable[[bytes], str]
+) -> tuple[tuple[Change, ...], StoredEffects | None]:
+    """What of many changes stands in a ledger entry, and where the whole list is kept.
+
+    `keep` puts bytes into the history and returns their digest; raises what that raises.
+    """
+    if len(changes) <= limits.effects_listed_max:
+        return changes, None
+    rows = [change_json(change) for change in changes]
+    digest = keep(json.dumps(rows, separators=(",", ":")).encode("ascii"))
+    return changes[: limits.effects_listed_max], StoredEffects(digest, len(changes))
+
+
+def changes_from_bytes(content: bytes) -> tuple[Change, ...]:
+    """The list that `within_entry` kept.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        rows = cast("list[dict[str, Json]]", json.loads(content))
+        return tuple(change_from_json(row) for row in rows)
+    except (TypeError, AttributeError) as error:
+        raise ValueError("no list of changes") from error
 
 
 def change_json(change: Change) -> dict[str, Json]:

@@ -1,6 +1,6 @@
 """The port by which the shell tools run commands, and the shell of a workspace that has none."""
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
@@ -23,20 +23,16 @@ class Shell(Protocol):
         """Plan one line: what it would be held to, and by which backend. Nothing runs."""
         ...
 
-    def asks_about_diff(self, prepared: Any) -> bool:
+    def asks_about_diff(self, prepared: PreparedLine) -> bool:
         """Whether a question about it is a question about what it would change."""
         ...
 
-    def run(self, prepared: Any, cancel: Cancel) -> ShellOutcome:
+    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
         """Run it and keep what policy allows of what it changed."""
         ...
 
-    def stage(self, prepared: Any, cancel: Cancel) -> HeldLine:
+    def stage(self, prepared: PreparedLine, cancel: Cancel) -> HeldLine:
         """Run it and hold back what it changed, to be closed or committed."""
-        ...
-
-    def commit(self, staged: Any) -> ShellOutcome:
-        """Keep what was held back, and has been granted."""
         ...
 
     def keep(self, content: bytes) -> str:
@@ -56,19 +52,15 @@ class NoShell:
         """Raises: SandboxUnavailableError."""
         raise _no_shell()
 
-    def asks_about_diff(self, prepared: Any) -> bool:
+    def asks_about_diff(self, prepared: PreparedLine) -> bool:
         """There is nothing to ask about."""
         return False
 
-    def run(self, prepared: Any, cancel: Cancel) -> ShellOutcome:
+    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
         """Raises: SandboxUnavailableError."""
         raise _no_shell()
 
-    def stage(self, prepared: Any, cancel: Cancel) -> HeldLine:
-        """Raises: SandboxUnavailableError."""
-        raise _no_shell()
-
-    def commit(self, staged: Any) -> ShellOutcome:
+    def stage(self, prepared: PreparedLine, cancel: Cancel) -> HeldLine:
         """Raises: SandboxUnavailableError."""
         raise _no_shell()
 

@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.tools.arguments import Binder
+from paddock.tools.shell_port import NO_SHELL, Shell
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
@@ -54,6 +55,13 @@ class Change:
     """Whether what was replaced is in the history: all but what only commands write."""
 
 
+class StoredEffects(NamedTuple):
+    """Changes that are too many for a ledger entry: the whole list is in the history."""
+
+    digest: str
+    total: int
+
+
 class ToolOutput(NamedTuple):
     """What a tool hands back: text for the model, fields for the host."""
 
@@ -61,6 +69,8 @@ class ToolOutput(NamedTuple):
     details: Mapping[str, Json]
     changes: tuple[Change, ...] = ()
     bytes_written: int = 0
+    stored: StoredEffects | None = None
+    """Where `changes` are only the first of many."""
 
 
 class Plan(Protocol):
@@ -104,6 +114,8 @@ class Ports:
     shown: Shown
     ledgers: Ledgers = NO_LEDGERS
     """To be read; a handler writes to none."""
+    shell: Shell = NO_SHELL
+    """Runs commands."""
     cancel: Cancel = NEVER
     """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
 

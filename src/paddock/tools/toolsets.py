@@ -13,6 +13,8 @@ from paddock.tools.ls import ls_tool
 from paddock.tools.move_file import move_file_tool
 from paddock.tools.query_ledger import query_ledger_tool
 from paddock.tools.read_file import read_file_tool
+from paddock.tools.run_shell import run_shell_tool
+from paddock.tools.run_shell_dev import run_shell_dev_tool
 from paddock.tools.spec import Tool
 from paddock.tools.str_replace import str_replace_tool
 from paddock.tools.view import view_tool
@@ -29,6 +31,7 @@ def all_tools() -> list[Tool[Any]]:
         write_file_dev_tool(),
         edit_file_dev_tool(),
         grep_dev_tool(),
+        run_shell_dev_tool(),
         create_file_tool(),
         str_replace_tool(),
         view_tool(),
@@ -38,4 +41,5 @@ def all_tools() -> list[Tool[Any]]:
         find_tool(),
         ls_tool(),
         write_output_tool(),
+        run_shell_tool(),
     ]

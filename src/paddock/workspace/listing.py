@@ -40,6 +40,15 @@ class Tree:
     root_names: tuple[str, ...]
 
 
+def is_directory(tree: Tree, path: WorkspacePath) -> bool:
+    """Whether a directory stands there that can be entered; no link is followed."""
+    try:
+        os.close(tree.resolution.open(tree.root_fd, path.relative, PASS_DIRECTORY))
+    except OSError:
+        return False
+    return True
+
+
 def list_directory(
     tree: Tree, directory: WorkspacePath, depth: int, entries_max: int, about: EntryFilter
 ) -> Listing:

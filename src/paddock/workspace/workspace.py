@@ -134,11 +134,6 @@ class Workspace:
         return self._names[1]
 
     @property
-    def root_fd(self) -> int:
-        """The root's descriptor, the workspace's own: not to be closed, not to be kept."""
-        return self._fd
-
-    @property
     def resolution(self) -> Resolution:
         """How names are opened here."""
         return self._resolution

@@ -46,7 +46,10 @@ _EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One row of the table: what it does, and the module that does it."""
+    """One row of the table: what it does, and the module that does it.
+
+    A module with a folder is another app's own command: apps know each other by name alone.
+    """
 
     summary: str
     module: str
@@ -80,6 +83,7 @@ COMMANDS: Final = {
     "diff": Listed("show what a call changed", "diff"),
     "undo": Listed("bring back what a call replaced", "undo"),
     "ledger": Listed("query, follow and verify ledgers", "ledger", ("query", "tail", "verify")),
+    "mcp": Listed("serve an agent's tools to MCP clients", "mcp.command", ("install", "token")),
     "sandbox": Listed("show what commands may read, write and reach", "sandbox", ("plan",)),
     "doctor": Listed("show what this host can enforce", "doctor"),
     "completion": Listed("print a completion script for a shell", "completion"),
@@ -179,7 +183,8 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
 
     from paddock.apps.cli.options import parse
 
-    module = import_module(f"paddock.apps.cli.{listed.module}")
+    folder = "" if "." in listed.module else "cli."
+    module = import_module(f"paddock.apps.{folder}{listed.module}")
     options = parse(module.COMMAND, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE

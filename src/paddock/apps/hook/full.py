@@ -4,6 +4,7 @@ Total: whatever goes wrong, the answer is a refusal, in words that name the reas
 """
 
 import os
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -11,18 +12,18 @@ from dataclasses import dataclass
 
 from paddock import limits
 from paddock.apps.hook.ground import Ground, find_ground
+from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, ShapeError, parse_asked
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, Verdict
 from paddock.apps.hook.lean.records import Identity, Record, decision_record
 from paddock.apps.hook.lean.seen import is_first
+from paddock.apps.hook.records_of import agent_json, warned_directory
 from paddock.apps.hook.wrapping import wrapped_input
 from paddock.assembly import open_ledger
 from paddock.errors import PaddockError
 from paddock.ledger.ports import Ledger
-from paddock.plane.layout import PlaneLayout
-from paddock.values.agents import Agent, AgentChain
-from paddock.values.calls import Json
+from paddock.values.agents import AgentChain
 from paddock.values.entries import Entry
 
 
@@ -36,6 +37,8 @@ class Given:
     directory: str
     program: tuple[str, ...] = ("paddock",)
     """What starts Paddock's command line, for commands that are wrapped in the sandbox."""
+    keeps_image: bool = False
+    """Whether an image for the lean path is made: it found none that it may use."""
 
 
 def answer(given: Given) -> bytes:
@@ -67,6 +70,8 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     base = asked.cwd or given.directory
     with closing(open_ledger(ground.project, "ho1m")) as ledger:
         ports = FullPorts(ledger, ground, given.program, base)
+        if given.keeps_image:
+            _keep_image(ground, asked, given)
         if not asked.is_judged:
             return flow.answer_event(asked, ground.scene, who, ports)
         try:
@@ -76,6 +81,14 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
             ports.append(decision_record(asked, refused, "deny", [], who, os.urandom))
             raise
         return flow.answer_call(judged, ground.scene, ground.engine, who, ports)
+
+
+def _keep_image(ground: Ground, asked: Asked, given: Given) -> None:
+    """Make the next call quick. Without an image it is decided like this one."""
+    try:
+        keep_image(ground, asked, given.variables)
+    except PaddockError as error:
+        sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
 
 
 class FullPorts(flow.Ports):
@@ -97,7 +110,7 @@ class FullPorts(flow.Ports):
 
     def is_first(self, session_id: str, pattern: str) -> bool:
         """See `flow.Ports`."""
-        return is_first(str(warned_directory(self._ground.project.layout)), session_id, pattern)
+        return is_first(warned_directory(self._ground.project.layout), session_id, pattern)
 
     def randomness(self, size: int) -> bytes:
         """See `flow.Ports`."""
@@ -125,12 +138,7 @@ def entry_of(record: Record) -> Entry:
 
 def identity_of(chain: AgentChain, policy_digest: str) -> Identity:
     """Who acts, as entries keep it: enough to decide again."""
-    return Identity(chain[0].name, [_agent_json(agent) for agent in chain], policy_digest)
-
-
-def warned_directory(layout: PlaneLayout) -> str:
-    """Where the plane keeps which warnings were given."""
-    return str(layout.ho2 / "scratch" / "hook-warnings")
+    return Identity(chain[0].name, [agent_json(agent) for agent in chain], policy_digest)
 
 
 def today_here() -> str:
@@ -143,15 +151,3 @@ def _refused(reason: str) -> Verdict:
     verdict.outcome, verdict.rank = DENY, BOUNDARY
     verdict.reason, verdict.code = reason, "args.invalid"
     return verdict
-
-
-def _agent_json(agent: Agent) -> dict[str, Json]:
-    kept: dict[str, Json] = {"name": agent.name, "profile": agent.profile}
-    permissions = agent.permissions
-    if permissions.read != ("**",) or permissions.write != ("**",) or permissions.forbidden:
-        kept["permissions"] = {
-            "read": list(permissions.read),
-            "write": list(permissions.write),
-            "forbidden": list(permissions.forbidden),
-        }
-    return kept

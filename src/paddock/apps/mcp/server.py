@@ -59,7 +59,7 @@ class Door(Protocol):
     """Says whose agent a request is for: what the transport knows, nothing that it carries."""
 
     def served(self) -> Served:
-        """The agent of the request that is being handled."""
+        """The agent of the request that is being handled. Raises: PaddockError."""
         ...
 
 
@@ -75,7 +75,7 @@ class McpServer:
     ) -> ListToolsResult:
         """What this agent may ever call."""
         del context, params
-        return ListToolsResult(tools=list(self.door.served().tools.values()))
+        return ListToolsResult(tools=list(self._served().tools.values()))
 
     async def call_tool(
         self, context: Context, params: CallToolRequestParams
@@ -84,7 +84,7 @@ class McpServer:
 
         Raises: MCPError: there is no such tool for this agent, or nothing can be run.
         """
-        served = self.door.served()
+        served = self._served()
         if params.name not in served.tools:
             raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(params.name)}")
         cancel = CancelToken()
@@ -99,6 +99,13 @@ class McpServer:
             if question is not None:
                 return question
         return call_result(result)
+
+    def _served(self) -> Served:
+        try:
+            return self.door.served()
+        except PaddockError as error:
+            # A policy that does not load any more: nothing is listed and nothing runs.
+            raise _not_served(error) from error
 
 
 def make_server(door: Door, calls_max: int) -> Server[Any]:
@@ -128,8 +135,7 @@ def _call(
     try:
         return served.runtime.call(tool, arguments, bounds=bounds)
     except PaddockError as error:
-        message = f"error[{error.code}]: {error.message}"
-        return MCPError(code=INTERNAL_ERROR, message=message)
+        return _not_served(error)
     except Exception as error:  # The door: a defect has an id, not a traceback.
         return _defect(error)
 
@@ -166,6 +172,10 @@ def _client_call(params: Mapping[str, Any] | None) -> str:
 def _no_header_fields(name: str) -> None:
     """No argument of ours is repeated in an HTTP header."""
     del name
+
+
+def _not_served(error: PaddockError) -> MCPError:
+    return MCPError(code=INTERNAL_ERROR, message=f"error[{error.code}]: {error.message}")
 
 
 def _defect(error: Exception) -> MCPError:

@@ -8,35 +8,36 @@ import anyio
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from paddock.apps.mcp.served import Served, open_served
+from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
-from paddock.assembly import Project
 
 
 @dataclass(frozen=True, slots=True)
 class OneAgent:
     """Every request is for the agent that the server was started for."""
 
-    agent: Served
+    agents: Agents
+    name: str | None
 
     def served(self) -> Served:
-        """The one there is."""
-        return self.agent
+        """That agent."""
+        return self.agents.get(self.name)
 
 
-def serve_stdio(project: Project, agent: str | None) -> None:
+def serve_stdio(agents: Agents, agent: str | None) -> None:
     """Serve until the client closes our input, or until SIGTERM or SIGINT.
 
     Calls that still run are told to stop, and waited for.
 
     Raises: UsageError, ConfigError, HostError.
     """
-    served = open_served(project, agent)
     try:
-        server = make_server(OneAgent(served), project.policy.settings.mcp.calls_max)
-        anyio.run(partial(_serve, server))
+        # What cannot be served is said to whoever starts it, and not to each request.
+        agents.get(agent)
+        calls_max = agents.project.policy.settings.mcp.calls_max
+        anyio.run(partial(_serve, make_server(OneAgent(agents, agent), calls_max)))
     finally:
-        served.runtime.close()
+        agents.close()
 
 
 async def _serve(server: Server[object]) -> None:

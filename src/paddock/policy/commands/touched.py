@@ -54,6 +54,12 @@ _ROWS: Final = (
     Target(("split", "csplit"), "second", "abClnt"),
 )  # fmt: skip
 _TABLE: Final = {program: row for row in _ROWS for program in row.programs}
+PROGRAMS: Final = frozenset(_TABLE) | {"dd", "find"}
+"""Programs at whose words this module looks."""
+BY_OPTION: Final = frozenset(
+    program for program, row in _TABLE.items() if row.operands == "none" and program != "git"
+)
+"""Of those, the ones that write only what an option names."""
 _GIT_PATHS: Final = frozenset({"rm", "mv", "checkout", "restore", "clean", "clone", "init"})
 
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from paddock import limits
-from paddock.errors import HostError
+from paddock.errors import HostError, InternalError
 from paddock.workspace.search.program import ENVIRONMENT
 
 _READ_BYTES: Final = 1 << 18
@@ -33,7 +33,7 @@ _SET_PIPE_SIZE: Final[int | None] = getattr(fcntl, "F_SETPIPE_SZ", None)
 class Child:
     """A running ripgrep. A context manager: at its end the process is gone."""
 
-    __slots__ = ("_deadline", "_process", "errors", "is_late")
+    __slots__ = ("_deadline", "_err", "_out", "_process", "errors", "is_late")
 
     def __init__(self, command: list[str], directory_fd: int, deadline: float) -> None:
         """Start it in the directory behind `directory_fd`.
@@ -60,6 +60,7 @@ class Child:
             )
         except OSError as failure:
             raise HostError(f"ripgrep could not be started: {failure.strerror}") from failure
+        self._out, self._err = _pipes(self._process)
         self._limit()
 
     def _limit(self) -> None:
@@ -101,48 +102,51 @@ class Child:
         return code
 
     def finish(self) -> int:
-        """Wait for its end and return its exit code; it has closed its output before."""
-        try:
-            self._process.wait(max(0.0, self._deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.is_late = True
+        """Its exit code, once `output` has come to its end; then it is ending, or late."""
+        if not self.is_late:
+            # Not with a timeout, for which Python looks again and again, with sleeps between.
+            self._process.wait()
         return self.stop()
 
     def output(self) -> Iterator[bytes]:
         """What it prints, piece by piece, until its end or the deadline."""
-        process = self._process
-        assert process.stdout is not None  # noqa: S101 - asked for above
-        assert process.stderr is not None  # noqa: S101 - asked for above
-        out, err = process.stdout.fileno(), process.stderr.fileno()
-        if _SET_PIPE_SIZE is not None:
-            _widen(out)
         poll = select.poll()
-        poll.register(out, select.POLLIN)
-        poll.register(err, select.POLLIN)
-        is_open = True
-        while is_open:
+        for pipe in (self._out, self._err):
+            poll.register(pipe, select.POLLIN)
+        _widen(self._out)
+        # Until both are closed, which ripgrep does by ending.
+        still_open = {self._out, self._err}
+        while still_open:
             left = self._deadline - time.monotonic()
             ready = poll.poll(left * 1000) if left > 0 else []
             if not ready:
                 self.is_late = True
                 return
-            for fd, _ in ready:
-                piece = os.read(fd, _READ_BYTES)
-                if fd == out and piece:
+            for pipe, _ in ready:
+                piece = os.read(pipe, _READ_BYTES)
+                if not piece:
+                    poll.unregister(pipe)
+                    still_open.discard(pipe)
+                elif pipe == self._out:
                     yield piece
-                elif fd == out:
-                    is_open = False
-                elif piece:
+                else:
                     room = limits.search_errors_bytes_max - len(self.errors)
                     self.errors += piece[: max(0, room)]
-                else:
-                    poll.unregister(err)
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[int, int]:
+    out, err = process.stdout, process.stderr
+    if out is None or err is None:
+        raise InternalError("ripgrep was started without pipes")
+    return out.fileno(), err.fileno()
 
 
 def _widen(pipe: int) -> None:
     """Let ripgrep run ahead; a host that refuses leaves the pipe as it is."""
+    if _SET_PIPE_SIZE is None:
+        return
     try:
-        fcntl.fcntl(pipe, _SET_PIPE_SIZE or 0, limits.search_pipe_bytes)
+        fcntl.fcntl(pipe, _SET_PIPE_SIZE, limits.search_pipe_bytes)
     except OSError:
         return
 

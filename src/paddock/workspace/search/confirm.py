@@ -10,11 +10,12 @@ Threat: without this, whoever can swap names while ripgrep walks is shown lines 
 file that this process may read.
 
 There are two ways. A file of moderate size is split into its lines, which are then
-compared by number. In a large one the line is looked for where it is said to begin, and
-the line ends before it are counted, so that nothing of its size is held.
+compared by number. In a large one the line ends are counted up to each line, so that
+nothing of its size is held.
 """
 
 import os
+import re
 from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
@@ -31,6 +32,8 @@ _CHUNK_BYTES: Final = 1_048_576
 _CONTEXT_BYTES: Final = 8 * limits.search_row_bytes_max
 """How far from a match a line end is looked for."""
 
+_ROW_HEAD: Final = re.compile(rb"^\d+:", re.MULTILINE)
+
 Columns = tuple[list[int], list[bytes]]
 """Numbers of lines, and their texts without the line feed."""
 
@@ -46,8 +49,8 @@ class Lines(Protocol):
         """The lines that were found, with `context` lines before and after each, each once."""
         ...
 
-    def number(self, one: Any) -> int:
-        """The number of a line that was found."""
+    def numbers(self, found: list[Any]) -> frozenset[int]:
+        """The numbers of the lines that were found."""
         ...
 
 
@@ -75,16 +78,6 @@ class Content:
         if self._whole is not None:
             return self._whole[begin:end]
         return os.pread(self._fd, max(0, min(end, self.size) - begin), begin)
-
-    def newlines(self, begin: int, end: int) -> int:
-        """How many line ends stand from `begin` up to `end`."""
-        if self._whole is not None:
-            return self._whole.count(b"\n", begin, end)
-        count = 0
-        while begin < end and (piece := self.bytes(begin, min(end, begin + _CHUNK_BYTES))):
-            count += piece.count(b"\n")
-            begin += len(piece)
-        return count
 
     def first_nul(self) -> int:
         """Where the first NUL byte stands, -1 where none does; of a large file, near its start."""
@@ -129,19 +122,18 @@ class SplitLines:
         """The numbers of the lines that are as `rows` say."""
         # All rows at once, which is what nearly always comes out: of a great many rows,
         # each look for itself costs more than all of ripgrep's work.
-        parts = [row.split(b":", 2) for row in rows]
-        if all(map(bytes.isdigit, [part[0] for part in parts])):
-            numbers = [int(part[0]) for part in parts]
-            if numbers and min(numbers) > 0 and max(numbers) <= len(self._lines):
-                told = [part[-1] for part in parts]
-                if told == [self._lines[number - 1] for number in numbers]:
+        heads = _ROW_HEAD.findall(b"\n".join(rows))
+        if len(heads) == len(rows) and rows:
+            numbers = list(map(int, b"".join(heads).split(b":")[:-1]))
+            if min(numbers) > 0 and max(numbers) <= len(self._lines):
+                stands = [self._lines[number - 1] for number in numbers]
+                if rows == list(map(bytes.__add__, heads, stands)):
                     return numbers
         return [number for row in rows if (number := self._number_told(row))]
 
     def _number_told(self, row: bytes) -> int:
         """The number that `row` tells, if that line is as it says; else 0."""
-        told, _, rest = row.partition(b":")
-        text = rest.partition(b":")[2]
+        told, _, text = row.partition(b":")
         if not told.isdigit() or not 0 < (number := int(told)) <= len(self._lines):
             return 0
         line = self._lines[number - 1]
@@ -164,9 +156,9 @@ class SplitLines:
         """The numbers of the lines that hold `text`."""
         return [number for number, line in enumerate(self._lines, 1) if text in line]
 
-    def number(self, one: int) -> int:
+    def numbers(self, found: list[int]) -> frozenset[int]:
         """See `Lines`."""
-        return one
+        return frozenset(found)
 
 
 class Placed(NamedTuple):
@@ -186,24 +178,20 @@ class PlacedLines:
         self._content = content
 
     def standing(self, rows: list[bytes]) -> list[Placed]:
-        """Where the lines stand that are as `rows` say."""
+        """Where the lines stand that are as `rows` say; of rows in the order of the file."""
         content = self._content
-        base = len(BOM) if content.bytes(0, len(BOM)) == BOM else 0
+        begin = len(BOM) if content.bytes(0, len(BOM)) == BOM else 0
+        number = 1
         found: list[Placed] = []
-        number, counted = 1, base
         for row in rows:
-            told, _, rest = row.partition(b":")
-            offset, _, text = rest.partition(b":")
-            if not (told.isdigit() and offset.isdigit()):
+            told, _, text = row.partition(b":")
+            if not told.isdigit() or int(told) < number:
                 continue
-            begin = int(offset) + base
-            if not _stands(content, begin, base, text, len(row)):
+            place = _begin_of(content, begin, int(told) - number)
+            if place is None:
                 continue
-            # What was counted stays counted: rows come in the order of the file.
-            if begin >= counted:
-                number += content.newlines(counted, begin)
-                counted = begin
-            if number == int(told):
+            begin, number = place, int(told)
+            if _stands(content, begin, text, len(row)):
                 found.append(Placed(number, begin, content.next_end(begin)))
         return found
 
@@ -228,9 +216,9 @@ class PlacedLines:
                     last = number
         return [number for number, _ in lines], [text for _, text in lines]
 
-    def number(self, one: Placed) -> int:
+    def numbers(self, found: list[Placed]) -> frozenset[int]:
         """See `Lines`."""
-        return one.number
+        return frozenset(place.number for place in found)
 
     def _before(self, place: Placed, last: int, context: int) -> list[tuple[int, bytes]]:
         """Back from a match, as far as no line is told already."""
@@ -249,13 +237,26 @@ class PlacedLines:
         return text.removeprefix(BOM) if begin == 0 else text
 
 
-def _stands(content: Content, begin: int, base: int, text: bytes, row_bytes: int) -> bool:
-    """Whether a line that begins at `begin` is `text`, or begins with it where a row was cut."""
-    if begin > base and content.bytes(begin - 1, begin) != b"\n":
-        return False
+def _begin_of(content: Content, begin: int, lines: int) -> int | None:
+    """Where the line begins that comes `lines` lines behind `begin`; None behind the end."""
+    while lines:
+        piece = content.bytes(begin, begin + _CHUNK_BYTES)
+        if not piece:
+            return None
+        count = piece.count(b"\n")
+        if count >= lines:
+            # What is left behind as many line ends.
+            return begin + len(piece) - len(piece.split(b"\n", lines)[-1])
+        lines -= count
+        begin += len(piece)
+    return begin
+
+
+def _stands(content: Content, begin: int, text: bytes, row_bytes: int) -> bool:
+    """Whether the line that begins at `begin` is `text`, or begins with it where a row was cut."""
     end = begin + len(text)
     stands = content.bytes(begin, end + 1)
     if not stands.startswith(text):
         return False
     is_cut = row_bytes >= limits.search_row_bytes_max
-    return is_cut or end >= content.size or stands.endswith(b"\n")
+    return is_cut or stands.endswith(b"\n") or (end >= content.size and begin < content.size)

@@ -7,7 +7,7 @@ If it proposes more, which proposals came first is chance, so they are thrown aw
 own walk then gives the files in byte order, as far as they are needed, and ripgrep
 searches them in growing batches until enough is confirmed.
 
-Before either, a plain text is looked for in the first few files without ripgrep.
+While it starts, a plain text is looked for in the first few files without it.
 """
 
 import contextlib
@@ -89,39 +89,33 @@ def _search_below(
     glob: SearchGlob,
 ) -> None:
     """Search a directory; see the module."""
+    wanted, tree = engine.wanted, workspace.tree
     terms = Terms(NEVER, honours_ignore=True, glob=glob)
-    text = plain_text(engine.wanted.regex)
-    if text is not None:
-        with contextlib.closing(Walk(workspace.tree, path, terms, engine.deadline)) as walk:
-            walk.budget = limits.search_walked_entries_max
-            found = probe(workspace, engine, text, walk.paths())
-        if found is not None:
-            search.take(found)
-            return
-    proposals = _propose_tree(workspace, engine, path, glob)
+    command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
+    proposals: Proposals = {}
+    fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)
+    try:
+        child = engine.start(command, fd)
+    finally:
+        os.close(fd)
+    with child:
+        text = plain_text(wanted.regex)
+        if text is not None:
+            with contextlib.closing(Walk(tree, path, terms, engine.deadline)) as walk:
+                walk.budget = limits.search_walked_entries_max
+                found = probe(workspace, engine, text, walk.paths())
+            if found is not None:
+                search.take(found)
+                return
+        area = _Below(workspace, path, glob)
+        engine.read(child, ProposalReader(), proposals, wanted.matches_max, area)
     if sum(map(len, proposals.values())) <= search.left:
         search.confirm(proposals)
         return
-    with contextlib.closing(Walk(workspace.tree, path, terms, engine.deadline)) as walk:
+    with contextlib.closing(Walk(tree, path, terms, engine.deadline)) as walk:
         search.search(walk.paths())
         engine.remarks.is_late = engine.remarks.is_late or walk.is_late
         engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
-
-
-def _propose_tree(
-    workspace: Workspace, engine: Engine, path: WorkspacePath, glob: SearchGlob
-) -> Proposals:
-    """What ripgrep finds by walking itself, up to one row more than is shown."""
-    found: Proposals = {}
-    wanted, tree = engine.wanted, workspace.tree
-    command = tree_command(wanted.regex, glob, wanted.matches_max + 1)
-    fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)
-    try:
-        area = _Below(workspace, path, glob)
-        engine.run(command, fd, ProposalReader(), found, wanted.matches_max, area)
-    finally:
-        os.close(fd)
-    return found
 
 
 class _Below:

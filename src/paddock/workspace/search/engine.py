@@ -59,7 +59,7 @@ class _Anywhere:
         return True
 
 
-ANYWHERE: Final = _Anywhere()
+_ANYWHERE: Final = _Anywhere()
 
 
 Proposals = dict[str, list[bytes]]
@@ -133,36 +133,37 @@ class Engine:
             most_each = self.wanted.matches_max + 1
             command = files_command(self.wanted.regex, batch, most_each, in_order=in_order)
             known = {b"./" + os.fsencode(name) for name in batch}
-            self.run(command, self._workspace.tree.root_fd, ProposalReader(known), found, most)
+            with self.start(command, self._workspace.tree.root_fd) as child:
+                self.read(child, ProposalReader(known), found, most, _ANYWHERE)
             if self.remarks.is_late or _count(found) > most:
                 break
         return found
 
-    def run(
-        self,
-        command: list[str],
-        directory_fd: int,
-        reader: ProposalReader,
-        found: Proposals,
-        most: int,
-        area: Area | None = None,
+    def start(self, command: list[str], directory_fd: int) -> Child:
+        """Start a run, for `read`."""
+        return Child(command, directory_fd, self.deadline)
+
+    def read(
+        self, child: Child, reader: ProposalReader, found: Proposals, most: int, area: Area
     ) -> None:
-        """Add to `found` what one run proposes, until there are more than `most` rows."""
-        area = area or ANYWHERE
+        """Add to `found` what one run proposes, until there are more than `most` rows.
+
+        Raises: InvalidPatternError where ripgrep cannot use the pattern.
+        """
         count = _count(found)
-        with Child(command, directory_fd, self.deadline) as child:
-            for piece in child.output():
-                self._was_run = True
-                for proposal in reader.feed(piece):
-                    path = area.prefix + os.fsdecode(proposal.path)
-                    if self.may_show(path) and area.means(path):
-                        found.setdefault(path, []).extend(proposal.rows)
-                        count += len(proposal.rows)
-                if count > most:
-                    return
-            if not child.is_late:
-                self._ended(child.finish(), child.errors, area.prefix)
-            self.remarks.is_late = self.remarks.is_late or child.is_late
+        for piece in child.output():
+            self._was_run = True
+            for proposal in reader.feed(piece):
+                path = area.prefix + os.fsdecode(proposal.path)
+                if self.may_show(path) and area.means(path):
+                    found.setdefault(path, []).extend(proposal.rows)
+                    count += len(proposal.rows)
+            if count > most:
+                return
+        if child.is_late:
+            self.remarks.is_late = True
+        else:
+            self._ended(child.finish(), child.errors, area.prefix)
         reader.close()
         for name in reader.binary:
             path = area.prefix + os.fsdecode(name)
@@ -252,8 +253,8 @@ class Engine:
                 return None
             shown = found[:most]
             numbers, texts = lines.around(shown, self.wanted.context)
-            matching = frozenset(map(lines.number, shown))
-            return FileLines(path, numbers, texts, matching, len(found) > most)
+            has_more = len(found) > most
+            return FileLines(path, numbers, texts, lines.numbers(shown), has_more)
 
     def _rows_of_text(self, path: str) -> list[bytes]:
         """Rows of a text with a NUL byte far from its beginning, where ripgrep stopped."""

@@ -1,9 +1,9 @@
 """Looking for a frequent plain text without ripgrep.
 
-Starting a process costs more than reading the few files in which a frequent text is found
-often enough. So for a plain text the first files are looked through here, in their order,
-for as long as it looks as if they had as many matches as are shown. Then that is the
-answer; else it was a few files' work.
+Until ripgrep has started and found its way, the few files can be read in which a frequent
+text is found often enough. So for a plain text the first files are looked through here
+meanwhile, in their order, for as long as it looks as if they had as many matches as are
+shown. Then that is the answer, and ripgrep is not waited for.
 
 What a line, a match and a binary file are is the same as elsewhere: a plain text is in a
 line if its bytes are.
@@ -23,7 +23,7 @@ from paddock.workspace.workspace import Workspace
 
 _PLAIN: Final = re.compile(r"[\w \"'/:;,<>=@!%&~`-]+")
 """Texts that stand for themselves in any regular expression."""
-_TRIED_FILES: Final = 24
+_TRIED_FILES: Final = 16
 """So many files without a match are looked through at least."""
 _LIKELY_FILES: Final = 48
 """It has to look as if so many files were enough."""

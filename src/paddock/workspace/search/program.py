@@ -33,7 +33,7 @@ _ALWAYS: Final = (
     "--no-mmap",
     "--no-ignore-messages",
 )
-_OUTPUT: Final = ("--heading", "--null", "--line-number", "--byte-offset")
+_OUTPUT: Final = ("--heading", "--null", "--line-number")
 _REGEX: Final = (
     f"--regex-size-limit={limits.search_regex_bytes_max}",
     f"--dfa-size-limit={limits.search_regex_bytes_max}",

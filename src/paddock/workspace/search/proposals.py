@@ -1,7 +1,7 @@
 """What ripgrep prints, taken apart: files, and under each its lines.
 
-    ./src/a.py NUL 12:340:text of line 12, which begins at byte 340
-    13:356:text of line 13
+    ./src/a.py NUL 12:text of line 12
+    13:text of line 13
     (an empty line ends the file)
 
 No text can pass for another: a row begins with a digit and a path with `./`, a path ends
@@ -24,7 +24,7 @@ _STOPPED: Final = b": WARNING: stopped searching binary file after match (found 
 
 
 class Proposal(NamedTuple):
-    """Rows of one file: `number:offset:text`, without the line end. More may follow."""
+    """Rows of one file: `number:text`, without the line end. More may follow."""
 
     path: bytes
     rows: list[bytes]

@@ -3,7 +3,7 @@ import pytest
 from paddock import limits
 from paddock.workspace.search.proposals import ProposalReader
 
-OUTPUT = b"./a\x001:0:x\n2:2:y\n\n./b\nc\x003:9:./d\x01e\n"
+OUTPUT = b"./a\x001:x\n2:y\n\n./b\nc\x003:./d\x01e\n"
 
 
 def read(output, sizes, known=None):
@@ -26,7 +26,7 @@ def every(size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
 def test_files_and_rows_come_out_whole_however_the_output_is_cut(size):
-    expected = {b"a": [b"1:0:x", b"2:2:y"], b"b\nc": [b"3:9:./d\x01e"]}
+    expected = {b"a": [b"1:x", b"2:y"], b"b\nc": [b"3:./d\x01e"]}
     assert read(OUTPUT, every(size)) == (expected, [])
 
 
@@ -34,57 +34,57 @@ def test_files_and_rows_come_out_whole_however_the_output_is_cut(size):
 def test_what_is_said_of_binary_files_is_no_row_and_no_path(size):
     output = (
         b'./bin: binary file matches (found "\\0" byte around offset 1)\n\n'
-        b"./a\x001:0:x\n"
+        b"./a\x001:x\n"
         b'./a: binary file matches (found "\\0" byte around offset 9)\n\n'
-        b"./b\x001:0:y\n\n"
+        b"./b\x001:y\n\n"
         b'./c: binary file matches (found "\\0" byte around offset 2)\n'
     )
     known = {b"./bin", b"./a", b"./b", b"./c"}
     found, binary = read(output, every(size), known)
-    assert found == {b"a": [b"1:0:x"], b"b": [b"1:0:y"]}
+    assert found == {b"a": [b"1:x"], b"b": [b"1:y"]}
     assert binary == [b"bin", b"a", b"c"]
 
 
 def test_a_binary_file_is_told_though_its_name_holds_a_line_break():
     name = b"./new\nline"
     said = name + b': binary file matches (found "\\0" byte around offset 1)\n\n'
-    found, binary = read(said + said + b"./c\x001:0:y\n", every(1000), {name, b"./c"})
-    assert (found, binary) == ({b"c": [b"1:0:y"]}, [name[2:], name[2:]])
+    found, binary = read(said + said + b"./c\x001:y\n", every(1000), {name, b"./c"})
+    assert (found, binary) == ({b"c": [b"1:y"]}, [name[2:], name[2:]])
 
 
 def test_a_name_that_looks_like_what_is_said_of_a_binary_file_hides_no_other():
     name = b"./a: binary file matches (found \nb"
-    output = name + b': binary file matches (found "\\0" byte around offset 1)\n\n./c\x001:0:y\n'
+    output = name + b': binary file matches (found "\\0" byte around offset 1)\n\n./c\x001:y\n'
     found, binary = read(output, every(1000), {name, b"./c", b"./a"})
-    assert found == {b"c": [b"1:0:y"]}
+    assert found == {b"c": [b"1:y"]}
     assert binary == [b"a"]
 
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_a_warning_behind_the_rows_of_a_walk_is_set_aside(size):
     output = (
-        b"./a\x001:0:x\n"
+        b"./a\x001:x\n"
         b'./a: WARNING: stopped searching binary file after match (found "\\0" byte around '
-        b"offset 9)\n\n./b\x001:0:y\n"
+        b"offset 9)\n\n./b\x001:y\n"
     )
-    assert read(output, every(size)) == ({b"a": [b"1:0:x"], b"b": [b"1:0:y"]}, [b"a"])
+    assert read(output, every(size)) == ({b"a": [b"1:x"], b"b": [b"1:y"]}, [b"a"])
 
 
 def test_a_warning_is_no_row_though_the_name_holds_a_line_break():
     output = (
-        b"./a\nb\x001:0:x\n./a\nb: WARNING: stopped searching binary file after match "
-        b'(found "\\0" byte around offset 9)\n\n./c\x001:0:y\n'
+        b"./a\nb\x001:x\n./a\nb: WARNING: stopped searching binary file after match "
+        b'(found "\\0" byte around offset 9)\n\n./c\x001:y\n'
     )
-    expected = {b"a\nb": [b"1:0:x"], b"c": [b"1:0:y"]}
+    expected = {b"a\nb": [b"1:x"], b"c": [b"1:y"]}
     assert read(output, every(1000)) == (expected, [b"a\nb"])
 
 
 def test_a_line_of_any_length_costs_no_more_than_its_beginning():
     long = b"x" * 3_000_000
-    output = b"./a\x001:0:" + long + b"\n2:9:short\n\n./b\x001:0:y\n"
+    output = b"./a\x001:" + long + b"\n2:short\n\n./b\x001:y\n"
     found, _ = read(output, every(10_000))
     first, second = found[b"a"]
     assert limits.search_row_bytes_max <= len(first) < limits.search_row_bytes_max + 10_001
-    assert first.startswith(b"1:0:xxx")
-    assert second == b"2:9:short"
-    assert found[b"b"] == [b"1:0:y"]
+    assert first.startswith(b"1:xxx")
+    assert second == b"2:short"
+    assert found[b"b"] == [b"1:y"]

@@ -62,18 +62,21 @@ def children_of_this_process():
 def test_a_row_that_is_not_so_is_no_row(workspace, root, size):
     (root / "a").write_bytes(b"one\nneedle\nthree\n" + b"y" * size)
     lies = [
-        b"1:4:needle",  # another number
-        b"0:4:needle",
-        b"2:4:needl",  # less than the line
-        b"2:4:needles",  # more than the line
-        b"2:4:nEedle",
-        b"9:99999999:needle",  # behind the end
+        b"1:needle",  # another number
+        b"0:needle",
+        b"2:needl",  # less than the line
+        b"2:needles",  # more than the line
+        b"2:nEedle",
+        b"3:needle",
+        b"9999:needle",  # behind the end
+        b"9999:",
         b"nonsense",
-        b"x:y:needle",
+        b"x:needle",
+        b"-1:three",
     ]
     for lie in lies:
         assert confirmed(workspace, {"a": [lie]}) == [], lie
-    (file,) = confirmed(workspace, {"a": [*lies, b"2:4:needle"]})
+    (file,) = confirmed(workspace, {"a": [b"2:needle", *lies]})
     assert file.lines == (Line(2, b"needle", True, False),)
 
 
@@ -85,13 +88,13 @@ def test_a_row_of_a_file_that_is_gone_linked_or_special_is_no_row(workspace, roo
     (root / "folder").symlink_to(outside)
     os.mkfifo(root / "fifo")
     names = ("gone", "link", "folder/x", "fifo", "../outside/x", "/etc/passwd", "a/../link", "")
-    proposals = {name: [b"1:0:needle"] for name in names}
+    proposals = {name: [b"1:needle"] for name in names}
     assert confirmed(workspace, proposals) == []
 
 
 def test_what_is_shown_are_the_bytes_that_stand_there(workspace, root):
     (root / "a").write_bytes(b"needle\r\nlast needle")
-    (file,) = confirmed(workspace, {"a": [b"1:0:needle\r", b"2:8:last needle"]})
+    (file,) = confirmed(workspace, {"a": [b"1:needle\r", b"2:last needle"]})
     assert [line.text for line in file.lines] == [b"needle", b"last needle"]
 
 
@@ -124,7 +127,7 @@ def test_a_file_that_changes_meanwhile_is_named_and_shows_nothing_untrue(workspa
     (root / "a").write_bytes(b"needle\n")
     engine = engine_of(workspace)
     proposals = engine.propose(["a"], 10, in_order=True)
-    assert proposals == {"a": [b"1:0:needle"]}
+    assert proposals == {"a": [b"1:needle"]}
     (root / "a").write_bytes(b"changed\n")
     assert list(engine.confirm(proposals, 10)) == []
     assert engine.remarks.changed == {"a"}

@@ -1,0 +1,205 @@
+"""Making the image of a project's policy, and keeping it where the lean path looks.
+
+An image is made from what was just decided with; beside the tables it holds everything
+that this depended on, looked at anew, so that a change in between shows at once.
+Where the lean path could not decide as the policy does (a bare plane, an untrusted
+policy's rules, an agent with lists or ancestors of its own), there is no image.
+"""
+
+import marshal
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from paddock.apps.hook import tables
+from paddock.apps.hook.ground import Ground, also_write, chain_of_type, default_chain
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.image import (
+    CONTENT,
+    FOLLOWED,
+    FORMAT,
+    KEY_BYTES,
+    NAME,
+    Homes,
+    digest_at,
+    find_homes,
+    image_path,
+    key_path,
+    look_at,
+    read_private,
+    seal,
+)
+from paddock.apps.hook.records_of import agent_json, warned_directory
+from paddock.errors import ConfigError
+from paddock.ledger.paths import LedgerPaths
+from paddock.plane.discovery import PROJECT_MARKERS
+from paddock.plane.files import create_file, make_directories, replace_file, require_private
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.trust import trust_record_path
+from paddock.policy.decide import judge_for
+from paddock.policy.engine import Policy
+from paddock.values.agents import AgentChain, Permissions
+from paddock.values.calls import Json
+
+IMAGES_MAX: Final = 200
+"""Images that are kept; of more the oldest go."""
+_LAUNCH: Final = str(Path(__file__).with_name("launch.py"))
+_EVERYTHING: Final = Permissions()
+
+
+def keep_image(ground: Ground, asked: Asked, variables: Mapping[str, str]) -> bool:
+    """Make and keep the image for calls like this one; whether there is one now.
+
+    Raises:
+        HostError, ConfigError: it cannot be written.
+    """
+    try:
+        homes = find_homes(variables)
+    except DeclinedError:
+        return False
+    content = make_image(ground, asked.client, variables, homes)
+    if content is None:
+        return False
+    path = Path(image_path(homes, asked, ground.start, variables))
+    make_directories(path.parent)
+    require_private(path.parent)
+    key = _key(Path(key_path(homes)))
+    replace_file(path, FORMAT + seal(key, content) + content)
+    _prune(path.parent)
+    return True
+
+
+def make_image(
+    ground: Ground, client: str, variables: Mapping[str, str], homes: Homes
+) -> bytes | None:
+    """Return an image's body; None where the lean path is not to decide here."""
+    project = ground.project
+    policy, default = project.policy, default_chain(project)
+    is_plain = len(default) == 1 and _is_plain(policy, default)
+    if project.layout.kind != "project" or not is_plain:
+        return None
+    looked = _looked(ground, homes)
+    if looked is None:
+        return None
+    numbers: dict[str, int] = {}
+    profiles: list[Json] = []
+    agents: dict[str, Json] = {}
+    for name in ("", *(binding.name for binding in policy.settings.agents)):
+        chain = chain_of_type(project, default, name) if name else default
+        if not _is_plain(policy, chain):
+            return None
+        for profile in judge_for(policy, chain).profiles():
+            if profile.name not in numbers:
+                numbers[profile.name] = len(profiles)
+                profiles.append(tables.profile_table(profile.profile))
+        own = dict.fromkeys(profile.name for profile in judge_for(policy, chain).profiles())
+        agents[name] = (tuple(numbers[each] for each in own), [agent_json(each) for each in chain])
+    hook = policy.settings.hook
+    ledger = LedgerPaths(str(project.layout.ledger_paths()["ho1m"]))
+    status = os.stat(ledger.ledger)
+    also = also_write(project, client, project.environment, variables)
+    return marshal.dumps(
+        {
+            "looked": looked,
+            "scene": (ground.scene.root, ground.scene.home, ground.scene.state),
+            "digest": policy.digest,
+            "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.sandbox_shell),
+            "guards": tables.guard_tables(policy),
+            "outside": tables.secret_outside_tables(policy),
+            "also": tables.also_tables(also),
+            "profiles": tuple(profiles),
+            "agents": agents,
+            "declared": str(project.layout.agents),
+            "shell": tables.shell_tables(),
+            "ledger": (ledger.ledger, ledger.folder, (status.st_dev, status.st_ino)),
+            "warned": warned_directory(project.layout),
+        }
+    )
+
+
+def _is_plain(policy: Policy, chain: AgentChain) -> bool:
+    if policy.overlays or policy.held_to_locked:
+        return False
+    known = frozenset(policy.profiles)
+    return all(
+        agent.permissions == _EVERYTHING and agent.profile in known for agent in chain
+    )
+
+
+def _looked(ground: Ground, homes: Homes) -> list[Json] | None:
+    """Return everything that root, plane, trust and policy were found by, as it is now."""
+    project = ground.project
+    layout, files = project.layout, project.files
+    names: dict[str, None] = dict.fromkeys(_above(ground.start))
+    real = os.path.realpath(ground.start)  # noqa: TID251 - where the project was found from
+    for directory in _above(real):
+        names[directory] = None
+        marker = str(PlaneLayout(Path(directory), "bare").admin_config)
+        if look_at(marker) is not None:
+            return None
+        names[marker] = None
+    for directory in reversed(_above(real)):
+        names.update(dict.fromkeys(f"{directory.rstrip('/')}/{name}" for name in PROJECT_MARKERS))
+        if directory == str(project.root.path):
+            break
+    environment = project.environment
+    for path in (
+        *(environment.paddock_home, environment.planes, environment.config_home),
+        *(environment.home, layout.root, layout.agents, layout.agent_directory("main")),
+        *(environment.trust, _LAUNCH),
+    ):
+        names[str(path)] = None
+    contents = [str(project.root.path / name) for name in ("paddock.toml", "paddock.json")]
+    contents += [str(layout.record), str(layout.agent_file("main"))]
+    if files.project is not None:
+        contents.append(str(trust_record_path(files.project.path, environment)))
+    user = str(environment.user_config)
+    return [
+        *((NAME, name, look_at(name)) for name in names),
+        *((CONTENT, path, digest_at(path, False)) for path in contents),
+        (FOLLOWED, user, digest_at(user, True)),
+    ]
+
+
+def _above(path: str) -> list[str]:
+    """Return every directory from the root of the file system down to `path`."""
+    found = ["/"]
+    for part in path.split("/"):
+        if part:
+            found.append(f"{found[-1].rstrip('/')}/{part}")
+    return found
+
+
+def _key(path: Path) -> bytes:
+    make_directories(path.parent)
+    for _ in range(2):
+        try:
+            key = read_private(str(path), KEY_BYTES)
+        except DeclinedError:
+            create_file(path, os.urandom(KEY_BYTES), 0o600)
+        else:
+            if len(key) == KEY_BYTES:
+                return key
+            break
+    raise ConfigError(
+        "the key of the hook's images cannot be used",
+        where=str(path),
+        hint="remove that file; another one is made",
+    )
+
+
+def _prune(directory: Path) -> None:
+    """Remove the oldest images where there are too many."""
+    names = [name for name in os.listdir(directory) if name.endswith(".image")]
+    if len(names) <= IMAGES_MAX:
+        return
+    aged = sorted((os.lstat(directory / name).st_mtime_ns, name) for name in names)
+    for _, name in aged[: len(names) - IMAGES_MAX]:
+        try:
+            os.unlink(directory / name)
+        except FileNotFoundError:
+            continue
+
+

@@ -1,0 +1,118 @@
+"""The lean door: one event decided from the image, recorded, answered; or declined.
+
+Everything up to the append has no effect, so that the full path can begin anew.
+"""
+
+import posix
+import time
+
+from paddock.apps.hook.lean import flow
+from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, parse_asked
+from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
+from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
+from paddock.apps.hook.lean.lines import encode_body
+from paddock.apps.hook.lean.places import Scene
+from paddock.apps.hook.lean.quick import QuickEngine
+from paddock.apps.hook.lean.records import Identity, Record
+from paddock.apps.hook.lean.seen import is_first
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from paddock.values.calls import Json
+
+INPUT_BYTES_MAX = 64_000_000
+"""As `limits.hook_input_bytes_max`."""
+_ID_BYTES = 16
+_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+class Attempt:
+    """One event on the lean path."""
+
+    __slots__ = ("client", "data", "has_image", "variables")
+
+    def __init__(self, data: bytes, client: str, variables: "Mapping[str, str]") -> None:
+        self.data = data
+        self.client = client
+        self.variables = variables
+        self.has_image = False
+        """Whether there was an image that may decide."""
+
+    def answer(self) -> bytes:
+        """Return the answer.
+
+        Raises:
+            DeclinedError: the full path decides; nothing was recorded.
+            ShapeError: the input is none that is known; nothing was recorded.
+        """
+        if len(self.data) > INPUT_BYTES_MAX:
+            raise DeclinedError("a huge input")
+        asked = parse_asked(self.data, self.client)
+        if asked.event in IGNORED_EVENTS:
+            return b""
+        here = posix.getcwd()
+        named = self.variables.get("CLAUDE_PROJECT_DIR", "") if asked.client == "claude" else ""
+        start = named if named[:1] == "/" else asked.cwd or here
+        homes = find_homes(self.variables)
+        path = image_path(homes, asked, start, self.variables)
+        image = load_image(path, key_path(homes))
+        self.has_image = True
+        numbers, who = _who(image, asked)
+        root, home, state = image["scene"]
+        today = time.strftime("%Y-%m-%d", time.localtime())
+        scene = Scene(root, start.rstrip("/") or "/", home, state, today)
+        engine = QuickEngine(image, numbers)
+        ports = LeanPorts(image)
+        try:
+            if not asked.is_judged:
+                return flow.answer_event(asked, scene, who, ports)
+            judged = flow.judge_call(asked, scene, engine, asked.cwd or here)
+            return flow.answer_call(judged, scene, engine, who, ports)
+        except AppendFailedError as failed:
+            return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
+
+
+class LeanPorts(flow.Ports):
+    """The ledger's files as the image names them."""
+
+    __slots__ = ("_image",)
+
+    def __init__(self, image: "Json") -> None:
+        self._image = image
+
+    def append(self, record: Record) -> None:
+        """See `flow.Ports`. Raises: DeclinedError, AppendFailedError."""
+        ledger, folder, identity = self._image["ledger"]
+        body = encode_body(record, posix.urandom(_ID_BYTES), time.time())
+        append_entry(ledger, folder, identity, body)
+
+    def is_first(self, session_id: str, pattern: str) -> bool:
+        """See `flow.Ports`."""
+        return is_first(self._image["warned"], session_id, pattern)
+
+    def randomness(self, size: int) -> bytes:
+        """See `flow.Ports`."""
+        return posix.urandom(size)
+
+    def wrap(self, asked: Asked) -> str:
+        """Commands that are wrapped are the full path's."""
+        raise DeclinedError("a command for the sandbox")
+
+
+def _who(image: "Json", asked: Asked) -> "tuple[tuple[int, ...], Identity]":
+    """The numbers of the agent's profiles, and who it is."""
+    name = asked.agent_type
+    if asked.agent_id and not name:
+        raise DeclinedError("an agent that does not say what it is")
+    agents = image["agents"]
+    if name in agents:
+        numbers, chain = agents[name]
+        return numbers, Identity(chain[0]["name"], chain, image["digest"])
+    if _NAME_CHARS.issuperset(name) and look_at(f"{image['declared']}/{name}") is not None:
+        raise DeclinedError("an agent of this plane")
+    numbers, chain = agents[""]
+    child = {"name": name, "profile": chain[0]["profile"]}
+    return numbers, Identity(name, [child, *chain], image["digest"])

@@ -1,0 +1,183 @@
+"""The image of a project's policy: found, verified, loaded.
+
+An image is what the full path made of the policy, with everything that it had looked
+at: the digest of each file that it read, and what stood under each name that it asked
+about. All of it is looked at again before the image decides; any difference, and the
+full path decides and makes another image.
+
+Threat: whoever can write into Paddock's state directory could put an image there that
+allows everything. It is sealed with a key that lies with the user's configuration, and
+a broken seal, another owner or a looser mode means that there is no image.
+"""
+
+import marshal
+import posix
+
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.places import folded
+from paddock.apps.hook.lean.records import sha256
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from paddock.values.calls import Json
+
+FORMAT = b"paddock hook image 1\n"
+KEY_BYTES = 32
+IMAGE_BYTES_MAX = 8_000_000
+FILE_BYTES_MAX = 2_000_000
+CONTENT, NAME, FOLLOWED = 0, 1, 2
+"""Kinds of what was looked at: a file's bytes, what stands under a name, bytes through links."""
+_READ = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
+_REGULAR = 0o100000
+_KIND = 0o170000
+_VARIABLES = ("TMPDIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+
+
+class Homes:
+    """Where the user's own files are, by the same rules as `paddock.plane.environment`."""
+
+    __slots__ = ("config", "home", "paddock")
+
+    def __init__(self, home: str, paddock: str, config: str) -> None:
+        self.home = home
+        self.paddock = paddock
+        self.config = config
+
+
+def find_homes(variables: "Mapping[str, str]") -> Homes:
+    """Return the user's directories. Raises: DeclinedError where they take more thought."""
+    home = variables.get("HOME", "")
+    if home[:1] != "/" or variables.get("PADDOCK_PLANE"):
+        raise DeclinedError("a home or a plane that takes more thought")
+    state = _absolute(variables, "XDG_STATE_HOME") or f"{home}/.local/state"
+    config = _absolute(variables, "XDG_CONFIG_HOME") or f"{home}/.config"
+    paddock = variables.get("PADDOCK_HOME", "") or f"{state}/paddock"
+    if paddock[:1] != "/":
+        raise DeclinedError("PADDOCK_HOME is relative")
+    return Homes(folded(home), folded(paddock), folded(f"{config}/paddock"))
+
+
+def _absolute(variables: "Mapping[str, str]", name: str) -> str:
+    value = variables.get(name, "")
+    return value if value[:1] == "/" else ""
+
+
+def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, str]") -> str:
+    """Where the image for calls from `start` lies."""
+    named = "\0".join(
+        (
+            *(FORMAT.decode(), asked.client, start, homes.home, homes.paddock, homes.config),
+            *(variables.get(name, "") for name in _VARIABLES),
+            str(posix.geteuid()),
+        )
+    )
+    mark = sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    return f"{homes.paddock}/hook/{mark}.image"
+
+
+def key_path(homes: Homes) -> str:
+    """Where the key of all images lies."""
+    return f"{homes.config}/keys/hook.key"
+
+
+def load_image(path: str, key_file: str) -> "Json":
+    """Return the image at `path` if it is whole, ours, and nothing changed since.
+
+    Raises:
+        DeclinedError: there is none that may decide.
+    """
+    key = read_private(key_file, KEY_BYTES)
+    sealed = read_private(path, IMAGE_BYTES_MAX)
+    start = len(FORMAT) + 32
+    if len(key) != KEY_BYTES or sealed[: len(FORMAT)] != FORMAT:
+        raise DeclinedError("no image, or one of another form")
+    body = sealed[start:]
+    if seal(key, body) != sealed[len(FORMAT) : start]:
+        raise DeclinedError("the image's seal is broken")
+    image = marshal.loads(body)
+    if not is_current(image["looked"]):
+        raise DeclinedError("something changed since the image was made")
+    return image
+
+
+def is_current(looked: "Json") -> bool:
+    """Whether everything that an image was made from is as it was."""
+    for kind, path, wanted in looked:
+        if kind == NAME:
+            found = look_at(path)
+        else:
+            found = digest_at(path, kind == FOLLOWED)
+        if found != wanted:
+            return False
+    return True
+
+
+def look_at(path: str) -> "Json":
+    """What stands under a name: kind and mode, owner, device and inode; None for nothing."""
+    try:
+        status = posix.lstat(path)
+    except (OSError, ValueError):
+        return None
+    return (status.st_mode, status.st_uid, status.st_dev, status.st_ino)
+
+
+def digest_at(path: str, through_links: bool) -> "Json":
+    """The digest of a regular file's bytes; None where nothing stands, else the error's number."""
+    try:
+        descriptor = posix.open(path, _READ if through_links else _READ | posix.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return None
+    except OSError as fault:
+        return fault.errno
+    try:
+        status = posix.fstat(descriptor)
+        if status.st_mode & _KIND != _REGULAR or status.st_size > FILE_BYTES_MAX:
+            return -1
+        digest = sha256()
+        while piece := posix.read(descriptor, status.st_size + 1):
+            digest.update(piece)
+        return digest.digest()
+    finally:
+        posix.close(descriptor)
+
+
+def seal(key: bytes, body: bytes) -> bytes:
+    """HMAC-SHA-256 (RFC 2104) of an image's body."""
+    padded = key.ljust(64, b"\0")
+    inner = sha256(bytes(byte ^ 0x36 for byte in padded))
+    inner.update(body)
+    outer = sha256(bytes(byte ^ 0x5C for byte in padded))
+    outer.update(inner.digest())
+    return outer.digest()
+
+
+def read_private(path: str, bytes_max: int) -> bytes:
+    """Return the bytes of a file that nobody but this user can read or write.
+
+    Raises:
+        DeclinedError: there is none, or it is not so.
+    """
+    try:
+        descriptor = posix.open(path, _READ | posix.O_NOFOLLOW)
+    except OSError:
+        raise DeclinedError("a file that the image needs is not there") from None
+    try:
+        status = posix.fstat(descriptor)
+        if (
+            status.st_mode & _KIND != _REGULAR
+            or status.st_uid != posix.geteuid()
+            or status.st_mode & 0o077
+            or status.st_size > bytes_max
+        ):
+            raise DeclinedError("a file that the image needs is not private")
+        content = b""
+        while piece := posix.read(descriptor, status.st_size + 1):
+            content += piece
+        return content
+    finally:
+        posix.close(descriptor)

@@ -1,0 +1,292 @@
+"""Appending one entry to a ledger whose state is plain, with the ledger's own files and locks.
+
+The same sequence as `paddock.ledger.store`: lock → newest mark → line in one write →
+mark → unlock → commit lock → fdatasync → commit mark → unlock → a look whether the file
+is still the one at its path. Whatever is not plain (a torn end, a poisoned mark,
+another boot, a lock that is held for long, quarantined bytes) is declined before a byte
+is written, and the full store does it: it recovers and says what is wrong.
+
+From the write on nothing is declined any more: what fails then is `AppendFailedError`,
+nothing is acknowledged, and the call does not run.
+"""
+
+import fcntl
+import posix
+import time
+from zlib import crc32
+
+from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.lines import chain_line, leaf_hash
+
+_RECORD_BYTES = 89
+_BODY_BYTES = 85
+_SECTOR = 512
+_DURABLE = 1024
+_TURN = 2048
+_PAGE_BYTES = _TURN + 4
+_LINE_BYTES = 65_536
+"""Of the line before a mark, what is read to compare it; a longer one is declined."""
+_TRIES = 40
+_PAUSE_S = 0.002
+COMMIT_TIMEOUT_S = 15.0
+_OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
+_REGULAR = 0o100000
+_KIND = 0o170000
+
+
+class AppendFailedError(Exception):
+    """The entry is not acknowledged; the text says why."""
+
+
+class Mark:
+    """A place in the ledger: see `paddock.ledger.head.Mark`."""
+
+    __slots__ = ("boot", "cohort", "entries", "generation", "leaf", "offset", "poisoned", "sync_ns")
+
+    def __init__(self, generation: int, entries: int, offset: int, leaf: str, boot: bytes) -> None:
+        self.generation = generation
+        self.entries = entries
+        self.offset = offset
+        self.leaf = leaf
+        self.boot = boot
+        self.cohort = 0
+        self.sync_ns = 0
+        self.poisoned = False
+
+    def encode(self) -> bytes:
+        """The record with its CRC."""
+        body = (
+            self.generation.to_bytes(8, "little")
+            + self.entries.to_bytes(8, "little")
+            + self.offset.to_bytes(8, "little")
+            + bytes.fromhex(self.leaf)
+            + self.boot
+            + self.cohort.to_bytes(4, "little")
+            + self.sync_ns.to_bytes(8, "little")
+            + (b"\x01" if self.poisoned else b"\0")
+        )
+        return body + crc32(body).to_bytes(4, "little")
+
+
+def append_entry(ledger: str, folder: str, identity: tuple[int, int], body: bytes) -> None:
+    """Append one body durably.
+
+    Raises:
+        DeclinedError: the ledger's state is not plain; nothing was written.
+        AppendFailedError: not acknowledged.
+    """
+    held: list[int] = []
+    try:
+        lock = _opened(f"{folder}/lock", _OPEN, held)
+        _take(lock)
+        file = _opened(ledger, _OPEN | posix.O_APPEND | posix.O_NONBLOCK, held)
+        status = posix.fstat(file)
+        if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
+            raise DeclinedError("another ledger than before")
+        head = _opened(f"{folder}/head", _OPEN, held)
+        boot = _boot()
+        before = _newest(head, file, status.st_size, boot, folder)
+        after = _write(file, head, before, body)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        _commit(folder, head, file, after, held)
+        status = posix.stat(ledger)
+        if (status.st_dev, status.st_ino) != identity:
+            raise AppendFailedError("the ledger was replaced while in use")
+    finally:
+        for descriptor in held:
+            posix.close(descriptor)
+
+
+def _opened(path: str, flags: int, held: list[int]) -> int:
+    try:
+        descriptor = posix.open(path, flags)
+    except OSError:
+        raise DeclinedError("a file of the ledger cannot be opened") from None
+    held.append(descriptor)
+    return descriptor
+
+
+def _take(lock: int) -> None:
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(_PAUSE_S)
+        else:
+            return
+    raise DeclinedError("the ledger is locked")
+
+
+def _boot() -> bytes:
+    try:
+        descriptor = posix.open("/proc/sys/kernel/random/boot_id", posix.O_RDONLY)
+        text = posix.read(descriptor, 64)
+        posix.close(descriptor)
+        found = bytes.fromhex(text.decode().strip().replace("-", ""))
+    except (OSError, ValueError):
+        raise DeclinedError("the boot is not known") from None
+    if len(found) != 16 or not any(found):
+        raise DeclinedError("the boot is not known")
+    return found
+
+
+def _newest(head: int, file: int, size: int, boot: bytes, folder: str) -> Mark:
+    """The mark to append after. The lock is held, and nothing was written yet."""
+    newest, durable, _ = _marks(head)
+    if newest is None or durable is None or not durable.entries:
+        raise DeclinedError("the ledger's head is not whole")
+    if durable.poisoned or newest.boot != boot:
+        raise DeclinedError("the ledger's head is of another time")
+    if newest.offset < durable.offset or size != newest.offset:
+        raise DeclinedError("the ledger does not end at its mark")
+    # Threat: a byte put in or taken out moves every later line.
+    _verify(file, newest)
+    if durable.offset != newest.offset:
+        _verify(file, durable)
+    try:
+        names = posix.listdir(f"{folder}/torn")
+    except OSError:
+        names = []
+    if any(name.endswith(".pending") for name in names):
+        raise DeclinedError("quarantined bytes have no entry yet")
+    return newest
+
+
+def _verify(file: int, mark: Mark) -> None:
+    start = max(0, mark.offset - _LINE_BYTES)
+    piece = posix.pread(file, mark.offset - start, start)
+    before = piece.rfind(b"\n", 0, -1)
+    if not piece.endswith(b"\n") or (before < 0 and start):
+        raise DeclinedError("the line before a mark is long, or has no end")
+    if leaf_hash(piece[before + 1 : -1]) != mark.leaf:
+        raise DeclinedError("the line before a mark is another one")
+
+
+def _marks(head: int) -> tuple[Mark | None, Mark | None, int]:
+    """The newest append, the newest commit, and the slot for the next commit."""
+    page = posix.pread(head, _PAGE_BYTES, 0)
+    newest, _ = _pair(page, 0)
+    durable, slot = _pair(page, _DURABLE)
+    return newest, durable, slot
+
+
+def _pair(page: bytes, at: int) -> tuple[Mark | None, int]:
+    first, second = _decode(page, at), _decode(page, at + _SECTOR)
+    if second is None or (first is not None and _rank(first) >= _rank(second)):
+        return first, 0 if first is None else 1
+    return second, 0
+
+
+def _rank(mark: Mark) -> tuple[int, bool]:
+    return (mark.generation, mark.poisoned)
+
+
+def _decode(page: bytes, at: int) -> Mark | None:
+    record = page[at : at + _RECORD_BYTES]
+    if len(record) < _RECORD_BYTES:
+        return None
+    body = record[:_BODY_BYTES]
+    if crc32(body) != int.from_bytes(record[_BODY_BYTES:], "little"):
+        return None
+    mark = Mark(
+        int.from_bytes(body[0:8], "little"),
+        int.from_bytes(body[8:16], "little"),
+        int.from_bytes(body[16:24], "little"),
+        body[24:56].hex(),
+        body[56:72],
+    )
+    mark.cohort = int.from_bytes(body[72:76], "little")
+    mark.sync_ns = int.from_bytes(body[76:84], "little")
+    mark.poisoned = body[84] != 0
+    return mark
+
+
+def _write(file: int, head: int, before: Mark, body: bytes) -> Mark:
+    """One write at the end, then the mark. What fails half-way is cut back."""
+    line, leaf = chain_line(body, before.entries, before.leaf)
+    try:
+        written = posix.write(file, line)
+        while written < len(line):
+            written += posix.write(file, line[written:])
+    except BaseException as fault:
+        _cut_back(file, before.offset)
+        raise AppendFailedError(f"the ledger cannot be written: {_why(fault)}") from fault
+    after = Mark(
+        before.generation + 1, before.entries + 1, before.offset + len(line), leaf, before.boot
+    )
+    _store(head, _SECTOR * (after.generation % 2), after)
+    return after
+
+
+def _cut_back(file: int, offset: int) -> None:
+    try:
+        posix.ftruncate(file, offset)
+    except OSError as fault:
+        # The next append finds the end in the wrong place, and recovers.
+        raise AppendFailedError("a half-written entry cannot be cut off") from fault
+
+
+def _store(head: int, at: int, mark: Mark) -> None:
+    try:
+        written = posix.pwrite(head, mark.encode(), at)
+    except OSError as fault:
+        raise AppendFailedError(f"the head cannot be written: {_why(fault)}") from fault
+    if written != _RECORD_BYTES:
+        raise AppendFailedError("the head was written in part")
+
+
+def _commit(folder: str, head: int, file: int, mine: Mark, held: list[int]) -> None:
+    """Return when all before the mark is on the disk: lead a commit, or wait for one."""
+    try:
+        lock = posix.open(f"{folder}/slock", _OPEN | posix.O_CREAT, 0o600)
+    except OSError as fault:
+        raise AppendFailedError(f"the commit lock cannot be opened: {_why(fault)}") from fault
+    held.append(lock)
+    deadline = time.monotonic() + COMMIT_TIMEOUT_S
+    while True:
+        durable = _marks(head)[1]
+        if durable is None or (durable.poisoned and durable.boot == mine.boot):
+            raise AppendFailedError("the disk failed to store ledger entries")
+        if durable.offset >= mine.offset:
+            return
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise AppendFailedError("another process does not finish its commit") from None
+            time.sleep(_PAUSE_S / 4)
+            continue
+        try:
+            _lead(head, file, mine)
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            # Whoever looks at the turn goes on at once; a sleeper's sleep is short.
+            posix.pwrite(head, posix.urandom(4), _TURN)
+        return
+
+
+def _lead(head: int, file: int, mine: Mark) -> None:
+    newest, durable, slot = _marks(head)
+    if durable is None or (durable.poisoned and durable.boot == mine.boot):
+        raise AppendFailedError("the disk failed to store ledger entries")
+    if durable.offset >= mine.offset:
+        return
+    if newest is None or newest.offset < mine.offset:
+        newest = mine
+    started = time.monotonic_ns()
+    try:
+        posix.fdatasync(file)
+    except OSError as fault:
+        # Never tried again: the pages may be gone and count as clean.
+        durable.poisoned, durable.boot = True, mine.boot
+        _store(head, _DURABLE + _SECTOR * slot, durable)
+        raise AppendFailedError(f"the disk failed to store it: {_why(fault)}") from fault
+    took_ns = max(0, time.monotonic_ns() - started)
+    newest.cohort = min(max(newest.generation - durable.generation, 0), 0xFFFFFFFF)
+    newest.sync_ns = (3 * durable.sync_ns + took_ns) // 4 if durable.sync_ns else took_ns
+    newest.poisoned = False
+    _store(head, _DURABLE + _SECTOR * slot, newest)
+
+
+def _why(fault: BaseException) -> str:
+    return getattr(fault, "strerror", None) or type(fault).__name__

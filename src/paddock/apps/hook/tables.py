@@ -1,0 +1,273 @@
+"""A policy as the tables of an image: path patterns, rules by head, programs.
+
+What stands here is data for `lean.indexes`, `lean.quick` and `lean.shell`, which say
+what each part means. What those cannot decide is not in a table: `Unfit` says so, and
+there is no image.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.apps.hook.lean.indexes import DEPTH as DEPTH_CODE
+from paddock.apps.hook.lean.indexes import ONE, RUN
+from paddock.apps.hook.policy_engine import anywhere_of, compile_also
+from paddock.policy.actions import ANY, NamePattern
+from paddock.policy.commands.commandline import program_name
+from paddock.policy.commands.seeing import CHANGERS
+from paddock.policy.commands.tokens import RESERVED
+from paddock.policy.commands.touched import BY_OPTION, PROGRAMS
+from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
+from paddock.policy.engine import Policy
+from paddock.policy.globs import CharClass, Glob, Segment, Wild, fold_segment, literal_of
+from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
+from paddock.policy.globs import RUN as RUN_SEGMENT
+from paddock.policy.matching import comparison_of
+from paddock.policy.pathindex import Indexed
+from paddock.policy.patterns import PathList, PathPattern, indexed
+from paddock.policy.rules import Otherwise, Profile, Rule
+from paddock.values.calls import Json
+from paddock.values.decisions import Outcome
+
+HEADS: Final = (
+    *(("file", operation) for operation in ("create", "str_replace", "view", "delete")),
+    ("mcp", "call"),
+    ("shell", "run"),
+)
+"""Heads of what clients call, besides `client`, whose operations are names."""
+INTERPRETERS: Final = frozenset(
+    {
+        *("nodejs", "deno", "bun", "Rscript", "osascript", "pwsh", "ed", "ex", "bc", "dc"),
+        *("gdb", "sqlite3", "psql", "mysql", "apply_patch", "applypatch", "chdir", "dd"),
+    }
+)
+"""Programs that may run what stands on their input, or that a client takes for its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    pattern: Indexed
+    segments: tuple[Segment, ...]
+
+
+def guard_tables(policy: Policy) -> Json:
+    """The path lists of a policy: sides, patterns, lists."""
+    guards = policy.guards
+    lists = [("own", guards.own)]
+    for kind, layers in (
+        ("protected", guards.protected),
+        ("generated", guards.generated),
+        ("secret", guards.secret),
+        ("warned", guards.warned),
+        ("safe", guards.safe),
+    ):
+        lists += [(kind, layer) for layer in layers]
+    return _lists(lists)
+
+
+def secret_outside_tables(policy: Policy) -> Json:
+    """What is secret by its name alone, wherever it lies."""
+    return _lists(
+        [
+            ("secret", PathList(anywhere_of(layer.patterns), layer.comparison))
+            for layer in policy.guards.secret
+        ]
+    )
+
+
+def also_tables(patterns: tuple[str, ...]) -> Json:
+    """What may be written outside the project."""
+    return _lists([("also", compile_also(patterns))])
+
+
+def profile_table(profile: Profile) -> Json:
+    """The rules of one profile, by head."""
+    return {
+        "name": profile.name,
+        "heads": {head: _head(profile, *head) for head in HEADS},
+        "client": (
+            tuple(
+                (rule.pattern.head.operation, _rule(rule))
+                for rule in profile.rules
+                if rule.pattern.head.category in (ANY, "client") and rule.pattern.kind is None
+            ),
+            tuple(
+                (entry.head.operation, _otherwise(entry))
+                for entry in profile.otherwise
+                if entry.head.category in (ANY, "client")
+            ),
+        ),
+    }
+
+
+def shell_tables() -> Json:
+    """Programs that the lean path leaves to the parser."""
+    special = CHANGERS | WRAPPERS.keys() | SHELLS | NESTING.keys() | INTERPRETERS | {"["}
+    special |= PROGRAMS - BY_OPTION
+    return (frozenset(special), BY_OPTION, frozenset(RESERVED))
+
+
+def _head(profile: Profile, category: str, operation: str) -> Json:
+    untargeted: list[Json] = []
+    paths: list[Rule] = []
+    names: list[Json] = []
+    any_rules: list[Json] = []
+    narrow: set[str] = set()
+    is_wild = False
+    for rule in profile.rules:
+        if not rule.pattern.head.matches(category, operation):
+            continue
+        if rule.pattern.path is not None:
+            paths.append(rule)
+        elif rule.pattern.name is not None:
+            names.append(_name(rule.pattern.name, rule))
+        elif rule.command is None:
+            untargeted.append(_rule(rule))
+        elif rule.command.is_any:
+            any_rules.append(_rule(rule))
+        elif rule.command.words[0].is_literal:
+            narrow.add(program_name(rule.command.words[0].parts[0]))
+        else:
+            is_wild = True
+    entries = [each for each in profile.otherwise if each.head.matches(category, operation)]
+    otherwise = _otherwise(max(entries, key=lambda each: each.outcome)) if entries else None
+    commands = (tuple(any_rules), frozenset(narrow), is_wild)
+    return (tuple(untargeted), _path_rules(paths), tuple(names), commands, otherwise)
+
+
+def _path_rules(rules: Sequence[Rule]) -> Json:
+    if not rules:
+        return None
+    items = [
+        indexed(number, rule.pattern.path, comparison_of(rule.outcome))
+        for number, rule in enumerate(rules)
+        if rule.pattern.path is not None
+    ]
+    return (_sides(items), tuple(_rule(rule) for rule in rules))
+
+
+def _name(pattern: NamePattern, rule: Rule) -> Json:
+    is_wide = rule.outcome is not Outcome.ALLOW
+    text = pattern.text.casefold() if is_wide else pattern.text
+    return (tuple(text.split(ANY)), is_wide, _rule(rule))
+
+
+def _rule(rule: Rule) -> Json:
+    shown = rule.shown
+    place = (shown.text, shown.source, shown.file, shown.line)
+    return (int(shown.outcome), *place, rule.said, shown.reason)
+
+
+def _otherwise(entry: Otherwise) -> Json:
+    shown = entry.as_match()
+    return (int(shown.outcome), shown.text, shown.source, shown.file, shown.line)
+
+
+# --- path patterns ----------------------------------------------------------------
+
+
+def _lists(lists: Sequence[tuple[str, PathList]]) -> Json:
+    items: list[Indexed] = []
+    patterns: list[Json] = []
+    for listed, (_, held) in enumerate(lists):
+        for pattern in held.patterns:
+            items.append(indexed(len(patterns), pattern, held.comparison))
+            patterns.append(_pattern(listed, pattern))
+    kinds = tuple(
+        (kind, any(pattern.negated for pattern in held.patterns)) for kind, held in lists
+    )
+    return (_sides(items), tuple(patterns), kinds)
+
+
+def _pattern(listed: int, pattern: PathPattern) -> Json:
+    place = pattern.place
+    return (listed, pattern.negated, pattern.text, place.file, place.line)
+
+
+def _sides(items: Iterable[Indexed]) -> Json:
+    """The two sides. A folded pattern with brackets is compared as it was written, too."""
+    raw: list[_Entry] = []
+    lowered: list[_Entry] = []
+    for item in items:
+        segments = item.glob.segments
+        if not item.folded:
+            raw.append(_Entry(item, segments))
+            continue
+        lowered.append(_Entry(item, tuple(fold_segment(segment) for segment in segments)))
+        if _has_class(item.glob):
+            raw.append(_Entry(item, segments))
+    return (_side(raw) if raw else None, _side(lowered) if lowered else None)
+
+
+def _has_class(glob: Glob) -> bool:
+    return any(isinstance(piece, CharClass) for segment in glob.segments for piece in segment)
+
+
+def _side(entries: Sequence[_Entry]) -> Json:
+    anywhere: list[tuple[Json, Segment]] = []
+    under: dict[str, list[tuple[Json, tuple[Segment, ...]]]] = {}
+    for entry in entries:
+        number = (entry.pattern.number, entry.pattern.directory_only)
+        if entry.pattern.glob.anywhere:
+            anywhere.append((number, entry.segments[0]))
+            continue
+        lead, rest = _lead(entry.segments)
+        under.setdefault(lead, []).append((number, rest))
+    nodes = {lead: _node(items) for lead, items in under.items()}
+    return (_names(anywhere) if anywhere else None, nodes)
+
+
+def _lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]:
+    names: list[str] = []
+    for segment in segments[:-1]:
+        literal = literal_of(segment)
+        if literal is None:
+            break
+        names.append(literal)
+    return "/".join(names), segments[len(names) :]
+
+
+def _node(items: Sequence[tuple[Json, tuple[Segment, ...]]]) -> Json:
+    names = [(number, rest[0]) for number, rest in items if len(rest) == 1]
+    deep = [
+        (number, tuple(_coded(segment) for segment in rest))
+        for number, rest in items
+        if len(rest) > 1
+    ]
+    return (_names(names), tuple(deep))
+
+
+def _names(items: Sequence[tuple[Json, Segment]]) -> Json:
+    every: list[Json] = []
+    exact: dict[str, list[Json]] = {}
+    prefixes: dict[int, dict[str, list[Json]]] = {}
+    suffixes: dict[int, dict[str, list[Json]]] = {}
+    others: list[Json] = []
+    for number, segment in items:
+        literal = literal_of(segment)
+        if segment in (RUN_SEGMENT, DEPTH_SEGMENT):
+            every.append(number)
+        elif literal is not None:
+            exact.setdefault(literal, []).append(number)
+        elif len(segment) == 2 and segment[0] is Wild.RUN and isinstance(segment[1], str):
+            suffixes.setdefault(len(segment[1]), {}).setdefault(segment[1], []).append(number)
+        elif len(segment) == 2 and segment[1] is Wild.RUN and isinstance(segment[0], str):
+            prefixes.setdefault(len(segment[0]), {}).setdefault(segment[0], []).append(number)
+        else:
+            others.append((number, _coded(segment)))
+    return (every, exact, list(prefixes.items()), list(suffixes.items()), others)
+
+
+def _coded(segment: Segment) -> Json:
+    if segment == DEPTH_SEGMENT:
+        return (DEPTH_CODE,)
+    made: list[Json] = []
+    for piece in segment:
+        if isinstance(piece, str):
+            made.append(piece)
+        elif isinstance(piece, CharClass):
+            made.append((piece.negated, piece.ranges))
+        else:
+            made.append(RUN if piece is Wild.RUN else ONE)
+    return tuple(made)
+

@@ -1,0 +1,169 @@
+"""`paddock mcp`. Nothing of the SDK is loaded before a server starts."""
+
+import argparse
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from paddock.assembly import Project, find_project, open_project
+from paddock.errors import UsageError
+from paddock.plane.environment import Environment, read_environment
+from paddock.plane.tokens import make_token, token_path
+from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from paddock.apps.mcp.served import Agents
+
+Options = argparse.Namespace
+
+_CLIENTS: Final = ("claude", "codex")
+_SCOPES: Final = ("project", "user")
+
+
+class Console(Protocol):
+    """What the command talks to; the command line's own."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """The current directory."""
+        ...
+
+    def say(self, text: str = "") -> None:
+        """For a person, on stdout."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """For a person, on stderr."""
+        ...
+
+    def write_json(self, value: Json) -> None:
+        """For a program, on stdout."""
+        ...
+
+
+class Mcp:
+    """Serve an agent's tools to MCP clients; write that into a client's configuration."""
+
+    summary = (
+        "Serve an agent's tools to MCP clients, on standard streams or over HTTP.\n"
+        "Over HTTP a bearer token says which agent is calling; it is made at the first start."
+    )
+    examples = (
+        "  paddock mcp install --client claude\n"
+        "  paddock mcp --agent reviewer\n"
+        "  paddock mcp --http 127.0.0.1:8765\n"
+        "  paddock mcp token create --agent reviewer"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Options of the server, and the sub-commands."""
+        parser.add_argument("--agent", metavar="NAME", help="whose tools (default: main, or admin)")
+        parser.add_argument("--http", metavar="HOST:PORT", help="serve over HTTP")
+        parser.add_argument(
+            "--allow-remote", action="store_true", help="HOST may be reachable from elsewhere"
+        )
+        parser.add_argument(
+            "--name", action="append", default=[], metavar="HOST", help="a name in Host to accept"
+        )
+        actions = parser.add_subparsers(dest="action", metavar="install|token")
+        install = actions.add_parser("install", help="configure a client", allow_abbrev=False)
+        install.add_argument("--client", required=True, choices=_CLIENTS)
+        install.add_argument("--scope", choices=_SCOPES)
+        tokens = actions.add_parser("token", help="tokens of the HTTP server", allow_abbrev=False)
+        verbs = tokens.add_subparsers(dest="verb", required=True, metavar="create")
+        create = verbs.add_parser("create", help="make an agent's token anew", allow_abbrev=False)
+        for parsed in (install, create):
+            parsed.add_argument("--agent", default=argparse.SUPPRESS, metavar="NAME")
+            parsed.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
+            parsed.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
+
+    def run(self, options: Options, console: Console) -> int:
+        """Serve until the client leaves, or do what was asked."""
+        if options.action == "install":
+            return self._install(options, console)
+        if options.action == "token":
+            return self._token(options, console)
+        return self._serve(options, console)
+
+    def _serve(self, options: Options, console: Console) -> int:
+        if options.http is None and (options.allow_remote or options.name):
+            raise UsageError("--allow-remote and --name are for --http")
+        from paddock.apps.mcp.served import Agents  # noqa: PLC0415 - the SDK, where it is needed
+
+        agents = Agents(partial(_open, options, console))
+        for notice in agents.project.notices:
+            console.warn(f"note: {notice}")
+        if options.http is not None:
+            self._serve_http(agents, options, console)
+            return 0
+        from paddock.apps.mcp.stdio import serve_stdio  # noqa: PLC0415 - as above
+
+        serve_stdio(agents, options.agent)
+        return 0
+
+    def _serve_http(self, agents: "Agents", options: Options, console: Console) -> None:
+        from paddock.apps.mcp.http import Address, ensure_token, serve_http  # noqa: PLC0415 - as above
+
+        address = Address.parse(options.http)
+        if not address.is_loopback and not options.allow_remote:
+            raise UsageError(
+                f"{address.host!r} can be reached from other machines",
+                where="--http",
+                hint="add --allow-remote if that is meant; the token is all that protects it",
+            )
+        agent = agents.project.agents.read(options.agent or agents.project.default_agent).agent.name
+        console.warn(f"token of {agent}: {ensure_token(agents.project, agent)}")
+        names = frozenset(name.lower() for name in options.name)
+        serve_http(agents, options.agent, address, names, console.warn)
+
+    def _install(self, options: Options, console: Console) -> int:
+        from paddock.apps.mcp.install import config_file, entry_for, install  # noqa: PLC0415 - rare
+
+        project = _find(options, console)
+        if options.agent is not None:
+            project.agents.read(options.agent)
+        client = options.client
+        scope = options.scope or ("project" if client == "claude" else "user")
+        home = project.environment.home
+        file = config_file(client, scope, project.root.path, home, console.variables)
+        done = install(file, entry_for(client, scope, options.agent))
+        if options.json:
+            shown = {"status": "ok", "file": str(done.file), "is_new": done.is_new}
+            console.write_json({**shown, "entry": dict(done.entry)})
+        else:
+            console.say(f"{'wrote' if done.is_new else 'stands already in'} {done.file}")
+        return 0
+
+    def _token(self, options: Options, console: Console) -> int:
+        project = _open(options, console)
+        agent = project.agents.read(options.agent or project.default_agent).agent.name
+        token = make_token(project.layout, project.environment, agent)
+        file = token_path(project.layout, project.environment, agent)
+        if options.json:
+            console.write_json({"status": "ok", "agent": agent, "token": token, "file": str(file)})
+        else:
+            console.say(token)
+            console.warn(f"kept at {file}; an earlier token of {agent} counts no more")
+        return 0
+
+
+def _open(options: Options, console: Console) -> Project:
+    return open_project(*_where(options, console))
+
+
+def _find(options: Options, console: Console) -> Project:
+    return find_project(*_where(options, console))
+
+
+def _where(options: Options, console: Console) -> tuple[Path, Environment, Path | None]:
+    override = None if options.plane is None else console.directory / options.plane
+    return console.directory, read_environment(console.variables), override
+
+
+COMMAND = Mcp()

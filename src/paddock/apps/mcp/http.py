@@ -1,0 +1,163 @@
+"""Serving clients over streamable HTTP: a bearer token says which agent is calling."""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.routing import Route
+
+from paddock import limits
+from paddock.apps.mcp.gate import Gate, Hosts
+from paddock.apps.mcp.served import Agents, Served
+from paddock.apps.mcp.server import make_server
+from paddock.assembly import Project
+from paddock.errors import HostError, PermissionDeniedError, UsageError
+from paddock.plane.tokens import find_agent, make_token, read_token, token_digest, token_path
+from paddock.text.show import quote
+
+PATH: Final = "/mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """`HOST:PORT`, an IPv6 address in brackets. Raises: UsageError."""
+        host, _, port = text.rpartition(":")
+        if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+            raise UsageError(f"{quote(text)} is no HOST:PORT", hint="as in 127.0.0.1:8765")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it: `localhost` or a loopback address."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVerifier:
+    """Looks a token up at each request: one that was replaced counts no more."""
+
+    project: Project
+    only: str | None
+    """The one agent that is served; None for all that have a token."""
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """See `mcp.server.auth.provider.TokenVerifier`."""
+        agent = find_agent(self.project.layout, self.project.environment, token)
+        if agent is None or self.only not in (None, agent):
+            return None
+        # The token's digest keeps sessions of a replaced token from being taken over.
+        return AccessToken(token="", client_id=agent, scopes=[], subject=token_digest(token))  # noqa: S106
+
+
+@dataclass(frozen=True, slots=True)
+class ByToken:
+    """The agent of a request is the one whose token it carries."""
+
+    agents: Agents
+
+    def served(self) -> Served:
+        """That agent. Raises: PermissionDeniedError where there is no token."""
+        token = get_access_token()
+        if token is None:
+            raise PermissionDeniedError("the request carries no token")
+        return self.agents.get(token.client_id)
+
+
+def ensure_token(project: Project, agent: str) -> str:
+    """Where the agent's token is kept; it is made if there is none yet."""
+    if read_token(project.layout, project.environment, agent) is None:
+        make_token(project.layout, project.environment, agent)
+    return str(token_path(project.layout, project.environment, agent))
+
+
+def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
+    """The whole ASGI application: gate, token, protocol."""
+    project = agents.project
+    server = make_server(ByToken(agents), project.policy.settings.mcp.calls_max)
+    manager = StreamableHTTPSessionManager(
+        server,
+        max_request_body_size=limits.mcp_body_bytes_max,
+        max_sessions=limits.mcp_sessions_max,
+    )
+    verifier = TokenVerifier(project, only)
+    app = Starlette(
+        routes=[Route(PATH, RequireAuthMiddleware(StreamableHTTPASGIApp(manager), []))],
+        middleware=[
+            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier)),
+            Middleware(AuthContextMiddleware),
+        ],
+        lifespan=_Lifespan(manager),
+    )
+    return Gate(app, hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifespan:
+    manager: StreamableHTTPSessionManager
+
+    def __call__(self, app: Starlette) -> AbstractAsyncContextManager[None]:
+        del app
+        return self.manager.run()
+
+
+def serve_http(
+    agents: Agents,
+    only: str | None,
+    address: Address,
+    names: frozenset[str],
+    say: Callable[[str], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
+
+    Raises: UsageError, ConfigError; HostError: the address cannot be used.
+    """
+    try:
+        agents.get(only)
+        app = make_app(agents, only, Hosts(address.is_loopback, names))
+        with _listen(address) as listening:
+            port = listening.getsockname()[1]
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            say(f"serving on http://{host}:{port}{PATH}")
+            config = uvicorn.Config(
+                app,
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                limit_concurrency=limits.mcp_connections_max,
+                h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
+            )
+            uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        agents.close()
+
+
+def _listen(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        raise HostError(
+            f"{quote(address.host)} port {address.port} cannot be listened on: {error.strerror}",
+            hint="choose another port, or 0 for any that is free",
+        ) from error

@@ -1,0 +1,148 @@
+"""What `run_shell` and `run_shell_dev` do: one line of shell, held to the policy.
+
+The line is judged before it runs, command by command; what it changed is judged after,
+path by path, and only then comes into the workspace. Where policy wants a question to be
+about the difference and not about the line, the line runs first and is held back.
+"""
+
+from dataclasses import dataclass, replace
+
+from paddock.errors import (
+    InvalidArgumentsError,
+    PathError,
+    PathNotADirectoryError,
+    PathTraversalError,
+)
+from paddock.policy.commands import parse_line
+from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
+from paddock.sandbox.values import Ending
+from paddock.text.show import quote
+from paddock.tools.arguments import (
+    ArgumentType,
+    clamped_integer,
+    filled_text,
+    flag,
+    needed_text,
+)
+from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.shell_results import shell_output
+from paddock.tools.spec import Ports, ToolOutput
+from paddock.values.actions import Action
+from paddock.values.cancelling import LeftEffect
+from paddock.workspace.listing import is_directory
+
+TIMEOUT_S = 30
+TIMEOUT_MAX_S = 120
+"""As `limits.shell_timeout_s`, which a policy may lower."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellArguments(ArgumentType):
+    """Arguments of `run_shell` and `run_shell_dev`."""
+
+    command: str = needed_text("The line, read by bash where there is one, else by sh.")
+    timeout: int = clamped_integer(
+        "Seconds until it is ended with everything that it started.",
+        TIMEOUT_S,
+        minimum=1,
+        maximum=TIMEOUT_MAX_S,
+    )
+    cwd: str = filled_text("Directory to run it in, relative to the workspace root.", ".")
+    dry_run: bool = flag("Run it, show what it would change, and change nothing.", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellPlan:
+    """The line that will run, with all that it would be judged as."""
+
+    line: CommandLine
+    actions: tuple[Action, ...]
+    prepared: PreparedLine | None = None
+    held: HeldLine | None = None
+    """It has run already, and what it changed was granted."""
+
+
+class RunShell:
+    """One implementation; the two tools differ in name and in who has them."""
+
+    def resolve(self, arguments: ShellArguments, ports: Ports) -> ShellPlan:
+        """Raises: InvalidArgumentsError (a NUL), PathError (the directory)."""
+        if "\0" in arguments.command:
+            raise InvalidArgumentsError("command holds a NUL", where="command")
+        cwd = _resolve_directory(arguments.cwd, ports)
+        timeout_s = min(arguments.timeout, ports.shell.timeout_max_s)
+        line = CommandLine(arguments.command, cwd, timeout_s, arguments.dry_run)
+        return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
+
+    def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
+        """Tied to what it would be held to. Raises: SandboxUnavailableError."""
+        prepared = ports.shell.prepare(plan.line)
+        return replace(plan, prepared=prepared), prepared.digest
+
+    def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:
+        """Whether a question about it is one about what it would change; of a pinned plan."""
+        prepared = plan.prepared
+        is_asked = prepared is not None and ports.shell.asks_about_diff(prepared)
+        return is_asked and not plan.line.is_dry_run
+
+    def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
+        """Run it and hold it back. Raises: SandboxUnavailableError, StorageFullError."""
+        held = ports.shell.stage(plan.prepared or ports.shell.prepare(plan.line), ports.cancel)
+        return replace(plan, held=held), held
+
+    def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
+        """Raises: ToolError; then nothing has changed, but see `CallCancelledError`."""
+        if plan.held is not None:
+            try:
+                outcome = plan.held.commit()
+            finally:
+                plan.held.close()
+        else:
+            prepared = plan.prepared or ports.shell.prepare(plan.line)
+            outcome = ports.shell.run(prepared, ports.cancel)
+        _require_not_cancelled(outcome)
+        return shell_output(outcome, ports.shell)
+
+
+def _require_not_cancelled(outcome: ShellOutcome) -> None:
+    if outcome.ending is Ending.CANCELLED:
+        raise CallCancelledError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
+
+
+def _resolve_directory(cwd: str, ports: Ports) -> str:
+    """The directory's workspace-relative name, links followed."""
+    try:
+        path = ports.workspace.resolve_read(cwd).real
+        is_there = path.is_root or ports.shown.is_shown(path.relative)
+        if is_there and is_directory(ports.workspace.tree, path):
+            return path.relative
+    except PathNotADirectoryError:
+        pass
+    except PathTraversalError as error:
+        raise PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
+    except PathError as error:
+        raise type(error)(f"cwd: {error.message}", hint=error.hint) from error
+    raise PathNotADirectoryError(
+        f"cwd is not a directory: {quote(cwd)}", hint="name a directory of the workspace"
+    )
+
+
+def _writes_from(line: CommandLine) -> list[Action]:
+    """The redirections of a line that does not run at the root, where policy takes them from."""
+    if line.cwd == ".":
+        return []
+    found = (_inside(f"{line.cwd}/{target}") for target in parse_line(line.text).writes)
+    return [Action("file", "create", path) for path in dict.fromkeys(found) if path]
+
+
+def _inside(path: str) -> str:
+    """A path without dots; empty for one that is no name of the workspace."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if not parts:
+                return ""
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(parts)

@@ -1,0 +1,182 @@
+"""A command's outcome as a result: notices first, then what it printed.
+
+# Threat: a command may print lines that look like ours. What it printed stands last, each
+stream behind the number of its lines.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from paddock import limits
+from paddock.sandbox.outcome import ShellOutcome, Stream
+from paddock.sandbox.values import Ending
+from paddock.text.show import show_name
+from paddock.tools.effects import change_of_path, within_entry
+from paddock.tools.outputs import result_schema
+from paddock.tools.shell_port import Shell
+from paddock.tools.spec import Change, ToolOutput
+from paddock.values.calls import Json
+
+_SHOWN_MAX: Final = 50
+"""Paths in the text for a model; the details list more."""
+
+
+def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
+    """The result. Raises: StorageFullError, HostError: its effects cannot be kept."""
+    changes = tuple(
+        change for row in outcome.changed if (change := change_of_path(row)) is not None
+    )
+    listed, stored = within_entry(changes, shell.keep)
+    return ToolOutput(
+        _content(outcome, changes),
+        _details(outcome, changes),
+        listed,
+        outcome.bytes_written,
+        stored,
+    )
+
+
+def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
+    seconds = f"{outcome.duration_s:.2f} s"
+    ended = "timed out" if outcome.ending is Ending.TIMED_OUT else f"exit code {outcome.exit_code}"
+    said = [f"{ended} ({outcome.shell}, {seconds})"]
+    if outcome.conflict:
+        said.append(f"NOTHING WAS KEPT: {show_name(outcome.conflict)}")
+        said.append("look at those files again, then repeat the command")
+    said += _changed(outcome, changes)
+    said += _refused(outcome)
+    said += [f"[warning: {show_name(warning)}]" for warning in outcome.warnings]
+    said += [f"[{show_name(note)}]" for note in outcome.notes]
+    enforced = outcome.enforced
+    held = f"sandbox: {enforced.backend}, {enforced.enforcement.value}"
+    said.append(f"{held}, with {len(enforced.gaps)} gaps" if enforced.gaps else held)
+    if outcome.diff is not None:
+        said.append(f"dry run, nothing was changed. It would be: {_lines(outcome.diff)}")
+        said.append(outcome.diff)
+    said += _stream("stdout", outcome.stdout)
+    said += _stream("stderr", outcome.stderr)
+    return "\n".join(said)
+
+
+def _changed(outcome: ShellOutcome, changes: Sequence[Change]) -> list[str]:
+    if not changes:
+        return [] if outcome.diff is not None or not outcome.is_staged else ["files changed: none"]
+    said = [f"files changed: {len(changes)}"]
+    said += [f"  {change.kind} {_name(change)}" for change in changes[:_SHOWN_MAX]]
+    return [*said, *_more(len(changes))]
+
+
+def _refused(outcome: ShellOutcome) -> list[str]:
+    refused = outcome.refused
+    if not refused:
+        return []
+    said = [f"changes refused: {len(refused)}"]
+    said += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_SHOWN_MAX]]
+    return [*said, *_more(len(refused))]
+
+
+def _more(count: int) -> list[str]:
+    return [f"  [and {count - _SHOWN_MAX} more]"] if count > _SHOWN_MAX else []
+
+
+def _stream(name: str, stream: Stream) -> list[str]:
+    if not stream.text:
+        return [f"{name}: empty"]
+    said = [f"{name}: {_lines(stream.text)}"]
+    if stream.kept is not None:
+        kept = stream.kept
+        cut = "" if kept.kept_bytes == kept.total_bytes else f" of {kept.total_bytes}"
+        said.append(f"[kept in the history: {kept.kept_bytes}{cut} bytes as {kept.digest}]")
+    return [*said, stream.text.removesuffix("\n")]
+
+
+def _lines(text: str) -> str:
+    count = text.count("\n") + (not text.endswith("\n"))
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def _name(change: Change) -> str:
+    kind = change.entry_after or change.entry
+    return show_name(change.path) + ("/" if kind == "directory" else "")
+
+
+def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json]:
+    most = limits.shell_changes_listed_max
+    enforced = outcome.enforced
+    details: dict[str, Json] = {
+        "exit_code": outcome.exit_code,
+        "stdout": outcome.stdout.text,
+        "stderr": outcome.stderr.text,
+        "timed_out": outcome.ending is Ending.TIMED_OUT,
+        "duration_seconds": round(outcome.duration_s, 3),
+        "files_changed": [change.path for change in changes[:most]],
+        "changes_refused": [
+            {"path": each.path, "rule": each.rule} for each in outcome.refused[:most]
+        ],
+        "sandbox": {
+            "backend": enforced.backend,
+            "enforcement": enforced.enforcement.value,
+            "gaps": list(enforced.gaps),
+        },
+        "shell": outcome.shell,
+    }
+    missing = {
+        "files_changed": len(changes) - most,
+        "changes_refused": len(outcome.refused) - most,
+    }
+    if any(count > 0 for count in missing.values()):
+        details["not_listed"] = {name: max(0, count) for name, count in missing.items()}
+    kept = {
+        name: stream.kept.digest
+        for name, stream in (("stdout", outcome.stdout), ("stderr", outcome.stderr))
+        if stream.kept is not None
+    }
+    if kept:
+        details["output_kept"] = kept
+    if outcome.conflict:
+        details["conflict"] = outcome.conflict
+    if outcome.warnings:
+        details["warnings"] = list(outcome.warnings)
+    if outcome.diff is not None:
+        details["diff"] = outcome.diff
+    return details
+
+
+_TEXT: Final = {"type": "string"}
+_REFUSED: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {"path": _TEXT, "rule": _TEXT},
+    "required": ["path", "rule"],
+    "additionalProperties": False,
+}
+_SANDBOX: Final[dict[str, Json]] = {
+    "type": "object",
+    "properties": {
+        "backend": _TEXT,
+        "enforcement": {"enum": ["full", "partial", "none"]},
+        "gaps": {"type": "array", "items": _TEXT},
+    },
+    "required": ["backend", "enforcement", "gaps"],
+    "additionalProperties": False,
+}
+SHELL_SCHEMA: Final = result_schema(
+    {
+        "exit_code": {"type": "integer", "description": "-1 on time-out, 128 + N for signal N."},
+        "stdout": _TEXT,
+        "stderr": _TEXT,
+        "timed_out": {"type": "boolean"},
+        "duration_seconds": {"type": "number"},
+        "files_changed": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "What the workspace has from it now.",
+        },
+        "changes_refused": {"type": "array", "items": _REFUSED},
+        "sandbox": _SANDBOX,
+        "shell": {"enum": ["bash", "sh"]},
+        "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
+        "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
+        "conflict": {"type": "string", "description": "Why nothing was kept."},
+        "diff": {"type": "string", "description": "Of a dry run: what it would change."},
+    }
+)
