@@ -4,8 +4,8 @@
 
 Without --corpus, a tree of 60,000 real files is copied from this machine's own /usr and
 Python (once: it stays in the temporary directory), with nested .gitignore files and an
-empty repository. SMALL is 562 files of Python's library; a third directory holds 100,000
-empty files.
+empty repository. SMALL is 562 files of Python's library, some 15 MB; a third directory
+holds 100,000 empty files.
 
 Ours are whole calls of the tools: resolving, the policy's filter with the standard
 profile, ripgrep, reading every shown row again, text and details. Theirs are bare
@@ -16,7 +16,6 @@ the exit code is 1.
 
 import argparse
 import cProfile
-import glob
 import os
 import re
 import shutil
@@ -43,6 +42,7 @@ from paddock.workspace.search.program import ripgrep
 
 BIG_FILES = 60_000
 SMALL_FILES = 562
+SMALL_BYTES_MIN = 8_000
 ENTRIES = 100_000
 FILE_BYTES_MAX = 300_000
 RULES_EVERY = 250
@@ -56,33 +56,33 @@ COMMON = "def"
 # --- the trees -----------------------------------------------------------------
 
 
-def sources() -> list[str]:
+def sources() -> list[Path]:
     """Where real files are on most machines."""
-    library = os.path.join(sys.base_prefix, "lib")
-    more = ["/usr/include", *sorted(glob.glob("/usr/lib/python3*")), "/usr/share", "/usr/lib"]
-    return [path for path in (library, *more) if os.path.isdir(path)]
+    usr = Path("/usr")
+    places = [Path(sys.base_prefix, "lib"), usr / "include", *sorted(usr.glob("lib/python3*"))]
+    return [path for path in (*places, usr / "share", usr / "lib") if path.is_dir()]
 
 
-def real_files(root: str) -> Iterator[str]:
+def real_files(root: Path) -> Iterator[Path]:
     """Regular files of a moderate size, in order."""
     for folder, folders, names in os.walk(root):
         folders.sort()
         for name in sorted(names):
-            path = os.path.join(folder, name)
-            if not os.path.islink(path) and os.path.isfile(path):
+            path = Path(folder, name)
+            if not path.is_symlink() and path.is_file():
                 yield path
 
 
-def copy_into(target: Path, roots: list[str], count: int) -> int:
+def copy_into(target: Path, roots: list[Path], count: int, bytes_min: int = 1) -> int:
     """Copy the first files of `roots`; names that ripgrep would pass by are renamed."""
     done = 0
     for root in roots:
         for path in real_files(root):
             if done >= count:
                 return done
-            if not 0 < os.path.getsize(path) <= FILE_BYTES_MAX:
+            if not bytes_min <= path.stat().st_size <= FILE_BYTES_MAX:
                 continue
-            inner = path.strip("/").replace("node_modules", "modules").replace("/.", "/_")
+            inner = str(path).strip("/").replace("node_modules", "modules").replace("/.", "/_")
             place = target / inner
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -102,8 +102,7 @@ def build(where: Path) -> None:
         (fresh / name / ".git").mkdir(parents=True)
     copy_into(fresh / "big", sources(), BIG_FILES)
     (fresh / "big" / ".gitignore").write_text("*.pyc\n*.so\n*.a\n.*.swp\n/tmp/\n*.log\n")
-    library = os.path.dirname(os.__file__)
-    copy_into(fresh / "small", [library], SMALL_FILES)
+    copy_into(fresh / "small", [Path(os.__file__).parent], SMALL_FILES, SMALL_BYTES_MIN)
     for number in range(ENTRIES):
         (fresh / "many" / f"entry-{number * 7919 % ENTRIES:06d}.txt").touch()
     fresh.rename(where)
@@ -157,7 +156,7 @@ def loop_grep(root: str, pattern: str) -> int:
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if name not in (".git", "node_modules")]
         for name in names:
-            with open(os.path.join(folder, name), "rb") as file:
+            with Path(folder, name).open("rb") as file:
                 found += sum(1 for line in file if regex.search(line))
     return found
 

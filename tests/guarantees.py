@@ -163,12 +163,33 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G19": Guarantee(
-            tests=("tests/unit/agent/test_steps.py",),
-            mutants=("any-tool-runs.toml", "cut-turn-runs.toml"),
+            tests=(
+                "tests/unit/agent/test_steps.py",
+                "tests/unit/agent/test_executor.py",
+                "tests/unit/agent/test_supervisor.py",
+                "tests/unit/runtime/test_together.py",
+            ),
+            mutants=(
+                "any-tool-runs.toml",
+                "bounds-are-ignored.toml",
+                "cancelled-calls-begin.toml",
+                "context-speaks-for-the-user.toml",
+                "cut-calls-run.toml",
+                "cut-turn-runs.toml",
+                "failed-turn-is-not-recorded.toml",
+            ),
         ),
         "G20": Guarantee(
-            tests=("tests/property/test_budgets.py",),
-            mutants=("children-overspend.toml",),
+            tests=(
+                "tests/property/test_budgets.py",
+                "tests/property/test_delegation.py",
+                "tests/unit/apps/test_sessions.py",
+            ),
+            mutants=(
+                "anybody-is-delegated-to.toml",
+                "child-budget-stands-alone.toml",
+                "children-overspend.toml",
+            ),
         ),
         "G21": Guarantee(
             tests=("tests/contract/test_model_wires.py", "tests/contract/test_model_providers.py"),

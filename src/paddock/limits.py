@@ -239,3 +239,36 @@ hook_input_bytes_max: Final = 64_000_000
 """One event as a client sends it, a tool's answer included."""
 hook_answer_timeout_s: Final = 25
 """One answer; the clients are told to wait twice as long."""
+
+# Packages
+package_id_chars_max: Final = 100
+package_title_chars_max: Final = 200
+package_description_chars_max: Final = 4_000
+package_files_max: Final = 10_000
+"""Files of one package."""
+package_archive_bytes_max: Final = 64_000_000
+"""One archive as it is stored."""
+package_bytes_max: Final = 128_000_000
+"""One archive unpacked: what installing it holds in memory."""
+package_ratio_max: Final = 200
+"""How many times an archive may grow when it is unpacked, beyond a first allowance."""
+package_ratio_allowance_bytes: Final = 4_000_000
+manifest_bytes_max: Final = 4_000_000
+"""One `manifest.json`: 10,000 files with long names."""
+receipt_bytes_max: Final = 16_000_000
+"""One receipt, and the record of an install on its way."""
+packages_max: Final = 1_000
+"""Packages of one plane."""
+acceptance_command_chars_max: Final = 4_000
+acceptance_timeout_s_max: Final = 300
+"""One acceptance command."""
+acceptance_output_chars_max: Final = 2_000
+"""Of a failed command's output, what a refusal shows."""
+approval_file_bytes_max: Final = 2_000_000
+"""One approval of a change to the plane, or one public key, or one signature."""
+approval_scope_max: Final = 20_000
+"""Patterns of one such approval."""
+plane_approval_expires_s: Final = 86_400
+"""How long an approval of a change to the plane waits where nobody says otherwise."""
+registry_file_bytes_max: Final = 1_000_000
+"""One spec or framework of the registries."""

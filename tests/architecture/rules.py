@@ -18,7 +18,12 @@ BROAD_DOORS: Final = frozenset(
     {
         # A defect of ours becomes an `internal` result with an id, instead of a traceback.
         "apps/cli/main.py",
+        "apps/mcp/server.py",
         "runtime/dispatch.py",
+        # A client's hook: whatever goes wrong is a refusal.
+        "apps/hook/full.py",
+        "apps/hook/launch.py",
+        "apps/hook/lean/start.py",
         # There, the order fails with an id, and its turn is recorded.
         "agent/executor.py",
         # The embedding program's own function: whatever it raises is a no.

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 from hypothesis import given
@@ -19,6 +18,7 @@ from paddock.workspace.search.content import search_content
 from paddock.workspace.search.globs import EVERYTHING, compile_glob
 from paddock.workspace.search.names import search_names
 from paddock.workspace.search.program import NEVER, ripgrep
+from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import Terms, Walk
 
 NAMES = ("a", "b", "ab", "a.py", "b.py", "x.log", "a-b", "A", ".h", "foo", "f oo", "a.b.c")
@@ -88,7 +88,7 @@ class Tree:
 
     def walked(self):
         terms = Terms(NEVER, honours_ignore=True, glob=EVERYTHING)
-        walk = Walk(self.workspace.tree, ROOT, terms, time.monotonic() + 60)
+        walk = Walk(self.workspace.tree, ROOT, terms, Until())
         try:
             return list(walk.paths())
         finally:
@@ -143,7 +143,7 @@ def test_names_are_the_same_whether_we_walk_or_ripgrep_does(tree, glob):
         return
     with tree:
         walked = search_names(tree.workspace, Everything(), ROOT, compiled, 5_000)
-        listed = names._Listed(tree.workspace.tree, ROOT, compiled, time.monotonic() + 60)
+        listed = names._Listed(tree.workspace.tree, ROOT, compiled, Until())
         assert listed.first(Everything(), 5_000) == walked
 
 
@@ -151,8 +151,8 @@ def test_names_are_the_same_whether_we_walk_or_ripgrep_does(tree, glob):
 def test_the_first_matches_are_the_beginning_of_all_matches(tree):
     with tree:
 
-        def search(matches_max):
-            wanted = Wanted(Regex("needle"), 0, matches_max)
+        def search(matches_max, pattern="needle"):
+            wanted = Wanted(Regex(pattern), 1, matches_max)
             found = search_content(tree.workspace, Everything(), ROOT, wanted)
             return [file.path for file in found.files], found.has_more
 
@@ -163,3 +163,5 @@ def test_the_first_matches_are_the_beginning_of_all_matches(tree):
         )
         for count in {1, len(everything) // 2, len(everything)} - {0}:
             assert search(count) == (everything[:count], count < len(everything))
+            # A plain text may be found without ripgrep, a regular expression never is.
+            assert search(count, "n[e]+dle") == search(count)

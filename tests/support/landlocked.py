@@ -14,7 +14,7 @@ from paddock.policy.engine import Policy, load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.inside.landlocked import end_descendants, hold
+from paddock.sandbox.inside.landlocked import Hold, end_descendants, hold
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import Agent, AgentChain

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from paddock.agent.conversation import Conversation, said
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger import format_events as events
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.named import Ledgers
@@ -83,10 +83,13 @@ class RecordedSession:
 
 
 def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedSession, ...]:
-    """All sessions of an agent, or of all, by their first start. Raises: HostError."""
+    """All sessions of an agent, or of all, by their first start.
+
+    Raises: HostError; LedgerDamagedError, as everything here.
+    """
     by_session: dict[str, list[StoredEntry]] = {}
     # One pass: a session has at least a start, and its other entries stand anywhere behind.
-    for stored in ledgers.query("ho2m", Filter(), None).entries:
+    for stored in _rows(ledgers, "ho2m", Filter()):
         by_session.setdefault(stored.entry.session_id, []).append(stored)
     found = (_session(session_id, rows) for session_id, rows in by_session.items())
     return tuple(
@@ -96,8 +99,19 @@ def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedS
 
 def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
     """The session of that id. Raises: HostError."""
-    rows = ledgers.query("ho2m", Filter(session_id=session_id), None).entries
-    return _session(session_id, rows)
+    return _session(session_id, _rows(ledgers, "ho2m", Filter(session_id=session_id)))
+
+
+def _rows(ledgers: Ledgers, name: str, wanted: Filter) -> Sequence[StoredEntry]:
+    found = ledgers.query(name, wanted, None)
+    if found.bad:
+        # Threat: a line that was made unreadable would take a turn out of the session.
+        raise LedgerDamagedError(
+            f"{len(found.bad) + found.bad_omitted} lines of the ledger {name} hold no entry",
+            where=name,
+            hint="paddock ledger verify says which",
+        )
+    return found.entries
 
 
 def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | None:
@@ -191,7 +205,7 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
 def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
     wanted = Filter(event_type=events.LLM_CALL, session_id=session_id)
     found: dict[str, list[StoredEntry]] = {}
-    for row in ledgers.query("ho1m", wanted, None).entries:
+    for row in _rows(ledgers, "ho1m", wanted):
         found.setdefault(row.entry.submission_id, []).append(row)
     return found
 
@@ -226,7 +240,7 @@ def export_session(ledgers: Ledgers, session: RecordedSession) -> dict[str, Json
         "session": session.as_json(),
         "turns": [turn.as_json() for turn in (*session.turns, *session.unfinished)],
         "entries": {
-            name: [json.loads(row.line) for row in ledgers.query(name, wanted, None).entries]
+            name: [json.loads(row.line) for row in _rows(ledgers, name, wanted)]
             for name in ("governance", "ho2m", "ho1m")
         },
     }

@@ -8,12 +8,15 @@ user said is made fit for a line, and a long one is cut, which is said.
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from paddock import limits
 from paddock.agent.results import TurnOutcome
 from paddock.ledger import format_events as events
+from paddock.ledger.format import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.runtime.records import clean
 from paddock.values.budgets import Shortage
@@ -21,6 +24,9 @@ from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.models import ModelTurn, Usage
 from paddock.values.orders import OrderCost, OrderState, WorkOrder
+
+_REASON_CHARS_MAX: Final = 4_000
+_NAME_CHARS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +59,14 @@ class Scribe:
         metadata = {
             **_exchange_json(exchange),
             "status": "ok",
-            "answered_by": clean(turn.model),
+            "answered_by": _name(turn.model),
             "stop": turn.stop.value,
-            "stop_raw": _short(turn.stop_raw),
+            "stop_raw": _name(turn.stop_raw),
             "usage": _usage_json(turn.usage),
             "usage_is_known": turn.usage_is_known,
             "attempts": turn.attempts,
-            "calls": [_short(call.name) for call in turn.tool_calls],
-            "raw_ref": _short(turn.raw_ref),
+            "calls": [_name(call.name) for call in turn.tool_calls],
+            "raw_ref": _name(turn.raw_ref),
         }
         return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
@@ -221,7 +227,7 @@ def _exchange_json(exchange: Exchange) -> dict[str, Json]:
         kept["over_budget"] = str(exchange.shortage)
     contents = exchange.contents
     if contents is not None:
-        size = len(contents.encode("utf-8", "surrogatepass"))
+        size = len(encode_text(contents))
         if size > limits.kept_contents_bytes_max:
             kept["contents_left_out_bytes"] = size
         else:
@@ -237,18 +243,27 @@ def _usage_json(usage: Usage) -> dict[str, Json]:
 def _said(name: str, text: str) -> dict[str, Json]:
     """A text with what is missing of it, where it is too long for a line."""
     kept = clean(text)
-    # Escaped in the line, one character can take six bytes.
-    raw = kept.encode("utf-8", "surrogatepass")
-    if len(raw) <= limits.turn_text_bytes_max:
+    if _size(kept) <= limits.turn_text_bytes_max:
         return {name: kept}
-    cut = raw[: limits.turn_text_bytes_max].decode("utf-8", "ignore")
-    return {name: cut, f"{name}_cut_chars": len(kept) - len(cut)}
+    # What fits is found by halves: escaped in the line, a character takes up to six bytes.
+    lengths = range(1, len(kept))
+    fits = bisect_right(lengths, limits.turn_text_bytes_max, key=lambda n: _size(kept[:n]))
+    return {name: kept[:fits], f"{name}_cut_chars": len(kept) - fits}
 
 
-def _short(text: str) -> str:
-    kept = clean(text[: limits.view_line_bytes_max])
-    missing = len(text) - limits.view_line_bytes_max
+def _size(text: str) -> int:
+    """Bytes in a line."""
+    return len(encode_text(text))
+
+
+def _short(text: str, chars_max: int = _REASON_CHARS_MAX) -> str:
+    missing = len(text) - chars_max
+    kept = clean(text[:chars_max])
     return kept if missing <= 0 else f"{kept} [{missing} more characters]"
+
+
+def _name(text: str) -> str:
+    return _short(text, _NAME_CHARS_MAX)
 
 
 def _whole(seconds: float | None) -> Json:

@@ -154,12 +154,17 @@ class Supervisor:
 
     def _attend(self, turn: _Turn) -> str:
         charter, office = self._charter, self._office
-        if charter.attention is None:
+        if charter.attention is None or not self._takes("context"):
             return ""
         found = attend(charter.attention, office.ledgers, charter.facts, office.scribe.session_id)
         for said in found.left_out:
             self._go_on_without(turn, "context", said)
         return found.text
+
+    def _takes(self, variable: str) -> bool:
+        """Whether the contract has a place for it: a plane's own may have none."""
+        contract = self._executor.find_contract(SYNTHESIZE)
+        return contract is not None and variable in contract.template.variables
 
     def _narrowed(self, turn: _Turn) -> tuple[str, ...]:
         """The tools of the next order: what the charter allows, or fewer."""
@@ -188,9 +193,9 @@ class Supervisor:
         while True:
             attempt += 1
             given: dict[str, Json] = {"user_message": turn.user_message}
-            if attempt > 1:
+            if attempt > 1 and self._takes("correction"):
                 given["correction"] = _correction(problem)
-            elif context:
+            elif attempt == 1 and context:
                 given["context"] = context
             execution = self._carry_out(turn, OrderType.SYNTHESIZE, SYNTHESIZE, given, tools)
             order = execution.order

@@ -22,14 +22,12 @@ from paddock.assembly.runtimes import (
     tools_allowed,
     tools_of,
 )
-from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.assembly.trust import TrustReview, review_trust, trust_policy
 
 __all__ = [
     "ADMIN_AGENT",
     "LEDGER_TIERS",
     "Project",
-    "SessionWish",
     "TrustReview",
     "create_agent",
     "find_project",
@@ -41,13 +39,10 @@ __all__ = [
     "open_ledger",
     "open_project",
     "open_runtime",
-    "open_session",
     "open_workspace",
     "remove_agent",
-    "require_session",
     "resume_call",
     "review_trust",
-    "sessions_of",
     "tools_allowed",
     "tools_of",
     "tools_shown",

@@ -5,7 +5,6 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
 
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
@@ -79,7 +78,7 @@ def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:
         answer.get("answer") == GRANTED
         and answer.get("digest") == parked.request.digest
         and type(until) is int
-        and now < cast("int", until)
+        and now < until
     )
 
 

@@ -1,12 +1,17 @@
 """The history of a plane, as every runtime writes it."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from paddock.assembly.project import Project
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.policy.engine import Policy
+from paddock.workspace.change_recovery import Recovered, recover
 from paddock.workspace.disk import Disk
+from paddock.workspace.resolution import detect_resolution
+
+JOURNAL: Final = "journal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,20 @@ def open_history(project: Project) -> History:
     return History(str(project.layout.objects), bytes_max=bytes_max)
 
 
+def settle_sets(project: Project) -> tuple[Recovered, ...]:
+    """Complete, or undo, every set of changes that a killed process left half done.
+
+    Costs one look at a directory where there is none.
+
+    Raises: ConfigError, HostError.
+    """
+    directory = project.layout.objects / JOURNAL
+    if not directory.is_dir() or not any(directory.iterdir()):
+        return ()
+    with open_journal(project) as journal:
+        return recover(journal, Disk(), detect_resolution())
+
+
 def open_journal(project: Project) -> Journal:
     """The one journal of the plane's changes. Raises: ConfigError, HostError."""
-    return Journal.open(str(project.layout.objects / "journal"), Disk())
+    return Journal.open(str(project.layout.objects / JOURNAL), Disk())

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -9,10 +10,11 @@ from typing import cast
 from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, CORE
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
-from paddock.assembly.history import GeneratedPaths, open_history
+from paddock.assembly.history import GeneratedPaths, open_history, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
+from paddock.assembly.shell import LazyShell, Progress, ShellGround
 from paddock.history.keeping import History
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.store import LedgerFile
@@ -62,18 +64,26 @@ def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
 
 
 def open_runtime(
-    project: Project, *, agent: str | None, approver: Approver, session_id: str | None = None
+    project: Project,
+    *,
+    agent: str | None,
+    approver: Approver,
+    session_id: str | None = None,
+    progress: Progress | None = None,
 ) -> Runtime:
     """One agent's tools on its workspace, behind the one door.
 
     `session_id` is that of the session whose calls these are; without it they get one of
     their own. Where `approver` cannot be asked, what was asked is kept in the inbox.
+    `progress` hears of commands while they run. What a killed process left half done is
+    settled first.
 
     Raises:
         UsageError: no such agent.
         ConfigError: the agent does not load.
         HostError: workspace or ledger cannot be opened.
     """
+    settle_sets(project)
     lineage = project.agents.lineage(agent or project.default_agent)
     # The place alone: a decision shows it to a model, which must see no host path.
     root = project.layout.root
@@ -92,12 +102,15 @@ def open_runtime(
         workspace.close()
         raise
     judge = PolicyJudge(policy, chain)
+    shell = LazyShell(
+        ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
+    )
     caller = Caller(chain, session_id or new_session_id())
     registry = Registry(all_tools()).only(chain[0].toolsets)
     context = Context(
         registry=registry,
         judge=judge,
-        ports=Ports(workspace, judge, PlaneLedgers(project.layout.ledger_paths())),
+        ports=Ports(workspace, judge, PlaneLedgers(project.layout.ledger_paths()), shell),
         ledger=ledger,
         approver=InboxApprover(approver, open_inbox(project)),
         approvals=GovernanceApprovals(project, caller.session_id),
@@ -105,7 +118,7 @@ def open_runtime(
         randomness=os.urandom,
         history=history,
     )
-    closing = _Closing(workspace, ledger, history)
+    closing = _Closing(shell, workspace, ledger, history)
     return Runtime(Dispatcher(context), registry, new_call_id, closing.close, project.notices)
 
 
@@ -151,15 +164,13 @@ def new_call_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Closing:
+    shell: LazyShell
     workspace: Workspace
     ledger: LedgerFile
     history: History
 
     def close(self) -> None:
-        try:
-            self.ledger.close()
-        finally:
-            try:
-                self.workspace.close()
-            finally:
-                self.history.close()
+        with ExitStack() as held:
+            # Last in, first out: commands end before what they work on is let go.
+            for each in (self.history, self.workspace, self.ledger, self.shell):
+                held.callback(each.close)

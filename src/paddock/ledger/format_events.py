@@ -17,6 +17,10 @@ TOOL_RESULT: Final = "TOOL_RESULT"
 TOOL_DENIED: Final = "TOOL_DENIED"
 """A call that did not run, with the code of its refusal."""
 
+TOOL_STAGED: Final = "TOOL_STAGED"
+"""A call acts on a stage, so that somebody can be asked about what it would change: nothing
+of it stands. An intent and a result follow, or a denial."""
+
 POLICY_LOADED: Final = "POLICY_LOADED"
 POLICY_TRUSTED: Final = "POLICY_TRUSTED"
 CONFIG_CHANGED: Final = "CONFIG_CHANGED"
@@ -53,3 +57,7 @@ CHECKPOINT: Final = "CHECKPOINT"
 """The signed head of the tier below."""
 PACKAGE_INSTALLED: Final = "PACKAGE_INSTALLED"
 PACKAGE_UNINSTALLED: Final = "PACKAGE_UNINSTALLED"
+PACKAGE_APPROVED: Final = "PACKAGE_APPROVED"
+"""An installed package that had no approval has one now."""
+OPERATOR_KEY_ENROLLED: Final = "OPERATOR_KEY_ENROLLED"
+"""A public key may approve changes of the plane from now on."""

@@ -3,7 +3,7 @@
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddock.errors import ConfigError
@@ -24,6 +24,8 @@ class Environment:
     """The project or bare plane that `PADDOCK_PLANE` names."""
     risky_tools: bool = False
     """The environment's half of the dual gate holds."""
+    variables: tuple[tuple[str, str], ...] = field(default=(), repr=False, compare=False)
+    """All of them: what of it a command gets is decided by an allow-list."""
 
     @property
     def planes(self) -> Path:
@@ -66,6 +68,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         config_home=config / "paddock",
         plane=Path(os.path.abspath(plane)) if plane else None,
         risky_tools=allows_risky_tools(variables),
+        variables=tuple(variables.items()),
     )
 
 

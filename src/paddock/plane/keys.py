@@ -13,3 +13,8 @@ def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: str) 
     """
     name = plane_name(layout.root) if layout.kind == "bare" else layout.root.name
     return environment.config_home / "keys" / f"{name}.{ledger}.key"
+
+
+def operator_key_path(environment: Environment) -> Path:
+    """The file of the key with which this user signs packages and approves changes of planes."""
+    return environment.config_home / "keys" / "operator.key"

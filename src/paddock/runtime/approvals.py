@@ -29,6 +29,8 @@ class ApprovalRequest:
     """Of what stands at the target, or `absent`; empty where the call has none."""
     call_id: str = ""
     session_id: str = ""
+    diff: str = ""
+    """Where the question is about what the call would change: the difference."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,72 +5,43 @@ A tool that only reads runs first, and its intent and result are recorded with
 one sync before the result is released: there the act is the disclosure.
 """
 
-import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
 from paddock.errors import IntegrityError, LedgerUnknownError, PaddockError, ToolError
-from paddock.history.keeping import CallHistory, NoHistory
-from paddock.ledger.ports import Ledger, Reservation
+from paddock.ledger.ports import Reservation
 from paddock.runtime.answers import (
     not_recorded,
-    place_of,
     refusal_by,
-    refusal_for,
     refusal_of,
     refused,
     result_of,
     unless_allowed,
     with_request,
 )
-from paddock.runtime.approvals import (
-    ApprovalLog,
-    ApprovalRequest,
-    Approver,
-    answer_of,
-    approval_digest,
-)
-from paddock.runtime.judge import Judge
+from paddock.runtime.asking import Granted, Question, ask
+from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared
 from paddock.runtime.prepared import Outcome as Ran
-from paddock.runtime.records import Caller, Recorder, kept_arguments
-from paddock.runtime.registry import Registry
+from paddock.runtime.records import Recorder, kept_arguments
 from paddock.tools.cancelling import CallCancelledError
-from paddock.tools.spec import Plan, Ports, Tool, ToolOutput
+from paddock.tools.spec import Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import NEVER, LeftEffect
-from paddock.values.decisions import Decision, Outcome
+from paddock.values.decisions import Outcome
 from paddock.values.entries import Entry
 from paddock.values.quick import quick
 
+__all__ = ["Context", "Dispatcher"]
+
 _FRAMES_KEPT_MAX: Final = 8
-_NO_HISTORY: Final = NoHistory()
 STOPPED: Final = refusal_of(CallCancelledError(LeftEffect.NONE))
 """Of a call that was cancelled before it began."""
 RESULT_RESERVE_BYTES: Final = 16_384
 """Space kept for a writer's result before it runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a dispatcher works with; all of it given by the host.
-
-    `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.
-    """
-
-    registry: Registry
-    judge: Judge
-    ports: Ports
-    ledger: Ledger
-    approver: Approver
-    approvals: ApprovalLog
-    caller: Caller
-    randomness: Callable[[int], bytes]
-    history: CallHistory = _NO_HISTORY
-    monotonic_ns: Callable[[], int] = time.monotonic_ns
 
 
 class Dispatcher:
@@ -114,13 +85,20 @@ class Dispatcher:
 
         Raises: IntegrityError where the ledger is damaged; nothing ran.
         """
-        if self._closed_by is not None:
-            return refused(ready.call, ready.tool, self._closed_by)
-        if ready.bounds.cancel.is_cancelled:
-            return self._deny(
-                ready.call, ready.tool, ready.actions, STOPPED, ready.bounds, ready.judged
-            )
-        return self._read(ready) if ready.tool.reads_only else self._write(ready)
+        try:
+            if self._closed_by is not None:
+                return refused(ready.call, ready.tool, self._closed_by)
+            if ready.bounds.cancel.is_cancelled:
+                return self._deny(
+                    ready.call, ready.tool, ready.actions, STOPPED, ready.bounds, ready.judged
+                )
+            return self._read(ready) if ready.tool.reads_only else self._write(ready)
+        finally:
+            _release(ready)
+
+    def let_go(self, ready: Prepared) -> None:
+        """Give up what was prepared and will not run."""
+        _release(ready)
 
     def refuse(self, call: ToolCall, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
         """Record and answer a call that does not run, whatever it asks for."""
@@ -153,69 +131,20 @@ class Dispatcher:
             return self._deny(call, tool, actions, denial, bounds, Judged(decision))
         judged = quick(Judged, (decision, "", ""))
         if decision.outcome is Outcome.ASK:
-            asked = self._ask(call, tool, plan, actions, decision, bounds)
+            asked = self._ask(Question(call, tool, plan, actions, decision, bounds))
             if isinstance(asked, ToolResult):
                 return asked
             plan, judged = asked
         kept = kept_arguments(call.arguments, tool, context.randomness)
         return quick(Prepared, (call, tool, plan, clamped, kept, actions, judged, bounds))
 
-    def _ask(
-        self,
-        call: ToolCall,
-        tool: Tool[Any],
-        plan: Plan,
-        actions: Sequence[str],
-        decision: Decision,
-        bounds: Bounds,
-    ) -> tuple[Plan, Judged] | ToolResult:
-        """Put the question; the plan that comes back is tied to what was shown."""
-        context = self._context
-        target_digest = ""
-        pin = getattr(tool.handler, "pin", None)
-        if pin is not None:
-            try:
-                plan, target_digest = pin(plan, context.ports)
-            except ToolError as error:
-                refusal = refusal_of(error)
-                return self._deny(call, tool, actions, refusal, bounds, Judged(decision))
-        digest = approval_digest(
-            tool=call.tool,
-            arguments=tool.binder.values(call.arguments),
-            agents=context.caller.chain_json(),
-            policy_digest=decision.policy_digest,
-            target_digest=target_digest,
-        )
-        rule = decision.rule
-        request = ApprovalRequest(
-            digest=digest,
-            tool=call.tool,
-            # A copy: whoever answers may change it, and the record must not follow.
-            arguments=dict(call.arguments),
-            actions=tuple(actions),
-            agent=context.caller.agent,
-            reason=decision.reason,
-            rule="" if rule is None else f"{rule.text} ({place_of(rule)})",
-            policy_digest=decision.policy_digest,
-            target_digest=target_digest,
-            call_id=call.id,
-            session_id=context.caller.session_id,
-        )
-        try:
-            context.approvals.asked(request)
-            approval = answer_of(context.approver, request)
-            context.approvals.answered(request, approval)
-        except IntegrityError:
-            raise
-        except PaddockError as error:
-            refusal = not_recorded(error)
-            return self._deny(call, tool, actions, refusal, bounds, Judged(decision))
-        judged = Judged(decision, approval.by, digest)
-        if not approval.is_granted:
-            refusal = refusal_for(approval, decision)
-            denied = self._deny(call, tool, actions, refusal, bounds, judged)
-            return with_request(denied, approval)
-        return plan, judged
+    def _ask(self, question: Question) -> Granted | ToolResult:
+        answer = ask(self._context, self._recorder, question)
+        if isinstance(answer, Granted):
+            return answer
+        call, tool, _, actions, _, bounds = question
+        denied = self._deny(call, tool, actions, answer.refusal, bounds, answer.judged)
+        return denied if answer.approval is None else with_request(denied, answer.approval)
 
     # Running
 
@@ -349,3 +278,10 @@ class Dispatcher:
             "this is a defect of Paddock; report it with this id",
         )
         return Failed(refusal, (f"{type(error).__name__} ({report})", *frames))
+
+
+def _release(ready: Prepared) -> None:
+    """Let go of what was held back for this call, whether it stands by now or not."""
+    release = getattr(ready.tool.handler, "release", None)
+    if release is not None:
+        release(ready.plan)

@@ -8,7 +8,6 @@ file is where the call is kept and where two processes meet.
        └───── refuse ──▶ refused, until it expires
 """
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -216,11 +215,9 @@ class Inbox:
         return self.directory / f"{parked.id}.{_short(parked.request.digest)}.json"
 
     def _names(self) -> list[str]:
-        try:
-            with host_errors("looking into", self.directory):
-                names = os.listdir(self.directory) if self.directory.is_dir() else []
-        except FileNotFoundError:
-            names = []
+        with host_errors("looking into", self.directory):
+            found = self.directory.iterdir() if self.directory.is_dir() else ()
+            names = [path.name for path in found]
         return sorted(name for name in names if _NAME.fullmatch(name))
 
     def _named_after(self, request: ApprovalRequest) -> list[str]:
@@ -264,7 +261,7 @@ class Inbox:
 
     def _remove(self, name: str) -> None:
         with host_errors("removing", self.directory / name):
-            os.unlink(self.directory / name)
+            (self.directory / name).unlink()
             sync_directory(self.directory)
 
     def _require_room(self, kept: list[Parked], request: ApprovalRequest) -> None:
@@ -275,7 +272,8 @@ class Inbox:
             raise ApprovalUnavailableError(
                 f"{own} requests of this agent wait already, {len(kept)} in all"
             )
-        held = sum(os.lstat(self._path(each)).st_size for each in kept)
+        with host_errors("looking into", self.directory):
+            held = sum(self._path(each).lstat().st_size for each in kept)
         if held >= limits.approvals_bytes_max:
             raise ApprovalUnavailableError(f"the requests that wait have {held} bytes already")
 

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
+from paddock.policy.guards import Writer
 from paddock.policy.patterns import Comparison, PathList
 from paddock.policy.presets import own_state
 from paddock.values.actions import Action
@@ -68,7 +69,10 @@ class PolicyJudge:
         if len(actions) == 1:
             # Nearly every call: the compiled judge, without the general case round it.
             return self._judge.decide(actions[0])
-        return decide(self._policy, self._chain, actions)
+        # What a line of shell writes is written by a command: that may be `generated`.
+        is_command = bool(actions) and actions[0].category == "shell"
+        writer = Writer.COMMAND if is_command else Writer.FILE_TOOL
+        return decide(self._policy, self._chain, actions, writer)
 
     def is_shown(self, relative: str) -> bool:
         """Not what is secret, and not Paddock's own state."""

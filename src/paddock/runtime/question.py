@@ -9,9 +9,10 @@ import json
 from typing import Final
 
 from paddock.runtime.approvals import ApprovalRequest
-from paddock.text.show import show_name
+from paddock.text.show import show_line, show_name
 
 _SHOWN_CHARS_MAX: Final = 2000
+_DIFF_LINES_MAX: Final = 1000
 
 
 def question_of(request: ApprovalRequest) -> str:
@@ -26,4 +27,13 @@ def question_of(request: ApprovalRequest) -> str:
     ]
     if request.rule:
         rows.append(f"  rule: {show_name(request.rule)}")
+    if request.diff:
+        rows += ["  it would change:", *_diff_rows(request.diff)]
     return "\n".join(rows)
+
+
+def _diff_rows(diff: str) -> list[str]:
+    lines = diff.split("\n")
+    rows = [f"    {show_line(line)[0]}" for line in lines[:_DIFF_LINES_MAX]]
+    missing = len(lines) - _DIFF_LINES_MAX
+    return [*rows, f"    … {missing} more lines"] if missing > 0 else rows

@@ -93,6 +93,24 @@ class Recorder:
         reason = judged.decision.reason
         return self._entry("TOOL_INTENT", call, "allow", reason, metadata, shared, bounds)
 
+    def staged(
+        self,
+        call: ToolCall,
+        arguments: Mapping[str, Json],
+        actions: Sequence[str],
+        judged: Judged,
+        bounds: Bounds = FREE,
+    ) -> Entry:
+        """`TOOL_STAGED`: it acts now, and what it would change is held back for a question."""
+        metadata: dict[str, Json] = {
+            "tool": call.tool,
+            "arguments": arguments,
+            "actions": actions,
+        }
+        shared = self._judgement(judged, metadata)
+        reason = judged.decision.reason
+        return self._entry("TOOL_STAGED", call, "ask", reason, metadata, shared, bounds)
+
     def result(
         self, call: ToolCall, output: ToolOutput, duration_us: int, bounds: Bounds = FREE
     ) -> Entry:
@@ -292,6 +310,7 @@ def salted_digest(value: Json, salt: bytes) -> dict[str, Json]:
 
 
 def kept_id(call_id: str) -> str:
+    """Somebody's id of a call, fit for a ledger line."""
     return clean(call_id[:_NAME_KEPT_MAX])
 
 

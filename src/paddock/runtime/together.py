@@ -66,10 +66,19 @@ def dispatch_all(
     Raises: IntegrityError where the ledger is damaged.
     """
     turn = _Turn(dispatcher, bounds, watcher)
-    steps = [turn.decide(each) for each in asked]
+    waiting: list[_Step] = []
     done: list[Done] = []
-    for group in _groups(steps):
-        done += turn.run(group)
+    try:
+        for each in asked:
+            waiting.append(turn.decide(each))  # noqa: PERF401 - kept where a later one raises
+        for group in _groups(list(waiting)):
+            # From here on the group lets go of its plans itself.
+            del waiting[: len(group)]
+            done += turn.run(group)
+    finally:
+        for step in waiting:
+            if isinstance(step, Prepared):
+                dispatcher.let_go(step)
     return done
 
 

@@ -12,12 +12,11 @@ from dataclasses import dataclass, fields
 from paddock.errors import ConfigError
 from paddock.policy.decide import ChainJudge, judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.lines import LineJudge, judge_line
-from paddock.policy.profiles import CompiledProfile, Verdict
+from paddock.policy.grants import shell_for
+from paddock.policy.profiles import CompiledProfile
 from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
-    NETWORKS,
     Commit,
     Enforcement,
     Git,
@@ -103,33 +102,13 @@ def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
 
 
 def _network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
-    judged = None if line is None else judge_line(Action("shell", "run", line))
-    return _strictest(
-        [
-            _profile_network(_shell(policy, profile).network, profile, judged)
-            for profile in _judge(policy, chain).profiles()
-        ]
-    )
-
-
-def _profile_network(base: Network, profile: CompiledProfile, line: LineJudge | None) -> Network:
-    """The network that one profile gives a line: all its commands share one sandbox.
+    """The narrowest that any agent, and any command of the line, is given.
 
     # Threat: `npm install && curl …` must not get for the second what a rule gives to
-    the first. The narrowest of all the line's commands holds for the line.
+    the first; nor `env X=1 npm install` what a rule that asks about it gives.
     """
-    if line is None or line.refusal:
-        return base
-    return _strictest([_command_network(base, verdict) for verdict in line.verdicts(profile)])
-
-
-def _command_network(base: Network, verdict: Verdict) -> Network:
-    given: list[Network] = [rule.network for rule in verdict.matched if rule.network is not None]
-    return _strictest(given) if given else base
-
-
-def _strictest(networks: Sequence[Network]) -> Network:
-    return min(networks, key=NETWORKS.index)
+    action = None if line is None else Action("shell", "run", line)
+    return shell_for(policy, chain, action).network
 
 
 def _git(presets: Sequence[Git]) -> Git:

@@ -69,7 +69,7 @@ def change_of_path(row: ChangedPath) -> Change | None:
         entry=before.kind.value,
         entry_after=entry_after,
         mode=before.mode if is_gone and before.kind.value != "link" else None,
-        kept=row.kept or before.version is None or before.kind.value != "file" or kind == "mode",
+        kept=row.kept or before.kind.value != "file" or kind == "mode",
     )
 
 

@@ -11,6 +11,7 @@ from paddock.tools.search_rows import (
     is_partial,
     limit_notice,
     path_text,
+    refuse_cancelled,
     remark_notices,
     show_path,
 )
@@ -20,6 +21,7 @@ from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import ReadPath
 from paddock.workspace.search.globs import SearchGlob, compile_glob
+from paddock.workspace.search.until import Until
 
 _DEFAULT_ENTRIES: Final = 1_000
 
@@ -66,7 +68,11 @@ class Find:
             search_names,
         )
 
-        found = search_names(ports.workspace, ports.shown, plan.path.real, plan.glob, plan.limit)
+        until = Until(ports.cancel)
+        found = search_names(
+            ports.workspace, ports.shown, plan.path.real, plan.glob, plan.limit, until
+        )
+        refuse_cancelled(ports)
         said = [show_path(path) for path in found.paths] or [NO_FILES]
         if found.has_more:
             said.append(

@@ -19,6 +19,7 @@ from paddock.tools.search_rows import (
     is_partial,
     limit_notice,
     path_text,
+    refuse_cancelled,
     remark_notices,
     show_row_path,
 )
@@ -29,6 +30,7 @@ from paddock.values.calls import Json
 from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import ContentFound, FileLines, Regex, Wanted
 from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
+from paddock.workspace.search.until import Until
 
 _DEFAULT_MATCHES: Final = 100
 
@@ -88,7 +90,11 @@ class Grep:
             search_content,
         )
 
-        found = search_content(ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob)
+        until = Until(ports.cancel)
+        found = search_content(
+            ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob, until
+        )
+        refuse_cancelled(ports)
         return _output(found, plan.wanted.matches_max)
 
 

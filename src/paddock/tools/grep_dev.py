@@ -14,6 +14,7 @@ from paddock.tools.search_rows import (
     is_partial,
     limit_notice,
     path_text,
+    refuse_cancelled,
     remark_notices,
     show_row_path,
 )
@@ -24,6 +25,7 @@ from paddock.values.calls import Json
 from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import FileLines, Regex, Wanted
 from paddock.workspace.search.globs import SearchGlob, compile_glob
+from paddock.workspace.search.until import Until
 
 if TYPE_CHECKING:
     from paddock.workspace.search.counted import CountedFound, Skipped
@@ -82,14 +84,16 @@ class GrepDev:
         )
 
         try:
+            until = Until(ports.cancel)
             counted = search_counted(
-                ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob
+                ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob, until
             )
         except PathNotFoundError:
             raise PathNotFoundError(
                 f"path not found: {quote(plan.path.asked.relative)}",
                 hint="list_files shows what is there",
             ) from None
+        refuse_cancelled(ports)
         return _output(plan, counted)
 
 

@@ -6,6 +6,9 @@ from typing import Final
 
 from paddock import limits
 from paddock.text.show import quote, show_line, show_name
+from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.spec import Ports
+from paddock.values.cancelling import LeftEffect
 from paddock.workspace.search.asked import Line, Remarks
 
 NO_MATCHES: Final = "No matches found."
@@ -120,6 +123,12 @@ def remark_notices(remarks: Remarks) -> list[str]:
             "another time they may be others. Narrow path or pattern.]"
         )
     return said
+
+
+def refuse_cancelled(ports: Ports) -> None:
+    """Raises: CallCancelledError where nobody waits for the answer any more."""
+    if ports.cancel.is_cancelled:
+        raise CallCancelledError(LeftEffect.NONE)
 
 
 def is_partial(remarks: Remarks) -> bool:

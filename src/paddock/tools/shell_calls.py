@@ -93,15 +93,18 @@ class RunShell:
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has changed, but see `CallCancelledError`."""
         if plan.held is not None:
-            try:
-                outcome = plan.held.commit()
-            finally:
-                plan.held.close()
+            outcome = plan.held.commit()
         else:
             prepared = plan.prepared or ports.shell.prepare(plan.line)
             outcome = ports.shell.run(prepared, ports.cancel)
         _require_not_cancelled(outcome)
         return shell_output(outcome, ports.shell)
+
+
+    def release(self, plan: ShellPlan) -> None:
+        """Let go of what was held back; what was committed stands."""
+        if plan.held is not None:
+            plan.held.close()
 
 
 def _require_not_cancelled(outcome: ShellOutcome) -> None:

@@ -384,7 +384,9 @@ class _Promises:
 def test_an_answer_tool_of_other_programs_is_unwrapped(room):
     answer = ScriptedCall("output_json", {"speech_act": "x"})
 
-    execution = room.carry_out(script(Say(calls=(answer,))), tools=(), turn_limit=1, contract=OBJECT)
+    execution = room.carry_out(
+        script(Say(calls=(answer,))), tools=(), turn_limit=1, contract=OBJECT
+    )
 
     assert execution.order.output_result == {"speech_act": "x"}
     assert "TOOL_DENIED" not in room.events()

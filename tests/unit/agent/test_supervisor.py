@@ -391,15 +391,26 @@ def test_damage_of_the_sessions_own_ledger_stops_the_work(room):
         supervisor.handle_turn("hello")
 
 
-@pytest.mark.parametrize("text", ["nul \0", "half \ud800", "\x1b]0;x\x07", "x" * 300_000])
+@pytest.mark.parametrize("text", ["nul \0", "half \ud800", "\x1b]0;x\x07", "\u202e"])
 def test_whatever_a_user_says_can_be_recorded(room, text):
     result = room.supervisor(script(Say(text))).handle_turn(text)
 
-    assert result.outcome is TurnOutcome.SUCCESS
+    assert (result.outcome, len(turns(room))) == (TurnOutcome.SUCCESS, 1)
+
+
+@pytest.mark.parametrize("character", ["x", "\x1b", "é", "\u202e", "😀"])
+def test_a_text_that_no_line_holds_is_cut_and_the_cut_is_counted(room, character):
+    text = character * 300_000
+    room.keeps_contents = True
+    supervisor = room.supervisor(script(Say(text)), order_tokens=10_000_000, turn_tokens=10_000_000)
+
+    result = supervisor.handle_turn(text)
+
     (turn,) = turns(room)
-    if len(text) > limits.turn_text_bytes_max:
-        assert turn["user_message_cut_chars"] == 100_000
-        assert turn["response_cut_chars"] == 100_000
+    assert result.response == text
+    for name in ("user_message", "response"):
+        assert len(turn[name]) + turn[f"{name}_cut_chars"] == len(text)
+        assert len(turn[name]) >= limits.turn_text_bytes_max // 6 - 1
 
 
 def test_turns_and_orders_are_numbered_through(room):

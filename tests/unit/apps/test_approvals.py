@@ -73,9 +73,7 @@ def test_after_a_grant_the_same_call_runs_once_and_then_is_asked_about_again(ask
     ]
 
 
-@pytest.mark.parametrize(
-    "change", [{"content": "y"}, {"path": "asked/b"}], ids=["content", "path"]
-)
+@pytest.mark.parametrize("change", [{"content": "y"}, {"path": "asked/b"}], ids=["content", "path"])
 def test_a_grant_does_not_count_for_another_call(asking, change):
     kept = ask(asking).json["approval"]
     asking.run("approvals", "grant", kept)

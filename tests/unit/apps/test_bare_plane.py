@@ -61,7 +61,11 @@ def test_init_makes_a_plane_with_configuration_schema_and_policy(tmp_path):
         "write": ["**"],
         "forbidden": ["HOT/kernel/*", "HOT/scripts/*"],
     }
-    assert [tool["tool_id"] for tool in config["tools"]] == ["read_file", "query_ledger", "list_files"]
+    assert [tool["tool_id"] for tool in config["tools"]] == [
+        "read_file",
+        "query_ledger",
+        "list_files",
+    ]
     assert (config["agent_id"], config["tool_profile"]) == ("admin", "production")
     assert list(tmp_path.joinpath("home").rglob("plane.json")) == []
 
@@ -164,7 +168,10 @@ def test_a_tool_taken_out_is_not_offered_and_still_exists(operator):
             return tools_allowed(project, None), [t.name for t in runtime.tools.list_all()]
 
     whole = json.loads(operator.config.read_bytes())["tools"]
-    assert names() == (("read_file", "query_ledger", "list_files"), ["read_file", "query_ledger", "list_files"])
+    assert names() == (
+        ("read_file", "query_ledger", "list_files"),
+        ["read_file", "query_ledger", "list_files"],
+    )
     operator.change(tools=[tool for tool in whole if tool["tool_id"] == "read_file"])
     assert names() == (("read_file",), ["read_file", "query_ledger", "list_files"])
     operator.change(tools=[])
@@ -442,7 +449,11 @@ def test_from_python_the_admin_is_the_agent(operator, monkeypatch):
     monkeypatch.setenv("HOME", str(operator.home))
     monkeypatch.delenv("PADDOCK_PLANE", raising=False)
     with paddock.open(operator.plane) as runtime:
-        assert [tool.name for tool in runtime.tools.list_all()] == ["read_file", "query_ledger", "list_files"]
+        assert [tool.name for tool in runtime.tools.list_all()] == [
+            "read_file",
+            "query_ledger",
+            "list_files",
+        ]
         assert runtime.call("list_files", {}).refusal is None
 
 

@@ -189,6 +189,11 @@ def test_tools_are_listed_for_people_and_providers(user):
         "view",
         "move_file",
         "delete_file",
+        "grep",
+        "find",
+        "ls",
+        "write_output",
+        "run_shell",
     ]
     assert "str_replace" in user.run("tools").out
     schemas = user.run("tools", "--provider", "anthropic").json

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from paddock.errors import (
     PermissionDeniedError,
     SpecialFileError,
 )
+from paddock.tools.cancelling import CallCancelledError
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 
@@ -445,3 +447,21 @@ def test_an_unreadable_file_costs_a_warning_and_not_the_result(desk, limit):
 
 def test_an_action_names_the_resolved_path(desk):
     assert desk.actions("grep", pattern="x", path="./a/../b") == ["tool:search:grep b"]
+
+
+class Cancelled:
+    """A token of a call that nobody waits for."""
+
+    is_cancelled = True
+
+    def on_cancel(self, callback):
+        callback()
+        return callback
+
+
+@pytest.mark.parametrize("name", ["grep", "find"])
+def test_a_search_that_is_cancelled_ends_without_an_answer(desk, name):
+    desk.write("a", b"needle\n")
+    plan = desk.plan(name, pattern="n[e]*dle")
+    with pytest.raises(CallCancelledError, match="^the call was cancelled$"):
+        desk.tool(name).handler.run(plan, replace(desk.ports, cancel=Cancelled()))

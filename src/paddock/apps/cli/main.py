@@ -65,6 +65,7 @@ COMMANDS: Final = {
     "call": Listed("run one governed tool call", "call"),
     "tools": Listed("list the tools that an agent has", "tools"),
     "run": Listed("have an agent do a task, and print its answer", "run"),
+    "admin": Listed("talk with an agent of a plane", "admin.command"),
     "session": Listed(
         "list, show, resume and export sessions", "session", ("list", "show", "resume", "export")
     ),
@@ -84,6 +85,10 @@ COMMANDS: Final = {
     "undo": Listed("bring back what a call replaced", "undo"),
     "ledger": Listed("query, follow and verify ledgers", "ledger", ("query", "tail", "verify")),
     "mcp": Listed("serve an agent's tools to MCP clients", "mcp.command", ("install", "token")),
+    "hook": Listed(
+        "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
+    ),
+    "scratch": Listed("make and clean scratch folders", "hook.scratch_command", ("new", "clean")),
     "sandbox": Listed("show what commands may read, write and reach", "sandbox", ("plan",)),
     "doctor": Listed("show what this host can enforce", "doctor"),
     "completion": Listed("print a completion script for a shell", "completion"),

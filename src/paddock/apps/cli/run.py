@@ -8,7 +8,7 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.interrupts import cancelled_by_interrupt
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
-from paddock.assembly import SessionWish, open_session
+from paddock.assembly.sessions import SessionWish, open_session
 from paddock.text.show import show_name
 
 _EXIT_NO = 1

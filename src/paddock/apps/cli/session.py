@@ -9,7 +9,8 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.apps.cli.run import add_model, answer
-from paddock.assembly import Project, require_session, sessions_of
+from paddock.assembly import Project
+from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import HostError, UsageError
 from paddock.text.show import show_name
 

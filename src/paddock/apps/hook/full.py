@@ -96,9 +96,7 @@ class FullPorts(flow.Ports):
 
     __slots__ = ("_base", "_ground", "_ledger", "_program")
 
-    def __init__(
-        self, ledger: Ledger, ground: Ground, program: tuple[str, ...], base: str
-    ) -> None:
+    def __init__(self, ledger: Ledger, ground: Ground, program: tuple[str, ...], base: str) -> None:
         self._ledger = ledger
         self._ground = ground
         self._program = program

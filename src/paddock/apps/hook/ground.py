@@ -42,9 +42,7 @@ def start_of(client: str, cwd: str, variables: Mapping[str, str], directory: str
     return named if os.path.isabs(named) else cwd or directory
 
 
-def find_ground(
-    asked: Asked, variables: Mapping[str, str], directory: str, today: str
-) -> Ground:
+def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, today: str) -> Ground:
     """Open the project, its plane made on first use.
 
     Raises:
@@ -137,4 +135,3 @@ def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, 
 
 def _below_home(pattern: str, home: str) -> str:
     return home + pattern[1:] if pattern.startswith("~/") else pattern
-

@@ -6,7 +6,7 @@ Where the lean path could not decide as the policy does (a bare plane, an untrus
 policy's rules, an agent with lists or ancestors of its own), there is no image.
 """
 
-import marshal
+import marshal  # noqa: TID251 - sealed with a key before it is read again
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,9 +123,7 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
     if policy.overlays or policy.held_to_locked:
         return False
     known = frozenset(policy.profiles)
-    return all(
-        agent.permissions == _EVERYTHING and agent.profile in known for agent in chain
-    )
+    return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
 
 
 def _looked(ground: Ground, homes: Homes) -> list[Json] | None:
@@ -201,5 +199,3 @@ def _prune(directory: Path) -> None:
             os.unlink(directory / name)
         except FileNotFoundError:
             continue
-
-

@@ -72,9 +72,7 @@ class PolicyEngine(Engine):
         """See `Engine`."""
         writer = Writer.COMMAND if by_command else Writer.FILE_TOOL
         action = Action("file", "create" if is_write else "view", path)
-        found = [
-            _denial(each) for each in self._policy.guards.denials(path, is_write, writer)
-        ]
+        found = [_denial(each) for each in self._policy.guards.denials(path, is_write, writer)]
         for agent in self._chain:
             found += [_denial(each) for each in compile_permissions(agent).denials(action)]
         return found
@@ -96,9 +94,7 @@ class PolicyEngine(Engine):
         if judge.refusal:
             return Line([Finding(2, NOTHING, judge.refusal)])
         found = [
-            _finding(each)
-            for profile in self._judge.profiles()
-            for each in judge.findings(profile)
+            _finding(each) for profile in self._judge.profiles() for each in judge.findings(profile)
         ]
         parsed = parse_line(text)
         targets = read_targets(parsed, base)

@@ -19,9 +19,9 @@ from paddock.policy.commands.tokens import RESERVED
 from paddock.policy.commands.touched import BY_OPTION, PROGRAMS
 from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
 from paddock.policy.engine import Policy
-from paddock.policy.globs import CharClass, Glob, Segment, Wild, fold_segment, literal_of
 from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
 from paddock.policy.globs import RUN as RUN_SEGMENT
+from paddock.policy.globs import CharClass, Glob, Segment, Wild, fold_segment, literal_of
 from paddock.policy.matching import comparison_of
 from paddock.policy.pathindex import Indexed
 from paddock.policy.patterns import PathList, PathPattern, indexed
@@ -102,9 +102,9 @@ def profile_table(profile: Profile) -> Json:
 
 def shell_tables() -> Json:
     """Programs that the lean path leaves to the parser."""
-    special = CHANGERS | WRAPPERS.keys() | SHELLS | NESTING.keys() | INTERPRETERS | {"["}
+    special = CHANGERS | WRAPPERS.keys() | SHELLS | INTERPRETERS | {"["}
     special |= PROGRAMS - BY_OPTION
-    return (frozenset(special), BY_OPTION, frozenset(RESERVED))
+    return (frozenset(special), BY_OPTION, frozenset(RESERVED), dict(NESTING))
 
 
 def _head(profile: Profile, category: str, operation: str) -> Json:
@@ -173,9 +173,7 @@ def _lists(lists: Sequence[tuple[str, PathList]]) -> Json:
         for pattern in held.patterns:
             items.append(indexed(len(patterns), pattern, held.comparison))
             patterns.append(_pattern(listed, pattern))
-    kinds = tuple(
-        (kind, any(pattern.negated for pattern in held.patterns)) for kind, held in lists
-    )
+    kinds = tuple((kind, any(pattern.negated for pattern in held.patterns)) for kind, held in lists)
     return (_sides(items), tuple(patterns), kinds)
 
 
@@ -270,4 +268,3 @@ def _coded(segment: Segment) -> Json:
         else:
             made.append(RUN if piece is Wild.RUN else ONE)
     return tuple(made)
-

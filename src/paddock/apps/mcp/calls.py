@@ -32,12 +32,13 @@ class Calls:
         # Threat: a client that cancels and calls again would leave commands behind and
         # have more of them run than there are places.
         """
+        done: list[T] = []
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_watch, cancel, session)
             # Not abandoned: the thread is told to stop, and its end is waited for.
-            done = await anyio.to_thread.run_sync(work, limiter=self._places)
+            done.append(await anyio.to_thread.run_sync(work, limiter=self._places))
             tasks.cancel_scope.cancel()
-        return done
+        return done[0]
 
 
 async def _watch(cancel: CancelToken, session: ServerSession) -> None:

@@ -94,7 +94,7 @@ class Mcp:
     def _serve(self, options: Options, console: Console) -> int:
         if options.http is None and (options.allow_remote or options.name):
             raise UsageError("--allow-remote and --name are for --http")
-        from paddock.apps.mcp.served import Agents  # noqa: PLC0415 - the SDK, where it is needed
+        from paddock.apps.mcp.served import Agents
 
         agents = Agents(partial(_open, options, console))
         for notice in agents.project.notices:
@@ -102,13 +102,13 @@ class Mcp:
         if options.http is not None:
             self._serve_http(agents, options, console)
             return 0
-        from paddock.apps.mcp.stdio import serve_stdio  # noqa: PLC0415 - as above
+        from paddock.apps.mcp.stdio import serve_stdio
 
         serve_stdio(agents, options.agent)
         return 0
 
     def _serve_http(self, agents: "Agents", options: Options, console: Console) -> None:
-        from paddock.apps.mcp.http import Address, ensure_token, serve_http  # noqa: PLC0415 - as above
+        from paddock.apps.mcp.http import Address, ensure_token, serve_http
 
         address = Address.parse(options.http)
         if not address.is_loopback and not options.allow_remote:
@@ -123,10 +123,12 @@ class Mcp:
         serve_http(agents, options.agent, address, names, console.warn)
 
     def _install(self, options: Options, console: Console) -> int:
-        from paddock.apps.mcp.install import config_file, entry_for, install  # noqa: PLC0415 - rare
+        from paddock.apps.mcp.install import config_file, entry_for, install
 
-        project = _find(options, console)
-        if options.agent is not None:
+        if options.agent is None:
+            project = _find(options, console)
+        else:
+            project = _open(options, console)
             project.agents.read(options.agent)
         client = options.client
         scope = options.scope or ("project" if client == "claude" else "user")

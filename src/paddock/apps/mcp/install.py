@@ -98,7 +98,10 @@ def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
         raise UsageError(
             f"another server {NAME!r} is configured", where=file, hint="remove its entry first"
         )
-    rows = [f"[mcp_servers.{NAME}]", *(f"{name} = {_value(value)}" for name, value in entry.items())]
+    rows = [
+        f"[mcp_servers.{NAME}]",
+        *(f"{name} = {_value(value)}" for name, value in entry.items()),
+    ]
     gap = "" if not content else "\n" if content.endswith(b"\n") else "\n\n"
     return content + f"{gap}{chr(10).join(rows)}\n".encode()
 

@@ -11,6 +11,8 @@ from mcp_types import CallToolResult, TextContent
 
 from paddock.values.calls import Json, ToolResult
 
+APPROVAL: Final = "approval"
+"""The id of a request that waits in the inbox."""
 _TEXT_CHARS_MAX: Final = 120
 _LEFT_OUT: Final = frozenset({"success", "path", "action", "error", "hint", "rule", "warnings"})
 """Said in `content`, or for the host alone: `path` is absolute in the workspace's tools."""
@@ -21,6 +23,9 @@ def structured(result: ToolResult) -> dict[str, Json]:
     shown: dict[str, Json] = {"status": result.status, "content": result.content}
     if result.refusal is not None:
         shown["code"] = result.refusal.code
+    if APPROVAL in result.details:
+        # Also for programs, which do not look for it in a sentence.
+        shown[APPROVAL] = result.details[APPROVAL]
     for name, value in result.details.items():
         if name not in shown and name not in _LEFT_OUT and _is_short(value, result.content):
             shown[name] = value

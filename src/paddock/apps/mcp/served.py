@@ -1,9 +1,9 @@
 """The agents behind the server: their runtimes, and the tools that clients are shown."""
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from mcp_types import Tool
 
@@ -97,12 +97,12 @@ def _look(project: Project, agent: str) -> _Seen:
         environment.trust,
         *(record.file for record in lineage),
     ]
-    return tuple(_stat(os.fspath(file)) for file in files)
+    return tuple(map(_stat, files))
 
 
-def _stat(path: str) -> tuple[int, int, int] | None:
+def _stat(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         # Absent or unreadable: a change of that is a change too.
         return None

@@ -12,6 +12,7 @@
     proposals   its output taken apart
     confirm     reading again what it proposed
     walk        a walk of our own, in byte order
+    until       how long a search may go on
     globs       what a glob means           ignore      what .gitignore leaves out
 
 The face is `search_content`, `search_names` and `search_counted`; they are not imported

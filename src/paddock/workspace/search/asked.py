@@ -45,7 +45,7 @@ class Remarks:
     changed: set[str] = field(default_factory=set[str])
     """Files that were touched meanwhile, and have fewer rows than ripgrep saw."""
     is_late: bool = False
-    """It was stopped after `limits.search_timeout_s`."""
+    """It was stopped before its end; after `limits.search_timeout_s` if nobody cancelled it."""
     is_broken: bool = False
     """ripgrep ended by a signal that was not ours."""
 
@@ -70,7 +70,7 @@ class FileLines:
     numbers: list[int]
     texts: list[bytes]
     """As the workspace read them, without the line feed."""
-    matching: frozenset[int]
+    matching: list[int]
     """The numbers of the lines that match."""
     has_more: bool
     """Whether the file has more matches than was asked for."""
@@ -83,9 +83,9 @@ class FileLines:
     @property
     def lines(self) -> tuple[Line, ...]:
         """Each line as it is shown."""
-        cut = limits.search_row_bytes_max
+        cut, matching = limits.search_row_bytes_max, frozenset(self.matching)
         return tuple(
-            Line(number, text[:cut].removesuffix(b"\r"), number in self.matching, len(text) > cut)
+            Line(number, text[:cut].removesuffix(b"\r"), number in matching, len(text) > cut)
             for number, text in zip(self.numbers, self.texts, strict=True)
         )
 

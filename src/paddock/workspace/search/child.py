@@ -3,8 +3,8 @@
 Rules kept here:
   * its working directory is a descriptor that the workspace opened, so that a directory
     swapped for a link cannot move it;
-  * it has a session of its own, and is killed and waited for however the block ends;
-  * it is given until a deadline; nothing it prints can keep us longer;
+  * it has a process group of its own, and is killed and waited for however the block ends;
+  * it is given until its time is over; nothing it prints can keep us longer;
   * what it says of failures is never shown: names and texts of places outside could stand
     in it. It is only counted, and names in it are looked up by ourselves.
 """
@@ -16,7 +16,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
@@ -24,6 +23,7 @@ from typing import Final, Self
 from paddock import limits
 from paddock.errors import HostError, InternalError
 from paddock.workspace.search.program import ENVIRONMENT
+from paddock.workspace.search.until import Until
 
 _READ_BYTES: Final = 1 << 18
 _ON_LINUX: Final = sys.platform.startswith("linux")
@@ -33,19 +33,19 @@ _SET_PIPE_SIZE: Final[int | None] = getattr(fcntl, "F_SETPIPE_SZ", None)
 class Child:
     """A running ripgrep. A context manager: at its end the process is gone."""
 
-    __slots__ = ("_deadline", "_err", "_out", "_process", "errors", "is_late")
+    __slots__ = ("_err", "_out", "_process", "_until", "errors", "is_late")
 
-    def __init__(self, command: list[str], directory_fd: int, deadline: float) -> None:
+    def __init__(self, command: list[str], directory_fd: int, until: Until) -> None:
         """Start it in the directory behind `directory_fd`.
 
         Raises:
             HostError: it could not be started.
         """
-        self._deadline = deadline
+        self._until = until
         self.errors = b""
         """What it said of failures, cut at its limit."""
         self.is_late = False
-        """Whether it was stopped because its time was over."""
+        """Whether it was stopped before its end."""
         try:
             # No preexec_fn: with one, Python forks the whole process instead of vfork(2).
             self._process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Child:
                 stderr=subprocess.PIPE,
                 cwd=_name_of(directory_fd),
                 env=ENVIRONMENT,
-                start_new_session=True,
+                process_group=0,
                 bufsize=0,
             )
         except OSError as failure:
@@ -91,7 +91,7 @@ class Child:
         code = process.poll()
         if code is None:
             try:
-                # Its own session: the group is its own too.
+                # The group is its own, and it starts nothing: this is all of it.
                 os.killpg(process.pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 process.kill()
@@ -109,7 +109,7 @@ class Child:
         return self.stop()
 
     def output(self) -> Iterator[bytes]:
-        """What it prints, piece by piece, until its end or the deadline."""
+        """What it prints, piece by piece, until its end or ours."""
         poll = select.poll()
         for pipe in (self._out, self._err):
             poll.register(pipe, select.POLLIN)
@@ -117,9 +117,8 @@ class Child:
         # Until both are closed, which ripgrep does by ending.
         still_open = {self._out, self._err}
         while still_open:
-            left = self._deadline - time.monotonic()
-            ready = poll.poll(left * 1000) if left > 0 else []
-            if not ready:
+            ready = poll.poll(self._until.wait_ms)
+            if self._until.is_over:
                 self.is_late = True
                 return
             for pipe, _ in ready:

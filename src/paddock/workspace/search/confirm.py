@@ -15,7 +15,6 @@ nothing of its size is held.
 """
 
 import os
-import re
 from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
@@ -32,8 +31,6 @@ _CHUNK_BYTES: Final = 1_048_576
 _CONTEXT_BYTES: Final = 8 * limits.search_row_bytes_max
 """How far from a match a line end is looked for."""
 
-_ROW_HEAD: Final = re.compile(rb"^\d+:", re.MULTILINE)
-
 Columns = tuple[list[int], list[bytes]]
 """Numbers of lines, and their texts without the line feed."""
 
@@ -49,7 +46,7 @@ class Lines(Protocol):
         """The lines that were found, with `context` lines before and after each, each once."""
         ...
 
-    def numbers(self, found: list[Any]) -> frozenset[int]:
+    def numbers(self, found: list[Any]) -> list[int]:
         """The numbers of the lines that were found."""
         ...
 
@@ -122,13 +119,15 @@ class SplitLines:
         """The numbers of the lines that are as `rows` say."""
         # All rows at once, which is what nearly always comes out: of a great many rows,
         # each look for itself costs more than all of ripgrep's work.
-        heads = _ROW_HEAD.findall(b"\n".join(rows))
-        if len(heads) == len(rows) and rows:
-            numbers = list(map(int, b"".join(heads).split(b":")[:-1]))
-            if min(numbers) > 0 and max(numbers) <= len(self._lines):
-                stands = [self._lines[number - 1] for number in numbers]
-                if rows == list(map(bytes.__add__, heads, stands)):
-                    return numbers
+        parts = [row.partition(b":") for row in rows]
+        try:
+            numbers = [int(part[0]) for part in parts]
+        except ValueError:
+            numbers = []
+        if numbers and min(numbers) > 0 and max(numbers) <= len(self._lines):
+            stands = [self._lines[number - 1] for number in numbers]
+            if stands == [part[2] for part in parts]:
+                return numbers
         return [number for row in rows if (number := self._number_told(row))]
 
     def _number_told(self, row: bytes) -> int:
@@ -156,9 +155,9 @@ class SplitLines:
         """The numbers of the lines that hold `text`."""
         return [number for number, line in enumerate(self._lines, 1) if text in line]
 
-    def numbers(self, found: list[int]) -> frozenset[int]:
+    def numbers(self, found: list[int]) -> list[int]:
         """See `Lines`."""
-        return frozenset(found)
+        return found
 
 
 class Placed(NamedTuple):
@@ -216,9 +215,9 @@ class PlacedLines:
                     last = number
         return [number for number, _ in lines], [text for _, text in lines]
 
-    def numbers(self, found: list[Placed]) -> frozenset[int]:
+    def numbers(self, found: list[Placed]) -> list[int]:
         """See `Lines`."""
-        return frozenset(place.number for place in found)
+        return [place.number for place in found]
 
     def _before(self, place: Placed, last: int, context: int) -> list[tuple[int, bytes]]:
         """Back from a match, as far as no line is told already."""

@@ -23,9 +23,10 @@ from paddock.workspace.search.asked import ContentFound, Shown, Wanted
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
-from paddock.workspace.search.probe import plain_text, probe
+from paddock.workspace.search.probe import probe, short_text
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
+from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, scope_above
 from paddock.workspace.workspace import Workspace
 
@@ -36,6 +37,7 @@ def search_content(
     path: WorkspacePath,
     wanted: Wanted,
     glob: SearchGlob = EVERYTHING,
+    until: Until | None = None,
 ) -> ContentFound:
     """Lines that match, of one file or of every file below a directory.
 
@@ -49,7 +51,7 @@ def search_content(
         HostError: ripgrep cannot be run, or the disk fails.
     """
     is_one_file = is_file(workspace, path)
-    engine = Engine(workspace, shown, wanted, reads_past_nul=is_one_file)
+    engine = Engine(workspace, shown, wanted, until or Until(), reads_past_nul=is_one_file)
     search = OrderedSearch(engine)
     if is_one_file:
         require_viewable(engine, path)
@@ -58,7 +60,7 @@ def search_content(
         with converting(path, "list"):
             _search_below(workspace, engine, search, path, glob)
     # A search that needed no ripgrep has not shown that the pattern is one.
-    if plain_text(wanted.regex) is None:
+    if short_text(wanted.regex) is None:
         engine.check()
     return search.found
 
@@ -99,9 +101,9 @@ def _search_below(
     finally:
         os.close(fd)
     with child:
-        text = plain_text(wanted.regex)
+        text = short_text(wanted.regex)
         if text is not None:
-            with contextlib.closing(Walk(tree, path, terms, engine.deadline)) as walk:
+            with contextlib.closing(Walk(tree, path, terms, engine.until)) as walk:
                 walk.budget = limits.search_walked_entries_max
                 found = probe(workspace, engine, text, walk.paths())
             if found is not None:
@@ -112,7 +114,7 @@ def _search_below(
     if sum(map(len, proposals.values())) <= search.left:
         search.confirm(proposals)
         return
-    with contextlib.closing(Walk(tree, path, terms, engine.deadline)) as walk:
+    with contextlib.closing(Walk(tree, path, terms, engine.until)) as walk:
         search.search(walk.paths())
         engine.remarks.is_late = engine.remarks.is_late or walk.is_late
         engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))

@@ -17,6 +17,7 @@ from paddock.workspace.search.content import is_file, require_viewable
 from paddock.workspace.search.engine import Engine
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
+from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import Terms, Walk
 from paddock.workspace.workspace import Workspace
 
@@ -44,13 +45,18 @@ class CountedFound:
 
 
 def search_counted(
-    workspace: Workspace, shown: Shown, path: WorkspacePath, wanted: Wanted, glob: SearchGlob
+    workspace: Workspace,
+    shown: Shown,
+    path: WorkspacePath,
+    wanted: Wanted,
+    glob: SearchGlob,
+    until: Until | None = None,
 ) -> CountedFound:
     """Lines that match, of one file or of every file below a directory.
 
     Raises: as `search_content`.
     """
-    engine = Engine(workspace, shown, wanted, reads_past_nul=True)
+    engine = Engine(workspace, shown, wanted, until or Until(), reads_past_nul=True)
     search = OrderedSearch(engine)
     choice = _Choice(workspace, shown)
     if is_file(workspace, path):
@@ -59,7 +65,7 @@ def search_counted(
     else:
         with converting(path, "list"):
             terms = Terms(SKIPPED_NAMES, honours_ignore=False, glob=glob)
-            walk = Walk(workspace.tree, path, terms, engine.deadline)
+            walk = Walk(workspace.tree, path, terms, engine.until)
             try:
                 choice.walk = walk
                 search.search(choice.of(walk.paths()))

@@ -8,7 +8,6 @@ finds the lines there.
 import itertools
 import os
 import re
-import time
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
@@ -24,6 +23,7 @@ from paddock.workspace.search.child import Child
 from paddock.workspace.search.confirm import Content, lines_of
 from paddock.workspace.search.program import check_command, files_command, text_command
 from paddock.workspace.search.proposals import ProposalReader
+from paddock.workspace.search.until import Until
 from paddock.workspace.temporary import is_temporary_name
 from paddock.workspace.workspace import Workspace
 
@@ -71,18 +71,25 @@ class Engine:
 
     __slots__ = (
         "_allowed",
+        "_early",
         "_reads_past_nul",
         "_shown",
         "_started_ns",
         "_was_run",
         "_workspace",
-        "deadline",
         "remarks",
+        "until",
         "wanted",
     )
 
     def __init__(
-        self, workspace: Workspace, shown: Shown, wanted: Wanted, *, reads_past_nul: bool
+        self,
+        workspace: Workspace,
+        shown: Shown,
+        wanted: Wanted,
+        until: Until,
+        *,
+        reads_past_nul: bool,
     ) -> None:
         """With `reads_past_nul`, a NUL byte behind a file's beginning makes it no binary.
 
@@ -98,9 +105,10 @@ class Engine:
         self._shown = shown
         self.wanted = wanted
         self.remarks = Remarks()
-        self.deadline = time.monotonic() + limits.search_timeout_s
+        self.until = until
         self._started_ns = wall_clock_ns()
         self._allowed: dict[str, bool] = {}
+        self._early: dict[str, FileLines | None] = {}
         self._was_run = False
 
     def may_show(self, path: str) -> bool:
@@ -141,7 +149,7 @@ class Engine:
 
     def start(self, command: list[str], directory_fd: int) -> Child:
         """Start a run, for `read`."""
-        return Child(command, directory_fd, self.deadline)
+        return Child(command, directory_fd, self.until)
 
     def read(
         self, child: Child, reader: ProposalReader, found: Proposals, most: int, area: Area
@@ -151,11 +159,18 @@ class Engine:
         Raises: InvalidPatternError where ripgrep cannot use the pattern.
         """
         count = _count(found)
+        last = ""
         for piece in child.output():
             self._was_run = True
             for proposal in reader.feed(piece):
                 path = area.prefix + os.fsdecode(proposal.path)
                 if self.may_show(path) and area.means(path):
+                    if last and path != last:
+                        # All of that file is there, and ripgrep works on meanwhile.
+                        self._early[last] = self._confirm_file(
+                            last, found[last], self.wanted.matches_max
+                        )
+                    last = path
                     found.setdefault(path, []).extend(proposal.rows)
                     count += len(proposal.rows)
             if count > most:
@@ -179,7 +194,7 @@ class Engine:
             return
         self._was_run = True
         with Child(
-            check_command(self.wanted.regex), self._workspace.tree.root_fd, self.deadline
+            check_command(self.wanted.regex), self._workspace.tree.root_fd, self.until
         ) as child:
             for _ in child.output():
                 continue
@@ -221,15 +236,22 @@ class Engine:
         """
         left = most
         for path in sorted(proposals, key=os.fsencode):
-            if time.monotonic() > self.deadline:
+            if self.until.is_over:
                 self.remarks.is_late = True
                 return
-            lines = self._confirm_file(path, proposals[path], left)
+            lines = self._confirmed(path, proposals[path], left)
             if lines is not None:
                 left -= lines.matches
                 yield lines
                 if lines.has_more:
                     return
+
+    def _confirmed(self, path: str, rows: list[bytes], most: int) -> FileLines | None:
+        if path in self._early:
+            lines = self._early.pop(path)
+            if lines is None or (lines.matches <= most and not lines.has_more):
+                return lines
+        return self._confirm_file(path, rows, most)
 
     def _confirm_file(self, path: str, rows: list[bytes], most: int) -> FileLines | None:
         try:
@@ -260,7 +282,7 @@ class Engine:
         """Rows of a text with a NUL byte far from its beginning, where ripgrep stopped."""
         command = text_command(self.wanted.regex, path, self.wanted.matches_max + 1)
         reader = ProposalReader()
-        with Child(command, self._workspace.tree.root_fd, self.deadline) as child:
+        with Child(command, self._workspace.tree.root_fd, self.until) as child:
             rows = [row for piece in child.output() for row in reader.feed_rows(piece)]
             self.remarks.is_late = self.remarks.is_late or child.is_late
         return rows

@@ -13,7 +13,6 @@ import bisect
 import itertools
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -27,6 +26,7 @@ from paddock.workspace.search.asked import NamesFound, Remarks, Shown
 from paddock.workspace.search.child import Child
 from paddock.workspace.search.globs import SearchGlob
 from paddock.workspace.search.program import NEVER, list_command
+from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
 from paddock.workspace.temporary import is_temporary_name
 from paddock.workspace.workspace import Workspace
@@ -36,7 +36,12 @@ _WORTH_WALKING_ENTRIES: Final = 16_384
 
 
 def search_names(
-    workspace: Workspace, shown: Shown, directory: WorkspacePath, glob: SearchGlob, entries_max: int
+    workspace: Workspace,
+    shown: Shown,
+    directory: WorkspacePath,
+    glob: SearchGlob,
+    entries_max: int,
+    until: Until | None = None,
 ) -> NamesFound:
     """Entries below `directory` that `glob` means and that may be shown, the first ones.
 
@@ -45,10 +50,10 @@ def search_names(
         HostError: ripgrep cannot be run, or the disk fails.
     """
     found = NamesFound()
-    deadline = time.monotonic() + limits.search_timeout_s
+    until = until or Until()
     with converting(directory, "list"):
         terms = Terms(NEVER, honours_ignore=True, glob=glob, with_directories=True)
-        walk = Walk(workspace.tree, directory, terms, deadline)
+        walk = Walk(workspace.tree, directory, terms, until)
         try:
             _walked(walk, shown, found, entries_max)
             found.remarks.is_late = walk.is_late
@@ -58,7 +63,7 @@ def search_names(
             walk.close()
         if is_whole:
             return found
-        listed = _Listed(workspace.tree, directory, glob, deadline)
+        listed = _Listed(workspace.tree, directory, glob, until)
         return listed.first(shown, entries_max)
 
 
@@ -87,16 +92,16 @@ def _fill(found: NamesFound, paths: Iterable[str], shown: Shown, entries_max: in
 class _Listed:
     """What ripgrep lists below a directory."""
 
-    __slots__ = ("_base", "_deadline", "_directory", "_glob", "_ignored", "_tree")
+    __slots__ = ("_base", "_directory", "_glob", "_ignored", "_tree", "_until")
 
     def __init__(
-        self, tree: Tree, directory: WorkspacePath, glob: SearchGlob, deadline: float
+        self, tree: Tree, directory: WorkspacePath, glob: SearchGlob, until: Until
     ) -> None:
         self._tree = tree
         self._directory = directory
         self._base = "" if directory.is_root else directory.relative + "/"
         self._glob = glob
-        self._deadline = deadline
+        self._until = until
         self._ignored = IgnoreLookup(tree, directory)
 
     def first(self, shown: Shown, entries_max: int) -> NamesFound:
@@ -120,7 +125,7 @@ class _Listed:
             self._tree.root_fd, self._directory.relative, READ_DIRECTORY
         )
         try:
-            with Child(list_command(self._glob), fd, self._deadline) as child:
+            with Child(list_command(self._glob), fd, self._until) as child:
                 output = b"".join(child.output())
                 remarks.is_late = child.is_late
                 if not child.is_late and (code := child.finish()) < 0:

@@ -10,7 +10,6 @@ line if its bytes are.
 """
 
 import re
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -23,6 +22,8 @@ from paddock.workspace.workspace import Workspace
 
 _PLAIN: Final = re.compile(r"[\w \"'/:;,<>=@!%&~`-]+")
 """Texts that stand for themselves in any regular expression."""
+_PLAIN_BYTES_MAX: Final = 8
+"""Long texts are seldom frequent."""
 _TRIED_FILES: Final = 16
 """So many files without a match are looked through at least."""
 _LIKELY_FILES: Final = 48
@@ -31,12 +32,13 @@ _FILE_BYTES_MAX: Final = 1_048_576
 """A larger file ends it: ripgrep is quicker there."""
 
 
-def plain_text(regex: Regex) -> bytes | None:
-    """The bytes of a pattern that is a plain text; None for any other."""
+def short_text(regex: Regex) -> bytes | None:
+    """The bytes of a pattern that is a short plain text; None for any other."""
     if regex.ignore_case or not regex.pattern.isprintable():
         return None
     is_plain = regex.literal or _PLAIN.fullmatch(regex.pattern) is not None
-    return regex.pattern.encode() if is_plain else None
+    text = regex.pattern.encode() if is_plain else b""
+    return text if 0 < len(text) <= _PLAIN_BYTES_MAX else None
 
 
 def probe(
@@ -49,17 +51,16 @@ def probe(
     left = engine.wanted.matches_max
     found: list[FileLines] = []
     for count, path in enumerate(paths, 1):
-        if not engine.may_show(path):
-            continue
         lines = _lines_with(workspace, path, text)
-        if lines is None or time.monotonic() > engine.deadline:
+        if lines is None or engine.until.is_over:
             return None
         split, numbers = lines
-        if numbers:
+        # Asked of few files alone: a decision of policy costs more than reading a file.
+        if numbers and engine.may_show(path):
             shown = numbers[:left]
             columns = split.around(shown, engine.wanted.context)
             has_more = len(numbers) > left
-            found.append(FileLines(path, *columns, frozenset(shown), has_more))
+            found.append(FileLines(path, *columns, shown, has_more))
             left -= len(shown)
             if has_more:
                 return found

@@ -11,7 +11,6 @@ Rules kept here:
 import errno
 import math
 import os
-import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from paddock.workspace.search.ignore import (
     IgnoreScope,
     compile_rules,
 )
+from paddock.workspace.search.until import Until
 from paddock.workspace.temporary import is_temporary_name
 
 _OPEN_BELOW: Final = READ_DIRECTORY | os.O_NOFOLLOW
@@ -77,20 +77,20 @@ class Walk:
         "_levels",
         "_terms",
         "_tree",
+        "_until",
         "_wanted",
         "budget",
-        "deadline",
         "entries",
         "passed_by",
         "unreadable",
     )
 
-    def __init__(self, tree: Tree, directory: WorkspacePath, terms: Terms, deadline: float) -> None:
+    def __init__(self, tree: Tree, directory: WorkspacePath, terms: Terms, until: Until) -> None:
         """Raises: OSError where `directory` cannot be opened or listed."""
         self._tree = tree
         self._terms = terms
         self._wanted: list[_Wanted] = []
-        self.deadline = deadline
+        self._until = until
         self.budget: float = math.inf
         """How many entries may be looked at before `paths` pauses."""
         self.entries = 0
@@ -111,8 +111,8 @@ class Walk:
 
     @property
     def is_late(self) -> bool:
-        """Whether it stopped because its time was over."""
-        return time.monotonic() > self.deadline
+        """Whether it stopped before its end: the time is over, or nobody waits any more."""
+        return self._until.is_over
 
     @property
     def is_exhausted(self) -> bool:

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -17,6 +16,7 @@ from paddock.workspace.search.content import search_content
 from paddock.workspace.search.engine import Engine
 from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.names import search_names
+from paddock.workspace.search.until import Until
 
 
 class Everything:
@@ -45,7 +45,7 @@ def wanted(pattern="needle", context=0, matches_max=100):
 
 
 def engine_of(workspace):
-    return Engine(workspace, Everything(), wanted(), reads_past_nul=False)
+    return Engine(workspace, Everything(), wanted(), Until(), reads_past_nul=False)
 
 
 def confirmed(workspace, proposals, most=10):
@@ -155,7 +155,7 @@ def test_a_fifo_that_takes_the_place_of_a_file_holds_nobody(workspace, root, mon
 def test_ripgrep_is_gone_however_a_run_ends(workspace):
     command = [program.ripgrep(), "x", "-"]
     here = workspace.tree.root_fd
-    with pytest.raises(ZeroDivisionError), Child(command, here, time.monotonic() + 60):
+    with pytest.raises(ZeroDivisionError), Child(command, here, Until()):
         raise ZeroDivisionError
     assert children_of_this_process() == []
 
@@ -192,7 +192,7 @@ def test_ripgrep_is_told_nothing_of_our_environment(workspace, root, monkeypatch
     fake.chmod(0o755)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", "/tmp/x")
-    with Child([str(fake)], workspace.tree.root_fd, time.monotonic() + 60) as child:
+    with Child([str(fake)], workspace.tree.root_fd, Until()) as child:
         list(child.output())
         child.finish()
     lines = set(seen.read_text().splitlines())
@@ -207,7 +207,7 @@ def test_a_search_takes_place_in_the_directory_that_was_opened(workspace, root, 
     (root / "d").rename(root / "moved")
     (root / "d").symlink_to("/etc")
     try:
-        with Child(["/bin/pwd", "-P"], here, time.monotonic() + 60) as child:
+        with Child(["/bin/pwd", "-P"], here, Until()) as child:
             assert b"".join(child.output()) == os.fsencode(root / "moved") + b"\n"
     finally:
         os.close(here)

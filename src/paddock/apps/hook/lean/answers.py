@@ -100,5 +100,3 @@ def verdict_answer(
     context = f"{warned}\n{scratch_hint(today)}" if warned else ""
     reason = f"{verdict.reason}\n{warned}" if warned else verdict.reason
     return decision_answer(word, reason, context, warned, updated_input)
-
-

@@ -122,14 +122,14 @@ def parse_asked(data: bytes, client: str) -> Asked:
     Raises:
         ShapeError: an input of no shape that we know.
     """
-    members = parse_json(data)
-    if type(members) is not dict:
+    members: Json = parse_json(data)
+    if not _is(members, dict):
         raise ShapeError("the input is no object")
     for name in _TEXTS:
-        if name in members and type(members[name]) is not str:
+        if name in members and not _is(members[name], str):
             raise ShapeError(f"{name} is no text")
     event = members.get("hook_event_name", PRE_TOOL_USE)
-    if type(event) is not str:
+    if not _is(event, str):
         raise ShapeError("hook_event_name is no text")
     asked = Asked(event, client or ("codex" if "turn_id" in members else "claude"), members)
     if event in IGNORED_EVENTS or event in SESSION_EVENTS:
@@ -137,11 +137,15 @@ def parse_asked(data: bytes, client: str) -> Asked:
     if event not in TOOL_EVENTS:
         raise ShapeError("hook_event_name is none that is known")
     tool, given = members.get("tool_name"), members.get("tool_input")
-    if type(tool) is not str or not tool:
+    if not tool or not _is(tool, str):
         raise ShapeError("tool_name is no text")
-    if type(given) is not dict:
+    if not _is(given, dict):
         raise ShapeError("tool_input is no object")
     if asked.cwd and not asked.cwd.startswith("/"):
         raise ShapeError("cwd is no absolute path")
     asked.tool, asked.input = tool, given
     return asked
+
+
+def _is(value: object, kind: type) -> bool:
+    return type(value) is kind

@@ -32,7 +32,7 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 class Attempt:
     """One event on the lean path."""
 
-    __slots__ = ("client", "data", "has_image", "variables")
+    __slots__ = ("client", "data", "has_image", "ports", "variables")
 
     def __init__(self, data: bytes, client: str, variables: "Mapping[str, str]") -> None:
         self.data = data
@@ -40,6 +40,12 @@ class Attempt:
         self.variables = variables
         self.has_image = False
         """Whether there was an image that may decide."""
+        self.ports: LeanPorts | None = None
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether an append was begun: from then on nobody may begin anew."""
+        return self.ports is not None and self.ports.has_begun
 
     def answer(self) -> bytes:
         """Return the answer.
@@ -60,12 +66,12 @@ class Attempt:
         path = image_path(homes, asked, start, self.variables)
         image = load_image(path, key_path(homes))
         self.has_image = True
-        numbers, who = _who(image, asked)
+        numbers, who = find_identity(image, asked)
         root, home, state = image["scene"]
         today = time.strftime("%Y-%m-%d", time.localtime())
         scene = Scene(root, start.rstrip("/") or "/", home, state, today)
         engine = QuickEngine(image, numbers)
-        ports = LeanPorts(image)
+        ports = self.ports = LeanPorts(image)
         try:
             if not asked.is_judged:
                 return flow.answer_event(asked, scene, who, ports)
@@ -78,15 +84,17 @@ class Attempt:
 class LeanPorts(flow.Ports):
     """The ledger's files as the image names them."""
 
-    __slots__ = ("_image",)
+    __slots__ = ("_image", "has_begun")
 
     def __init__(self, image: "Json") -> None:
         self._image = image
+        self.has_begun = False
 
     def append(self, record: Record) -> None:
         """See `flow.Ports`. Raises: DeclinedError, AppendFailedError."""
         ledger, folder, identity = self._image["ledger"]
         body = encode_body(record, posix.urandom(_ID_BYTES), time.time())
+        self.has_begun = True
         append_entry(ledger, folder, identity, body)
 
     def is_first(self, session_id: str, pattern: str) -> bool:
@@ -102,7 +110,7 @@ class LeanPorts(flow.Ports):
         raise DeclinedError("a command for the sandbox")
 
 
-def _who(image: "Json", asked: Asked) -> "tuple[tuple[int, ...], Identity]":
+def find_identity(image: "Json", asked: Asked) -> "tuple[tuple[int, ...], Identity]":
     """The numbers of the agent's profiles, and who it is."""
     name = asked.agent_type
     if asked.agent_id and not name:

@@ -10,8 +10,9 @@ allows everything. It is sealed with a key that lies with the user's configurati
 a broken seal, another owner or a looser mode means that there is no image.
 """
 
-import marshal
+import marshal  # noqa: TID251 - nothing is read that our key did not seal
 import posix
+import sys
 
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.declined import DeclinedError
@@ -71,7 +72,7 @@ def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, 
         (
             *(FORMAT.decode(), asked.client, start, homes.home, homes.paddock, homes.config),
             *(variables.get(name, "") for name in _VARIABLES),
-            str(posix.geteuid()),
+            *(str(posix.geteuid()), sys.version),
         )
     )
     mark = sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -97,7 +98,7 @@ def load_image(path: str, key_file: str) -> "Json":
     body = sealed[start:]
     if seal(key, body) != sealed[len(FORMAT) : start]:
         raise DeclinedError("the image's seal is broken")
-    image = marshal.loads(body)
+    image: Json = marshal.loads(body)  # noqa: S302 - sealed, and it makes plain values alone
     if not is_current(image["looked"]):
         raise DeclinedError("something changed since the image was made")
     return image
@@ -106,10 +107,7 @@ def load_image(path: str, key_file: str) -> "Json":
 def is_current(looked: "Json") -> bool:
     """Whether everything that an image was made from is as it was."""
     for kind, path, wanted in looked:
-        if kind == NAME:
-            found = look_at(path)
-        else:
-            found = digest_at(path, kind == FOLLOWED)
+        found = look_at(path) if kind == NAME else digest_at(path, kind == FOLLOWED)
         if found != wanted:
             return False
     return True

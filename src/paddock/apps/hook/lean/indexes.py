@@ -126,9 +126,7 @@ def _width(wanted: "Json", name: str, at: int) -> int:
     return int(any(low <= char <= high for low, high in ranges) is not negated)
 
 
-def deciding(
-    hits: list[tuple[int, int]], listed: int, patterns: "Json"
-) -> int:
+def deciding(hits: list[tuple[int, int]], listed: int, patterns: "Json") -> int:
     """Return the number of the pattern that decides for a list; -1 where none does.
 
     `patterns[number]` begins with the list that it stands in and whether it is negated.

@@ -238,7 +238,6 @@ class _Judging:
         for operation, path in said.patches:
             self.path(operation, path, base)
 
-
     def removing(self, target: str, base: str) -> None:
         """Refuse to remove the project itself."""
         real = find_place(target, base, self.scene).real

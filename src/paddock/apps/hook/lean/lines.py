@@ -41,7 +41,7 @@ def encode_body(record: Record, random: bytes, seconds: float) -> bytes:
         f',"session_id":{encode_basestring(record.session_id)}'
         f',"agent":{encode_basestring(record.agent)}'
         f',"call_id":{encode_basestring(record.call_id)}'
-        f',"metadata":{"".join(_encode(record.metadata, 0))}}}'
+        f',"metadata":{"".join(_encode(record.metadata, 0))}'
     )
     if "\\u0000" in text:
         raise DeclinedError("a NUL in an entry")

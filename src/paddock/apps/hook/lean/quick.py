@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 VALUE_CHARS_MAX = 200
 """As `limits.message_value_chars_max`."""
-OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = "own", "protected", "generated", "secret", "warned", "safe"
+OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = (
+    "own",
+    "protected",
+    "generated",
+    "secret",
+    "warned",
+    "safe",
+)
 _CODES = {OWN: "protected", PROTECTED: "protected", GENERATED: "generated", SECRET: "secret"}
 
 

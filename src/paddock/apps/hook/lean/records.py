@@ -10,13 +10,14 @@ from paddock.apps.hook.lean.judging import WORDS, Rule, Verdict
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from hashlib import sha256
 
     from paddock.values.calls import Json
-
-try:
-    from _sha2 import sha256  # pyright: ignore[reportMissingImports] - from Python 3.12 on
-except ImportError:
-    from _sha256 import sha256  # pyright: ignore[reportMissingImports] - before
+else:
+    try:
+        from _sha2 import sha256
+    except ImportError:  # before Python 3.12
+        from _sha256 import sha256
 
 HOOK_DECISION = "HOOK_DECISION"
 HOOK_EVENT = "HOOK_EVENT"
@@ -100,9 +101,7 @@ def decision_record(
     metadata["source"] = "no rule" if rule is None else rule.source
     metadata["policy_digest"] = who.policy_digest
     metadata["agents"] = who.chain
-    return Record(
-        HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata
-    )
+    return Record(HOOK_DECISION, asked, who.agent, WORDS[verdict.outcome], verdict.reason, metadata)
 
 
 def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]") -> Record:
@@ -142,12 +141,17 @@ def kept_arguments(asked: Asked, randomness: "Callable[[int], bytes]") -> "dict[
             kept["…"] = f"{len(asked.input) - ARGUMENTS_MAX} more arguments"
             break
         shown = clean(name, NAME_CHARS_MAX)
-        if value is None or type(value) is bool or (type(value) is int and abs(value) < 1 << 53) or (
-            type(value) is str
-            and is_known
-            and name in KEPT_ARGUMENTS
-            and len(value) <= TEXT_CHARS_MAX
-            and is_plain(value)
+        if (
+            value is None
+            or type(value) is bool
+            or (type(value) is int and abs(value) < 1 << 53)
+            or (
+                type(value) is str
+                and is_known
+                and name in KEPT_ARGUMENTS
+                and len(value) <= TEXT_CHARS_MAX
+                and is_plain(value)
+            )
         ):
             kept[shown] = value
         else:

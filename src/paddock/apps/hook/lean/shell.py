@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LINE_CHARS_MAX = 2000
 WORDS_MAX = 50
 _BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:=@%+,-")
+_IN_PROGRAM = _BARE - frozenset(":=@%+,")
 _NOT_IN_DOUBLE = frozenset('$`\\!"')
 _JOINERS = ("&&", "||", ";", "|")
 _ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
@@ -57,6 +58,8 @@ def split_line(text: str, tables: "Json") -> list[Command]:
             continue
         ending = next((sign for sign in _ENDINGS if _stands(text, sign, at)), "")
         if ending and words:
+            if not text[end - 1].isalnum() and text[end - 1] not in "'\"/":
+                raise DeclinedError("a redirection behind a sign")
             has_ended = True
             at += len(ending)
             continue
@@ -96,15 +99,15 @@ def _word(text: str, at: int, is_first: bool) -> tuple[str, int]:
             raise DeclinedError("a character that may mean something to a shell")
         made += char
         at += 1
-    if at == start:
-        raise DeclinedError("an empty word")
+    if at == start or text[start] == "=":
+        raise DeclinedError("an empty word, or one that may be an operator")
     return made, at
 
 
 def _command(text: str, words: list[str], tables: "Json") -> Command:
     if not words or len(words) > WORDS_MAX:
         raise DeclinedError("no command between two operators, or a long one")
-    _, _, reserved = tables
+    reserved = tables[2]
     if not reserved.isdisjoint(words):
         raise DeclinedError("a word that may be a keyword")
     programs: set[str] = set()
@@ -114,9 +117,9 @@ def _command(text: str, words: list[str], tables: "Json") -> Command:
 
 def _look(words: list[str], programs: set[str], tables: "Json") -> None:
     """Decline a command that is more than its words."""
-    special, writing, _ = tables
+    special, writing, _, nesting = tables
     program = words[0]
-    if "=" in program or program[0] in "-+%,:@" or program.endswith("/"):
+    if not _IN_PROGRAM.issuperset(program) or program[0] == "-" or program.endswith("/"):
         raise DeclinedError("a program's name that is not plain")
     name = program.rpartition("/")[2]
     programs.add(name)
@@ -127,19 +130,23 @@ def _look(words: list[str], programs: set[str], tables: "Json") -> None:
         if any(word.startswith(("-exec", "-ok", "-fprint", "-fls", "-delete")) for word in rest):
             raise DeclinedError("find does more than finding")
     elif name in ("sed", "gsed"):
-        if any(word.startswith("-") and "i" in word for word in rest):
-            raise DeclinedError("sed edits files")
+        if any(word.startswith(("-i", "--")) or (word[:1] == "-" and "i" in word) for word in rest):
+            raise DeclinedError("sed may edit files")
     elif name.startswith(("python", "node")) and name not in special:
         _look_at_interpreter(name, rest, programs, tables)
     elif name in special or name.startswith(("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")):
         raise DeclinedError("a program of which more has to be known")
+    elif nesting.get(name) in rest:
+        raise DeclinedError("a program that starts another one")
     elif name in writing and any(word.startswith("-") for word in rest):
         raise DeclinedError("a program that may write what an option names")
 
 
 def _look_at_git(rest: list[str]) -> None:
-    if not rest or rest[0].startswith("-") or rest[0] in (
-        *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
+    if (
+        not rest
+        or rest[0].startswith("-")
+        or rest[0] in (*("rm", "mv", "checkout", "restore", "clean", "clone", "init"),)
     ):
         raise DeclinedError("git does more than its words tell here")
     for word in rest:

@@ -1,0 +1,78 @@
+"""`paddock admin`. Nothing of the shell is loaded before it starts."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from paddock.assembly import open_project
+from paddock.errors import UsageError
+from paddock.plane.environment import read_environment
+
+Options = argparse.Namespace
+
+
+class Console(Protocol):
+    """What the command talks to; the command line's own."""
+
+    @property
+    def stdin(self) -> TextIO:
+        """Where the operator types."""
+        ...
+
+    @property
+    def stdout(self) -> TextIO:
+        """Where things are shown."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """The current directory."""
+        ...
+
+
+class Admin:
+    """The admin shell."""
+
+    summary = (
+        "Talk with an agent of a plane: it answers, calls its tools, and asks before it does\n"
+        "what its policy asks about. On a pipe, or with --plain, lines are read and written."
+    )
+    examples = (
+        "  paddock admin\n"
+        "  paddock admin --plane ~/plane --model anthropic:MODEL\n"
+        "  echo 'what files are in the kernel directory?' | paddock admin"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """--agent, --model and --plain."""
+        parser.add_argument("--agent", metavar="NAME", help="who answers (default: admin, or main)")
+        parser.add_argument("--model", metavar="PROVIDER[:NAME]", help="which model answers")
+        parser.add_argument(
+            "--plain", action="store_true", help="lines only: for screen readers and scripts"
+        )
+
+    def run(self, options: Options, console: Console) -> int:
+        """0 when it was left; 1 where the last turn had no answer."""
+        from paddock.apps.admin.desk import Setting  # noqa: PLC0415 - loads the whole runtime
+        from paddock.apps.admin.opening import Streams, run_admin  # noqa: PLC0415 - as above
+        from paddock.apps.admin.sandboxed import find_sandbox  # noqa: PLC0415 - as above
+
+        if options.json:
+            raise UsageError(
+                "the shell speaks to people", where="--json", hint="paddock run --json TASK"
+            )
+        override = None if options.plane is None else console.directory / options.plane
+        environment = read_environment(console.variables)
+        project = open_project(console.directory, environment, override)
+        setting = Setting(project, options.agent, options.model, console.variables, find_sandbox)
+        streams = Streams(console.stdin, console.stdout, console.variables)
+        return run_admin(setting, streams, plain=options.plain)
+
+
+COMMAND = Admin()

@@ -1,0 +1,178 @@
+"""What the shell and its commands work with: one session at a time, and how it stands."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from paddock.agent.events import Event, HeardApprover, HeardCalls, OneAtATime, Spent
+from paddock.agent.sessions import Session
+from paddock.apps.admin.blocks import lines
+from paddock.apps.admin.calls import Calls
+from paddock.apps.admin.ports import Keyboard, Screen
+from paddock.apps.admin.status import Sandboxed, Status
+from paddock.apps.admin.turn import TurnView
+from paddock.assembly import Project, new_call_id, open_runtime
+from paddock.assembly.sessions import SessionWish, open_session
+from paddock.providers.cancel import CancelToken
+from paddock.providers.wire_json import as_map, as_text
+from paddock.runtime.approvals import Approver
+from paddock.runtime.messages import asked_call
+from paddock.runtime.prepared import Bounds
+from paddock.runtime.runtime import Runtime
+from paddock.values.calls import Json
+
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the shell was started with."""
+
+    project: Project
+    agent: str | None
+    model: str | None
+    variables: Mapping[str, str]
+    examine: Callable[[Project, str | None], Sandboxed]
+    """Tries what this host can enforce on commands."""
+
+
+class Desk:
+    """One operator's place. A context manager: its session ends with it.
+
+    Hears the events of its sessions and of its own calls.
+    """
+
+    def __init__(
+        self, setting: Setting, screen: Screen, keyboard: Keyboard, approver: Approver
+    ) -> None:
+        """Opens the first session. Raises: PaddockError."""
+        self.setting = setting
+        self.screen = screen
+        self.keyboard = keyboard
+        self.calls = Calls()
+        self.view = TurnView(screen, self.calls)
+        self.is_leaving = False
+        self._approver = approver
+        self._spent: dict[str, int] = {}
+        self._runtime: Runtime | None = None
+        self.sandbox = setting.examine(setting.project, setting.agent)
+        self.session = self._open(None)
+
+    @property
+    def project(self) -> Project:
+        """What the session works on."""
+        return self.setting.project
+
+    @property
+    def runtime(self) -> Runtime:
+        """The agent's tools, for calls of the operator's own. Raises: PaddockError."""
+        if self._runtime is None:
+            self._runtime = open_runtime(
+                self.project,
+                agent=self.session.charter.agent,
+                approver=HeardApprover(self._approver, self),
+                session_id=self.session.session_id,
+            )
+        return self._runtime
+
+    def resume(self, session_id: str) -> None:
+        """Go on with another session; this one ends. Raises: PaddockError; then it stays."""
+        opened = self._open(session_id)
+        self.close()
+        self.session = opened
+        self.refresh()
+
+    def close(self) -> None:
+        """End the session. Raises: PaddockError where its end cannot be recorded."""
+        runtime, self._runtime = self._runtime, None
+        try:
+            if runtime is not None:
+                runtime.close()
+        finally:
+            self.session.close()
+
+    def __enter__(self) -> "Desk":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # What goes on
+
+    def heard(self, event: Event) -> None:
+        """See `paddock.agent.events.TurnListener`."""
+        if isinstance(event, Spent):
+            self._spent[event.wo_id] = event.cost.total_tokens
+            self.refresh()
+        self.view.heard(event)
+
+    def begin_turn(self) -> None:
+        """A turn begins: what it spends is counted on top of the session's."""
+        self._spent.clear()
+        self.view.begin()
+
+    def end_turn(self) -> None:
+        """A turn is over, and its cost is the session's."""
+        self._spent.clear()
+        self.refresh()
+
+    def call_in_full(self, tool: str, arguments: Json) -> None:
+        """One governed call of the operator's own: its line, as every other, and its result.
+
+        Raises: PaddockError.
+        """
+        token = CancelToken()
+        asked = asked_call(new_call_id(), tool, arguments)
+        watcher = HeardCalls(OneAtATime(self))
+        self.view.begin()
+        try:
+            with self.interruptible(token):
+                [done] = self.runtime.call_all([asked], Bounds(cancel=token), watcher)
+        finally:
+            self.view.give_up()
+        self.screen.show(lines(done.result.content, gutter="  │ "))
+
+    def interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
+        """While the block runs, Ctrl-C cancels `token`."""
+        return self.keyboard.interrupting(_Stop(self.screen, token))
+
+    def status(self) -> Status:
+        """How things stand now."""
+        session = self.session
+        facts = session.facts
+        model, gate = as_map(facts.get("model")), as_map(facts.get("dual_gate"))
+        return Status(
+            agent=session.charter.agent,
+            profile=as_text(facts.get("profile")),
+            provider=as_text(model.get("provider")),
+            model=as_text(model.get("name")),
+            gate_is_open=gate.get("open") is True,
+            sandbox=self.sandbox,
+            tokens=session.supervisor.cost.total_tokens + sum(self._spent.values()),
+            tokens_left=session.budget.free,
+        )
+
+    def refresh(self) -> None:
+        """Bring the status line up to date."""
+        self.screen.status(self.status())
+
+    def _open(self, resume: str | None) -> Session:
+        setting = self.setting
+        wish = SessionWish(
+            agent=None if resume else setting.agent,
+            model=setting.model,
+            approver=self._approver,
+            listener=self,
+            variables=setting.variables,
+            resume=resume,
+        )
+        return open_session(setting.project, wish)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    screen: Screen
+    token: CancelToken
+
+    def __call__(self) -> None:
+        self.screen.live("… cancelling; what runs is being ended")
+        self.token.cancel()

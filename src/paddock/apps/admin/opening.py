@@ -1,0 +1,69 @@
+"""Putting the shell together, on a terminal or without one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TextIO
+
+from paddock.apps.admin.approver import TerminalApprover
+from paddock.apps.admin.desk import Desk, Setting
+from paddock.apps.admin.history import HistoryFile
+from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
+from paddock.apps.admin.ports import Keyboard, Screen
+from paddock.apps.admin.preview import WorkspacePreviews
+from paddock.apps.admin.shell import Shell
+from paddock.assembly import Project
+
+_DUMB: Final = frozenset({"dumb", "unknown", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where the operator is."""
+
+    source: TextIO
+    out: TextIO
+    variables: Mapping[str, str]
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a terminal's arts can be used."""
+        is_able = self.variables.get("TERM", "") not in _DUMB
+        return is_able and self.source.isatty() and self.out.isatty()
+
+    @property
+    def has_colours(self) -> bool:
+        """NO_COLOR set to anything means no colour (no-color.org)."""
+        return not self.variables.get("NO_COLOR")
+
+
+def run_admin(setting: Setting, streams: Streams, *, plain: bool = False) -> int:
+    """The shell, until it is left; its exit status.
+
+    Raises: PaddockError where the session cannot be opened, or must end.
+    """
+    if plain or not streams.is_terminal:
+        screen = PlainScreen(streams.out)
+        return run_shell(setting, screen, PlainKeyboard(streams.source, screen))
+    from paddock.apps.admin.terminal import Terminal  # noqa: PLC0415 - its libraries, when needed
+
+    history = HistoryFile(setting.project.environment.paddock_home)
+    terminal = Terminal(streams.source, streams.out, history, colours=streams.has_colours)
+    return terminal.run(partial(run_shell, setting, terminal, terminal))
+
+
+def run_shell(setting: Setting, screen: Screen, keyboard: Keyboard) -> int:
+    """The shell on any two ports. Raises: as `run_admin`."""
+    previews = WorkspacePreviews(_Workspaces(setting.project))
+    with Desk(setting, screen, keyboard, TerminalApprover(keyboard, previews)) as desk:
+        return Shell(desk).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Workspaces:
+    """Where the agents of a plane work."""
+
+    project: Project
+
+    def __call__(self, agent: str) -> str:
+        return str(self.project.agents.read(agent).workspace)

@@ -1,0 +1,245 @@
+"""What stands below everything that was shown: the growing line, the input, badge and status.
+
+Everything here runs in the application's loop. In each mode a key means one thing:
+
+    READING   the line is edited; Enter says it
+    BUSY      every key but Ctrl-C is dropped
+    DRAWING   a question is about to stand there: every key is dropped
+    ASKING    the answer is typed; Enter gives it
+"""
+
+import termios
+from typing import Final, Protocol
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    Float,
+    FloatContainer,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
+
+from paddock.apps.admin.completer import VocabularyCompleter
+from paddock.apps.admin.completion import Vocabulary
+from paddock.apps.admin.drawing import shown_text
+from paddock.apps.admin.keys import panel_keys
+from paddock.apps.admin.modes import Mode
+from paddock.apps.admin.ports import Answer, Question, Said, Silence
+from paddock.apps.admin.status import Status, status_text
+
+_MENU_ROWS: Final = 8
+_PROMPT: Final[StyleAndTextTuples] = [("class:prompt", "> ")]
+_STYLE: Final = Style.from_dict(
+    {
+        "prompt": "bold",
+        "question": "bold",
+        "live": "",
+        "badge": "bold reverse ansired",
+        "status": "reverse",
+    }
+)
+
+
+class PanelListener(Protocol):
+    """Who hears what was typed."""
+
+    def said(self, said: Said) -> None:
+        """A message, or its lack."""
+        ...
+
+    def answered(self, answer: Answer | Silence) -> None:
+        """An answer to the question that stands there."""
+        ...
+
+    def interrupted(self) -> None:
+        """Ctrl-C while something runs."""
+        ...
+
+
+class Panel:
+    """Its state, and the application that shows it."""
+
+    def __init__(self, past: list[str], listener: PanelListener) -> None:
+        """`past` is what was typed before, oldest first."""
+        self.listener = listener
+        self.mode = Mode.BUSY
+        self.live = ""
+        self.status: Status | None = None
+        self.vocabulary = Vocabulary()
+        self.question: Question | None = None
+        self.line = Buffer(
+            multiline=True,
+            history=InMemoryHistory(past),
+            completer=VocabularyCompleter(self._known),
+            enable_history_search=False,
+        )
+        self.reply = Buffer(multiline=False)
+        search = SearchToolbar(backward_search_prompt="search back: ")
+        self._search = search
+        self._line_window = Window(
+            BufferControl(
+                self.line,
+                search_buffer_control=search.control,
+                input_processors=[BeforeInput(_PROMPT)],
+                preview_search=True,
+            ),
+            wrap_lines=True,
+            dont_extend_height=True,
+            height=self._line_height,
+            get_line_prefix=_continue_line,
+        )
+        self._reply_window = Window(
+            BufferControl(self.reply, input_processors=[BeforeInput(self._question_prompt)]),
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+        self._live_window = Window(
+            FormattedTextControl(self._live_text, focusable=True, show_cursor=False),
+            wrap_lines=True,
+            dont_extend_height=True,
+        )
+
+    def application(
+        self, source: Vt100Input, output: Output, *, colours: bool
+    ) -> Application[None]:
+        """The application; it is run once."""
+        app: Application[None] = Application(
+            layout=self._layout(),
+            key_bindings=panel_keys(self),
+            style=_STYLE,
+            color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
+            input=source,
+            output=output,
+            erase_when_done=True,
+            after_render=self._has_rendered,
+        )
+        self._app = app
+        self._source = source
+        return app
+
+    # Modes
+
+    def begin_reading(self) -> None:
+        """A message is wanted."""
+        self.mode = Mode.READING
+        self._app.layout.focus(self._line_window)
+        self._redraw()
+
+    def begin_work(self) -> None:
+        """Something runs."""
+        self.mode = Mode.BUSY
+        self._app.layout.focus(self._live_window)
+        self._redraw()
+
+    def begin_asking(self, question: Question) -> None:
+        """A question will stand there with the next drawing."""
+        self.question = question
+        self.reply.reset()
+        self.mode = Mode.DRAWING
+        self._app.layout.focus(self._reply_window)
+        self._redraw()
+
+    def give(self, answer: Answer | Silence) -> None:
+        """The question has an answer, or none."""
+        self.question = None
+        self.reply.reset()
+        self.begin_work()
+        self.listener.answered(answer)
+
+    def _has_rendered(self, app: Application[None]) -> None:
+        if self.mode is not Mode.DRAWING:
+            return
+        # Threat: keys that were typed before the question stood there would answer it:
+        # what the system holds, and what was read of a key's sequence, is thrown away.
+        termios.tcflush(self._source.fileno(), termios.TCIFLUSH)
+        self._source.flush_keys()
+        app.key_processor.empty_queue()
+        self.mode = Mode.ASKING
+
+    def _redraw(self) -> None:
+        # The panel may have become lower: nothing of its old rows may stay.
+        self._app.renderer.erase()
+        self._app.invalidate()
+
+    # What is drawn
+
+    def _layout(self) -> Layout:
+        is_asking = Condition(self._is_asking)
+        is_reading = Condition(self._is_reading) | is_searching
+        body = HSplit(
+            [
+                ConditionalContainer(self._live_window, Condition(self._has_live)),
+                ConditionalContainer(self._line_window, is_reading),
+                ConditionalContainer(self._reply_window, is_asking),
+                self._search,
+                ConditionalContainer(
+                    Window(
+                        FormattedTextControl(self._badge_text),
+                        wrap_lines=True,
+                        dont_extend_height=True,
+                        style="class:badge",
+                    ),
+                    Condition(self._has_badge),
+                ),
+                Window(FormattedTextControl(self._status_text), height=1, style="class:status"),
+            ]
+        )
+        menu = CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1)
+        root = FloatContainer(body, [Float(menu, xcursor=True, ycursor=True)])
+        return Layout(root, focused_element=self._live_window)
+
+    def _known(self) -> Vocabulary:
+        return self.vocabulary
+
+    def _is_reading(self) -> bool:
+        return self.mode is Mode.READING
+
+    def _is_asking(self) -> bool:
+        return self.mode in {Mode.DRAWING, Mode.ASKING}
+
+    def _has_live(self) -> bool:
+        return bool(self.live) and not self._is_asking()
+
+    def _has_badge(self) -> bool:
+        return self.status is not None and bool(self.status.badges)
+
+    def _line_height(self) -> Dimension:
+        # The menu is drawn over the panel's own rows, so there have to be some.
+        return Dimension(min=_MENU_ROWS + 1) if self.line.complete_state else Dimension(min=1)
+
+    def _live_text(self) -> StyleAndTextTuples:
+        return [("class:live", self.live)]
+
+    def _badge_text(self) -> StyleAndTextTuples:
+        badges = () if self.status is None else self.status.badges
+        return [("class:badge", f" {'  ·  '.join(badges)} ")]
+
+    def _status_text(self) -> StyleAndTextTuples:
+        if self.status is None:
+            return []
+        columns = self._app.output.get_size().columns
+        return [("class:status", f" {shown_text(status_text(self.status, columns - 2))} ")]
+
+    def _question_prompt(self) -> StyleAndTextTuples:
+        prompt = "" if self.question is None else self.question.prompt
+        return [("class:question", shown_text(prompt))]
+
+
+def _continue_line(number: int, wrapped: int) -> StyleAndTextTuples:
+    return [] if number == 0 and wrapped == 0 else [("class:prompt", "  ")]
+

@@ -1,0 +1,192 @@
+"""Screen and keyboard without a terminal's arts: for pipes, dumb terminals, screen readers."""
+
+import os
+import select
+import signal
+import termios
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final, TextIO
+
+from paddock.apps.admin.blocks import Block
+from paddock.apps.admin.completion import Vocabulary
+from paddock.apps.admin.drawing import PlainDrawing, shown_text
+from paddock.apps.admin.ports import (
+    Answer,
+    Ended,
+    Interrupted,
+    Question,
+    Said,
+    Silence,
+    Typed,
+    parse_choice,
+)
+from paddock.apps.admin.status import Status, status_text
+
+_READ_BYTES: Final = 4096
+"""As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
+
+
+class PlainScreen:
+    """Writes lines. What is not a whole line yet waits until it is one."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._drawing = PlainDrawing()
+        self._lock = threading.Lock()
+        self._status: Status | None = None
+
+    @property
+    def prompt(self) -> str:
+        """What stands before what is typed; the badges are part of it, and so permanent."""
+        status = self._status
+        if status is None:
+            return "> "
+        badges = "".join(f"[{badge}] " for badge in status.badges)
+        return f"{badges}{status.agent}> "
+
+    def show(self, block: Block) -> None:
+        """See `Screen`."""
+        with self._lock:
+            for each in self._drawing.lines(block):
+                self._out.write(f"{each}\n")
+            self._out.flush()
+
+    def live(self, text: str) -> None:
+        """Nothing: a line that is written cannot be taken back."""
+
+    def status(self, status: Status) -> None:
+        """Written where something of it has changed besides what was spent."""
+        before, self._status = self._status, status
+        if before is not None and _lasting(before) == _lasting(status):
+            return
+        with self._lock:
+            self._out.write(f"[{status_text(status)}]\n")
+            for badge in status.badges:
+                self._out.write(f"*** {badge} ***\n")
+
+    def write(self, text: str) -> None:
+        """As it is: prompts, which hold nothing of anybody else's."""
+        with self._lock:
+            self._out.write(text)
+            self._out.flush()
+
+
+def _lasting(status: Status) -> tuple[object, ...]:
+    return status.agent, status.profile, status.model, status.badges
+
+
+class PlainKeyboard:
+    """Reads lines. A line that ends in a backslash goes on in the next one.
+
+    On a pipe nobody can be asked: what stands in it was written before the question.
+    What is read from one is repeated, so that what comes out reads like a session.
+    """
+
+    def __init__(self, source: TextIO, screen: PlainScreen) -> None:
+        self._source = source
+        self._screen = screen
+        self._is_terminal = source.isatty()
+        self._woken: int | None = None
+        """Readable once Ctrl-C was pressed, while something runs."""
+
+    def read(self) -> Said:
+        """See `Keyboard`."""
+        said: list[str] = []
+        prompt = self._screen.prompt
+        while True:
+            self._screen.write(prompt)
+            try:
+                text = self._source.readline()
+            except KeyboardInterrupt:
+                self._screen.write("\n")
+                return Interrupted()
+            except UnicodeDecodeError:
+                text = "\N{REPLACEMENT CHARACTER}\n"
+            if not text:
+                self._screen.write("\n")
+                return Typed("\n".join(said)) if said else Ended()
+            if not self._is_terminal:
+                self._screen.write(f"{shown_text(text.rstrip())}\n")
+            text = text.removesuffix("\n").removesuffix("\r")
+            if not text.endswith("\\"):
+                return Typed("\n".join([*said, text]))
+            said.append(text[:-1])
+            prompt = "... "
+
+    def answer(self, question: Question) -> Answer | Silence:
+        """See `Keyboard`."""
+        for block in question.blocks:
+            self._screen.show(block)
+        if not self._is_terminal:
+            return Silence.NOBODY
+        self._screen.write(question.prompt)
+        try:
+            descriptor = self._source.fileno()
+            # Threat: keys that were typed before the question stood there would answer it.
+            termios.tcflush(descriptor, termios.TCIFLUSH)
+            typed = _read_line(descriptor, self._woken, question.timeout_s)
+        except (OSError, termios.error, ValueError):
+            return Silence.NOBODY
+        if typed is None:
+            self._screen.write("\n")
+            return Silence.TOO_LATE
+        return Answer(question.id, parse_choice(typed.decode("utf-8", "replace"), question.choices))
+
+    def learn(self, known: Vocabulary) -> None:
+        """Nothing: no key completes anything here."""
+
+    @contextmanager
+    def interrupting(self, stop: Callable[[], None]) -> Generator[None]:
+        """See `Keyboard`. Outside the main thread no signal arrives."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        before = signal.signal(signal.SIGINT, _Interrupt(stop, wake))
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+            os.close(wake)
+            os.close(self._woken)
+            self._woken = None
+
+
+class _Interrupt:
+    def __init__(self, stop: Callable[[], None], wake: int) -> None:
+        self._stop = stop
+        self._wake = wake
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        # A question that stands there ends with it; a pipe that is full is readable anyway.
+        with suppress(BlockingIOError):
+            os.write(self._wake, b"x")
+        # In a thread: the one that was interrupted may hold a lock that stopping needs.
+        threading.Thread(target=self._stop, name="paddock-cancel", daemon=True).start()
+
+
+def _read_line(descriptor: int, woken: int | None, timeout_s: float) -> bytes | None:
+    """What was typed up to a line end; nothing where it ended otherwise, None when time is up.
+
+    Read from the descriptor: the text stream may have read ahead.
+    """
+    typed = b""
+    deadline = time.monotonic() + timeout_s
+    while (left := deadline - time.monotonic()) > 0:
+        waiting = [descriptor] if woken is None else [descriptor, woken]
+        ready, _, _ = select.select(waiting, [], [], left)
+        if not ready:
+            break
+        if woken in ready:
+            return b""
+        read = os.read(descriptor, _READ_BYTES)
+        typed += read
+        if not read or len(typed) > _READ_BYTES:
+            return b""
+        if b"\n" in read:
+            return typed
+    return None

@@ -1,0 +1,94 @@
+"""Text in a question, with everything in it that a person would not see made visible. Pure.
+
+# Threat: a command is padded until its end leaves the screen, hides a part behind
+# invisible characters, turns its order with direction overrides, or carries a letter of
+# another alphabet that looks like the one that is expected. A person says yes to what they
+# see, so they must see all of it.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+_IGNORABLE: Final = re.compile(
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0000-\U000e0fff]"
+)
+"""Printable for Python, and drawn as nothing: Default_Ignorable_Code_Point of Unicode's
+DerivedCoreProperties.txt, and the empty Braille pattern."""
+_SPACES: Final = re.compile(" {5,}")
+_NAMED_MAX: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """Lines that show every character, and what there is to say about them."""
+
+    rows: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def reveal(text: str) -> Revealed:
+    """`text` for a question: escaped, line by line, with notices of what was odd."""
+    escaped = padded = 0
+    rows: list[str] = []
+    for each in text.split("\n"):
+        shown, count = _escape(each)
+        shown, runs = _SPACES.subn(_tell_spaces, shown)
+        rows.append(shown)
+        escaped += count
+        padded += runs
+    notices: list[str] = []
+    if escaped:
+        who = "1 character is" if escaped == 1 else f"{escaped} characters are"
+        notices.append(f"{who} not to be seen, and shown as \\xNN or \\uNNNN")
+    if padded:
+        notices.append(f"runs of spaces are shown as ⟨N spaces⟩, {padded} times")
+    foreign = _foreign(text)
+    if foreign:
+        notices.append(f"not all of it is ASCII: {foreign}")
+    return Revealed(tuple(rows), tuple(notices))
+
+
+def _escape(text: str) -> tuple[str, int]:
+    shown: list[str] = []
+    count = 0
+    for character in text:
+        if _is_seen(character):
+            shown.append(character)
+        else:
+            shown.append(_code(character))
+            count += 1
+    return "".join(shown), count
+
+
+def _is_seen(character: str) -> bool:
+    # Not printable are control, format, private and unassigned characters, lone
+    # surrogates, and every space but the plain one.
+    return character.isprintable() and _IGNORABLE.match(character) is None
+
+
+def _code(character: str) -> str:
+    code = ord(character)
+    if code < 0x100:
+        return {"\t": "\\t", "\r": "\\r"}.get(character, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _tell_spaces(found: re.Match[str]) -> str:
+    return f"⟨{len(found.group())} spaces⟩"
+
+
+def _foreign(text: str) -> str:
+    """The visible characters outside ASCII by their names, the most frequent first."""
+    if text.isascii():
+        return ""
+    counts = Counter(each for each in text if not each.isascii() and _is_seen(each))
+    named = [
+        f"{count} × U+{ord(each):04X} {unicodedata.name(each, 'without a name').lower()}"
+        for each, count in counts.most_common(_NAMED_MAX)
+    ]
+    more = len(counts) - len(named)
+    return ", ".join([*named, f"and {more} more kinds"] if more > 0 else named)

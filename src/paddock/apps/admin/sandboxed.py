@@ -1,0 +1,27 @@
+"""What this host can enforce on commands, tried once when the shell starts."""
+
+from paddock.apps.admin.status import Sandboxed
+from paddock.assembly import Project
+from paddock.assembly.shell import STAGING
+from paddock.errors import SandboxUnavailableError
+from paddock.policy.grants import shell_for
+from paddock.sandbox.choice import choose_backend
+from paddock.sandbox.examine import examine_host
+from paddock.sandbox.values import Held, Verdict
+
+
+def examine(project: Project) -> tuple[Verdict, ...]:
+    """Every backend, each tried by running a command in it."""
+    return examine_host(project.environment.paddock_home / STAGING)
+
+
+def find_sandbox(project: Project, agent: str | None) -> Sandboxed:
+    """What commands of this agent would be held by. Raises: UsageError for an unknown agent."""
+    name = agent or project.default_agent
+    policy = project.policy_for(project.agents.read(name))
+    enforcement = shell_for(policy, project.agents.chain(name)).enforcement
+    try:
+        chosen = choose_backend(examine(project), enforcement)
+    except SandboxUnavailableError:
+        return Sandboxed(Held.NONE, refused=True)
+    return Sandboxed(chosen.enforcement, chosen.backend)

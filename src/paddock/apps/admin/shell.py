@@ -1,0 +1,103 @@
+"""The loop of the shell: a message or a command is read, carried out, and shown.
+
+Knows two ports and no terminal; every line of it also runs on a pipe.
+"""
+
+from typing import Final
+
+from paddock.agent.results import TurnOutcome
+from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
+from paddock.apps.admin.commands import find_command, parse_command, vocabulary
+from paddock.apps.admin.desk import Desk
+from paddock.apps.admin.ports import Ended, Interrupted
+from paddock.errors import IntegrityError, PaddockError
+from paddock.providers.cancel import CancelToken
+
+_AGAIN: Final = "press Ctrl-C again to leave, or go on typing"
+
+
+class Shell:
+    """One run of the shell, from its greeting to its end."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._failed = False
+
+    def run(self) -> int:
+        """0 when it was left; 1 where the last turn had no answer and the input ended.
+
+        Raises: IntegrityError where a ledger is damaged: nothing goes on then.
+        """
+        desk = self._desk
+        self._greet()
+        was_interrupted = False
+        while not desk.is_leaving:
+            said = desk.keyboard.read()
+            if isinstance(said, Ended):
+                break
+            if isinstance(said, Interrupted):
+                if was_interrupted:
+                    break
+                was_interrupted = True
+                self._show(line(Span(_AGAIN, Look.DIM)))
+                continue
+            was_interrupted = False
+            if said.text.strip():
+                self._carry_out(said.text)
+        self._show(line(Span(_farewell(desk), Look.DIM)))
+        return 1 if self._failed else 0
+
+    def _carry_out(self, text: str) -> None:
+        command = parse_command(text)
+        try:
+            if command is None:
+                self._turn(text.strip())
+            else:
+                find_command(command.name).run(command.rest, self._desk)
+        except IntegrityError:
+            raise
+        except PaddockError as error:
+            self._failed = command is None
+            self._desk.view.give_up()
+            self._show(error_block(error))
+        self._show(line(""))
+
+    def _turn(self, message: str) -> None:
+        desk = self._desk
+        desk.begin_turn()
+        token = CancelToken()
+        try:
+            with desk.interruptible(token):
+                result = desk.session.handle_turn(message, token)
+        finally:
+            desk.end_turn()
+        desk.view.end(result)
+        self._failed = result.outcome is not TurnOutcome.SUCCESS
+
+    def _greet(self) -> None:
+        desk = self._desk
+        status = desk.status()
+        desk.screen.status(status)
+        desk.keyboard.learn(vocabulary(desk))
+        tools = ", ".join(desk.session.charter.tools_allowed) or "none"
+        self._show(line(Span("paddock admin", Look.STRONG), f" · {desk.session.session_id}"))
+        self._show(line(f"agent {status.agent} on {desk.project.root.path.name}, tools: {tools}"))
+        self._show(line(Span("/help lists the commands; Ctrl-D leaves", Look.DIM)))
+        for notice in desk.session.notices:
+            self._show(line(Span("note: ", Look.WARN), notice))
+        self._show(line(""))
+
+    def _show(self, block: Block) -> None:
+        self._desk.screen.show(block)
+
+
+def error_block(error: PaddockError) -> Text:
+    """An error with its place and hint."""
+    first, *rest = error.render().split("\n")
+    return Text((row(Span(first, Look.BAD)), *(row(each) for each in rest)))
+
+
+def _farewell(desk: Desk) -> str:
+    supervisor = desk.session.supervisor
+    turns = "1 turn" if supervisor.turns == 1 else f"{supervisor.turns} turns"
+    return f"{desk.session.session_id}: {turns}, {supervisor.cost.total_tokens:,} tokens"

@@ -1,0 +1,291 @@
+"""Screen and keyboard on a real terminal: what is shown scrolls, what is typed stands below.
+
+One prompt_toolkit application runs for as long as the shell does, in the main thread; the
+shell runs in a thread of its own and speaks to it through the two ports. The application
+holds the line that still grows, the line that is typed, the badge and the status line;
+everything else is printed above it and belongs to the terminal's own history.
+"""
+
+import asyncio
+import os
+import queue
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Final, TextIO
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
+from paddock.apps.admin.completion import Vocabulary
+from paddock.apps.admin.history import HistoryFile
+from paddock.apps.admin.panel import Panel
+from paddock.apps.admin.ports import Answer, Ended, Question, Said, Silence, Typed
+from paddock.apps.admin.rich_drawing import RichDrawing
+from paddock.apps.admin.status import Status
+from paddock.errors import PaddockError
+
+_LIVE_ROWS_MAX: Final = 8
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Terminal:
+    """Both ports, on the terminal that `source` and `out` are."""
+
+    def __init__(
+        self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool
+    ) -> None:
+        """What `history` holds can be typed again; without it, this shell's own lines can."""
+        self._drawing = RichDrawing(colours=colours)
+        # No cursor position requests: their answers would arrive among the keys.
+        self._output = Vt100_Output(
+            out,
+            partial(_size_of, out.fileno()),
+            enable_cpr=False,
+            enable_bell=False,
+            default_color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
+        )
+        self._history: HistoryFile | None = history
+        self._pending: deque[Block] = deque()
+        self._panel = Panel(self._past(history), self)
+        self._app: Application[None] = self._panel.application(
+            Vt100Input(source), self._output, colours=colours
+        )
+        self._lock = threading.Lock()
+        self._live = ""
+        self._is_scheduled = False
+        self._said: queue.SimpleQueue[Said] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | Silence] = queue.SimpleQueue()
+        self._stop: Callable[[], None] | None = None
+        self._has_left = False
+        self._is_gone = False
+
+    def run(self, shell: Callable[[], int]) -> int:
+        """Run the shell in a thread of its own until it is over; what it returns or raises.
+
+        The shell's thread outlives the terminal: also where that is gone, the session
+        ends as it should.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="paddock-shell") as threads:
+            starting = _Starting(threads, shell, self._watch_signals, self._leave_app)
+            try:
+                self._app.run(pre_run=starting.start, set_exception_handler=False)
+            except (EOFError, OSError):
+                self._is_gone = True
+            # Also where the shell still waits for somebody.
+            self.hang_up()
+            running = starting.running
+        if not self._is_gone:
+            self._print_rest()
+        return 0 if running is None else running.result()
+
+    # Screen
+
+    def show(self, block: Block) -> None:
+        """See `Screen`."""
+        with self._lock:
+            self._pending.append(block)
+        self._schedule()
+
+    def live(self, text: str) -> None:
+        """See `Screen`."""
+        with self._lock:
+            self._live = text
+        self._schedule()
+
+    def status(self, status: Status) -> None:
+        """See `Screen`."""
+        self._panel.status = status
+        self._schedule()
+
+    # Keyboard
+
+    def read(self) -> Said:
+        """See `Keyboard`."""
+        if self._has_left:
+            return Ended()
+        self._in_loop(self._panel.begin_reading)
+        said = self._said.get()
+        if isinstance(said, Typed) and self._history is not None:
+            try:
+                self._history.add(said.text)
+            except PaddockError as error:
+                self._without_history(error)
+        return said
+
+    def learn(self, known: Vocabulary) -> None:
+        """See `Keyboard`."""
+        self._panel.vocabulary = known
+
+    def answer(self, question: Question) -> Answer | Silence:
+        """See `Keyboard`."""
+        if self._has_left:
+            return Silence.LEFT
+        for block in question.blocks:
+            self.show(block)
+        self._in_loop(partial(self._begin_asking, question))
+        answer = self._answers.get()
+        said = answer.choice.value if isinstance(answer, Answer) else answer.value
+        self.show(line(Span(f"{question.id}: ", Look.WARN), said))
+        return answer
+
+    @contextmanager
+    def interrupting(self, stop: Callable[[], None]) -> Generator[None]:
+        """See `Keyboard`."""
+        self._stop = stop
+        if self._has_left:
+            stop()
+        try:
+            yield
+        finally:
+            self._stop = None
+
+    # What the panel hears
+
+    def said(self, said: Said) -> None:
+        """A message, or its lack. It is repeated above, for good."""
+        if isinstance(said, Typed):
+            first, *rest = said.text.split("\n")
+            rows = (row(Span("> ", Look.STRONG), first), *(row("  ", each) for each in rest))
+            self.show(Text(rows))
+        self._said.put(said)
+
+    def answered(self, answer: Answer | Silence) -> None:
+        """An answer to the question that stands there."""
+        self._answers.put(answer)
+
+    def interrupted(self) -> None:
+        """Ctrl-C while something runs."""
+        stop = self._stop
+        if stop is not None:
+            # In a thread: what is stopped may take a moment, and the screen must go on.
+            threading.Thread(target=stop, name="paddock-cancel", daemon=True).start()
+
+    def hang_up(self) -> None:
+        """Nobody is there any more: what runs is cancelled, and the shell ends."""
+        self._has_left = True
+        self.interrupted()
+        self._answers.put(Silence.LEFT)
+        self._said.put(Ended())
+
+    # The history
+
+    def _past(self, history: HistoryFile) -> list[str]:
+        try:
+            return history.load()
+        except PaddockError as error:
+            self._without_history(error)
+            return []
+
+    def _without_history(self, error: PaddockError) -> None:
+        self._history = None
+        said = f"what is typed is not kept: {error.message}"
+        self._pending.append(line(Span("note: ", Look.WARN), said))
+
+    # The loop
+
+    def _in_loop(self, act: Callable[[], None]) -> None:
+        loop = self._app.loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(act)
+
+    def _schedule(self) -> None:
+        with self._lock:
+            if self._is_scheduled:
+                return
+            self._is_scheduled = True
+        self._in_loop(self._draw)
+
+    def _draw(self) -> None:
+        """Print what waits, above the panel, and draw the panel again."""
+        with self._lock:
+            self._is_scheduled = False
+            blocks = list(self._pending)
+            self._pending.clear()
+            live = self._live
+        size = self._output.get_size()
+        rows = max(1, min(_LIVE_ROWS_MAX, size.rows - 4))
+        self._panel.live = self._drawing.live(live, size.columns, rows) if live else ""
+        if blocks:
+            self._app.renderer.erase()
+            self._print(blocks, size.columns)
+        self._app.invalidate()
+
+    def _print(self, blocks: list[Block], columns: int) -> None:
+        for block in blocks:
+            for each in self._drawing.lines(block, columns):
+                self._output.write_raw(f"{each}\r\n")
+        self._output.flush()
+
+    def _print_rest(self) -> None:
+        """What was shown when the panel was gone already."""
+        with self._lock:
+            blocks = list(self._pending)
+            self._pending.clear()
+        self._print(blocks, self._output.get_size().columns)
+
+    def _begin_asking(self, question: Question) -> None:
+        self._draw()
+        self._panel.begin_asking(question)
+        asyncio.get_running_loop().call_later(question.timeout_s, self._too_late, question.id)
+
+    def _too_late(self, question_id: str) -> None:
+        question = self._panel.question
+        if question is not None and question.id == question_id:
+            self._panel.give(Silence.TOO_LATE)
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _ENDING:
+            loop.add_signal_handler(number, self.hang_up)
+
+    def _leave_app(self) -> None:
+        self._in_loop(self._end_app)
+
+    def _end_app(self) -> None:
+        self._draw()
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit()
+
+
+class _Starting:
+    """Starts the shell's thread when the application is ready to be spoken to."""
+
+    def __init__(
+        self,
+        threads: ThreadPoolExecutor,
+        shell: Callable[[], int],
+        before: Callable[[], None],
+        after: Callable[[], None],
+    ) -> None:
+        self._threads = threads
+        self._shell = shell
+        self._before = before
+        self._after = after
+        self.running: Future[int] | None = None
+
+    def start(self) -> None:
+        """Called in the application's loop."""
+        self._before()
+        self.running = self._threads.submit(self._shell)
+        self.running.add_done_callback(self._done)
+
+    def _done(self, running: Future[int]) -> None:
+        self._after()
+
+
+def _size_of(descriptor: int) -> Size:
+    """The terminal's size; a usual one where it does not know its own."""
+    try:
+        columns, rows = os.get_terminal_size(descriptor)
+    except OSError:
+        columns, rows = 0, 0
+    return Size(rows=rows or 24, columns=columns or 80)

@@ -1,0 +1,70 @@
+"""What the hook's commands talk to; the command line's own console."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from paddock.assembly import Project, find_project
+from paddock.plane.environment import Environment, read_environment
+from paddock.values.calls import Json
+
+
+class Console(Protocol):
+    """Streams, environment, current directory."""
+
+    @property
+    def stdin(self) -> TextIO:
+        """Input."""
+        ...
+
+    @property
+    def stdout(self) -> TextIO:
+        """Output."""
+        ...
+
+    @property
+    def stderr(self) -> TextIO:
+        """Messages."""
+        ...
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """The current directory."""
+        ...
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person can be asked."""
+        ...
+
+    def print(self, text: str) -> None:
+        """Text for stdout as it is."""
+        ...
+
+    def say(self, text: str = "") -> None:
+        """For a person, on stdout."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """For a person, on stderr."""
+        ...
+
+    def write_json(self, value: Json) -> None:
+        """For a program, on stdout."""
+        ...
+
+
+def environment_of(console: Console) -> Environment:
+    """The user's environment. Raises: ConfigError where there is no home."""
+    return read_environment(console.variables)
+
+
+def project_of(console: Console, plane: str | None) -> Project:
+    """The project that a command works on; nothing is made. Raises: UsageError, ConfigError."""
+    override = None if plane is None else console.directory / plane
+    return find_project(console.directory, environment_of(console), override)

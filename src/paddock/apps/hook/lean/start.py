@@ -1,0 +1,196 @@
+"""The process of one hook call: input, answer, and refusal of whatever goes wrong.
+
+Nothing is on the path but the interpreter's own library: no site packages, nothing from
+the environment or the current directory. The lean modules are taken from their compiled
+files by a loader of a few lines, which costs a tenth of the interpreter's own; where a
+compiled file is missing or stale, that one is used and writes it. Only for what they
+leave undecided is the environment's library put on the path, and the package loaded as
+it is.
+
+A call that cannot be decided is refused by the JSON of a denial, and where even that
+cannot be written by exit status 2 with one line that names the repair.
+"""
+
+import marshal  # noqa: TID251 - as the interpreter reads compiled files
+import posix
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+    from types import ModuleType
+else:
+    import _signal
+
+ANSWER_TIMEOUT_S = 25
+"""As `limits.hook_answer_timeout_s`: some clients let a call run when a hook takes too long."""
+INPUT_BYTES_MAX = 64_000_000
+"""As `limits.hook_input_bytes_max`."""
+LOADED = (
+    *("asked", "declined", "places", "wanted", "judging", "records", "answers", "flow"),
+    *("image", "lines", "ledger", "indexes", "quick", "seen", "door"),
+)
+"""Modules of the lean path, each after those that it imports."""
+
+_READ_BYTES = 1 << 20
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_HERE = __file__.rpartition("/")[0]
+_PACKAGE = _HERE.removesuffix("/apps/hook/lean")
+_NAME = "paddock.apps.hook.lean"
+_HEADER_BYTES = 16
+
+
+class StoppedError(BaseException):
+    """A signal or the time limit ended the decision."""
+
+
+def main() -> int:
+    """Answer one event; the exit status."""
+    try:
+        for number in (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM):
+            _signal.signal(number, _stop)
+        _signal.alarm(ANSWER_TIMEOUT_S)
+        answer = _answer()
+    except BaseException as error:  # The door: nothing may run undecided.
+        kind = type(error).__name__
+        what = "the decision was stopped" if kind == "StoppedError" else f"{kind}: {error}"
+        answer = _refusal(f"Paddock could not decide ({what}). Repair: paddock hook install")
+    try:
+        _write(answer)
+    except BaseException as error:  # The door: then the status refuses.
+        said = f"paddock hook: the answer cannot be written ({type(error).__name__})"
+        posix.write(_STDERR, f"{said}; the call is refused: paddock hook status\n".encode())
+        return 2
+    return 0
+
+
+def _answer() -> bytes:
+    arguments = sys.argv[1:]
+    client = arguments[1] if arguments[:1] == ["--client"] and len(arguments) == 2 else ""
+    variables = _environment()
+    data = _read()
+    # The library's directories last: what is looked for here lies in the one of extensions.
+    path = sys.path[1:]
+    sys.path[:] = path[::-1]
+    answer, has_image = _lean(data, client, variables)
+    if answer is None:
+        sys.path[:] = path
+        answer = _full(data, client, variables, has_image)
+    return answer
+
+
+def _lean(data: bytes, client: str, variables: dict[str, str]) -> tuple[bytes | None, bool]:
+    """The lean answer, None where it is left to the full path; and whether there is an image."""
+    for name in ("paddock", "paddock.apps", "paddock.apps.hook", _NAME):
+        package = type(sys)(name)
+        package.__path__ = [_PACKAGE + name[7:].replace(".", "/")]
+        sys.modules[name] = package
+    for name in LOADED:
+        _load(name)
+    from paddock.apps.hook.lean.asked import ShapeError
+    from paddock.apps.hook.lean.declined import DeclinedError
+    from paddock.apps.hook.lean.door import Attempt
+
+    attempt = Attempt(data, client, variables)
+    try:
+        return attempt.answer(), True
+    except (DeclinedError, ShapeError):
+        return None, attempt.has_image
+    except Exception:
+        if attempt.has_recorded:
+            raise
+        # A defect before anything had an effect: the full path decides from the beginning.
+        return None, False
+
+
+def _load(name: str) -> None:
+    """Load one lean module from its compiled file, by the interpreter's own rules for it."""
+    source = f"{_HERE}/{name}.py"
+    compiled = _compiled(name, source)
+    if compiled is None:
+        __import__(f"{_NAME}.{name}")
+        return
+    module: ModuleType = type(sys)(f"{_NAME}.{name}")
+    module.__file__ = source
+    sys.modules[module.__name__] = module
+    setattr(sys.modules[_NAME], name, module)
+    exec(marshal.loads(compiled), module.__dict__)  # noqa: S102, S302 - our own module
+
+
+def _compiled(name: str, source: str) -> bytes | None:
+    """The code of a module that was compiled from its source as it is now, else None."""
+    path = f"{_HERE}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
+    try:
+        status = posix.stat(source)
+        descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        content = posix.read(descriptor, posix.fstat(descriptor).st_size)
+    finally:
+        posix.close(descriptor)
+    # PEP 552: magic, flags (0: by time and size), time and size of the source.
+    wanted = (
+        bytes(4)
+        + (int(status.st_mtime) & 0xFFFFFFFF).to_bytes(4, "little")
+        + (status.st_size & 0xFFFFFFFF).to_bytes(4, "little")
+    )
+    magic = sys.modules["_frozen_importlib_external"].MAGIC_NUMBER
+    if content[:_HEADER_BYTES] != magic + wanted:
+        return None
+    return content[_HEADER_BYTES:]
+
+
+def _full(data: bytes, client: str, variables: dict[str, str], has_image: bool) -> bytes:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "paddock"]:
+        del sys.modules[name]
+    import os
+    import site
+
+    # Without -S this happens at every start; here only when the library is needed.
+    sys.path.append(_PACKAGE.rpartition("/")[0])
+    site.main()
+    from paddock.apps.hook.full import Given, answer
+
+    program = (sys.executable, "-m", "paddock.apps.cli.main")
+    return answer(Given(data, client, variables, os.getcwd(), program, keeps_image=not has_image))
+
+
+def _read() -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while size <= INPUT_BYTES_MAX:
+        part = posix.read(_STDIN, _READ_BYTES)
+        if not part:
+            break
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _write(answer: bytes) -> None:
+    """Write the whole answer. One call takes it, but for a pipe that is full."""
+    rest = memoryview(answer)
+    while rest:
+        rest = rest[posix.write(_STDOUT, rest) :]
+
+
+def _environment() -> dict[str, str]:
+    """As `os.environ`, without the import."""
+    return {
+        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+        for name, value in posix.environ.items()
+    }
+
+
+def _refusal(reason: str) -> bytes:
+    """A denial in which nothing has to be escaped."""
+    said = "".join(c if c.isalnum() or c in " .,:;()_-/" else " " for c in reason[:400])
+    return (
+        '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny",'
+        f'"permissionDecisionReason":"{said}"}},"systemMessage":"{said}"}}\n'
+    ).encode("ascii", "replace")
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise StoppedError(f"signal {number}")

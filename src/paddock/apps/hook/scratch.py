@@ -1,0 +1,187 @@
+"""Scratch folders of a project: `agent_sandbox/<date>/<topic>/`, ignored by git.
+
+# Threat: agents write there, so that any name in it may be a link by now. Every step goes
+through the descriptor of the directory before, and none follows a link.
+"""
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import ConfigError, HostError, UsageError
+from paddock.plane.files import host_errors
+
+FOLDER: Final = "agent_sandbox"
+IGNORED: Final = b"*\n"
+"""All of a folder, the file that says so included (gitignore(5))."""
+_IGNORE: Final = ".gitignore"
+_TOPIC: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_AGE: Final = re.compile(r"(\d{1,5})d")
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What was, or would be, removed: names of dates. `kept` could not be."""
+
+    removed: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+
+def make_folder(root: Path, *, ignored: bool) -> bool:
+    """Make `agent_sandbox/` with its `.gitignore`; whether anything was missing.
+
+    Raises:
+        ConfigError: something else stands there, or a link.
+        HostError: it cannot be made.
+    """
+    made = False
+    with host_errors("making", root / FOLDER):
+        try:
+            os.mkdir(root / FOLDER)
+            made = True
+        except FileExistsError:
+            made = False
+    with _opened(root) as folder:
+        if not ignored:
+            return made
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(_IGNORE, flags, 0o644, dir_fd=folder)
+        except FileExistsError:
+            return made
+        except OSError as error:
+            raise HostError(f"{FOLDER}/{_IGNORE} cannot be made: {error.strerror}") from error
+        os.write(descriptor, IGNORED)
+        os.close(descriptor)
+    return True
+
+
+def remove_empty_folder(root: Path) -> None:
+    """Take `agent_sandbox/` away if nothing stands there but what `make_folder` put in."""
+    if not os.path.lexists(root / FOLDER):
+        return
+    with _opened(root) as folder, host_errors("removing", root / FOLDER):
+        if os.listdir(folder) not in ([], [_IGNORE]):
+            return
+        if os.path.lexists(root / FOLDER / _IGNORE):
+            if (root / FOLDER / _IGNORE).read_bytes() != IGNORED:
+                return
+            os.unlink(_IGNORE, dir_fd=folder)
+        os.rmdir(root / FOLDER)
+
+
+def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
+    """Make the folder of a topic; one that is there already is as good.
+
+    Raises:
+        UsageError: a topic that can't be a folder's name.
+        ConfigError: something else stands there, or a link.
+        HostError: it cannot be made.
+    """
+    if not _TOPIC.fullmatch(topic):
+        raise UsageError(
+            f"{topic[:80]!r} cannot be a topic",
+            hint="1 to 64 letters, digits, dots, dashes and underscores, no dot or dash in front",
+        )
+    make_folder(root, ignored=ignored)
+    with _opened(root) as folder:
+        day = _made(today.isoformat(), folder)
+        try:
+            os.close(_made(topic, day))
+        finally:
+            os.close(day)
+    return root / FOLDER / today.isoformat() / topic
+
+
+def parse_age(text: str) -> int:
+    """Days from `7d`. Raises: UsageError."""
+    match = _AGE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text[:80]!r} is no age", where="--older-than", hint="as in 7d")
+    return int(match[1])
+
+
+def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
+    """Remove the folders whose name is a date more than `days` ago, and nothing else.
+
+    Raises:
+        ConfigError: `agent_sandbox` is no directory.
+        HostError: it cannot be looked at.
+    """
+    if not os.path.lexists(root / FOLDER):
+        return Cleaned(())
+    removed: list[str] = []
+    kept: list[str] = []
+    with _opened(root) as folder:
+        with host_errors("listing", root / FOLDER):
+            names = sorted(os.listdir(folder))
+        for name in names:
+            if not _is_old(name, today - timedelta(days=min(days, today.toordinal() - 1))):
+                continue
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            try:
+                if not dry_run:
+                    shutil.rmtree(name, dir_fd=folder)
+            except OSError:
+                kept.append(name)
+            else:
+                removed.append(name)
+    return Cleaned(tuple(removed), tuple(kept))
+
+
+def _is_old(name: str, limit: date) -> bool:
+    if not _DATE.fullmatch(name):
+        return False
+    try:
+        return date.fromisoformat(name) < limit
+    except ValueError:
+        return False
+
+
+@contextmanager
+def _opened(root: Path) -> Generator[int]:
+    path = root / FOLDER
+    try:
+        descriptor = os.open(path, _DIRECTORY)
+    except OSError as error:
+        raise ConfigError(
+            f"{FOLDER} is no directory of its own: {error.strerror}",
+            where=str(path),
+            hint="remove what stands there",
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _made(name: str, parent: int) -> int:
+    """A descriptor of a directory under another, made where it is missing."""
+    try:
+        os.mkdir(name, dir_fd=parent)
+    except FileExistsError:
+        return _entered(name, parent)
+    except OSError as error:
+        raise HostError(f"{name!r} cannot be made: {error.strerror}") from error
+    return _entered(name, parent)
+
+
+def _entered(name: str, parent: int) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=parent)
+    except OSError as error:
+        raise ConfigError(
+            f"{name!r} in {FOLDER} is no directory: {error.strerror}",
+            hint="remove what stands there",
+        ) from error

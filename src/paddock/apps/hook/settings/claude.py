@@ -1,0 +1,170 @@
+"""Our entries in Claude Code's settings: which there are, put in, found, taken out. Pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.apps.hook.settings.json_text import (
+    Node,
+    Way,
+    parse_text,
+    text_at,
+    with_item,
+    with_member,
+    without,
+)
+from paddock.errors import ConfigError
+from paddock.values.calls import Json
+
+TIMEOUT_S: Final = 60
+"""Twice what an answer may take, so that the answer is ours and not the client's."""
+LAUNCHER: Final = "/paddock/apps/hook/launch.py"
+"""How the file ends by which an entry is known to be ours."""
+
+JUDGED: Final = ("PreToolUse", "PermissionRequest")
+"""Events whose answer decides whether a call runs."""
+_AFTER: Final = ("PostToolUse", "PostToolUseFailure")
+_SESSION: Final = ("SessionStart", "SessionEnd", "SubagentStart", "SubagentStop")
+EVENTS: Final = (*JUDGED, *_AFTER, *_SESSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What an entry starts: the interpreter and the file, both absolute."""
+
+    python: str
+    launcher: str
+
+
+def entry_for(event: str, program: Program) -> dict[str, Json]:
+    """One entry of `hooks.EVENT`: a matcher with one command."""
+    command: dict[str, Json] = {
+        "type": "command",
+        "command": program.python,
+        "args": ["-I", "-S", program.launcher, "--client", "claude"],
+        "timeout": TIMEOUT_S,
+    }
+    if event in JUDGED:
+        command["onFailure"] = "block"
+    if event in _AFTER:
+        # The call is over: nobody waits for the record of it.
+        command["async"] = True
+    matcher: dict[str, Json] = {} if event in _SESSION else {"matcher": "*"}
+    return {**matcher, "hooks": [command]}
+
+
+def new_settings(program: Program) -> str:
+    """A settings file that holds nothing but our entries."""
+    text = "{}\n"
+    return installed(text, "", program)
+
+
+def installed(text: str, file: str, program: Program) -> str:
+    """The settings with our entries, older ones of ours replaced.
+
+    Raises:
+        ConfigError: the text is no settings, or `hooks` is of another form.
+    """
+    text = uninstalled(text, file) if not is_installed(text, file, program) else text
+    if find_ours(text, parse_text(text, file)):
+        return text
+    top = _top(text, file)
+    if top.find("hooks") is None:
+        hooks = {event: [entry_for(event, program)] for event in EVENTS}
+        return with_member(text, top, "hooks", hooks)
+    for event in EVENTS:
+        hooks_node = _hooks(text, file)
+        array = hooks_node.find(event)
+        entry = entry_for(event, program)
+        if array is None:
+            text = with_member(text, hooks_node, event, [entry])
+        elif array.kind != "array":
+            raise _strange(file, f"hooks.{event} is no array")
+        else:
+            text = with_item(text, array, entry)
+    return text
+
+
+def uninstalled(text: str, file: str) -> str:
+    """The settings without our entries. Raises: ConfigError."""
+    while True:
+        top = parse_text(text, file)
+        ours = find_ours(text, top)
+        if not ours:
+            return text
+        # The last first: what was put in behind another goes before it.
+        text = without(text, top, ours[-1])
+
+
+def is_installed(text: str, file: str, program: Program) -> bool:
+    """Whether our entries stand there exactly as they would be put in now."""
+    top = parse_text(text, file)
+    ours = find_ours(text, top)
+    wanted = {program.python, program.launcher}
+    return {way[1] for way in ours} == set(EVENTS) and all(
+        wanted <= _texts(text, _command(text, top, way)) for way in ours
+    )
+
+
+def find_ours(text: str, top: Node) -> list[Way]:
+    """The ways to our entries: a whole matcher, or a command among those of somebody else."""
+    found: list[Way] = []
+    hooks = top.find("hooks") if top.kind == "object" else None
+    for member in hooks.members if hooks is not None else ():
+        for place, group in enumerate(member.node.items):
+            commands = group.find("hooks")
+            if commands is None:
+                continue
+            own = [
+                index
+                for index, command in enumerate(commands.items)
+                if any(said.endswith(LAUNCHER) for said in _texts(text, command))
+            ]
+            way: Way = ("hooks", member.name, place)
+            if own and len(own) == len(commands.items):
+                found.append(way)
+            else:
+                found += [(*way, "hooks", index) for index in own]
+    return found
+
+
+def _command(text: str, top: Node, way: Way) -> Node:
+    node = top
+    for step in way:
+        child = node.find(step) if isinstance(step, str) else node.items[step]
+        if child is None:
+            return node
+        node = child
+    inner = node.find("hooks")
+    return inner.items[0] if inner is not None and inner.items else node
+
+
+def _texts(text: str, command: Node) -> set[str]:
+    """The program of a command and its arguments; a shell line's words."""
+    found: set[str] = set()
+    said = text_at(text, command.find("command"))
+    if said is not None:
+        found.update((said, *(word.strip("'\"") for word in said.split())))
+    arguments = command.find("args")
+    for item in arguments.items if arguments is not None else ():
+        argument = text_at(text, item)
+        if argument is not None:
+            found.add(argument)
+    return found
+
+
+def _top(text: str, file: str) -> Node:
+    top = parse_text(text, file)
+    if top.kind != "object":
+        raise _strange(file, "the settings are no object")
+    return top
+
+
+def _hooks(text: str, file: str) -> Node:
+    hooks = _top(text, file).find("hooks")
+    if hooks is None or hooks.kind != "object":
+        raise _strange(file, "hooks is no object")
+    return hooks
+
+
+def _strange(file: str, what: str) -> ConfigError:
+    return ConfigError(what, where=file, hint="mend the file first; nothing was changed")

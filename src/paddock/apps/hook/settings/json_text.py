@@ -1,0 +1,262 @@
+"""JSON text with its places, and pieces put in and taken out of it. Pure.
+
+A settings file belongs to somebody: order, indent, line ends and comments are theirs.
+So the text is never written anew: it is scanned for where values stand, and an edit is
+one splice. What was put in can be found and taken out again exactly:
+
+  * into a container with members, behind the last one: `,` and white space, and then it;
+  * into an empty container, right behind its bracket, without white space;
+  * a container that we make begins with white space. So an emptied one tells who made
+    it, and goes or stays.
+
+Comments (`//`, `/* */`) and a comma behind the last member are read over.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Final, Literal, cast
+
+from paddock.errors import ConfigError
+from paddock.values.calls import Json
+
+DEPTH_MAX: Final = 200
+
+_GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_SCALAR: Final = re.compile(
+    r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null'
+)
+_BLANKS: Final = re.compile(r"[ \t\r\n]+")
+_MARK: Final = "\ufeff"
+
+
+@dataclass(slots=True)
+class Node:
+    """A value: from its first character up to behind its last."""
+
+    kind: Literal["object", "array", "scalar"]
+    start: int
+    end: int = 0
+    members: "list[Member]" = field(default_factory=list["Member"])
+    items: "list[Node]" = field(default_factory=list["Node"])
+
+    def find(self, name: str) -> "Node | None":
+        """The value of a member."""
+        return next((member.node for member in self.members if member.name == name), None)
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of an object: its name, where that begins, its value."""
+
+    name: str
+    start: int
+    node: Node
+
+
+Way = tuple[str | int, ...]
+"""Names of members and positions of items, from the top."""
+
+
+def parse_text(text: str, file: str) -> Node:
+    """Scan one JSON text.
+
+    Raises:
+        ConfigError: it is none, or gives a key twice.
+    """
+    scanner = _Scanner(text, file)
+    return scanner.whole()
+
+
+class _Scanner:
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.depth = 0
+
+    def whole(self) -> Node:
+        start = self.skip(len(_MARK) if self.text.startswith(_MARK) else 0)
+        node = self.value(start)
+        if self.skip(node.end) != len(self.text):
+            raise self.broken(node.end, "more text follows the value")
+        return node
+
+    def value(self, at: int) -> Node:
+        sign = self.text[at : at + 1]
+        if sign == "{":
+            return self.container(at, "object", "}")
+        if sign == "[":
+            return self.container(at, "array", "]")
+        match = _SCALAR.match(self.text, at)
+        if match is None:
+            raise self.broken(at, "a value is expected")
+        return Node("scalar", at, match.end())
+
+    def container(self, at: int, kind: Literal["object", "array"], close: str) -> Node:
+        node = Node(kind, at)
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise self.broken(at, "nested too deep")
+        here = self.skip(at + 1)
+        while self.text[here : here + 1] != close:
+            here = self.member(node, here) if kind == "object" else self.item(node, here)
+            here = self.skip(here)
+            if self.text[here : here + 1] == ",":
+                here = self.skip(here + 1)
+            elif self.text[here : here + 1] != close:
+                raise self.broken(here, f"a comma or {close} is expected")
+        self.depth -= 1
+        node.end = here + 1
+        return node
+
+    def item(self, node: Node, at: int) -> int:
+        found = self.value(at)
+        node.items.append(found)
+        return found.end
+
+    def member(self, node: Node, at: int) -> int:
+        match = _STRING.match(self.text, at)
+        if match is None:
+            raise self.broken(at, "a name in quotes is expected")
+        name = self.decoded(match[0], at)
+        if node.find(name) is not None:
+            raise self.broken(at, f"the key {name[:80]!r} is given twice")
+        colon = self.skip(match.end())
+        if self.text[colon : colon + 1] != ":":
+            raise self.broken(colon, "a colon is expected")
+        value = self.value(self.skip(colon + 1))
+        node.members.append(Member(name, at, value))
+        return value.end
+
+    def skip(self, at: int) -> int:
+        found = _GAP.match(self.text, at)
+        return at if found is None else found.end()
+
+    def decoded(self, source: str, at: int) -> str:
+        try:
+            return str(json.loads(source))
+        except ValueError:
+            raise self.broken(at, "a text with an escape that is none") from None
+
+    def broken(self, at: int, what: str) -> ConfigError:
+        line = self.text.count("\n", 0, at) + 1
+        return ConfigError(
+            f"the settings are no JSON: {what}",
+            where=f"{self.file}:{line}",
+            hint="mend the file first; nothing was changed",
+        )
+
+
+def text_at(text: str, node: Node | None) -> str | None:
+    """The text that a scalar stands for; None for anything else."""
+    if node is None or node.kind != "scalar" or text[node.start] != '"':
+        return None
+    try:
+        return str(json.loads(text[node.start : node.end]))
+    except ValueError:
+        return None
+
+
+def find_node(top: Node, way: Way) -> Node | None:
+    """The value at the end of a way."""
+    node: Node | None = top
+    for step in way:
+        if node is None:
+            return None
+        if isinstance(step, str):
+            node = node.find(step)
+        else:
+            node = node.items[step] if step < len(node.items) else None
+    return node
+
+
+# --- putting in -------------------------------------------------------------------
+
+
+def with_member(text: str, where: Node, name: str, value: Json) -> str:
+    """The text with another member behind the last one of an object."""
+    style = _Style.of(text, where)
+    if not where.members:
+        written = f"{json.dumps(name)}: {style.made(value, '')}"
+        return text[: where.start + 1] + written + text[where.start + 1 :]
+    last = where.members[-1].node
+    indent = style.indent
+    written = f"{json.dumps(name)}: {style.made(value, indent)}"
+    return text[: last.end] + f",{style.gap}{written}" + text[last.end :]
+
+
+def with_item(text: str, where: Node, value: Json) -> str:
+    """The text with another item behind the last one of an array."""
+    if not where.items:
+        return text[: where.start + 1] + json.dumps(value) + text[where.start + 1 :]
+    last = where.items[-1]
+    style = _Style.of(text, where)
+    return text[: last.end] + f",{style.gap}{json.dumps(value)}" + text[last.end :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How a container is laid out: what stands before a member, and the member's indent."""
+
+    gap: str
+    indent: str
+    step: str
+
+    @classmethod
+    def of(cls, text: str, where: Node) -> "_Style":
+        starts = [member.start for member in where.members]
+        starts += [item.start for item in where.items]
+        newline = "\r\n" if "\r\n" in text else "\n"
+        if not starts:
+            return cls(newline, "", "  ")
+        line = text[text.rfind("\n", 0, starts[-1]) + 1 : starts[-1]]
+        if line.strip(" \t"):
+            return cls(" ", "", "")
+        return cls(newline + line, line, "\t" if line.startswith("\t") else "  ")
+
+    def made(self, value: Json, indent: str) -> str:
+        """A value as we write it; a container that we make begins with white space."""
+        if not self.step:
+            return _spaced(value)
+        newline = self.gap[: len(self.gap) - len(self.indent)] or "\n"
+        written = json.dumps(value, indent=self.step)
+        return written.replace("\n", f"{newline}{indent}")
+
+
+def _spaced(value: Json) -> str:
+    """A value on one line, white space behind each bracket that opens."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Json]", value).items()
+        inner = ", ".join(f"{json.dumps(name)}: {_spaced(each)}" for name, each in members)
+        return f"{{ {inner} }}"
+    if isinstance(value, list):
+        return f"[ {', '.join(map(_spaced, cast('list[Json]', value)))} ]"
+    return json.dumps(value)
+
+
+# --- taking out -------------------------------------------------------------------
+
+
+def without(text: str, top: Node, way: Way) -> str:
+    """The text without what stands at a way, nor a container that we made for it alone."""
+    while True:
+        step, parent_way = way[-1], way[:-1]
+        parent = find_node(top, parent_way)
+        if parent is None:
+            return text
+        spans = [(member.start, member.node.end) for member in parent.members]
+        spans += [(item.start, item.end) for item in parent.items]
+        names: list[str | int] = [member.name for member in parent.members]
+        index = names.index(step) if isinstance(step, str) else step
+        start, end = spans[index]
+        if len(spans) > 1:
+            if index:
+                start = spans[index - 1][1]
+            else:
+                end = spans[1][0]
+            return text[:start] + text[end:]
+        is_ours = _BLANKS.fullmatch(text, parent.start + 1, start) is not None
+        if not is_ours or not parent_way:
+            return text[:start] + text[end:]
+        way = parent_way

@@ -1,0 +1,123 @@
+"""The shell of a runtime: made when its first command comes, let go with the runtime.
+
+Nothing of the sandbox is loaded before: most calls are no commands, and a cold start
+shows it.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from paddock.assembly.history import open_journal
+from paddock.assembly.project import Project
+from paddock.errors import UsageError
+from paddock.history.journal import Journal
+from paddock.history.keeping import History
+from paddock.policy.engine import Policy
+from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
+from paddock.values.agents import AgentChain
+from paddock.values.cancelling import Cancel
+from paddock.workspace import Workspace
+
+if TYPE_CHECKING:
+    from paddock.sandbox.hostfacts import HostFacts
+    from paddock.sandbox.shell import SandboxShell
+
+Progress = Callable[[float, int], None]
+"""Called about once a second while a command runs: seconds so far, bytes of output so far."""
+
+STAGING: Final = "staging"
+"""Below Paddock's state: where the layers of commands lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellGround:
+    """Whose commands, on what."""
+
+    project: Project
+    agent: str
+    chain: AgentChain
+    policy: Policy
+    workspace: Workspace
+    history: History
+    progress: Progress | None = None
+
+
+class LazyShell:
+    """See `paddock.tools.shell_port.Shell`. Safe for threads."""
+
+    def __init__(self, ground: ShellGround) -> None:
+        self._ground = ground
+        self._lock = threading.Lock()
+        self._held = ExitStack()
+        self._shell: SandboxShell | None = None
+        self._journal: Journal | None = None
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End the launcher and every command, if there ever was one. Twice is harmless."""
+        with self._lock:
+            self._is_closed = True
+            self._shell = None
+        self._held.close()
+
+    @property
+    def timeout_max_s(self) -> int:
+        """See `Shell`."""
+        return int(self._ground.policy.settings.limits.value("shell_timeout_s"))
+
+    def prepare(self, line: CommandLine) -> PreparedLine:
+        """See `Shell`."""
+        return self._open().prepare(line)
+
+    def asks_about_diff(self, prepared: PreparedLine) -> bool:
+        """See `Shell`."""
+        return self._open().asks_about_diff(prepared)
+
+    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+        """See `Shell`."""
+        return self._open().run(prepared, cancel)
+
+    def stage(self, prepared: PreparedLine, cancel: Cancel) -> HeldLine:
+        """See `Shell`."""
+        return self._open().stage(prepared, cancel)
+
+    def keep(self, content: bytes) -> str:
+        """See `Shell`."""
+        return self._open().keep(content)
+
+    def _open(self) -> "SandboxShell":
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the runtime was closed", hint="open the workspace anew")
+            if self._shell is None:
+                self._shell = self._make()
+            return self._shell
+
+    def _make(self) -> "SandboxShell":
+        from paddock.sandbox.committing import Place  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.shell import Ground, SandboxShell  # noqa: PLC0415
+
+        ground = self._ground
+        place = Place(ground.workspace, ground.history, self._open_journal, ground.policy)
+        staging = ground.project.environment.paddock_home / STAGING
+        shell = SandboxShell(
+            Ground(ground.chain, place, self._look_at_host, staging, ground.progress)
+        )
+        self._held.callback(shell.close)
+        return shell
+
+    def _look_at_host(self) -> "HostFacts":
+        from paddock.sandbox.facts import Asking, collect_facts  # noqa: PLC0415 - late on purpose
+
+        ground = self._ground
+        variables = dict(ground.project.environment.variables)
+        return collect_facts(Asking(ground.policy, ground.project.agents, ground.agent, variables))
+
+    def _open_journal(self) -> Journal:
+        with self._lock:
+            if self._journal is None:
+                self._journal = self._held.enter_context(open_journal(self._ground.project))
+            return self._journal

@@ -1,0 +1,146 @@
+"""Where a plane keeps what belongs to changes of packages on their way; see `transaction`.
+
+It lies in the plane's own store, which no package brings files to and no agent writes to.
+Everything here is small, written whole and synced before anything relies on it.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Self
+
+from paddock import limits
+from paddock.errors import IntegrityError
+from paddock.packages.hashing import digest_of
+from paddock.packages.transaction import Transaction, parse_transaction
+from paddock.plane.files import (
+    FILE_MODE,
+    create_file,
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+    sync_directory,
+)
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.locks import locked, try_locked
+
+_TRANSACTION: Final = "transaction.json"
+_KEPT: Final = "kept"
+_ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
+
+
+def new_transaction_id() -> str:
+    """An id that nobody has."""
+    return f"TX-{secrets.token_hex(16)}"
+
+
+class Attic:
+    """One plane's. Whoever changes anything here holds the lock."""
+
+    __slots__ = ("_directory",)
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    @classmethod
+    def of(cls, layout: PlaneLayout) -> Self:
+        """The plane's; nothing is made."""
+        return cls(layout.objects / "packages")
+
+    @contextmanager
+    def locked(self) -> Generator[None]:
+        """One change of packages at a time, across processes.
+
+        Raises: ConfigError (others can write here), HostError (another one goes on for long).
+        """
+        make_directories(self._directory)
+        require_private(self._directory)
+        with locked(self._directory):
+            yield
+
+    @contextmanager
+    def try_locked(self) -> Generator[bool]:
+        """The same without waiting: whether nobody else is changing packages now."""
+        if not self._directory.is_dir():
+            make_directories(self._directory)
+        require_private(self._directory)
+        with try_locked(self._directory) as is_ours:
+            yield is_ours
+
+    def has_transaction(self) -> bool:
+        """Whether a change was left half done, or is on its way: one look."""
+        return os.path.lexists(self._directory / _TRANSACTION)
+
+    def read(self) -> Transaction | None:
+        """The change that is on its way, if there is one. Raises: ConfigError, IntegrityError."""
+        path = self._directory / _TRANSACTION
+        content = read_file(path, limits.receipt_bytes_max)
+        if content is None:
+            return None
+        found = parse_transaction(content, str(path))
+        if _ID.fullmatch(found.id) is None:
+            raise IntegrityError("the record of a change of packages has no id", where=str(path))
+        return found
+
+    def write(self, transaction: Transaction) -> None:
+        """Put it on the device, in the place of its earlier phase."""
+        replace_file(self._directory / _TRANSACTION, transaction.to_bytes())
+
+    def forget(self) -> None:
+        """The change is over: its record first, then what was put aside for it."""
+        with host_errors("ending a change of packages in", self._directory):
+            (self._directory / _TRANSACTION).unlink(missing_ok=True)
+            sync_directory(self._directory)
+
+    def put_aside(self, transaction_id: str, number: int, content: bytes) -> str:
+        """Keep what is about to be replaced; its name."""
+        directory = self._directory / transaction_id
+        make_directories(directory)
+        create_file(directory / str(number), content, FILE_MODE)
+        return f"{transaction_id}/{number}"
+
+    def read_aside(self, name: str, version: str) -> bytes:
+        """What was put aside under that name. Raises: IntegrityError: it is not that content."""
+        transaction_id, _, number = name.partition("/")
+        if _ID.fullmatch(transaction_id) is None or not number.isdigit():
+            raise IntegrityError("the record of a change of packages names no place here")
+        return self._read(self._directory / transaction_id / number, version)
+
+    def keep(self, content: bytes) -> str:
+        """Keep what is handed over, under its digest."""
+        digest = digest_of(content)
+        path = self._kept_path(digest)
+        make_directories(path.parent)
+        replace_file(path, content)
+        return digest
+
+    def read_kept(self, digest: str) -> bytes:
+        """What was kept. Raises: IntegrityError: it is not there, or not that content."""
+        return self._read(self._kept_path(digest), digest)
+
+    def sweep(self, kept: Collection[str]) -> None:
+        """Remove what no change and no hand-over (`kept`: their digests) needs any more."""
+        wanted = {self._kept_path(digest).name for digest in kept}
+        with host_errors("tidying", self._directory):
+            for entry in list(os.scandir(self._directory)):
+                if _ID.fullmatch(entry.name) is not None:
+                    shutil.rmtree(entry.path)
+            directory = self._directory / _KEPT
+            for name in os.listdir(directory) if directory.is_dir() else ():
+                if name not in wanted:
+                    (directory / name).unlink()
+
+    def _kept_path(self, digest: str) -> Path:
+        return self._directory / _KEPT / digest.removeprefix("sha256:")
+
+    def _read(self, path: Path, version: str) -> bytes:
+        content = read_file(path, limits.package_bytes_max)
+        if content is None or digest_of(content) != version:
+            raise IntegrityError("what a package replaced was kept, and is damaged", where=str(path))
+        return content

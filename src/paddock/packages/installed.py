@@ -1,0 +1,138 @@
+"""What is installed in a plane: read from `HOT/installed`, and whose which file is.
+
+A package is installed when its manifest and its receipt stand there and agree. Anything
+else in that directory is a problem that is named, never passed over.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddock import limits
+from paddock.errors import ConfigError
+from paddock.packages.manifest import Manifest, parse_manifest
+from paddock.packages.names import MANIFEST, RECEIPT, is_package_id
+from paddock.packages.receipts import InstalledFile, Receipt, parse_receipt
+from paddock.packages.refusals import Failure
+from paddock.plane.files import host_errors, read_file
+from paddock.plane.layout import PlaneLayout
+from paddock.workspace.temporary import is_temporary_name
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledPackage:
+    """One package of a plane."""
+
+    manifest: Manifest
+    receipt: Receipt
+    files: Mapping[str, InstalledFile] = field(init=False, repr=False, compare=False)
+    """What it brought, by path."""
+
+    def __post_init__(self) -> None:
+        # Worked out once; a frozen value takes its own fields only so.
+        object.__setattr__(self, "files", {each.path: each for each in self.receipt.files})
+
+    @property
+    def package_id(self) -> str:
+        """Its id."""
+        return self.manifest.package_id
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledSet:
+    """All packages of a plane, by id, and what in `HOT/installed` is none."""
+
+    packages: Mapping[str, InstalledPackage]
+    problems: tuple[Failure, ...] = ()
+
+    def owner_of(self, path: str) -> InstalledPackage | None:
+        """Whose file it is: of several that declare it, the one that nobody took it from."""
+        return owner_among(self.packages.values(), path)
+
+    def taker_from(self, package_id: str, path: str) -> InstalledPackage | None:
+        """The package that took this file over from that one."""
+        for package in self.packages.values():
+            taken = package.receipt.taken.get(path)
+            if taken is not None and taken.giver == package_id:
+                return package
+        return None
+
+    def dependents_of(self, package_id: str) -> tuple[str, ...]:
+        """The packages that need this one directly."""
+        found = [
+            name
+            for name, package in self.packages.items()
+            if package_id in package.manifest.dependencies
+        ]
+        return tuple(sorted(found))
+
+    @property
+    def digest(self) -> str:
+        """One digest for the whole set; see `set_digest`."""
+        return set_digest(
+            (name, package.manifest.version.text, package.manifest.digest)
+            for name, package in self.packages.items()
+        )
+
+
+def owner_among(packages: Iterable[InstalledPackage], path: str) -> InstalledPackage | None:
+    """Of those that declare `path`, the one that none of the others took it from."""
+    listing = [package for package in packages if path in package.manifest.by_path]
+    givers = {
+        package.receipt.taken[path].giver for package in listing if path in package.receipt.taken
+    }
+    owners = [package for package in listing if package.package_id not in givers]
+    return owners[0] if owners else None
+
+
+def set_digest(rows: Iterable[tuple[str, str, str]]) -> str:
+    """SHA-256 over `<id> <version> <digest>` LF of every package, sorted by id."""
+    text = "".join(f"{name} {version} {digest}\n" for name, version, digest in sorted(rows))
+    return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
+
+
+def read_installed(layout: PlaneLayout) -> InstalledSet:
+    """Look at `HOT/installed`.
+
+    Raises: HostError: it cannot be listed.
+    """
+    directory = layout.installed
+    if not directory.is_dir():
+        return InstalledSet({})
+    with host_errors("listing", directory):
+        names = sorted(os.listdir(directory))
+    packages: dict[str, InstalledPackage] = {}
+    problems: list[Failure] = []
+    for name in names:
+        if is_temporary_name(name):
+            continue  # of a change on its way
+        try:
+            packages[name] = _read_package(directory / name)
+        except ConfigError as error:
+            problems.append(Failure(f"HOT/installed/{name}", error.message))
+    return InstalledSet(packages, tuple(problems))
+
+
+def _read_package(directory: Path) -> InstalledPackage:
+    name = directory.name
+    if not is_package_id(name):
+        raise ConfigError("it is no installed package")
+    manifest_bytes = read_file(directory / MANIFEST, limits.manifest_bytes_max)
+    receipt_bytes = read_file(directory / RECEIPT, limits.receipt_bytes_max)
+    if manifest_bytes is None or receipt_bytes is None:
+        missing = MANIFEST if manifest_bytes is None else RECEIPT
+        raise ConfigError(f"it has no {missing}")
+    manifest = parse_manifest(manifest_bytes, f"{name}/{MANIFEST}")
+    receipt = parse_receipt(receipt_bytes, f"{name}/{RECEIPT}")
+    if manifest.canonical != manifest_bytes:
+        raise ConfigError(f"its {MANIFEST} is not in the form in which it was installed")
+    if manifest.package_id != name or receipt.package_id != name:
+        raise ConfigError("it is named after another package")
+    if receipt.digest != manifest.digest or receipt.version != manifest.version.text:
+        raise ConfigError(f"its {RECEIPT} is of another package than its {MANIFEST}")
+    brought = {(each.path, each.sha256) for each in receipt.files}
+    if brought != {(asset.path, asset.sha256) for asset in manifest.assets}:
+        raise ConfigError(f"its {RECEIPT} lists other files than its {MANIFEST}")
+    return InstalledPackage(manifest, receipt)

@@ -1,0 +1,152 @@
+"""What a package and its files may be called. Pure.
+
+One file has one name: what two file systems, two programs or two readers could take for
+different files, or for one, is refused before anything is compared with it.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from paddock import limits
+from paddock.policy.globs import fold
+from paddock.text.show import quote, show_name
+from paddock.workspace.temporary import is_temporary_name
+
+MANIFEST: Final = "manifest.json"
+"""The member of an archive, and the file of an installed package, that declares the rest."""
+RECEIPT: Final = "receipt.json"
+"""What an install leaves beside the manifest, last of all."""
+INSTALLED: Final = "HOT/installed"
+
+PLANE_MARKER: Final = "HOT/config/admin_config.json"
+"""The file by which a directory is a bare plane."""
+
+TIERS_OF: Final = {
+    "hot": ("HOT", "HO2", "HO1"),
+    "ho2": ("HO2", "HO1"),
+    "ho1": ("HO1",),
+}
+"""Where the files of a package of this tier may stand: in it, and below it."""
+
+OWN_PLACES: Final = (
+    "HOT/installed",
+    "HOT/ledger",
+    "HOT/registries/approvals",
+    "HOT/registries/keys",
+    "HO2/ledger",
+    "HO2/scratch",
+    "HO1/ledger",
+)
+"""The plane's own: no package brings anything here."""
+
+_PACKAGE_ID: Final = re.compile(r"PKG-[A-Z0-9-]+", re.ASCII)
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
+def is_package_id(text: str) -> bool:
+    """Whether a package can be called so: `PKG-` and upper case letters, digits, hyphens."""
+    return len(text) <= limits.package_id_chars_max and _PACKAGE_ID.fullmatch(text) is not None
+
+
+def is_digest(text: str) -> bool:
+    """Whether it is `sha256:` and 64 lower-case hexadecimal digits, and nothing more."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def manifest_path(package_id: str) -> str:
+    """Where the manifest of an installed package stands, relative to the plane."""
+    return f"{INSTALLED}/{package_id}/{MANIFEST}"
+
+
+def receipt_path(package_id: str) -> str:
+    """Where its receipt stands."""
+    return f"{INSTALLED}/{package_id}/{RECEIPT}"
+
+
+def path_problem(path: str) -> str:
+    """Why a file of a package cannot be called so; empty where it can.
+
+    # Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
+    # direction and zero-width characters), or that another system reads otherwise
+    # (`a\\b`, an `é` of two characters).
+    """
+    if not path:
+        return "the name is empty"
+    if show_name(path) != path:
+        return "the name holds control, direction or zero-width characters"
+    if path.startswith("/"):
+        return "the name is absolute"
+    if "\\" in path:
+        return "the name holds a backslash"
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "the name has a component that is empty, `.` or `..`"
+    if fold_unicode(path) != path:
+        return "the name is not in Unicode's composed form (NFC)"
+    if any(len(part.encode()) > limits.name_bytes_max for part in parts):
+        return f"the name has a component of more than {limits.name_bytes_max} bytes"
+    if any(is_temporary_name(part) for part in parts):
+        return "the name is kept for Paddock's temporary files"
+    if fold(path) == MANIFEST:
+        return "the name is the manifest's own"
+    return ""
+
+
+def fold_unicode(text: str) -> str:
+    """`text` in Unicode's composed form."""
+    import unicodedata  # noqa: PLC0415 - names are nearly always ASCII
+
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def place_problem(path: str, plane_id: str) -> str:
+    """Why a package of this tier may not bring a file to that place; empty where it may.
+
+    # Threat: a package that brings a key or an approval would vouch for itself, one that
+    # brings a receipt would have been installed without ever being looked at, and one of a
+    # lower tier would govern the tier above.
+    """
+    folded = fold(path)
+    for place in OWN_PLACES:
+        if _is_at_or_below(folded, fold(place)):
+            return f"{place} is the plane's own"
+    tiers = TIERS_OF[plane_id]
+    if not any(path.startswith(f"{tier}/") for tier in tiers):
+        return f"a package of {plane_id} brings files to {', '.join(tiers)} only"
+    return ""
+
+
+def _is_at_or_below(path: str, place: str) -> bool:
+    return path == place or path.startswith(f"{place}/")
+
+
+def find_collision(paths: Iterable[str]) -> tuple[str, str] | None:
+    """Two names that some file system takes for one, or of which one is the other's directory.
+
+    Compared without regard to case and Unicode form, every directory on the way included:
+    `Kernel/a` and `kernel/b` would lie in one directory or in two.
+    """
+    files: dict[str, str] = {}
+    directories: dict[str, str] = {}
+    for path in paths:
+        folded = fold(path)
+        if folded in files:
+            return files[folded], path
+        files[folded] = path
+        spelled = path.split("/")
+        for depth in range(1, len(spelled)):
+            above = "/".join(spelled[:depth])
+            known = directories.setdefault(fold(above), above)
+            if known != above:
+                return known, path
+    both = files.keys() & directories.keys()
+    if both:
+        found = min(both)
+        return files[found], directories[found] + "/"
+    return None
+
+
+def shown_collision(found: tuple[str, str]) -> str:
+    """What is wrong with two such names."""
+    return f"{quote(found[0])} and {quote(found[1])} are one name on some file systems"

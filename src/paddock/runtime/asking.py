@@ -1,0 +1,154 @@
+"""Putting the question where policy asks: about the call, or about what it would change.
+
+A handler that can act and hold its effect back (`Staging`) does so first where policy
+wants the question to be about the effect: what is then granted is just that, and what is
+refused is let go. That it acts is on record before it does.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from paddock.errors import IntegrityError, PaddockError, ToolError
+from paddock.runtime.answers import not_recorded, place_of, refusal_for, refusal_of
+from paddock.runtime.approvals import Approval, ApprovalRequest, answer_of, approval_digest
+from paddock.runtime.context import Context
+from paddock.runtime.prepared import Bounds, Judged
+from paddock.runtime.records import Recorder, kept_arguments
+from paddock.sandbox.outcome import HeldLine
+from paddock.tools.spec import Plan, Ports, Tool
+from paddock.values.calls import Refusal, ToolCall
+from paddock.values.decisions import Decision
+
+
+@runtime_checkable
+class Staging(Protocol):
+    """A handler that can do everything but let its effect stand."""
+
+    def asks_about_effect(self, plan: Any, ports: Ports) -> bool:
+        """Whether a question about this plan is one about its effect."""
+        ...
+
+    def stage(self, plan: Any, ports: Ports) -> tuple[Any, HeldLine]:
+        """Act, and hold the effect back; the plan that lets it stand. Raises: ToolError."""
+        ...
+
+    def release(self, plan: Any) -> None:
+        """Let go of what the plan holds back, if it holds anything."""
+        ...
+
+
+class Question(NamedTuple):
+    """A call that policy asks about."""
+
+    call: ToolCall
+    tool: Tool[Any]
+    plan: Plan
+    actions: Sequence[str]
+    decision: Decision
+    bounds: Bounds
+
+
+class Granted(NamedTuple):
+    """It may run, as it was shown."""
+
+    plan: Plan
+    judged: Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """It may not, and why; `approval` where somebody was asked."""
+
+    refusal: Refusal
+    judged: Judged
+    approval: Approval | None = None
+
+
+def ask(context: Context, recorder: Recorder, question: Question) -> Granted | Withheld:
+    """Put the question; the plan that comes back is tied to what was shown.
+
+    Raises: IntegrityError where the ledger is damaged.
+    """
+    handler = question.tool.handler
+    judged = Judged(question.decision)
+    target_digest = ""
+    pin = getattr(handler, "pin", None)
+    try:
+        if pin is not None:
+            plan, target_digest = pin(question.plan, context.ports)
+            question = question._replace(plan=plan)
+        if not isinstance(handler, Staging) or not handler.asks_about_effect(
+            question.plan, context.ports
+        ):
+            return _put(context, question, target_digest, "")
+        _record_staging(context, recorder, question)
+        ports = replace(context.ports, cancel=question.bounds.cancel)
+        plan, held = handler.stage(question.plan, ports)
+    except ToolError as error:
+        return Withheld(refusal_of(error), judged)
+    except IntegrityError:
+        raise
+    except PaddockError as error:
+        return Withheld(not_recorded(error), judged)
+    with ExitStack() as unless_granted:
+        unless_granted.callback(held.close)
+        answer = _put(context, question._replace(plan=plan), held.digest, held.diff)
+        if isinstance(answer, Granted):
+            unless_granted.pop_all()
+        return answer
+
+
+def _record_staging(context: Context, recorder: Recorder, question: Question) -> None:
+    call = question.call
+    kept = kept_arguments(call.arguments, question.tool, context.randomness)
+    judged = Judged(question.decision)
+    entry = recorder.staged(call, kept, question.actions, judged, question.bounds)
+    context.ledger.append([entry])
+
+
+def _put(context: Context, question: Question, target_digest: str, diff: str) -> Granted | Withheld:
+    """Ask, with question and answer on record."""
+    request = _request(context, question, target_digest, diff)
+    decision = question.decision
+    try:
+        context.approvals.asked(request)
+        approval = answer_of(context.approver, request)
+        context.approvals.answered(request, approval)
+    except IntegrityError:
+        raise
+    except PaddockError as error:
+        return Withheld(not_recorded(error), Judged(decision))
+    judged = Judged(decision, approval.by, request.digest)
+    if not approval.is_granted:
+        return Withheld(refusal_for(approval, decision), judged, approval)
+    return Granted(question.plan, judged)
+
+
+def _request(
+    context: Context, question: Question, target_digest: str, diff: str
+) -> ApprovalRequest:
+    call, decision, rule = question.call, question.decision, question.decision.rule
+    digest = approval_digest(
+        tool=call.tool,
+        arguments=question.tool.binder.values(call.arguments),
+        agents=context.caller.chain_json(),
+        policy_digest=decision.policy_digest,
+        target_digest=target_digest,
+    )
+    return ApprovalRequest(
+        digest=digest,
+        tool=call.tool,
+        # A copy: whoever answers may change it, and the record must not follow.
+        arguments=dict(call.arguments),
+        actions=tuple(question.actions),
+        agent=context.caller.agent,
+        reason=decision.reason,
+        rule="" if rule is None else f"{rule.text} ({place_of(rule)})",
+        policy_digest=decision.policy_digest,
+        target_digest=target_digest,
+        call_id=call.id,
+        session_id=context.caller.session_id,
+        diff=diff,
+    )

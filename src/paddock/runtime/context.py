@@ -1,0 +1,35 @@
+"""What a dispatcher works with; all of it given by the host."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.history.keeping import CallHistory, NoHistory
+from paddock.ledger.ports import Ledger
+from paddock.runtime.approvals import ApprovalLog, Approver
+from paddock.runtime.judge import Judge
+from paddock.runtime.records import Caller
+from paddock.runtime.registry import Registry
+from paddock.tools.spec import Ports
+
+_NO_HISTORY: Final = NoHistory()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a dispatcher works with; all of it given by the host.
+
+    `randomness(n)` returns n unpredictable bytes; `monotonic_ns` measures durations.
+    """
+
+    registry: Registry
+    judge: Judge
+    ports: Ports
+    ledger: Ledger
+    approver: Approver
+    approvals: ApprovalLog
+    caller: Caller
+    randomness: Callable[[int], bytes]
+    history: CallHistory = _NO_HISTORY
+    monotonic_ns: Callable[[], int] = time.monotonic_ns

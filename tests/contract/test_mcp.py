@@ -1,0 +1,169 @@
+"""The MCP server with the SDK's own client: both protocol eras, both transports."""
+
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from tests.support.mcp_servers import ERAS, YES, McpPlace, Person, make_place
+
+INVALID_PARAMS = -32602
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> McpPlace:
+    return make_place(tmp_path)
+
+
+@pytest.fixture(params=sorted(ERAS))
+def era(request) -> str:
+    return request.param
+
+
+Connect = Callable[..., contextlib.AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(params=["stdio", pytest.param("http", marks=pytest.mark.loopback)])
+def connect(request, place: McpPlace, era: str):
+    """A client, however it reaches the server."""
+    if request.param == "http":
+        with place.http() as server:
+
+            @contextlib.asynccontextmanager
+            async def over_http(**options) -> AsyncIterator[Client]:
+                async with server.client(era, **options) as client:
+                    yield client
+
+            yield over_http
+        return
+
+    @contextlib.asynccontextmanager
+    async def over_stdio(**options) -> AsyncIterator[Client]:
+        async with Client(place.stdio(), mode=ERAS[era], **options) as client:
+            yield client
+
+    yield over_stdio
+
+
+def test_an_agents_tools_are_listed_and_work_and_refuse(place, connect: Connect):
+    async def run() -> None:
+        async with connect() as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            # What every call of would be denied is not there: delete_file, and move_file with it.
+            assert sorted(tools) == ["create_file", "find", "grep", "ls", "str_replace", "view"]
+            view = tools["view"]
+            assert (view.title, view.annotations.read_only_hint) == ("View", True)
+            assert view.input_schema["required"] == ["path"]
+            assert view.output_schema["type"] == "object"
+            result = await client.call_tool("view", {"path": "README.md"})
+            assert not result.is_error
+            assert result.structured_content["content"] == "     1\thello"
+            assert str(place.project) not in json.dumps(result.structured_content)
+            refused = await client.call_tool("create_file", {"path": ".git/x", "content": "x"})
+            assert refused.is_error
+            assert refused.structured_content["code"] == "policy.protected"
+            unknown = await client.call_tool(
+                "view", {"path": "README.md", "_meta": {"callId": "x"}}
+            )
+            assert unknown.structured_content["code"] == "args.unknown"
+            for name in ("delete_file", "nonsense"):
+                with pytest.raises(MCPError, match="unknown tool") as raised:
+                    await client.call_tool(name, {"path": "README.md"})
+                assert raised.value.error.code == INVALID_PARAMS
+        assert not (place.project / ".git/x").exists()
+
+    anyio.run(run)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("claudecode/toolUseId", "toolu_1"), ("callId", "call_1")]
+)
+def test_the_clients_id_of_a_call_finds_its_entries_and_says_nothing_else(
+    place, connect: Connect, key, value
+):
+    async def run() -> None:
+        async with connect() as client:
+            meta = {key: value, "agent": "admin"}
+            await client.call_tool("view", {"path": "README.md"}, meta=meta)
+
+    anyio.run(run)
+    found = place.entries("ho1m", "--call", value)
+    assert [(entry["event_type"], entry["agent"]) for entry in found] == [
+        ("TOOL_INTENT", "main"),
+        ("TOOL_RESULT", "main"),
+    ]
+    assert {entry["call_id"] for entry in found} & {value} == set()
+
+
+def test_what_is_asked_about_is_put_to_the_client_and_runs_after_a_yes(place, connect: Connect):
+    async def run() -> None:
+        person = Person(content=YES)
+        async with connect(elicitation_callback=person) as client:
+            result = await client.call_tool("create_file", {"path": "asked/a", "content": "x"})
+            assert not result.is_error, result.structured_content
+        assert len(person.shown) == 1
+        assert "tool:file:create asked/a" in person.shown[0]
+
+    anyio.run(run)
+    assert (place.project / "asked/a").read_text() == "x"
+    assert place.waiting() == []
+    (intent,) = place.entries("ho1m", "--type", "TOOL_INTENT")
+    assert intent["metadata"]["approval"]["by"].startswith("client ")
+
+
+@pytest.mark.parametrize(
+    ("action", "content", "code", "kept"),
+    [
+        ("accept", {"approve": False}, "approval.refused", 0),
+        ("accept", {}, "approval.refused", 0),
+        ("decline", None, "approval.refused", 0),
+        ("cancel", None, "approval.unavailable", 1),
+    ],
+)
+def test_anything_but_a_yes_is_a_no(place, connect: Connect, action, content, code, kept):
+    async def run() -> None:
+        person = Person(action, content)
+        async with connect(elicitation_callback=person) as client:
+            result = await client.call_tool("create_file", {"path": "asked/a", "content": "x"})
+            assert (result.is_error, result.structured_content["code"]) == (True, code)
+
+    anyio.run(run)
+    assert not (place.project / "asked").exists()
+    assert len(place.waiting()) == kept
+
+
+def test_a_client_that_cannot_be_asked_gets_a_request_that_an_operator_can_grant(
+    place, connect: Connect
+):
+    async def run() -> None:
+        async with connect() as client:
+            arguments = {"path": "asked/a", "content": "x"}
+            refused = (await client.call_tool("create_file", arguments)).structured_content
+            assert refused["code"] == "approval.unavailable"
+            place.run("approvals", "grant", refused["approval"])
+            assert not (await client.call_tool("create_file", arguments)).is_error
+            os.unlink(place.project / "asked/a")
+            assert (await client.call_tool("create_file", arguments)).is_error
+
+    anyio.run(run)
+
+
+def test_an_operator_who_changes_the_policy_means_the_next_call(place, connect: Connect):
+    async def run() -> None:
+        async with connect() as client:
+            arguments = {"path": "README.md", "content": "x"}
+            assert not (await client.call_tool("create_file", arguments)).is_error
+            place.govern('[profiles.standard]\nallow = ["tool:file:view"]\n')
+            with pytest.raises(MCPError, match="unknown tool"):
+                await client.call_tool("create_file", arguments)
+            (place.project / "paddock.toml").write_text("nonsense")
+            with pytest.raises(MCPError, match=r"error\[config.invalid\]"):
+                await client.call_tool("view", {"path": "README.md"})
+
+    anyio.run(run)

@@ -1,0 +1,100 @@
+"""A session killed in the middle of a turn: what is on record, and how it goes on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddock.agent.recorded import find_session, list_sessions
+from paddock.assembly import open_project
+from paddock.assembly.sessions import SessionWish, open_session, sessions_of
+from paddock.ledger.query import Filter
+from paddock.ledger.verify import verify
+from paddock.plane.environment import read_environment
+from paddock.providers.scripted import Say, ScriptedModel
+from tests.fault.turns import MESSAGE
+
+PROGRAM = Path(__file__).with_name("turns.py")
+BEFORE_THE_RECORD = [
+    "after:WO_PLANNED",
+    "LLM_CALL",
+    "WO_COMPLETED",
+    "TOOL_INTENT",
+    "TOOL_RESULT",
+    "QUALITY_GATE",
+    "WO_CHAIN_COMPLETE",
+    "TURN_RECORDED",
+]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project").mkdir()
+    return tmp_path
+
+
+def kill_at(place: Path, where: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(place / "project"), str(place / "home"), where],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout.readline() == "here\n"
+        running.kill()
+
+
+def project_of(place: Path):
+    environment = read_environment({"HOME": str(place / "home")})
+    return open_project(place / "project", environment)
+
+
+def verified(project) -> bool:
+    paths = project.layout.ledger_paths()
+    return all(verify(str(paths[name])).is_whole for name in ("ho1m", "ho2m"))
+
+
+@pytest.mark.parametrize("where", BEFORE_THE_RECORD)
+def test_a_turn_that_was_killed_is_found_and_recorded_when_the_session_goes_on(place, where):
+    kill_at(place, where)
+    project = project_of(place)
+    (session,) = list_sessions(sessions_of(project))
+    assert (session.turns, session.ended) == ((), "")
+    assert [turn.user_message for turn in session.unfinished] == [MESSAGE]
+
+    steps = (Say(structured={"speech_act": "command", "ambiguity": "low"}), Say("again"))
+    wish = SessionWish(provider=ScriptedModel(steps), resume=session.session_id)
+    with open_session(project, wish) as opened:
+        opened.handle_turn("are you there?")
+
+    found = find_session(sessions_of(project), session.session_id)
+    assert found.unfinished == ()
+    assert [(turn.number, turn.user_message, turn.outcome) for turn in found.turns] == [
+        (1, MESSAGE, "error"),
+        (2, "are you there?", "success"),
+    ]
+    assert verified(project)
+    orders = sessions_of(project).query("ho2m", Filter("WO_PLANNED"), None).entries
+    ids = [row.entry.submission_id for row in orders]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_turn_that_is_on_record_stays_as_it_is(place):
+    kill_at(place, "after:TURN_RECORDED")
+    project = project_of(place)
+
+    (session,) = list_sessions(sessions_of(project))
+
+    assert [(turn.user_message, turn.outcome) for turn in session.turns] == [(MESSAGE, "success")]
+    assert (session.unfinished, session.ended) == ((), "")
+    assert (place / "project/made.txt").read_text() == "x"
+
+
+def test_a_killed_session_leaves_no_lock(place):
+    kill_at(place, "TURN_RECORDED")
+    project = project_of(place)
+    (session,) = list_sessions(sessions_of(project))
+
+    with open_session(project, SessionWish(resume=session.session_id)) as opened:
+        assert opened.session_id == session.session_id

@@ -1,0 +1,548 @@
+"""`run_shell` through the door: what it takes, what it answers, what is asked, what is on record."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from paddock.assembly import open_project
+from paddock.assembly.history import open_history
+from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
+from paddock.plane.environment import read_environment
+from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
+from paddock.sandbox.backends import Backends
+from paddock.sandbox.values import Held, Verdict
+from tests.support.disks import tree
+from tests.support.planes import operator_in
+from tests.support.shells import (
+    OPEN,
+    Terminal,
+    Yard,
+    a_terminal,
+    hide,
+    processes,
+    refused,
+    wait_for,
+)
+
+pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
+
+FIELDS = {
+    *("exit_code", "stdout", "stderr", "timed_out", "duration_seconds", "files_changed"),
+    *("changes_refused", "sandbox", "shell"),
+}
+ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\notherwise = { "tool:shell:*" = "ask" }\n'
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory):
+    with a_terminal(tmp_path_factory.mktemp("yard")) as made:
+        made.yard.write({"sub/deep/f": "f\n", "a": "a\n", ".env": "token"})
+        (made.yard.root / "inner").symlink_to("sub")
+        (made.yard.root / "out").symlink_to("/usr")
+        yield made
+
+
+# Arguments and answers
+
+
+def test_the_fields_of_a_result(terminal: Terminal):
+    said = terminal.run("echo out; echo err >&2; exit 3")
+
+    assert set(said) == FIELDS
+    assert said | {"duration_seconds": 0} == {
+        "exit_code": 3,
+        "stdout": "out\n",
+        "stderr": "err\n",
+        "timed_out": False,
+        "duration_seconds": 0,
+        "files_changed": [],
+        "changes_refused": [],
+        "sandbox": {"backend": "stage", "enforcement": "full", "gaps": []},
+        "shell": "bash",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        ({"command": ""}, "args.invalid", "command is required"),
+        ({}, "args.invalid", "command is required"),
+        ({"command": "a\0b"}, "args.invalid", "command holds a NUL"),
+        ({"command": "true", "timeout": "5"}, "args.invalid", "timeout must be an integer"),
+        ({"command": "true", "dry_run": "no"}, "args.invalid", "dry_run must be a boolean"),
+        ({"command": "true", "env": {}}, "args.unknown", "unknown argument 'env'"),
+        ({"command": "true", "cwd": ".."}, "path.escapes_root", "cwd: path escapes root"),
+        ({"command": "true", "cwd": "/"}, "path.escapes_root", "cwd: path escapes root"),
+        ({"command": "true", "cwd": "out"}, "path.escapes_root", "cwd: path escapes root"),
+        ({"command": "true", "cwd": "a"}, "path.not_a_directory", "cwd is not a directory"),
+        ({"command": "true", "cwd": "none"}, "path.not_a_directory", "cwd is not a directory"),
+        ({"command": "true", "cwd": ".env"}, "path.not_a_directory", "cwd is not a directory"),
+        ({"command": "true", "cwd": "a\nb"}, "path.invalid", "cwd: "),
+        ({"command": "true", "cwd": ""}, "args.invalid", "cwd must not be empty"),
+        ({"command": "  "}, "policy.denied", "holds no command"),
+    ],
+)
+def test_what_is_no_command_is_refused_by_name(terminal: Terminal, arguments, code, error):
+    result = terminal.call("run_shell", **arguments)
+
+    assert (result.refusal.code, error in result.refusal.error) == (code, True), result.refusal
+
+
+@pytest.mark.parametrize("cwd", ["sub/deep", "inner/deep", "./sub//deep/", "sub/../sub/deep"])
+def test_a_command_runs_where_it_is_told(terminal: Terminal, cwd: str):
+    said = terminal.run("cat f; pwd", cwd=cwd)
+
+    assert said["stdout"] == f"f\n{terminal.yard.root}/sub/deep\n"
+    absolute = terminal.run("pwd", cwd=str(terminal.yard.root / "sub"))
+    assert absolute["stdout"] == f"{terminal.yard.root}/sub\n"
+
+
+def test_a_redirection_is_judged_from_where_the_command_runs(tmp_path: Path):
+    policy = OPEN.replace("]", ']\ndeny = ["tool:file:create /sub/no"]', 1)
+    with a_terminal(tmp_path, policy) as terminal:
+        (terminal.yard.root / "sub").mkdir()
+        assert terminal.refuse("echo x > no", cwd="sub") == "policy.denied"
+        assert terminal.run("echo x > no")["files_changed"] == ["no"]
+        assert terminal.run("echo x > node_modules", cwd="sub")["files_changed"] == [
+            "sub/node_modules"
+        ]
+
+
+@pytest.mark.parametrize(("given", "used"), [(0, 1), (-5, 1), (500, 120)])
+def test_a_timeout_out_of_range_is_clamped_and_that_is_said(terminal: Terminal, given, used):
+    result = terminal.call("run_shell", command="true", timeout=given)
+
+    assert result.details["clamped"] == {"timeout": used}
+    assert f"[clamped: timeout={used}]" in result.content
+
+
+def test_a_policys_limit_lowers_the_timeout(tmp_path: Path):
+    with a_terminal(tmp_path, OPEN + "[limits]\nshell_timeout_s = 1\n") as terminal:
+        said = terminal.run("sleep 60")
+        assert (said["timed_out"], said["stderr"]) == (True, "Command timed out after 1 seconds")
+
+
+def test_a_command_that_times_out_leaves_what_it_said_and_no_process(terminal: Terminal):
+    mark = f"31337.{os.getpid()}"
+    said = terminal.run(
+        f"echo before; echo kept > kept; (setsid nohup sleep {mark} & ) ; sleep {mark}", timeout=1
+    )
+
+    assert (said["timed_out"], said["exit_code"], said["stdout"]) == (True, -1, "before\n")
+    assert said["stderr"].endswith("Command timed out after 1 seconds")
+    assert said["files_changed"] == ["kept"]
+    assert mark not in processes()
+
+
+def test_a_background_child_holds_no_call_and_does_not_outlive_it(terminal: Terminal):
+    mark = f"31338.{os.getpid()}"
+    result = terminal.call("run_shell", command=f"(setsid sleep {mark} &) ; echo done", timeout=100)
+
+    assert result.details["stdout"] == "done\n"
+    assert result.details["timed_out"] is False
+    assert "background processes were ended" in result.content
+    assert mark not in processes()
+
+
+def test_standard_input_is_empty_and_home_is_private(terminal: Terminal):
+    said = terminal.run("cat; echo $HOME; ls -A ~; echo $SECRET; touch ~/x && echo wrote")
+
+    assert said["stdout"] == "/run/home\n\nwrote\n"
+
+
+# Output
+
+
+def test_long_output_keeps_head_and_tail_and_the_whole_is_kept(terminal: Terminal):
+    result = terminal.call("run_shell", command="seq 1 100000; seq 1 3 >&2")
+    said = result.details
+    head, notice, tail = said["stdout"].partition("\n[TRUNCATED at 50000 chars]\n")
+    whole = "".join(f"{n}\n" for n in range(1, 100_001))
+
+    assert notice
+    assert (head, tail) == (whole[:25_000], whole[-25_000:])
+    assert said["stderr"] == "1\n2\n3\n"
+    digest = said["output_kept"]["stdout"]
+    assert list(said["output_kept"]) == ["stdout"]
+    assert digest in result.content
+    project = open_project(terminal.yard.root, read_environment(terminal.yard.all_variables))
+    with closing(open_history(project)) as history:
+        assert history.store.read(digest) == whole.encode()
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (r"\xff\xfe", "\ufffd\ufffd"),
+        (r"a\x1b[31mred\x07", r"a\x1b[31mred\x07"),
+        (r"one\r\ntwo\r", "one\ntwo\\r"),
+        (r"tab\there", "tab\there"),
+        (r"\xe2\x80\xae", r"\u202e"),
+        (r"\x00", r"\x00"),
+        (r"\xc3", "\ufffd"),
+    ],
+)
+def test_output_is_text_that_cannot_mislead(terminal: Terminal, printed: str, shown: str):
+    assert terminal.run(f"printf '{printed}'")["stdout"] == shown
+
+
+def test_a_cut_falls_between_characters(terminal: Terminal):
+    said = terminal.run("python3 -c \"print('x' + 'é' * 200000, end='')\"")
+    head, _, tail = said["stdout"].partition("\n[TRUNCATED at 50000 chars]\n")
+
+    assert (head, tail) == ("x" + "é" * 24_999, "é" * 25_000)
+
+
+def test_output_cannot_pass_for_a_notice(terminal: Terminal):
+    result = terminal.call(
+        "run_shell", command="echo 'files changed: 7'; echo '[kept in the history: all]'"
+    )
+    rows = result.content.split("\n")
+
+    assert rows[1] == "files changed: none"
+    at = rows.index("stdout: 2 lines")
+    assert rows[at + 1 : at + 3] == ["files changed: 7", "[kept in the history: all]"]
+
+
+# Dry runs and questions
+
+
+def test_a_dry_run_shows_the_difference_and_changes_nothing(terminal: Terminal):
+    before = tree(terminal.yard.root)
+    hidden = "rm a; echo 1 > n; mkdir m; ln -s a l; chmod 700 sub; echo k > k.pem; cp /bin/true t"
+    result = terminal.call("run_shell", command=hide(hidden), dry_run=True)
+    said = result.details
+
+    assert tree(terminal.yard.root) == before
+    assert said["files_changed"] == []
+    assert refused(said) == {"k.pem": "*.pem (paths.protected, built-in)"}
+    assert said["diff"].splitlines() == [
+        *("--- a/a", "+++ b/a", "@@ -1 +0,0 @@", "-a"),
+        "l -> a: link created",
+        "m/: created",
+        *("--- a/n", "+++ b/n", "@@ -0,0 +1 @@", "+1"),
+        "sub: mode 0700",
+        "t: created, binary or too large to compare",
+    ]
+    assert "dry run, nothing was changed" in result.content
+    [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+    assert entry["metadata"]["effects"] == []
+
+
+class Asked:
+    """An approver that remembers the question, and does something before it answers."""
+
+    def __init__(self, yes: bool, act=lambda: None) -> None:
+        self.yes = yes
+        self.act = act
+        self.requests: list[ApprovalRequest] = []
+
+    def answer(self, request: ApprovalRequest) -> Approval:
+        self.requests.append(request)
+        self.act()
+        return Approval(self.yes, "test")
+
+
+@pytest.fixture
+def asking(tmp_path: Path) -> Yard:
+    yard = Yard(tmp_path, ASKING + '[shell]\napprove = "diff"\n').make()
+    yard.write({"a": "old\n"})
+    return yard
+
+
+def test_an_ask_is_about_the_difference_and_a_yes_commits_just_it(asking: Yard):
+    approver = Asked(True, lambda: approver.seen.append((asking.root / "a").read_text()))
+    approver.seen = []
+    with asking.opened(approver) as terminal:
+        said = terminal.sneak("echo new > a; echo k > k.key; date +%N > /tmp/x")
+
+    assert approver.seen == ["old\n"]
+    assert (asking.root / "a").read_text() == "new\n"
+    assert (said["files_changed"], list(refused(said))) == (["a"], ["k.key"])
+    [request] = approver.requests
+    assert request.diff == "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new"
+    assert "k.key" not in request.diff
+    events = [row["event_type"] for row in _all(asking)]
+    assert events[-3:] == ["TOOL_STAGED", "TOOL_INTENT", "TOOL_RESULT"]
+
+
+def _all(yard: Yard) -> list[dict]:
+    ran = yard.cli("ledger", "query", "--ledger", "ho1m", "--last", "50", "--json")
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def test_a_no_lets_the_difference_go(asking: Yard):
+    with asking.opened(Asked(False)) as terminal:
+        assert terminal.refuse("echo new > a") == "approval.refused"
+        assert terminal.runtime.call("view", {"path": "a"}).refusal is None
+
+    assert (asking.root / "a").read_text() == "old\n"
+    assert [row["event_type"] for row in _all(asking)][-4:-2] == ["TOOL_STAGED", "TOOL_DENIED"]
+    staging = asking.home / ".local/state/paddock/staging"
+    assert not [path for path in staging.rglob("*") if "stage-" in path.name]
+
+
+def test_an_answer_counts_for_one_difference_alone(asking: Yard):
+    with asking.opened(NoApprover()) as terminal:
+        assert terminal.refuse("cat /proc/sys/kernel/random/uuid > a") == "approval.unavailable"
+        assert terminal.refuse("echo same > a") == "approval.unavailable"
+    waiting = asking.cli("approvals", "list", "--json").json
+    rows = waiting["requests"] if isinstance(waiting, dict) else waiting
+    for row in rows:
+        assert asking.cli("approvals", "grant", row["id"]).status == 0
+    with asking.opened(NoApprover()) as terminal:
+        assert terminal.refuse("cat /proc/sys/kernel/random/uuid > a") == "approval.unavailable"
+        assert (asking.root / "a").read_text() == "old\n"
+        assert terminal.run("echo same > a")["files_changed"] == ["a"]
+        assert terminal.refuse("echo same > a; true") == "approval.unavailable"
+
+
+def test_what_changed_while_the_question_was_open_is_a_conflict(asking: Yard):
+    with asking.opened(Asked(True, lambda: (asking.root / "a").write_text("theirs\n"))) as terminal:
+        said = terminal.run("echo new > a; echo n > n")
+
+    assert (said["files_changed"], "'a'" in said["conflict"]) == ([], True)
+    assert tree(asking.root) == {"a": b"theirs\n", "paddock.toml": asking.policy.encode()}
+
+
+def test_a_question_about_the_difference_covers_what_policy_asks_about_in_it(tmp_path: Path):
+    policy = ASKING.replace("otherwise", 'ask = ["tool:file:create asked*"]\notherwise')
+    with (
+        Yard(tmp_path, policy + '[shell]\napprove = "diff"\n')
+        .make()
+        .opened(Asked(True)) as terminal
+    ):
+        said = terminal.sneak("echo 1 > asked1")
+        assert said["files_changed"] == ["asked1"]
+
+
+@pytest.mark.parametrize("setting", ['network = "host"', 'write = ["/var/tmp"]'])
+def test_where_a_command_can_act_elsewhere_the_question_is_about_the_command(tmp_path, setting):
+    approver = Asked(False)
+    yard = Yard(tmp_path, ASKING + f'[shell]\napprove = "diff"\n{setting}\n').make()
+    with yard.opened(approver) as terminal:
+        assert terminal.refuse("echo 1 > a") == "approval.refused"
+
+    assert [request.diff for request in approver.requests] == [""]
+    assert [row["event_type"] for row in _all(yard)][-1] == "TOOL_DENIED"
+    assert "TOOL_STAGED" not in [row["event_type"] for row in _all(yard)]
+
+
+def test_an_approval_of_a_command_is_bound_to_its_plan(tmp_path: Path):
+    found = []
+    for text in ("", '[shell]\nnetwork = "none"\n', "[shell]\nlimits = { cpu_s = 7 }\n"):
+        approver = Asked(False)
+        with Yard(tmp_path, ASKING + text).make().opened(approver) as terminal:
+            terminal.refuse("true")
+        found.append(approver.requests[0].target_digest)
+
+    assert len(set(found)) == 3
+    assert all(digest.startswith("sha256:") for digest in found)
+
+
+# Policy
+
+
+def test_a_line_is_decided_command_by_command(tmp_path: Path):
+    policy = (
+        '[profiles.standard]\nallow = ["tool:shell:run echo *", "tool:shell:run true"]\n'
+        'deny = ["tool:shell:run git push *"]\n'
+    )
+    with a_terminal(tmp_path, policy) as terminal:
+        assert terminal.run("echo 1 && true")["stdout"] == "1\n"
+        for line in ("echo 1 && ls", "echo $(ls)", "true | cat", "git push", "X=1 echo 1"):
+            assert terminal.refuse(line) in {"policy.denied", "approval.unavailable"}, line
+
+
+def test_a_rule_opens_the_network_for_just_its_command(tmp_path: Path):
+    policy = OPEN + (
+        '[[profiles.standard.rules]]\naction = "tool:shell:run readlink *"\n'
+        'outcome = "allow"\nnetwork = "host"\n'
+    )
+    ours = os.readlink("/proc/self/ns/net")
+    with a_terminal(tmp_path, policy) as terminal:
+        assert terminal.run("readlink /proc/self/ns/net")["stdout"].strip() == ours
+        assert terminal.run("readlink /proc/self/ns/net; true")["stdout"].strip() != ours
+        assert terminal.run("env X=1 readlink /proc/self/ns/net")["stdout"].strip() != ours
+
+
+def test_what_a_rule_asks_about_does_not_open_the_network_for_another_reading(tmp_path: Path):
+    policy = (
+        '[[profiles.standard.rules]]\naction = "tool:shell:run readlink *"\n'
+        'outcome = "ask"\nnetwork = "host"\n'
+    )
+    ours = os.readlink("/proc/self/ns/net")
+    with Yard(tmp_path, policy).make().opened(Asked(True)) as terminal:
+        assert terminal.run("readlink /proc/self/ns/net")["stdout"].strip() == ours
+        assert terminal.run("env X=1 readlink /proc/self/ns/net")["stdout"].strip() != ours
+
+
+def test_the_locked_profile_has_no_shell(tmp_path: Path):
+    yard = Yard(tmp_path, '[agents.main]\nprofile = "locked"\n').make()
+    with yard.opened() as terminal:
+        assert terminal.refuse("true") == "policy.denied"
+
+
+# Backends
+
+
+class Chosen:
+    """What a host that lacks something would find."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *verdicts: Verdict) -> None:
+        monkeypatch.setattr(Backends, "_try", lambda self: verdicts)
+
+
+NO_STAGE = Verdict("stage", Held.NONE, (), "user namespaces are closed", "open them")
+NO_LANDLOCK = Verdict("landlock", Held.NONE, (), "this kernel has no Landlock", "newer kernel")
+
+
+def test_without_a_backend_a_command_is_refused_with_the_remedy(tmp_path, monkeypatch):
+    Chosen(monkeypatch, NO_STAGE, NO_LANDLOCK)
+    with a_terminal(tmp_path) as terminal:
+        result = terminal.call("run_shell", command="echo 1 > a")
+
+    assert result.refusal.code == "sandbox.unavailable"
+    assert "user namespaces are closed" in result.refusal.error
+    assert "open them" in result.refusal.hint
+    assert not (terminal.yard.root / "a").exists()
+
+
+def test_best_effort_runs_it_and_says_that_nothing_holds_it(tmp_path, monkeypatch):
+    Chosen(monkeypatch, NO_STAGE, NO_LANDLOCK)
+    yard = Yard(tmp_path, OPEN + '[shell]\nenforcement = "best-effort"\n').make()
+    if os.geteuid() == 0:
+        os.chown(yard.root, 65534, 65534)
+        for path in (tmp_path, *tmp_path.parents[:3]):
+            path.chmod(path.stat().st_mode | 0o011)
+    mark = f"31339.{os.getpid()}"
+    with yard.opened() as terminal:
+        said = terminal.run(f"(setsid nohup sleep {mark} &) ; echo 1 > a; id -u; echo $HOME")
+        assert terminal.refuse("true", dry_run=True) == "sandbox.unavailable"
+
+    assert said["sandbox"]["backend"] == "none"
+    assert said["sandbox"]["enforcement"] == "none"
+    assert said["sandbox"]["gaps"]
+    assert (yard.root / "a").read_text() == "1\n"
+    assert said["stdout"].splitlines()[0] != "0"
+    assert said["files_changed"] == []
+    assert mark not in processes()
+
+
+@pytest.mark.needs("landlock")
+def test_landlock_holds_where_stages_do_not_work(tmp_path, monkeypatch):
+    Chosen(monkeypatch, NO_STAGE, Verdict("landlock", Held.PARTIAL, ("some",)))
+    yard = Yard(tmp_path).make()
+    yard.write({"d/open": "o\n", ".env": "token"})
+    if os.geteuid() == 0:
+        for path in (yard.root, *yard.root.rglob("*")):
+            os.chown(path, 65534, 65534)
+        for path in (tmp_path, *tmp_path.parents[:3]):
+            path.chmod(path.stat().st_mode | 0o011)
+    with yard.opened() as terminal:
+        said = terminal.sneak(
+            "echo n > d/open; cat .env; echo x > /var/tmp/out; echo x >> paddock.toml"
+        )
+
+    assert said["sandbox"]["backend"] == "landlock"
+    assert said["sandbox"]["enforcement"] == "partial"
+    assert (yard.root / "d/open").read_text() == "n\n"
+    assert (yard.root / "paddock.toml").read_text() == yard.policy
+    assert "token" not in said["stdout"]
+    assert not Path("/var/tmp/out").exists()
+
+
+def test_a_launcher_that_is_killed_ends_its_commands_with_an_error(tmp_path: Path):
+    mark = f"31340.{os.getpid()}"
+    with a_terminal(tmp_path) as terminal:
+        terminal.run("true")
+        found = []
+        thread = threading.Thread(
+            target=lambda: found.append(
+                terminal.call("run_shell", command=f"echo 1 > a; sleep {mark}")
+            )
+        )
+        thread.start()
+        wait_for(mark)
+        launchers = subprocess.run(
+            ["pgrep", "-P", str(os.getpid()), "-f", "inside/main.py"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        ours = [int(pid) for pid in launchers]
+        for pid in ours:
+            os.kill(pid, signal.SIGKILL)
+        thread.join(30)
+        [result] = found
+        assert result.refusal.code == "sandbox.unavailable"
+        assert not (terminal.yard.root / "a").exists()
+        assert terminal.run("echo again")["stdout"] == "again\n"
+        assert mark not in processes()
+
+
+def test_a_call_that_is_cancelled_has_changed_nothing(tmp_path: Path):
+    from paddock.runtime.prepared import Bounds
+    from paddock.values.calls import ToolCall
+
+    class Button:
+        def __init__(self) -> None:
+            self.is_cancelled = False
+            self.callbacks = []
+
+        def on_cancel(self, callback):
+            self.callbacks.append(callback)
+            return lambda: None
+
+        def press(self) -> None:
+            self.is_cancelled = True
+            for callback in self.callbacks:
+                callback()
+
+    button, mark = Button(), f"31341.{os.getpid()}"
+    with a_terminal(tmp_path) as terminal:
+        found = []
+        call = ToolCall("C-1", "run_shell", {"command": f"echo 1 > a; sleep {mark}"})
+        dispatcher = terminal.runtime._dispatcher
+        thread = threading.Thread(
+            target=lambda: found.append(dispatcher.dispatch(call, Bounds(cancel=button)))
+        )
+        thread.start()
+        wait_for(mark)
+        button.press()
+        thread.join(30)
+        assert found[0].refusal.code == "call.cancelled"
+        assert not (terminal.yard.root / "a").exists()
+        [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+        assert entry["metadata"]["effect"] == "none"
+
+
+# The admin's
+
+
+def test_the_admins_shell_is_the_same_behind_the_dual_gate(tmp_path: Path):
+    operator = operator_in(tmp_path).make("--dev")
+    path = {"PATH": os.environ["PATH"]}
+    closed = operator.call("run_shell_dev", variables=path, command="true")
+    assert closed.json["code"] == "tool.unknown"
+    risky = {RISKY_TOOLS_VARIABLE: "1", **path}
+    opened = operator.call(
+        "run_shell_dev",
+        variables=risky,
+        command=hide(
+            "echo 1 > HO2/scratch/x; echo 2 > HOT/config/policy.toml; echo > agents/admin/agent.json"
+        ),
+    )
+
+    assert opened.status == 0, opened.out
+    assert set(opened.json) == {"status", "content", *FIELDS}
+    assert opened.json["files_changed"] == ["HO2/scratch/x"]
+    assert (operator.plane / "HO2/scratch/x").read_text() == "1\n"
+    assert "HOT/config/policy.toml" in refused(opened.json)
+    assert (operator.plane / "HOT/config/policy.toml").read_text() != "2\n"

@@ -1,0 +1,500 @@
+"""What a command changed, and what of it the workspace has then: real commands, through the door."""
+
+import hashlib
+import json
+import os
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.disks import temporaries, tree
+from tests.support.shells import OPEN, Terminal, Yard, a_terminal, refused, wait_for
+
+pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory):
+    with a_terminal(tmp_path_factory.mktemp("yard")) as terminal:
+        yield terminal
+
+
+@pytest.fixture
+def terminal(shared: Terminal):
+    """The same door, on a tree that is as new."""
+    root = shared.yard.root
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.name == "paddock.toml" and path.parent == root:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+            path.rmdir()
+        else:
+            path.unlink()
+    shared.yard.write({"a": "old a\n", "d/x": "x\n", "d/e/y": "y\n", "k.pem": "key\n"})
+    return shared
+
+
+def sha(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def lay(root: Path) -> dict[str, object]:
+    return {name: what for name, what in tree(root).items() if name != "paddock.toml"}
+
+
+BEFORE = {
+    "a": b"old a\n",
+    "d": None,
+    "d/x": b"x\n",
+    "d/e": None,
+    "d/e/y": b"y\n",
+    "k.pem": b"key\n",
+}
+
+LANDS = {
+    "a new file": ("echo n > n", {"n": b"n\n"}, [], ["n"]),
+    "a new tree": (
+        "mkdir -p n/m && echo 1 > n/m/f",
+        {"n": None, "n/m": None, "n/m/f": b"1\n"},
+        [],
+        ["n", "n/m", "n/m/f"],
+    ),
+    "another content": ("echo new > a", {"a": b"new\n"}, [], ["a"]),
+    "appended": ("echo more >> a", {"a": b"old a\nmore\n"}, [], ["a"]),
+    "a rename over": ("echo z > z && mv z a", {"a": b"z\n"}, [], ["a"]),
+    "a rename": ("mv a b", {"b": b"old a\n"}, ["a"], ["a", "b"]),
+    "a removal": ("rm a", {}, ["a"], ["a"]),
+    "a directory that goes": (
+        "rm -r d",
+        {},
+        ["d", "d/x", "d/e", "d/e/y"],
+        ["d", "d/e", "d/e/y", "d/x"],
+    ),
+    "a directory that is renamed": (
+        "mv d D",
+        {"D": None, "D/x": b"x\n", "D/e": None, "D/e/y": b"y\n"},
+        ["d", "d/x", "d/e", "d/e/y"],
+        ["D", "D/e", "D/e/y", "D/x", "d", "d/e", "d/e/y", "d/x"],
+    ),
+    "a directory made anew, opaque all the way down": (
+        "rm -r d && mkdir -p d/e && echo z > d/e/z",
+        {"d/e/z": b"z\n"},
+        ["d/x", "d/e/y"],
+        ["d/e/y", "d/e/z", "d/x"],
+    ),
+    "a directory made anew as it was": (
+        "rm -r d && mkdir -p d/e && echo x > d/x && echo other > d/e/y",
+        {"d/e/y": b"other\n"},
+        [],
+        ["d/e/y", "d/x"],
+    ),
+    "a file where a directory was": (
+        "rm -r d && echo file > d",
+        {"d": b"file\n"},
+        ["d/x", "d/e", "d/e/y"],
+        ["d", "d/e", "d/e/y", "d/x"],
+    ),
+    "a directory where a file was": (
+        "rm a && mkdir a && echo in > a/f",
+        {"a": None, "a/f": b"in\n"},
+        [],
+        ["a", "a/f"],
+    ),
+    "a link": ("ln -s d/x l", {"l": "-> d/x"}, [], ["l"]),
+    "a link over a file": ("ln -sf d/x a", {"a": "-> d/x"}, [], ["a"]),
+    "a hard link, as a file of its own": (
+        "ln a h && echo two > h",
+        {"a": b"two\n", "h": b"two\n"},
+        [],
+        ["a", "h"],
+    ),
+    "a mode": ("chmod 755 a", {}, [], ["a"]),
+    "a mode of a directory": ("chmod 700 d", {}, [], ["d"]),
+    "nothing that was only looked at": ("cat a d/x; : >> a; ls -R", {}, [], []),
+    "nothing that was made and removed": ("echo t > t && rm t && mkdir u && rmdir u", {}, [], []),
+    "nothing that is as it was": ("cp -p a b && cp -p b a && rm b", {}, [], []),
+}
+
+
+@pytest.mark.parametrize("name", LANDS)
+def test_what_policy_allows_lands_and_nothing_else_changes(terminal: Terminal, name: str):
+    line, new, gone, changed = LANDS[name]
+    said = terminal.run(line)
+
+    assert (said["exit_code"], said["changes_refused"]) == (0, []), said
+    assert lay(terminal.yard.root) == {k: v for k, v in {**BEFORE, **new}.items() if k not in gone}
+    assert said["files_changed"] == changed
+    assert temporaries(terminal.yard.root) == []
+
+
+REFUSED = {
+    "a new protected file": ("echo n > n.pem", ["n.pem"]),
+    "another content of it": ("echo n > k.pem", ["k.pem"]),
+    "its removal": ("rm k.pem", ["k.pem"]),
+    "its mode": ("chmod 777 k.pem", ["k.pem"]),
+    "its time": ("touch -d @1 k.pem", ["k.pem"]),
+    "a rename over it": ("echo n > n && mv n k.pem", ["k.pem"]),
+    "a new protected file in a new tree": (
+        "mkdir -p n/m && echo k > n/m/x.PEM && rmdir n/m n || true; mv n/m/x.PEM n.PEM; rmdir n/m n",
+        ["n.PEM"],
+    ),
+    "a protected directory": ("mkdir q.pem && echo k > q.pem/f", ["q.pem", "q.pem/f"]),
+    "a protected link": ("ln -s a n.pem", ["n.pem"]),
+    "a link out": ("ln -s /etc/shadow l; ln -s ../../x m", ["l", "m"]),
+    "a link to a secret": ("ln -s .env l", ["l"]),
+    "a FIFO": ("mkfifo p", ["p"]),
+    "a setuid bit": ("cp /bin/true t && chmod u+s t 2>/dev/null; rm -f t; mkfifo q", ["q"]),
+    "a directory that its owner cannot enter": ("mkdir n && chmod 000 n", ["n"]),
+    "a file that its owner cannot read": ("echo n > n && chmod 000 n", ["n"]),
+    "a policy": ("echo > d/paddock.toml", ["d/paddock.toml"]),
+    "a name that is none": ("echo > $'new\\nline'; echo > $'\\xff'", ["\\xff", "new\\nline"]),
+    "a temporary name of ours": (
+        "echo > .paddock-00000000000000000000000000000000.tmp",
+        [".paddock-00000000000000000000000000000000.tmp"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_policy_forbids_is_reported_and_does_not_land(terminal: Terminal, name: str):
+    line, paths = REFUSED[name]
+    said = terminal.sneak(line)
+
+    assert lay(terminal.yard.root) == BEFORE
+    assert sorted(refused(said)) == paths
+    assert not [path for path in said["files_changed"] if path in paths]
+
+
+def test_what_is_allowed_lands_beside_what_is_refused(terminal: Terminal):
+    said = terminal.sneak("mkdir n && echo 1 > n/ok && echo 2 > n/no.pem && rm -r d && rm k.pem")
+
+    assert lay(terminal.yard.root) == {
+        "a": b"old a\n", "k.pem": b"key\n", "n": None, "n/ok": b"1\n",
+    }  # fmt: skip
+    assert list(refused(said)) == ["k.pem", "n/no.pem"]
+    assert refused(said)["k.pem"].startswith("*.pem (paths.protected")
+
+
+def test_a_directory_stays_where_something_in_it_has_to_stay(terminal: Terminal):
+    terminal.yard.write({"d/in.pem": "k"})
+    said = terminal.sneak("rm -rf d; echo $?")
+
+    assert sorted(refused(said)) == ["d", "d/in.pem"]
+    assert lay(terminal.yard.root) == {
+        "a": b"old a\n", "d": None, "d/in.pem": b"k", "k.pem": b"key\n",
+    }  # fmt: skip
+
+
+def test_what_takes_the_place_of_what_has_to_stay_does_not_land(terminal: Terminal):
+    terminal.yard.write({"d/in.pem": "k"})
+    said = terminal.sneak("rm -rf d && echo file > d; rm k.pem && mkdir k.pem && echo 1 > k.pem/x")
+
+    assert set(refused(said)) == {"d", "d/in.pem", "k.pem", "k.pem/x"}
+    assert (terminal.yard.root / "d/in.pem").read_text() == "k"
+    assert (terminal.yard.root / "k.pem").read_text() == "key\n"
+
+
+def test_a_secret_in_a_directory_that_is_removed_stays_and_is_not_named(terminal: Terminal):
+    terminal.yard.write({"d/.env.prod": "token"})
+    said = terminal.sneak("ls -A d; rm -rf d")
+
+    assert said["stdout"] == "e\nx\n"
+    assert list(refused(said)) == ["d"]
+    assert "env.prod" not in json.dumps(said)
+    assert (terminal.yard.root / "d/.env.prod").read_text() == "token"
+
+
+def test_a_secret_cannot_be_read_moved_or_linked(terminal: Terminal):
+    terminal.yard.write({"d/.env": "token", "s.key": "token"})
+    said = terminal.sneak(
+        "cat d/.env s.key; mv d/.env d/q; ln s.key t; cat < s.key > u; python3 -c 'print(open(\"s.key\").read())'"
+    )
+
+    assert "token" not in said["stdout"] + said["stderr"]
+    assert (terminal.yard.root / "d/.env").read_text() == "token"
+    assert said["files_changed"] == []
+
+
+def test_modes_and_times_are_kept(terminal: Terminal):
+    terminal.sneak(
+        "echo s > s.sh && chmod 750 s.sh && touch -d @1000000000 s.sh; mkdir -m 711 m && touch -d @1000000001 m; ln -s a l && touch -h -d @1000000002 l; touch -d @1000000003 a"
+    )
+
+    found = {name: os.lstat(terminal.yard.root / name) for name in ("s.sh", "m", "l", "a")}
+    assert {name: int(look.st_mtime) - 1_000_000_000 for name, look in found.items()} == {
+        "s.sh": 0, "m": 1, "l": 2, "a": 3,
+    }  # fmt: skip
+    assert stat.S_IMODE(found["s.sh"].st_mode) == 0o750
+    assert stat.S_IMODE(found["m"].st_mode) == 0o711
+
+
+def test_what_was_replaced_keeps_its_owner_and_what_is_new_is_ours(terminal: Terminal):
+    root = terminal.yard.root
+    os.chmod(root / "a", 0o640)
+    terminal.sneak("echo n > a && echo n > n && chmod 644 a && mkdir m")
+
+    for name in ("a", "n", "m"):
+        found = os.lstat(root / name)
+        assert (found.st_uid, found.st_gid) == (os.geteuid(), os.getegid()), name
+        assert not os.listxattr(root / name)
+
+
+@pytest.mark.needs("root")
+def test_started_as_root_the_file_of_another_keeps_its_owner(terminal: Terminal):
+    path = terminal.yard.root / "a"
+    os.chmod(path, 0o666)
+    os.chown(path, 1234, 1235)
+    said = terminal.sneak("echo theirs > a; stat -c %u a")
+
+    assert (path.read_text(), said["stdout"]) == ("theirs\n", "1234\n")
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
+
+
+def test_a_read_only_file_can_be_replaced_and_removed_as_in_any_shell(terminal: Terminal):
+    root = terminal.yard.root
+    for name in ("a", "d/x"):
+        os.chmod(root / name, 0o444)
+    said = terminal.sneak("rm -f d/x; echo n > n && mv -f n a")
+
+    assert said["files_changed"] == ["a", "d/x"]
+    assert (root / "a").read_text() == "n\n"
+
+
+def test_effects_are_on_record_with_their_versions(terminal: Terminal):
+    terminal.sneak("echo new > a && rm d/x && mkdir n && ln -s a l")
+    [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+
+    assert entry["metadata"]["effects"] == [
+        {"path": "a", "kind": "overwritten", "before": sha("old a\n"), "after": sha("new\n")},
+        {"path": "d/x", "kind": "deleted", "before": sha("x\n"), "after": None, "mode": "0644"},
+        {"path": "l", "kind": "created", "before": None, "after": sha("a"), "entry": "link"},
+        {"path": "n", "kind": "created", "before": None, "after": None, "entry": "directory"},
+    ]
+    assert entry["metadata"]["bytes_written"] == 4
+
+
+def test_everything_that_a_command_did_is_undone_as_one(terminal: Terminal):
+    root = terminal.yard.root
+    os.chmod(root / "d/x", 0o640)
+    os.symlink("a", root / "old")
+    before = lay(root)
+    terminal.sneak(
+        "echo new > a; rm -r d; mkdir -p n/m; echo 1 > n/m/f; ln -sf n old; chmod 600 paddock.toml;"
+        "echo only > k2; mkdir d; echo again > d/z"
+    )
+    assert lay(root) != before
+    call = terminal.yard.calls()[-1]["call"]
+    ran = terminal.yard.cli("undo", call)
+
+    assert ran.status == 0, ran.err
+    assert lay(root) == before
+    assert stat.S_IMODE(os.lstat(root / "d/x").st_mode) == 0o640
+    again = terminal.yard.calls()[-1]["call"]
+    assert terminal.yard.cli("undo", again).status == 0
+    assert (root / "d/z").read_text() == "again\n"
+
+
+@pytest.mark.parametrize("line", ["chmod 750 a d", "touch -d @1 a", "chmod 750 d; echo > d/q"])
+def test_changes_of_mode_and_time_are_undone(terminal: Terminal, line: str):
+    root = terminal.yard.root
+    modes = [stat.S_IMODE(os.lstat(root / name).st_mode) for name in ("a", "d")]
+    terminal.sneak(line)
+    ran = terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"])
+
+    assert ran.status == 0, ran.err
+    assert lay(root) == BEFORE
+    assert [stat.S_IMODE(os.lstat(root / name).st_mode) for name in ("a", "d")] == modes
+
+
+def test_more_effects_than_an_entry_holds_are_kept_whole_and_undone(terminal: Terminal):
+    before = lay(terminal.yard.root)
+    said = terminal.sneak("mkdir n; for i in $(seq 300); do echo $i > n/$i; done; rm -r d")
+    [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+
+    assert len(said["files_changed"]) == 305
+    assert len(entry["metadata"]["effects"]) == 50
+    assert entry["metadata"]["effects_stored"]["total"] == 305
+    call = terminal.yard.calls()[-1]
+    assert len(call["changes"]) == 305
+    assert terminal.yard.cli("undo", call["call"]).status == 0
+    assert lay(terminal.yard.root) == before
+    assert len(terminal.yard.calls()[-1]["changes"]) == 305
+
+
+# Somebody else
+
+
+def while_running(terminal: Terminal, line: str, act, before: str = "true") -> dict:
+    """Run `before`, then do `act` out here, then run `line`: all while one command runs."""
+    root = terminal.yard.root
+    (root / "flags").mkdir()
+    mark = f"4{time.monotonic_ns() % 10**9}"
+
+    def interfere() -> None:
+        wait_for(f"sleep {mark}")
+        act()
+        (root / "flags/go").touch()
+
+    thread = threading.Thread(target=interfere)
+    thread.start()
+    waiting = f"sleep {mark} & until ls flags | grep -q go; do sleep 0.02; done"
+    said = terminal.run(f"{before}; {waiting}; {line}")
+    thread.join()
+    return said
+
+
+CONFLICTS = {
+    "a file that it changed": (
+        "echo mine > a",
+        lambda root: (root / "a").write_text("theirs\n"),
+        "a",
+    ),
+    "a file that it removed": ("rm a", lambda root: (root / "a").write_text("theirs\n"), "a"),
+    "a file that it made": ("echo mine > n", lambda root: (root / "n").write_text("theirs\n"), "n"),
+    "a file in a directory that it removed": (
+        "rm -r d",
+        lambda root: (root / "d/theirs").write_text("theirs\n"),
+        "d/theirs",
+    ),
+    "a mode of a file that it changed": (
+        "echo mine > a",
+        lambda root: os.chmod(root / "a", 0o600),
+        "a",
+    ),
+    "the same length and time": (
+        "echo mine! > a",
+        lambda root: ((root / "a").write_text("old b\n"), os.utime(root / "a", ns=(0, 0))),
+        "a",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+def test_what_somebody_else_changed_meanwhile_refuses_the_whole_set(terminal: Terminal, name: str):
+    line, act, path = CONFLICTS[name]
+    root = terminal.yard.root
+    said = while_running(terminal, f"{line}; echo other > other", lambda: act(root))
+
+    assert said["files_changed"] == []
+    assert not (root / "other").exists()
+    assert path in said["conflict"]
+    assert "other" in refused(said)
+    assert (root / "d/x").exists()
+
+
+def test_a_file_that_somebody_removed_meanwhile_does_not_come_back(terminal: Terminal):
+    root = terminal.yard.root
+    # Opened and written before it is gone: the overlay has its copy.
+    said = while_running(terminal, "echo mine >> a", (root / "a").unlink, before="echo first >> a")
+
+    assert said["files_changed"] == []
+    assert "'a'" in said["conflict"]
+    assert not (root / "a").exists()
+
+
+def test_what_others_change_elsewhere_is_no_conflict(terminal: Terminal):
+    root = terminal.yard.root
+    said = while_running(
+        terminal, "echo mine > a; echo n > d/n", lambda: (root / "d/theirs").write_text("t\n")
+    )
+
+    assert said["files_changed"] == ["a", "d/n"]
+    assert (root / "d/theirs").read_text() == "t\n"
+
+
+def test_what_was_changed_just_before_is_no_conflict(terminal: Terminal):
+    for number in range(5):
+        terminal.call("create_file", path="a", content=f"{number}\n")
+        said = terminal.run(f"echo {number} >> a")
+        assert said["files_changed"] == ["a"], said
+
+
+def test_calls_at_once_have_stages_of_their_own_and_all_land(terminal: Terminal):
+    found: list[dict] = []
+    threads = [
+        threading.Thread(
+            target=lambda n=n: found.append(terminal.run(f"echo {n} > f{n}; sleep 0.1; ls f*"))
+        )
+        for n in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(said["files_changed"] for said in found) == [[f"f{n}"] for n in range(6)]
+    assert sorted(p.name for p in terminal.yard.root.glob("f*")) == [f"f{n}" for n in range(6)]
+
+
+# Limits and settings of the policy
+
+
+def test_all_or_nothing(tmp_path: Path):
+    with a_terminal(tmp_path, OPEN + '[shell]\ncommit = "all"\n') as terminal:
+        said = terminal.sneak("echo 1 > one; echo 2 > two.key")
+        assert said["files_changed"] == []
+        assert set(refused(said)) == {"one", "two.key"}
+        assert terminal.run("echo 1 > one; echo 2 > two")["files_changed"] == ["one", "two"]
+
+
+def test_a_set_over_the_limit_is_refused_whole(tmp_path: Path):
+    with a_terminal(tmp_path, OPEN + "[limits]\nchange_set_bytes_max = 100000\n") as terminal:
+        said = terminal.run("for i in $(seq 30); do head -c 10000 /dev/zero > f$i; done")
+        assert said["files_changed"] == []
+        assert len(refused(said)) == 30
+        assert "300000 bytes" in next(iter(refused(said).values()))
+        assert terminal.run("head -c 90000 /dev/zero > f")["files_changed"] == ["f"]
+
+
+def test_what_is_generated_lands_and_is_not_kept(tmp_path: Path):
+    with a_terminal(tmp_path) as terminal:
+        terminal.run("mkdir -p node_modules/x && echo 1 > node_modules/x/i")
+        said = terminal.run("echo 2 > node_modules/x/i && echo 1 > yarn.lock")
+        assert said["files_changed"] == ["node_modules/x/i", "yarn.lock"]
+        result = terminal.call("create_file", path="node_modules/x/i", content="3")
+        assert result.refusal.code == "policy.generated"
+        [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+        rows = {row["path"]: row for row in entry["metadata"]["effects"]}
+        assert rows["node_modules/x/i"]["kept"] is False
+
+
+def test_what_policy_asks_about_is_refused_where_nobody_was_shown_it(tmp_path: Path):
+    policy = '[profiles.standard]\nallow = ["tool:*"]\nask = ["tool:file:create migrations/**"]\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        said = terminal.sneak("mkdir migrations; echo 1 > migrations/1; echo 2 > two")
+        assert said["files_changed"] == ["migrations", "two"]
+        assert "create migrations/**" in refused(said)["migrations/1"]
+
+
+def test_an_agents_own_permissions_hold_for_its_commands(tmp_path: Path):
+    yard = Yard(tmp_path).make()
+    yard.write({"src/a": "a", "docs/b": "b", "other": "o"})
+    agent = next((yard.home / ".local/state/paddock/planes").iterdir()) / "agents/main/agent.json"
+    declared = json.loads(agent.read_text())
+    declared["permissions"] = {"read": ["**"], "write": ["src/**"], "forbidden": ["docs/**"]}
+    agent.write_text(json.dumps(declared))
+    with yard.opened() as terminal:
+        said = terminal.sneak(
+            "echo n > src/a; echo n > src/n; echo n > other; cat docs/b; echo > docs/b"
+        )
+        assert said["files_changed"] == ["src/a", "src/n"]
+        assert "other" in refused(said)
+        assert "b" not in said["stdout"]
+        assert (yard.root / "docs/b").read_text() == "b"
+
+
+def test_the_tree_may_be_reached_through_a_directory_with_a_default_group(terminal: Terminal):
+    root = terminal.yard.root
+    os.chmod(root / "d", 0o2775)
+    if os.geteuid() == 0:
+        os.chown(root / "d", 0, 1235)
+        os.chmod(root / "d", 0o2775)
+    group = os.lstat(root / "d").st_gid
+    terminal.run("echo n > d/n && mkdir d/m && echo n > d/m/n")
+
+    assert [os.lstat(root / name).st_gid for name in ("d/n", "d/m", "d/m/n")] == [group] * 3
+    assert os.lstat(root / "d/m").st_mode & stat.S_ISGID

@@ -1,0 +1,209 @@
+"""A client in front of a project: its events, both ways to judge them, what is recorded."""
+
+import json
+import marshal
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from paddock.apps.hook.full import Given, answer, identity_of
+from paddock.apps.hook.ground import Ground, find_ground
+from paddock.apps.hook.images import make_image
+from paddock.apps.hook.lean import flow
+from paddock.apps.hook.lean.asked import parse_asked
+from paddock.apps.hook.lean.door import Attempt, find_identity
+from paddock.apps.hook.lean.image import find_homes
+from paddock.apps.hook.lean.quick import QuickEngine
+from paddock.apps.hook.lean.records import Record
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import verify
+from paddock.plane.trust import record_trust
+from tests.support.places import Place
+
+LAUNCHER = Path(__file__).parents[2] / "src" / "paddock" / "apps" / "hook" / "launch.py"
+NO_RANDOMNESS = bytes(range(16))
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer as a client reads it."""
+
+    raw: bytes
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return json.loads(self.raw).get("hookSpecificOutput", {}) if self.raw else {}
+
+    @property
+    def word(self) -> str:
+        return self.fields.get("permissionDecision", "none")
+
+    @property
+    def reason(self) -> str:
+        return self.fields.get("permissionDecisionReason", "")
+
+    @property
+    def context(self) -> str:
+        return self.fields.get("additionalContext", "")
+
+    @property
+    def message(self) -> str:
+        return json.loads(self.raw).get("systemMessage", "") if self.raw else ""
+
+
+@dataclass
+class Client:
+    """Claude Code in a project, as far as a hook sees it."""
+
+    place: Place
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        return str(self.place.project)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        home = str(self.place.home)
+        return {"HOME": home, "CLAUDE_PROJECT_DIR": self.root, **self.variables}
+
+    def event(self, tool: str = "", /, **fields: Any) -> bytes:
+        """One event; `{root}` in its texts stands for the project."""
+        base = {"hook_event_name": "PreToolUse", "session_id": "SES-1", "cwd": self.root}
+        named = {"tool_name": tool, "tool_input": {}} if tool else {}
+        return json.dumps(self.filled({**base, **named, **fields})).encode()
+
+    def filled(self, value: Any) -> Any:
+        """The value with the project in the place of `{root}`."""
+        if isinstance(value, str):
+            return value.replace("{root}", self.root)
+        if isinstance(value, dict):
+            return {key: self.filled(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.filled(each) for each in value]
+        return value
+
+    def ask(self, tool: str = "", /, client: str = "", **fields: Any) -> Said:
+        """What the full path says."""
+        return self.say(self.event(tool, **fields), client)
+
+    def say(self, data: bytes, client: str = "", *, keeps_image: bool = False) -> Said:
+        """What the full path says to these bytes."""
+        return Said(
+            answer(Given(data, client, self.environment, self.root, keeps_image=keeps_image))
+        )
+
+    def lean(self, data: bytes, client: str = "") -> Said:
+        """What the lean path says. Raises: DeclinedError, ShapeError."""
+        return Said(Attempt(data, client, self.environment).answer())
+
+    def start(
+        self, data: bytes, *arguments: str, program: Path = LAUNCHER, **more: Any
+    ) -> subprocess.CompletedProcess[bytes]:
+        """The installed command as the client starts it."""
+        return subprocess.run(
+            [sys.executable, "-I", "-S", str(program), *arguments],
+            input=data,
+            env=self.environment,
+            cwd=self.root,
+            capture_output=True,
+            check=False,
+            **more,
+        )
+
+    def write_policy(self, text: str | dict[str, Any], *, trusted: bool = True) -> None:
+        """The project's policy: TOML as text, JSON as a dictionary."""
+        name = "paddock.toml" if isinstance(text, str) else "paddock.json"
+        content = (text if isinstance(text, str) else json.dumps(text)).encode()
+        path = self.place.project / name
+        path.write_bytes(content)
+        if trusted:
+            record_trust(path, content, self.place.environment, datetime.now(UTC))
+
+    @property
+    def ledger(self) -> Path:
+        """The ledger of hook decisions, once there is one."""
+        return next((self.place.home / ".local/state/paddock/planes").glob("*/HO1/ledger/*.jsonl"))
+
+    def entries(self, event_type: str = "HOOK_DECISION") -> list[Any]:
+        """The entries of one type, oldest first; the ledger is whole."""
+        assert verify(str(self.ledger)).problems == ()
+        return [row.entry for row in query(str(self.ledger), Filter(event_type)).entries]
+
+
+class RememberedPorts(flow.Ports):
+    """Keeps what would be recorded."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+
+    def is_first(self, session_id: str, pattern: str) -> bool:
+        del session_id, pattern
+        return True
+
+    def randomness(self, size: int) -> bytes:
+        return NO_RANDOMNESS[:size]
+
+    def wrap(self, asked: Any) -> str:
+        return ""
+
+
+@dataclass
+class BothWays:
+    """One project's policy as the full path has it, and as its image holds it."""
+
+    client: Client
+    ground: Ground
+    image: Any
+
+    @classmethod
+    def of(cls, client: Client, name: str = "claude") -> "BothWays":
+        asked = parse_asked(client.event("Read", tool_input={"file_path": "{root}/x"}), name)
+        ground = find_ground(asked, client.environment, client.root, "2026-11-20")
+        (ground.project.layout.ledger_paths()["ho1m"]).touch()
+        homes = find_homes(client.environment)
+        body = make_image(ground, name, client.environment, homes)
+        return cls(client, ground, None if body is None else marshal.loads(body))
+
+    def full(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
+        """Answer and record of the policy engine."""
+        asked = parse_asked(data, name)
+        ground = find_ground(asked, self.client.environment, self.client.root, "2026-11-20")
+        who = identity_of(ground.chain, ground.project.policy.digest)
+        return self._run(data, name, ground.engine, who)
+
+    def lean(self, data: bytes, name: str = "claude") -> tuple[bytes, dict[str, Any]]:
+        """Answer and record of the image. Raises: DeclinedError."""
+        numbers, who = find_identity(self.image, parse_asked(data, name))
+        return self._run(data, name, QuickEngine(self.image, numbers), who)
+
+    def _run(self, data: bytes, name: str, engine: Any, who: Any) -> tuple[bytes, dict[str, Any]]:
+        asked, ports = parse_asked(data, name), RememberedPorts()
+        scene = self.ground.scene
+        judged = flow.judge_call(asked, scene, engine, asked.cwd or self.client.root)
+        said = flow.answer_call(judged, scene, engine, who, ports)
+        (record,) = ports.records
+        return said, {each: getattr(record, each) for each in Record.__slots__}
+
+
+def processes(count: int, act: Any) -> None:
+    """`act(number)` in so many processes at once; all end well."""
+    children = []
+    for number in range(count):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                act(number)
+                code = 0
+            finally:
+                os._exit(code)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * count

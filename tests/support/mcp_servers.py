@@ -1,0 +1,146 @@
+"""A project with an MCP server on it, and the SDK's own client, in either protocol era."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
+
+PADDOCK = [sys.executable, "-c", "from paddock.apps.cli.main import console; console()"]
+ERAS = {"handshake": "legacy", "stateless": "2026-07-28"}
+POLICY = """
+[profiles.standard]
+allow = ["tool:file:*", "tool:search:*"]
+ask = ["tool:file:create asked/**"]
+deny = ["tool:file:delete"]
+"""
+
+
+@dataclass(frozen=True)
+class McpPlace:
+    """`base` holds a home and a project with a trusted policy."""
+
+    base: Path
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.base / "project"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PADDOCK, *arguments],
+            cwd=self.project,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def govern(self, policy: str) -> None:
+        (self.project / "paddock.toml").write_text(policy)
+        assert self.run("trust", "--yes").returncode == 0
+
+    def entries(self, ledger: str, *options: str) -> list[dict[str, Any]]:
+        ran = self.run("ledger", "query", "--ledger", ledger, "--json", *options)
+        return [json.loads(line) for line in ran.stdout.splitlines()]
+
+    def waiting(self) -> list[dict[str, Any]]:
+        return json.loads(self.run("approvals", "list", "--json").stdout)
+
+    def stdio(self, *options: str) -> StdioServerParameters:
+        arguments = [*PADDOCK[1:], "mcp", *options]
+        return StdioServerParameters(
+            command=PADDOCK[0], args=arguments, cwd=str(self.project), env=self.variables
+        )
+
+    @contextlib.contextmanager
+    def http(self, *options: str) -> Generator["HttpServer", None, None]:
+        """A server on a free port of this machine."""
+        process = subprocess.Popen(
+            [*PADDOCK, "mcp", "--http", "127.0.0.1:0", *options],
+            cwd=self.project,
+            env=self.variables,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            said = ""
+            while "serving on " not in said:
+                line = process.stderr.readline()
+                assert line, said
+                said += line
+            url = re.search(r"serving on (\S+)", said)[1]
+            token = Path(re.search(r"token of \S+: (.+)", said)[1])
+            yield HttpServer(url, token)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+            process.stderr.close()
+
+
+@dataclass(frozen=True)
+class HttpServer:
+    url: str
+    token_file: Path
+
+    @property
+    def token(self) -> str:
+        return self.token_file.read_text().strip()
+
+    @contextlib.asynccontextmanager
+    async def client(
+        self, era: str, token: str | None = None, **options: Any
+    ) -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
+            transport = streamable_http_client(self.url, http_client=http)
+            async with Client(transport, mode=ERAS[era], **options) as client:
+                yield client
+
+
+def make_place(base: Path, policy: str = POLICY) -> McpPlace:
+    place = McpPlace(base)
+    place.home.mkdir()
+    (place.project / ".git").mkdir(parents=True)
+    (place.project / "README.md").write_text("hello\n")
+    place.govern(policy)
+    return place
+
+
+@dataclass
+class Person:
+    """Answers every form as it was told, and remembers what it was shown."""
+
+    action: str = "accept"
+    content: dict[str, Any] | None = None
+    shown: list[str] = None
+
+    def __post_init__(self) -> None:
+        self.shown = []
+
+    async def __call__(self, context: object, params: Any) -> ElicitResult:
+        self.shown.append(params.message)
+        return ElicitResult(action=self.action, content=self.content)
+
+
+YES = {"approve": True}

@@ -1,0 +1,157 @@
+"""A project with an agent that has a shell, for tests that really run commands through the door."""
+
+import base64
+import io
+import json
+import os
+import subprocess
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.main import main
+from paddock.assembly import open_project, open_runtime
+from paddock.plane.environment import read_environment
+from paddock.runtime.approvals import Approver, NoApprover
+from paddock.runtime.runtime import Runtime
+from paddock.values.calls import ToolResult
+from tests.support.places import Ran
+
+OPEN = '[profiles.standard]\nallow = ["tool:*"]\n'
+"""Everything but what path lists forbid: the shell without a question."""
+
+
+@dataclass
+class Yard:
+    """`base` holds a home and a project that is governed by `policy`."""
+
+    base: Path
+    policy: str = OPEN
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        return self.base / "project"
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def all_variables(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **self.variables}
+
+    def make(self) -> "Yard":
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.home.mkdir(exist_ok=True)
+        self.govern(self.policy)
+        return self
+
+    def govern(self, policy: str) -> None:
+        """Put another policy in force, as its operator."""
+        self.policy = policy
+        (self.root / "paddock.toml").write_text(policy)
+        ran = self.cli("trust", "--yes")
+        assert ran.status == 0, ran.err
+
+    def cli(self, *arguments: str) -> Ran:
+        out, err = io.StringIO(), io.StringIO()
+        source = io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8")
+        console = Console(source, out, err, self.all_variables, self.root)
+        return Ran(main(list(arguments), console), out.getvalue(), err.getvalue())
+
+    def write(self, files: Mapping[str, str | bytes]) -> None:
+        for name, content in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def git(self, *arguments: str, where: str = ".") -> str:
+        """The user's own git, outside of any sandbox."""
+        identity = {"GIT_AUTHOR_NAME": "U", "GIT_AUTHOR_EMAIL": "u@example.org"}
+        identity |= {"GIT_COMMITTER_NAME": "U", "GIT_COMMITTER_EMAIL": "u@example.org"}
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.root / where,
+            env={"HOME": str(self.home), "PATH": os.environ["PATH"], **identity},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    @contextmanager
+    def opened(self, approver: Approver | None = None) -> Generator["Terminal", None, None]:
+        project = open_project(self.root, read_environment(self.all_variables))
+        approver = approver or NoApprover()
+        with open_runtime(project, agent=None, approver=approver) as runtime:
+            yield Terminal(self, runtime)
+
+    def entries(self, kind: str) -> list[dict[str, Any]]:
+        ran = self.cli("ledger", "query", "--ledger", "ho1m", "--type", kind, "--json")
+        return [json.loads(line) for line in ran.out.splitlines()]
+
+    def calls(self) -> list[dict[str, Any]]:
+        return self.cli("history", "--json").json["calls"]
+
+
+@dataclass
+class Terminal:
+    """An agent at work in a yard."""
+
+    yard: Yard
+    runtime: Runtime
+
+    def call(self, tool: str, **arguments: Any) -> ToolResult:
+        return self.runtime.call(tool, arguments)
+
+    def run(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """The details of a command that ran."""
+        result = self.call("run_shell", command=command, **arguments)
+        assert result.refusal is None, result.content
+        return dict(result.details)
+
+    def sneak(self, command: str, **arguments: Any) -> dict[str, Any]:
+        """The same where nobody can see beforehand what the command does."""
+        return self.run(hide(command), **arguments)
+
+    def refuse(self, command: str, **arguments: Any) -> str:
+        """The code of a command that did not run."""
+        result = self.call("run_shell", command=command, **arguments)
+        assert result.refusal is not None, result.content
+        return result.refusal.code
+
+
+def hide(command: str) -> str:
+    """A line that does the same where nobody can see beforehand what that is."""
+    return f"echo {base64.b64encode(os.fsencode(command)).decode()} | base64 -d | bash"
+
+
+def refused(details: Mapping[str, Any]) -> dict[str, str]:
+    """Path → rule of what did not land."""
+    return {row["path"]: row["rule"] for row in details["changes_refused"]}
+
+
+@contextmanager
+def a_terminal(base: Path, policy: str = OPEN) -> Generator[Terminal, None, None]:
+    with Yard(base, policy).make().opened() as terminal:
+        yield terminal
+
+
+def processes() -> str:
+    """The command lines of everything that runs on this machine."""
+    done = subprocess.run(["ps", "ax", "-o", "args"], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def wait_for(mark: str) -> None:
+    """Until a process with this in its arguments runs."""
+    deadline = time.monotonic() + 60
+    while mark not in processes():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"nothing with {mark} began")
+        time.sleep(0.02)

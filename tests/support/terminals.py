@@ -1,0 +1,180 @@
+"""A real terminal for a program: a pty on the one side, a drawn screen on the other.
+
+    with Terminal.start(argv, environment) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("hello\r")
+        terminal.wait_for("Hello.")
+        print(terminal.text())
+
+Nothing sleeps: one waits for what the screen shows, up to a deadline far above what
+anything takes, and a screen that never shows it is in the failure's message.
+"""
+
+import errno
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pyte
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Terminal:
+    """A screen of so many columns and rows, with everything that scrolled off above it."""
+
+    process: subprocess.Popen[bytes]
+    master: int
+    columns: int
+    rows: int
+
+    def __post_init__(self) -> None:
+        self.raw = b""
+        self.screen = pyte.HistoryScreen(self.columns, self.rows, history=10_000, ratio=1)
+        self.stream = pyte.ByteStream(self.screen)
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        here: Path,
+        columns: int = 80,
+        rows: int = 24,
+    ) -> Self:
+        master, slave = pty.openpty()
+        _resize(slave, columns, rows)
+        process = subprocess.Popen(
+            argv,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=here,
+            env=dict(environment),
+            start_new_session=True,
+            # The terminal that a hang-up and Ctrl-C on a cooked terminal are for.
+            preexec_fn=_take_terminal,
+        )
+        os.close(slave)
+        os.set_blocking(master, False)
+        return cls(process, master, columns, rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE_S)
+        if self.master >= 0:
+            os.close(self.master)
+
+    # Typing
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        left = text.encode()
+        while left:
+            try:
+                left = left[os.write(self.master, left) :]
+            except BlockingIOError:
+                self._take(0.1)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As a window does that is drawn to another size."""
+        self.columns, self.rows = columns, rows
+        self.screen.resize(rows, columns)
+        _resize(self.master, columns, rows)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program itself."""
+        self.process.send_signal(number)
+
+    def hang_up(self) -> None:
+        """The terminal goes away."""
+        os.close(self.master)
+        self.master = -1
+
+    # Looking
+
+    def wait_for(self, text: str) -> None:
+        """Until the text stands on the screen."""
+        self.wait_until(lambda: text in self.text(), f"{text!r} on the screen")
+
+    def wait_for_gone(self, text: str) -> None:
+        """Until it does not."""
+        self.wait_until(lambda: text not in self.text(), f"no {text!r} on the screen")
+
+    def wait_for_prompt(self) -> None:
+        """Until an empty line is there to be typed in."""
+        self.wait_until(lambda: self.line() == ">", "an empty prompt")
+
+    def line(self) -> str:
+        """The line that the cursor is in."""
+        return self.screen.display[self.screen.cursor.y].rstrip()
+
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline, f"waited for {what}:\n{self.everything()}"
+            if not self._take(0.05) and not holds():
+                raise AssertionError(f"the program is gone; waited for {what}:\n{self.everything()}")
+
+    def result(self) -> int:
+        """What the program ends with."""
+        while self.master >= 0 and self._take(0.05):
+            if self.process.poll() is not None and not select.select([self.master], [], [], 0)[0]:
+                break
+        return self.process.wait(PATIENCE_S)
+
+    def text(self) -> str:
+        """The screen, without spaces at the ends of its lines."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
+
+    def everything(self) -> str:
+        """The screen, and all that scrolled off above it."""
+        above = ["".join(row[x].data for x in range(len(row) and self.columns)).rstrip() for row in self.screen.history.top]
+        return "\n".join([*above, self.text()])
+
+    def settings(self) -> list[object]:
+        """How the terminal is set: who left it raw?"""
+        return termios.tcgetattr(self.master)
+
+    def _take(self, at_most_s: float) -> bool:
+        """Take in what is shown next; false where nothing more comes."""
+        if self.master < 0:
+            return False
+        if not select.select([self.master], [], [], at_most_s)[0]:
+            return True
+        try:
+            read = os.read(self.master, 65_536)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            assert error.errno == errno.EIO  # nobody has the other side open any more
+            return False
+        self.raw += read
+        self.stream.feed(read)
+        return bool(read)
+
+
+def _resize(descriptor: int, columns: int, rows: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+SIGINT = signal.SIGINT

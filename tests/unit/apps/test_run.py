@@ -1,0 +1,223 @@
+"""`paddock run` and `paddock session`: a turn without anybody there, and what is left of it."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import Place, Ran, new_place
+from tests.support.wire_server import Fail, Hang, WireServer
+from tests.support.wire_words import says
+
+CLEAR = {"structured": {"speech_act": "command", "ambiguity": "low"}}
+
+
+@pytest.fixture
+def place():
+    with new_place() as made:
+        yield made
+
+
+def run_script(place: Place, *steps: dict, options: tuple[str, ...] = ()) -> Ran:
+    script = place.base / "steps.json"
+    script.write_text(json.dumps(steps))
+    return place.run("run", "--model", f"scripted:{script}", *options, "go")
+
+
+def test_the_built_in_model_answers_without_anything(place):
+    ran = place.run("run", "show me README.md")
+
+    assert (ran.status, ran.err) == (0, "")
+    assert "# Widgets" in ran.out
+
+
+def test_json_is_the_turns_result(place):
+    ran = run_script(place, CLEAR, {"text": "done"}, options=("--json",))
+
+    found = ran.json
+    assert set(found) == {
+        "response",
+        "outcome",
+        "work_orders",
+        "cost",
+        "session_id",
+        "quality_gate_passed",
+    }
+    assert (ran.status, found["response"], found["outcome"]) == (0, "done", "success")
+    assert [order["state"] for order in found["work_orders"]] == ["completed", "completed"]
+    assert found["cost"]["llm_calls"] == 2
+
+
+def test_a_degraded_answer_is_exit_1(place):
+    ran = run_script(place, CLEAR, {"stop": "refusal", "reason": "unsafe"}, options=("--json",))
+
+    assert (ran.status, ran.json["outcome"]) == (1, "degraded")
+    assert ran.json["quality_gate_passed"] is False
+
+
+def test_nobody_is_asked(place):
+    call = {"calls": [{"name": "create_file", "arguments": {"path": "asked.txt", "content": "x"}}]}
+    (place.project / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:file:view"]\nask = ["tool:file:create"]\n'
+    )
+    assert place.run("trust", "--yes").status == 0
+
+    ran = run_script(place, CLEAR, call, {"text": "no"})
+
+    assert (ran.status, ran.out) == (0, "no\n")
+    assert not (place.project / "asked.txt").exists()
+    denied = place.run("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_DENIED", "--json")
+    assert denied.json["metadata"]["code"] == "approval.unavailable"
+
+
+def test_what_a_model_says_cannot_drive_the_terminal(place):
+    ran = run_script(place, CLEAR, {"text": "\x1b[2Jgone"})
+
+    assert ran.out == "\\x1b[2Jgone\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (("--model", "nobody"), 3),
+        (("--model", ":x"), 2),
+        (("--model", "scripted:/nowhere"), 3),
+        (("--model", "anthropic:m"), 3),
+        (("--agent", "nobody"), 2),
+    ],
+)
+def test_what_cannot_be_opened_says_so(place, options, status):
+    ran = place.run("run", *options, "go")
+
+    assert (ran.status, ran.out) == (status, "")
+    assert ran.err.startswith("error[")
+
+
+def local(place: Place, url: str) -> None:
+    file = place.home / ".config/paddock/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        f'[providers.local]\nprovider = "openai"\nmodel = "m"\nbase_url = "{url}/v1"\napi = "chat"\n'
+    )
+
+
+@pytest.mark.loopback
+def test_a_server_of_ones_own_answers(place):
+    with WireServer() as server:
+        local(place, server.url)
+        server.say(says(json.dumps(CLEAR["structured"])), says("from the server"))
+
+        ran = place.run("run", "--model", "local", "go")
+
+    assert (ran.status, ran.out) == (0, "from the server\n")
+
+
+@pytest.mark.loopback
+def test_a_server_that_answers_errors_is_exit_1(place):
+    with WireServer() as server:
+        local(place, server.url)
+        server.reply(*[Fail(401, "authentication_error")] * 4)
+
+        ran = place.run("run", "--model", "local", "go")
+
+    assert ran.status == 1
+    assert "gateway_error" in ran.out
+
+
+@pytest.mark.loopback
+def test_a_server_that_is_not_there_is_exit_5(place, monkeypatch):
+    from paddock import limits
+
+    monkeypatch.setattr(limits, "model_retry_first_s", 0.0)
+    with WireServer() as server:
+        local(place, server.url)
+
+    ran = place.run("run", "--json", "--model", "local", "go")
+
+    assert (ran.status, ran.json["outcome"]) == (5, "degraded")
+
+
+@pytest.mark.loopback
+def test_an_interrupt_cancels_the_turn_and_the_turn_is_recorded(place):
+    import threading
+
+    with WireServer() as server:
+        local(place, server.url)
+        server.reply(Hang())
+
+        def interrupt() -> None:
+            server.wait_for_request()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        ran = place.run("run", "--model", "local", "go")
+        thread.join()
+
+    assert (ran.status, ran.out) == (1, "The turn was cancelled.\n")
+    turn = place.run("ledger", "query", "--ledger", "ho2m", "--type", "TURN_RECORDED", "--json")
+    assert turn.json["metadata"]["outcome"] == "cancelled"
+
+
+# --- session ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session_id(place) -> str:
+    return run_script(place, CLEAR, {"text": "first"}, options=("--json",)).json["session_id"]
+
+
+def test_sessions_are_listed_and_shown(place, session_id):
+    listed = place.run("session", "list")
+    assert listed.out.startswith(session_id)
+
+    (found,) = place.run("session", "list", "--json").json
+    assert (found["turns"], found["last_outcome"], found["agent"]) == (1, "success", "main")
+
+    shown = place.run("session", "show", session_id)
+    assert "> go\nfirst" in shown.out
+    (turn,) = place.run("session", "show", session_id, "--json").json["turns"]
+    assert (turn["user_message"], turn["response"]) == ("go", "first")
+
+
+def test_only_one_agents_sessions(place, session_id):
+    assert place.run("session", "list", "--agent", "main", "--json").json != []
+    assert place.run("session", "list", "--agent", "other", "--json").json == []
+
+
+def test_a_session_goes_on(place, session_id):
+    script = place.base / "more.json"
+    script.write_text(json.dumps([CLEAR, {"text": "second", "expects": "more"}]))
+
+    ran = place.run("session", "resume", session_id, "--model", f"scripted:{script}", "more")
+
+    assert (ran.status, ran.out) == (0, "second\n")
+    assert "keep_model_contents" in ran.err
+    turns = place.run("session", "show", session_id, "--json").json["turns"]
+    assert [turn["response"] for turn in turns] == ["first", "second"]
+
+
+def test_an_export_is_printed_or_a_new_file(place, session_id):
+    printed = place.run("session", "export", session_id)
+    assert printed.json["session"]["session_id"] == session_id
+
+    assert place.run("session", "export", session_id, "--out", "s.json").status == 0
+    file = place.project / "s.json"
+    assert json.loads(file.read_text()) == printed.json
+    again = place.run("session", "export", session_id, "--out", "s.json")
+    assert (again.status, json.loads(file.read_text())) == (2, printed.json)
+
+
+@pytest.mark.parametrize("action", ["show", "export", "resume"])
+def test_a_session_that_is_not_there_is_exit_2(place, session_id, action):
+    task = ("go",) if action == "resume" else ()
+
+    assert place.run("session", action, "SES-0000000000000000", *task).status == 2
+
+
+def test_a_project_without_sessions_has_none(tmp_path: Path):
+    with new_place() as fresh:
+        assert fresh.run("session", "list", "--json").json == []
+        assert "no sessions" in fresh.run("session", "list").err

@@ -1,0 +1,383 @@
+"""Sessions of a project: opened, closed, resumed, exported, delegated, two at once."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from paddock.agent.events import ApprovalAnswered, ApprovalAsked, CallDecided
+from paddock.agent.recorded import export_session, find_session, list_sessions
+from paddock.agent.results import TurnOutcome
+from paddock.agent.sessions import Session
+from paddock.assembly import Project, create_agent, open_project
+from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
+from paddock.errors import ConfigError, LedgerDamagedError, UsageError
+from paddock.plane.agents import NewAgent
+from paddock.plane.environment import read_environment
+from paddock.providers.scripted import Say, ScriptedCall, ScriptedModel
+from paddock.runtime.approvals import YesApprover
+from paddock.values.models import AssistantMessage, ToolAnswers, UserMessage
+from paddock.values.orders import OrderFailure, OrderState
+from tests.support.agents import Heard
+
+VIEW = ScriptedCall("view", {"path": "a.txt"})
+CLEAR = Say(structured={"speech_act": "command", "ambiguity": "low"})
+
+
+def write(path: str) -> ScriptedCall:
+    return ScriptedCall("create_file", {"path": path, "content": "x"})
+
+
+class Place:
+    """A home and a project."""
+
+    def __init__(self, base: Path) -> None:
+        self.home, self.root = base / "home", base / "project"
+        for folder in (self.home, self.root):
+            folder.mkdir()
+        (self.root / "a.txt").write_text("alpha\n")
+        self.heard = Heard()
+
+    def project(self) -> Project:
+        return open_project(self.root, read_environment({"HOME": str(self.home)}))
+
+    def configure(self, text: str) -> None:
+        file = self.home / ".config/paddock/config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def open(self, *steps: Say, **wish) -> Session:
+        wish.setdefault("provider", ScriptedModel(steps))
+        return open_session(self.project(), SessionWish(listener=self.heard, **wish))
+
+    def entries(self, ledger: str) -> list:
+        rows = sessions_of(self.project()).query(ledger, _everything(), None).entries
+        return [row.entry for row in rows]
+
+    def types(self, ledger: str) -> list[str]:
+        return [entry.event_type for entry in self.entries(ledger)]
+
+
+def _everything():
+    from paddock.ledger.query import Filter
+
+    return Filter()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+# --- a session ---------------------------------------------------------------------
+
+
+def test_a_session_has_its_start_its_turns_and_its_end_on_record(place):
+    with place.open(CLEAR, Say(calls=(write("b.txt"),)), Say("written")) as session:
+        result = session.handle_turn("write b.txt")
+
+    assert (result.outcome, (place.root / "b.txt").read_text()) == (TurnOutcome.SUCCESS, "x")
+    assert [kind for kind in place.types("ho2m") if kind != "GENESIS"] == [
+        "SESSION_START",
+        "WO_PLANNED",
+        "WO_DISPATCHED",
+        "WO_PLANNED",
+        "WO_DISPATCHED",
+        "QUALITY_GATE",
+        "WO_CHAIN_COMPLETE",
+        "TURN_RECORDED",
+        "SESSION_END",
+    ]
+    assert [kind for kind in place.types("ho1m") if kind != "GENESIS"] == [
+        "LLM_CALL",
+        "WO_COMPLETED",
+        "LLM_CALL",
+        "TOOL_INTENT",
+        "TOOL_RESULT",
+        "LLM_CALL",
+        "WO_COMPLETED",
+    ]
+    own = {entry.session_id for name in ("ho1m", "ho2m") for entry in place.entries(name)}
+    assert own == {"", session.session_id}  # GENESIS has none
+
+
+def test_the_start_says_who_works_with_what(place):
+    with place.open() as session:
+        start = place.entries("ho2m")[-1]
+
+    assert (start.event_type, start.agent) == ("SESSION_START", "main")
+    facts = dict(start.metadata)
+    assert facts["model"] == {"provider": "scripted", "name": "script"}
+    assert facts["dual_gate"]["open"] is False
+    assert "create_file" in facts["tools_allowed"]
+    assert facts["resumed"] is False
+    assert session.facts == facts
+
+
+def test_a_closed_session_answers_nothing(place):
+    session = place.open()
+    session.close()
+    session.close()
+
+    with pytest.raises(UsageError):
+        session.handle_turn("hello")
+    assert place.types("ho2m").count("SESSION_END") == 1
+
+
+def test_questions_and_answers_are_heard(place):
+    place.configure('[profiles.standard]\nallow = ["tool:file:view"]\nask = ["tool:file:create"]\n')
+    steps = (CLEAR, Say(calls=(write("b.txt"),)), Say("written"))
+
+    with place.open(*steps, approver=YesApprover("a person")) as session:
+        session.handle_turn("write it")
+
+    assert [event.request.tool for event in place.heard.of(ApprovalAsked)] == ["create_file"]
+    assert [event.approval.by for event in place.heard.of(ApprovalAnswered)] == ["a person"]
+    assert [event.by for event in place.heard.of(CallDecided)] == ["a person"]
+    assert place.types("governance")[-2:] == ["APPROVAL_ASKED", "APPROVAL_ANSWERED"]
+
+
+def test_two_sessions_at_once_keep_their_turns_apart(place):
+    steps = (CLEAR, Say(calls=(VIEW,)), Say("done"))
+    sessions = [place.open(*steps * 3) for _ in range(2)]
+    results: dict[str, list] = {}
+
+    def talk(session: Session) -> None:
+        results[session.session_id] = [session.handle_turn(f"turn {n}") for n in range(3)]
+
+    threads = [threading.Thread(target=talk, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for session in sessions:
+        session.close()
+
+    for session_id, turns in results.items():
+        assert [turn.outcome for turn in turns] == [TurnOutcome.SUCCESS] * 3
+        recorded = find_session(sessions_of(place.project()), session_id)
+        assert [turn.number for turn in recorded.turns] == [1, 2, 3]
+        assert {o.wo_id.split("-")[2] for t in turns for o in t.work_orders} == {
+            session_id.removeprefix("SES-")
+        }
+
+
+# --- models -----------------------------------------------------------------------
+
+
+def test_without_any_choice_the_built_in_model_answers(place):
+    with open_session(place.project(), SessionWish()) as session:
+        result = session.handle_turn("hello")
+
+    assert "built-in model" in result.response
+
+
+def test_the_users_default_provider_answers_where_nobody_chose(place, tmp_path):
+    script = tmp_path / "steps.json"
+    script.write_text(json.dumps([{"structured": _CLEAR}, {"text": "from the script"}]))
+    place.configure(f'[providers.default]\nprovider = "scripted"\nmodel = "{script}"\n')
+
+    with open_session(place.project(), SessionWish()) as session:
+        assert session.handle_turn("hi").response == "from the script"
+
+
+_CLEAR = {"speech_act": "command", "ambiguity": "low"}
+
+
+@pytest.mark.parametrize("model", ["nobody", "scripted", "scripted:/nowhere", "anthropic"])
+def test_a_model_that_cannot_be_used_opens_nothing(place, model):
+    with pytest.raises(ConfigError):
+        open_session(place.project(), SessionWish(model=model))
+    assert "SESSION_START" not in place.types("ho2m")
+
+
+# --- resume ------------------------------------------------------------------------
+
+
+def first_turn(place: Place) -> str:
+    with place.open(CLEAR, Say(calls=(VIEW,)), Say("it says alpha")) as session:
+        session.handle_turn("what is in a.txt?")
+    return session.session_id
+
+
+def test_a_resumed_session_remembers_what_both_said_and_says_what_is_missing(place):
+    session_id = first_turn(place)
+    model = ScriptedModel((CLEAR, Say("yes")))
+
+    with place.open(provider=model, resume=session_id) as session:
+        result = session.handle_turn("really?")
+
+    assert model.requests[1].messages[:2] == (
+        UserMessage("what is in a.txt?"),
+        AssistantMessage("it says alpha"),
+    )
+    assert any("keep_model_contents" in notice for notice in session.notices)
+    assert (result.session_id, result.turn) == (session_id, 2)
+    assert [order.wo_id[-3:] for order in result.work_orders] == ["003", "004"]
+
+
+def test_where_contents_are_kept_the_calls_come_back_too(place):
+    place.configure("[ledger]\nkeep_model_contents = true\n")
+    session_id = first_turn(place)
+    model = ScriptedModel((CLEAR, Say("yes")))
+
+    with place.open(provider=model, resume=session_id) as session:
+        session.handle_turn("really?")
+
+    user, call, answers, answer = model.requests[1].messages[:4]
+    assert user == UserMessage("what is in a.txt?")
+    assert call.tool_calls[0].name == "view"
+    assert isinstance(answers, ToolAnswers)
+    assert "alpha" in answers.answers[0].content
+    assert answer == AssistantMessage("it says alpha")
+    assert not any("keep_model_contents" in notice for notice in session.notices)
+
+
+def test_a_resumed_session_is_one_session_with_two_starts(place):
+    session_id = first_turn(place)
+    with place.open(CLEAR, Say("yes"), resume=session_id) as session:
+        session.handle_turn("really?")
+
+    (listed,) = list_sessions(sessions_of(place.project()))
+    assert (listed.session_id, len(listed.turns)) == (session_id, 2)
+    starts = [e for e in place.entries("ho2m") if e.event_type == "SESSION_START"]
+    assert [start.metadata["resumed"] for start in starts] == [False, True]
+
+
+@pytest.mark.parametrize("session_id", ["SES-0000000000000000", "../../x", "", "WO-1"])
+def test_a_session_that_is_not_there_is_not_resumed(place, session_id):
+    with pytest.raises(UsageError):
+        place.open(resume=session_id)
+
+
+def test_a_session_that_is_open_is_not_opened_a_second_time(place):
+    with place.open() as session, pytest.raises(UsageError):
+        place.open(resume=session.session_id)
+    with place.open(resume=session.session_id):
+        assert list((place.home / ".local/state/paddock/sessions").iterdir()) != []
+    assert list((place.home / ".local/state/paddock/sessions").iterdir()) == []
+
+
+def test_a_session_belongs_to_its_agent(place):
+    session_id = first_turn(place)
+    create_agent(place.project(), NewAgent("helper", parent="main"))
+
+    with pytest.raises(UsageError):
+        place.open(resume=session_id, agent="helper")
+
+
+def test_an_export_holds_every_entry_of_the_session_and_no_other(place):
+    session_id = first_turn(place)
+    first_turn(place)
+    project = place.project()
+
+    exported = export_session(sessions_of(project), require_session(project, session_id))
+
+    assert exported["session"]["session_id"] == session_id
+    assert exported["turns"][0]["response"] == "it says alpha"
+    entries = [entry for rows in exported["entries"].values() for entry in rows]
+    assert {entry["session_id"] for entry in entries} == {session_id}
+    assert all({"seq", "prev", "id"} <= set(entry) for entry in entries)
+
+
+# --- delegating ------------------------------------------------------------------------
+
+
+def test_a_child_does_the_task_and_only_its_answer_comes_back(place):
+    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+
+    with place.open(Say(calls=(VIEW,)), Say("it says alpha")) as session:
+        order = session.delegate("helper", "look at a.txt", 50_000)
+
+    assert order.output_result == {"response_text": "it says alpha"}
+    calls = [e for e in place.entries("ho1m") if e.event_type == "TOOL_INTENT"]
+    assert [(call.agent, call.session_id) for call in calls] == [("helper", session.session_id)]
+    assert [agent["name"] for agent in calls[0].metadata["agents"]] == ["helper", "main"]
+    planned = next(e for e in place.entries("ho2m") if e.event_type == "WO_PLANNED")
+    assert (planned.agent, planned.metadata["executor"]) == ("main", "helper")
+
+
+def test_a_child_has_no_more_than_its_parent_may_do(place):
+    place.configure(
+        '[profiles.standard]\nallow = ["tool:file:*"]\ndeny = ["tool:file:create secret/**"]\n'
+    )
+    new = NewAgent("helper", "open", parent="main", workspace=place.root)
+    create_agent(place.project(), new)
+
+    with place.open(Say(calls=(write("secret/x"),)), Say("no")) as session:
+        session.delegate("helper", "write it")
+
+    assert "TOOL_DENIED" in place.types("ho1m")
+    assert not (place.root / "secret").exists()
+
+
+def test_a_child_has_only_tools_that_both_have(place):
+    new = NewAgent("helper", parent="main", workspace=place.root, toolsets=("search",))
+    create_agent(place.project(), new)
+    model = ScriptedModel((Say(calls=(write("b.txt"),)), Say("no")))
+
+    with place.open(provider=model) as session:
+        session.delegate("helper", "write it")
+
+    assert [tool.name for tool in model.requests[0].tools] == ["grep", "find", "ls"]
+    assert not (place.root / "b.txt").exists()
+
+
+def test_a_childs_tokens_are_the_sessions(place):
+    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+
+    with place.open(Say("one")) as session:
+        session.delegate("helper", "go", 50_000)
+        assert session.budget.account.spent == 15
+        order = session.delegate("helper", "go", 10)
+
+    assert order.state is OrderState.FAILED
+    assert order.error.code is OrderFailure.BUDGET_EXHAUSTED
+
+
+def test_children_side_by_side_each_do_their_part(place):
+    names = ["ada", "bea", "cleo"]
+    for name in names:
+        create_agent(place.project(), NewAgent(name, parent="main", workspace=place.root))
+    orders = {}
+
+    with open_session(place.project(), SessionWish(listener=place.heard)) as session:
+
+        def work(name: str) -> None:
+            task = f'write a file at {name}.txt with the content "{name}"'
+            orders[name] = session.delegate(name, task, 60_000)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert {name: order.state for name, order in orders.items()} == dict.fromkeys(
+        names, OrderState.COMPLETED
+    )
+    assert [(place.root / f"{name}.txt").read_text() for name in names] == names
+    assert len({order.wo_id for order in orders.values()}) == 3
+
+
+def test_a_damaged_ledger_shows_no_sessions(place):
+    session_id = first_turn(place)
+    path = place.project().layout.ledger_paths()["ho2m"]
+    path.write_bytes(path.read_bytes().replace(b'"outcome":"success"', b'"outcome": "failure"', 1))
+
+    for ask in (
+        lambda: list_sessions(sessions_of(place.project())),
+        lambda: place.open(resume=session_id),
+    ):
+        with pytest.raises(LedgerDamagedError):
+            ask()
+
+
+@pytest.mark.parametrize("agent", ["main", "stranger", "nobody", "../x"])
+def test_only_a_descendant_is_delegated_to(place, agent):
+    create_agent(place.project(), NewAgent("stranger", "open", workspace=place.root))
+
+    with place.open() as session, pytest.raises(UsageError):
+        session.delegate(agent, "go")
+    assert "WO_PLANNED" not in place.types("ho2m")

@@ -1,0 +1,69 @@
+"""A token names one agent, until another is made."""
+
+import os
+
+import pytest
+
+from paddock.errors import ConfigError
+from paddock.plane.environment import read_environment
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.tokens import find_agent, make_token, read_token, token_path
+
+
+@pytest.fixture
+def place(tmp_path):
+    return PlaneLayout(tmp_path / "planes" / "p-1", "project"), read_environment(
+        {"HOME": str(tmp_path)}
+    )
+
+
+def test_a_token_is_found_and_names_its_agent(place):
+    tokens = {agent: make_token(*place, agent) for agent in ("main", "other")}
+    assert {agent: find_agent(*place, token) for agent, token in tokens.items()} == {
+        "main": "main",
+        "other": "other",
+    }
+    assert read_token(*place, "main") == tokens["main"]
+
+
+@pytest.mark.parametrize("given", ["", "\n", "paddock_", "é", "\udc80", "x" * 100_000])
+def test_anything_else_is_nobody(place, given):
+    assert find_agent(*place, given) is None
+    make_token(*place, "main")
+    assert find_agent(*place, given) is None
+
+
+def test_part_of_a_token_is_none(place):
+    token = make_token(*place, "main")
+    assert [find_agent(*place, part) for part in (token[:-1], token + "x", token.upper())] == [
+        None,
+        None,
+        None,
+    ]
+
+
+def test_a_new_token_voids_the_old_one(place):
+    old, new = make_token(*place, "main"), make_token(*place, "main")
+    assert (find_agent(*place, old), find_agent(*place, new)) == (None, "main")
+
+
+def test_an_empty_file_is_nobodys_token(place):
+    make_token(*place, "main")
+    token_path(*place, "main").write_bytes(b"\n")
+    assert find_agent(*place, "") is None
+
+
+def test_tokens_are_private_and_lie_outside_the_plane(place):
+    layout, environment = place
+    make_token(*place, "main")
+    file = token_path(*place, "main")
+    assert os.stat(file).st_mode & 0o777 == 0o600
+    assert environment.config_home in file.parents
+    assert layout.root not in file.parents
+
+
+def test_a_directory_that_others_can_write_to_holds_no_tokens(place):
+    token = make_token(*place, "main")
+    os.chmod(token_path(*place, "main").parent, 0o777)
+    with pytest.raises(ConfigError):
+        find_agent(*place, token)
