@@ -143,7 +143,8 @@ def test_claude_code_calls_a_tool_and_its_id_finds_the_call_in_the_ledger(place)
         )
         ran = claude(place, server)
         assert ran.returncode == 0, (ran.stdout, ran.stderr)
-        seen, refused = results_of(server.requests[-1].body)
+        results = {each["tool_use_id"]: each for each in results_of(server.requests[-1].body)}
+    seen, refused = results["call_1"], results["call_2"]
     assert "hello" in json.dumps(seen["content"])
     assert "path.escapes_root" in json.dumps(refused["content"])
     assert refused["is_error"] is True

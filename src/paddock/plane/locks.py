@@ -34,6 +34,17 @@ def locked(directory: Path) -> Generator[None, None, None]:
         os.close(descriptor)
 
 
+@contextmanager
+def try_locked(directory: Path) -> Generator[bool, None, None]:
+    """The same without waiting: whether the lock is ours. Raises: HostError."""
+    with host_errors("locking", directory):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield _try(descriptor, directory)
+    finally:
+        os.close(descriptor)
+
+
 def _acquire(descriptor: int, directory: Path) -> None:
     # flock(2) has no time-out of its own: a stopped holder would stop us for ever.
     until = time.monotonic() + limits.path_lock_timeout_s

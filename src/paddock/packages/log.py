@@ -1,0 +1,177 @@
+"""What the packages ledger says: what was installed when, and which approvals were used.
+
+Everything that may happen once, or never again, is decided by the ledger and not by files
+that could be put back: whether an approval was used, which version was the last one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.format_events import (
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_UNINSTALLED,
+)
+from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.ports import Ledger
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import verify
+from paddock.packages.approvals import Approval
+from paddock.packages.keys import PublicKey
+from paddock.packages.versions import Version, parse_version
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+
+LEDGER: Final = "packages"
+_USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
+
+
+@dataclass(frozen=True, slots=True)
+class PackageLog:
+    """The entries of one packages ledger, oldest first."""
+
+    entries: tuple[StoredEntry, ...]
+
+    @property
+    def used_approvals(self) -> frozenset[str]:
+        """The ids of the approvals that were used."""
+        return frozenset(
+            wo_id
+            for stored in self.entries
+            if stored.entry.event_type in _USING
+            and isinstance(wo_id := stored.entry.metadata.get("wo_id"), str)
+        )
+
+    def last_version(self, package_id: str) -> Version | None:
+        """The version of a package that was installed last, whether it is there now or not."""
+        for stored in self._of(PACKAGE_INSTALLED, package_id):
+            version = stored.entry.metadata.get("version")
+            if isinstance(version, str):
+                return parse_version(version)
+        return None
+
+    def approval_of(self, package_id: str, digest: str) -> str | None:
+        """The approval of the package as it was installed last, given then or later."""
+        for stored in reversed(self.entries):
+            metadata = stored.entry.metadata
+            if metadata.get("package_id") != package_id or metadata.get("digest") != digest:
+                continue
+            if stored.entry.event_type in _USING and isinstance(metadata.get("wo_id"), str):
+                return cast("str", metadata["wo_id"])
+            if stored.entry.event_type == PACKAGE_INSTALLED:
+                return None
+        return None
+
+    def find(self, transaction_id: str) -> StoredEntry | None:
+        """The entry of a change of packages, if it was recorded."""
+        for stored in reversed(self.entries):
+            if stored.entry.call_id == transaction_id:
+                return stored
+        return None
+
+    def _of(self, event_type: str, package_id: str) -> Iterator[StoredEntry]:
+        for stored in reversed(self.entries):
+            entry = stored.entry
+            if entry.event_type == event_type and entry.metadata.get("package_id") == package_id:
+                yield stored
+
+
+@dataclass(frozen=True, slots=True)
+class PackageLedger:
+    """The packages ledger of one plane."""
+
+    path: Path
+    open: Callable[[], Ledger]
+    """Opens it to append, made on first use; the caller closes it."""
+
+    def read(self) -> PackageLog:
+        """All of it, after it was verified.
+
+        Raises:
+            LedgerDamagedError: what may not happen twice cannot be told any more.
+            HostError: it cannot be read.
+        """
+        if not self.path.exists():
+            if self.path.with_suffix(".d").exists():
+                # Threat: without its ledger a plane has used no approval and seen no version.
+                raise LedgerDamagedError(
+                    "the packages ledger is gone: what is kept beside it says that there was one",
+                    where=str(self.path),
+                    hint="restore it from a backup",
+                )
+            return PackageLog(())
+        report = verify(str(self.path))
+        if not report.is_whole:
+            raise LedgerDamagedError(
+                "the packages ledger does not verify",
+                where=str(self.path),
+                hint="paddock ledger verify --ledger packages",
+            )
+        return PackageLog(query(str(self.path), Filter()).entries)
+
+    def append(self, entry: Entry) -> str:
+        """Record it durably; its id. Raises as `Ledger.append`."""
+        ledger = self.open()
+        try:
+            return ledger.append([entry]).ids[0]
+        finally:
+            ledger.close()
+
+
+def installed_entry(
+    transaction_id: str, package_id: str, metadata: Mapping[str, Json], *, is_upgrade: bool
+) -> Entry:
+    """A package was installed, or took the place of another version of itself."""
+    wo_id = metadata.get("wo_id")
+    return Entry(
+        event_type=PACKAGE_INSTALLED,
+        submission_id=wo_id if isinstance(wo_id, str) else "",
+        decision="allow",
+        reason=f"{package_id} was {'upgraded' if is_upgrade else 'installed'}",
+        call_id=transaction_id,
+        metadata=dict(metadata),
+    )
+
+
+def uninstalled_entry(
+    transaction_id: str, package_id: str, metadata: Mapping[str, Json]
+) -> Entry:
+    """A package was removed."""
+    return Entry(
+        event_type=PACKAGE_UNINSTALLED,
+        decision="allow",
+        reason=f"{package_id} was uninstalled",
+        call_id=transaction_id,
+        metadata=dict(metadata),
+    )
+
+
+def approved_entry(package_id: str, version: str, approval: Approval) -> Entry:
+    """An installed package that had no approval has one now."""
+    return Entry(
+        event_type=PACKAGE_APPROVED,
+        submission_id=approval.wo_id,
+        decision="allow",
+        reason=f"{package_id} was approved after it was installed",
+        metadata={
+            "package_id": package_id,
+            "version": version,
+            "digest": approval.digest,
+            "wo_id": approval.wo_id,
+            "key_id": approval.key_id,
+        },
+    )
+
+
+def enrolled_entry(key: PublicKey) -> Entry:
+    """A key may approve changes of the plane from now on."""
+    return Entry(
+        event_type=OPERATOR_KEY_ENROLLED,
+        decision="allow",
+        reason="the plane had no key, and got its operator's",
+        metadata={"key_id": key.key_id},
+    )
