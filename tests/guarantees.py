@@ -246,5 +246,23 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
             mutants=("hidden-names-are-seen.toml", "namespaces-nest.toml"),
         ),
+        "G27": Guarantee(
+            tests=(
+                "tests/unit/workspace/search",
+                "tests/unit/tools/test_grep.py",
+                "tests/kernel/test_search_race.py",
+            ),
+            mutants=(
+                "closed-files-have-rows.toml",
+                "first-matches-are-chance.toml",
+                "proposals-are-believed.toml",
+                "ripgrep-sees-our-environment.toml",
+                "walk-passes-links.toml",
+            ),
+        ),
+        "G28": Guarantee(
+            tests=("tests/unit/tools/test_write_output.py",),
+            mutants=("next-name-is-not-judged.toml", "outputs-overwrite.toml"),
+        ),
     }
 )

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -165,5 +166,85 @@ def test_an_operator_who_changes_the_policy_means_the_next_call(place, connect: 
             (place.project / "paddock.toml").write_text("nonsense")
             with pytest.raises(MCPError, match=r"error\[config.invalid\]"):
                 await client.call_tool("view", {"path": "README.md"})
+
+    anyio.run(run)
+
+
+SHELL = '[profiles.standard]\nallow = ["tool:*"]\n'
+
+
+def processes_with(mark: str) -> list[str]:
+    """The ids of processes whose command line holds this, wherever they have got to."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in (process / "cmdline").read_bytes():
+                found.append(process.name)
+    return found
+
+
+@pytest.mark.needs("stage")
+def test_cancelling_a_call_kills_its_whole_process_tree_and_no_other_call(place, connect: Connect):
+    place.govern(SHELL)
+    mark = os.urandom(6).hex()
+    away = f'setsid bash -c "sleep 98; : {mark}"'
+    command = f"bash -c '{away} & sleep 99; : {mark}'"
+
+    async def run() -> None:
+        heard = anyio.Event()
+
+        async def progress(*_: object) -> None:
+            heard.set()
+
+        async def slow(client: Client) -> None:
+            await client.call_tool("run_shell", {"command": command}, progress_callback=progress)
+
+        async with connect() as client:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(slow, client)
+                await heard.wait()
+                assert len(processes_with(mark)) >= 2
+                # One slow call holds no other.
+                assert not (await client.call_tool("view", {"path": "README.md"})).is_error
+                tasks.cancel_scope.cancel()
+            with anyio.fail_after(30):
+                while processes_with(mark):  # noqa: ASYNC110 - they end without telling us
+                    await anyio.sleep(0.01)
+            assert not (await client.call_tool("view", {"path": "README.md"})).is_error
+
+    anyio.run(run)
+    (stopped,) = [
+        entry
+        for entry in place.entries("ho1m", "--type", "TOOL_RESULT")
+        if entry["metadata"]["tool"] == "run_shell"
+    ]
+    assert (stopped["metadata"]["code"], stopped["metadata"]["effect"]) == (
+        "call.cancelled",
+        "none",
+    )
+
+
+@pytest.mark.needs("stage")
+def test_a_client_that_leaves_takes_its_commands_with_it(place, connect: Connect):
+    place.govern(SHELL)
+    mark = os.urandom(6).hex()
+
+    async def run() -> None:
+        heard = anyio.Event()
+
+        async def progress(*_: object) -> None:
+            heard.set()
+
+        async with connect() as client, anyio.create_task_group() as tasks:
+            call = {"command": f"bash -c 'sleep 99; : {mark}'"}
+            tasks.start_soon(
+                partial(client.call_tool, "run_shell", call, progress_callback=progress)
+            )
+            await heard.wait()
+            assert processes_with(mark)
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(30):
+            while processes_with(mark):  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.01)
 
     anyio.run(run)

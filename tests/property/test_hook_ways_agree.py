@@ -29,9 +29,9 @@ patterns = st.one_of(
     st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts)),
     st.lists(segments, min_size=1, max_size=3).map(lambda parts: "/".join(parts) + "/"),
 )
-lists = st.lists(
-    st.one_of(patterns, patterns.map(lambda text: f"!{text}")), max_size=5
-).filter(lambda texts: not texts or not all(text.startswith("!") for text in texts))
+lists = st.lists(st.one_of(patterns, patterns.map(lambda text: f"!{text}")), max_size=5).filter(
+    lambda texts: not texts or not all(text.startswith("!") for text in texts)
+)
 rules = st.one_of(
     st.builds(
         lambda head, target: f"tool:{head} {target}".strip(),

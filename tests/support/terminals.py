@@ -15,9 +15,9 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +28,11 @@ from typing import Self
 import pyte
 
 PATIENCE_S = 60.0
+_TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""The program becomes the one that a hang-up, and Ctrl-C on a cooked terminal, are for."""
 
 
 @dataclass
@@ -56,15 +61,13 @@ class Terminal:
         master, slave = pty.openpty()
         _resize(slave, columns, rows)
         process = subprocess.Popen(
-            argv,
+            [sys.executable, "-c", _TAKE_TERMINAL, *argv],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             cwd=here,
             env=dict(environment),
             start_new_session=True,
-            # The terminal that a hang-up and Ctrl-C on a cooked terminal are for.
-            preexec_fn=_take_terminal,
         )
         os.close(slave)
         os.set_blocking(master, False)
@@ -129,7 +132,9 @@ class Terminal:
         while not holds():
             assert time.monotonic() < deadline, f"waited for {what}:\n{self.everything()}"
             if not self._take(0.05) and not holds():
-                raise AssertionError(f"the program is gone; waited for {what}:\n{self.everything()}")
+                raise AssertionError(
+                    f"the program is gone; waited for {what}:\n{self.everything()}"
+                )
 
     def result(self) -> int:
         """What the program ends with."""
@@ -144,7 +149,10 @@ class Terminal:
 
     def everything(self) -> str:
         """The screen, and all that scrolled off above it."""
-        above = ["".join(row[x].data for x in range(len(row) and self.columns)).rstrip() for row in self.screen.history.top]
+        above = [
+            "".join(row[x].data for x in range(len(row) and self.columns)).rstrip()
+            for row in self.screen.history.top
+        ]
         return "\n".join([*above, self.text()])
 
     def settings(self) -> list[object]:
@@ -171,10 +179,3 @@ class Terminal:
 
 def _resize(descriptor: int, columns: int, rows: int) -> None:
     fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-def _take_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-SIGINT = signal.SIGINT

@@ -8,6 +8,7 @@ governance ledger here too.
 
 from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.agents import create_agent, remove_agent
+from paddock.assembly.always import AlwaysReview, review_always, save_always
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
 from paddock.assembly.listing import tools_shown
@@ -27,6 +28,7 @@ from paddock.assembly.trust import TrustReview, review_trust, trust_policy
 __all__ = [
     "ADMIN_AGENT",
     "LEDGER_TIERS",
+    "AlwaysReview",
     "Project",
     "TrustReview",
     "create_agent",
@@ -42,7 +44,9 @@ __all__ = [
     "open_workspace",
     "remove_agent",
     "resume_call",
+    "review_always",
     "review_trust",
+    "save_always",
     "tools_allowed",
     "tools_of",
     "tools_shown",

@@ -176,9 +176,7 @@ def read_approval(path: Path) -> Approval:
     return approval
 
 
-def approval_problem(
-    approval: Approval, claim: Claim, keys: Keys, used: Collection[str]
-) -> str:
+def approval_problem(approval: Approval, claim: Claim, keys: Keys, used: Collection[str]) -> str:
     """Why an approval does not allow what is claimed; empty where it does.
 
     The signature first: what stands in a file that nobody signed is worth nothing.
@@ -195,10 +193,11 @@ def approval_problem(
     if claim.now >= approval.expires_at:
         return f"it expired at {approval.expires}"
     outside = paths_outside(approval, claim.paths)
-    if outside:
-        more = f" (and {len(outside) - 1} more)" if len(outside) > 1 else ""
-        return f"its scope does not cover {quote(outside[0])}{more}"
-    return ""
+    if not outside:
+        return ""
+    first, *others = outside
+    more = f" (and {len(others)} more)" if others else ""
+    return f"its scope does not cover {quote(first)}{more}"
 
 
 def paths_outside(approval: Approval, paths: Iterable[str]) -> tuple[str, ...]:

@@ -142,5 +142,7 @@ class Attic:
     def _read(self, path: Path, version: str) -> bytes:
         content = read_file(path, limits.package_bytes_max)
         if content is None or digest_of(content) != version:
-            raise IntegrityError("what a package replaced was kept, and is damaged", where=str(path))
+            raise IntegrityError(
+                "what a package replaced was kept, and is damaged", where=str(path)
+            )
         return content

@@ -70,11 +70,8 @@ class InstalledSet:
 
     @property
     def digest(self) -> str:
-        """One digest for the whole set; see `set_digest`."""
-        return set_digest(
-            (name, package.manifest.version.text, package.manifest.digest)
-            for name, package in self.packages.items()
-        )
+        """One digest for the whole set; see `digest_of_set`."""
+        return digest_of_set(package.manifest for package in self.packages.values())
 
 
 def owner_among(packages: Iterable[InstalledPackage], path: str) -> InstalledPackage | None:
@@ -87,9 +84,10 @@ def owner_among(packages: Iterable[InstalledPackage], path: str) -> InstalledPac
     return owners[0] if owners else None
 
 
-def set_digest(rows: Iterable[tuple[str, str, str]]) -> str:
+def digest_of_set(manifests: Iterable[Manifest]) -> str:
     """SHA-256 over `<id> <version> <digest>` LF of every package, sorted by id."""
-    text = "".join(f"{name} {version} {digest}\n" for name, version, digest in sorted(rows))
+    rows = sorted((each.package_id, each.version.text, each.digest) for each in manifests)
+    text = "".join(f"{' '.join(row)}\n" for row in rows)
     return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
 
 

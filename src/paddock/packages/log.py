@@ -137,9 +137,7 @@ def installed_entry(
     )
 
 
-def uninstalled_entry(
-    transaction_id: str, package_id: str, metadata: Mapping[str, Json]
-) -> Entry:
+def uninstalled_entry(transaction_id: str, package_id: str, metadata: Mapping[str, Json]) -> Entry:
     """A package was removed."""
     return Entry(
         event_type=PACKAGE_UNINSTALLED,

@@ -101,9 +101,7 @@ class Manifest:
     """Its assets by their paths."""
 
     def __post_init__(self) -> None:
-        text = json.dumps(
-            self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
+        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         canonical = text.encode("utf-8") + b"\n"
         digest = f"sha256:{hashlib.sha256(canonical).hexdigest()}"
         by_path = MappingProxyType({asset.path: asset for asset in self.assets})

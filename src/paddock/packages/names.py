@@ -68,8 +68,8 @@ def path_problem(path: str) -> str:
     """Why a file of a package cannot be called so; empty where it can.
 
     # Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
-    # direction and zero-width characters), or that another system reads otherwise
-    # (`a\\b`, an `é` of two characters).
+    # direction and zero-width characters), or that another system reads otherwise (a
+    # backslash, an `é` of two characters).
     """
     if not path:
         return "the name is empty"

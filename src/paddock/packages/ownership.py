@@ -5,7 +5,7 @@ directly; what stood there is kept, and comes back when the taker lets go of it.
 cannot leave before the taker does, because the taker depends on it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from paddock.packages.installed import InstalledFile, InstalledPackage, InstalledSet, owner_among
@@ -101,8 +101,8 @@ class _Planning:
 
     def acts(self) -> Iterator[Act]:
         """One for each path, in order."""
-        wanted = {} if self._new is None else self._new.by_path
-        had = {} if self._old is None else self._old.files
+        wanted: Mapping[str, Asset] = {} if self._new is None else self._new.by_path
+        had: Mapping[str, InstalledFile] = {} if self._old is None else self._old.files
         for path in sorted(wanted.keys() | had.keys()):
             act = self._keep(wanted[path], had.get(path)) if path in wanted else self._drop(path)
             if isinstance(act, Failure):
@@ -116,7 +116,9 @@ class _Planning:
         if before is not None and taker is not None:
             if before.sha256 == asset.sha256:
                 return Leave(path)
-            return Failure(path, f"{taker.package_id} took it over: upgrade or uninstall that first")
+            return Failure(
+                path, f"{taker.package_id} took it over: upgrade or uninstall that first"
+            )
         owner = owner_among(self.others, path)
         if owner is None:
             return Put(asset, before)
@@ -133,7 +135,9 @@ class _Planning:
             raise KeyError(path)  # only a version that was installed can let go of anything
         taker = self._taker(path)
         if taker is not None:
-            return Failure(path, f"{taker.package_id} took it over: upgrade or uninstall that first")
+            return Failure(
+                path, f"{taker.package_id} took it over: upgrade or uninstall that first"
+            )
         taken, before = old.receipt.taken.get(path), old.files[path]
         owner = owner_among(self.others, path)
         if taken is not None and owner is not None and owner.package_id == taken.giver:

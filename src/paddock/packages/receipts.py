@@ -132,7 +132,6 @@ def parse_receipt(content: bytes, file: str) -> Receipt:
     )
 
 
-
 def _file(fields: Fields) -> InstalledFile:
     fields.require_only(frozenset({"path", "sha256", "mode"}))
     return InstalledFile(_path(fields), _digest(fields, "sha256"), _mode(fields))

@@ -16,7 +16,7 @@ from paddock.packages.attic import Attic
 from paddock.packages.contents import given
 from paddock.packages.hashing import digest_of
 from paddock.packages.names import PLANE_MARKER
-from paddock.packages.ownership import Act, Leave, Put, Remove, Restore
+from paddock.packages.ownership import Act, Put, Remove, Restore
 from paddock.packages.receipts import HandOver
 from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
@@ -47,16 +47,16 @@ class Swap:
     workspace: Workspace
     attic: Attic
     transaction_id: str
-    is_tested: bool
+    is_tested: bool = False
     """Whether what is replaced has to be put aside, because it may come back."""
+    is_dry: bool = False
+    """Nothing is put aside and nothing kept: it is only looked at."""
     changes: list[StagedChange] = field(default_factory=list[StagedChange])
     paths: list[PathChange] = field(default_factory=list[PathChange])
     made: list[str] = field(default_factory=list[str])
     removed: list[RemovedDirectory] = field(default_factory=list[RemovedDirectory])
     handed_over: list[HandOver] = field(default_factory=list[HandOver])
     notes: list[str] = field(default_factory=list[str])
-    is_dry: bool = False
-    """Nothing is put aside and nothing kept: it is only looked at."""
 
     def add(self, act: Act, files: Mapping[str, PackedFile]) -> None:
         """Take in one act. Raises: GateRefusedError, OwnershipRefusedError, HostError."""
@@ -67,8 +67,6 @@ class Swap:
             self.write(act.path, content, act.taken.mode)
         elif isinstance(act, Remove):
             self.remove(act.path)
-        elif not isinstance(act, Leave):
-            raise InternalError(f"an act of the unknown kind {type(act).__name__}")
 
     def write(self, path: str, content: bytes, mode: int) -> None:
         """A file of ours is to stand at `path`, whatever of ours stands there now."""
@@ -132,21 +130,21 @@ class Swap:
         if giver is None:
             return
         brought = giver.files[act.path]
-        is_intact = state is not None and state.version == brought.sha256
-        is_file = state is not None and state.kind is EntryKind.FILE
         is_config = giver.manifest.by_path[act.path].is_config
-        if not is_file or not (is_intact or is_config):
+        if (
+            state is None
+            or state.kind is not EntryKind.FILE
+            or not (is_config or state.version == brought.sha256)
+        ):
             raise GateRefusedError(
                 "G0B", [Failure(act.path, f"it is not as {giver.package_id} brought it")]
             )
         content = self._content(entry.path)
         digest = digest_of(content) if self.is_dry else self.attic.keep(content)
-        mode = PROGRAM_MODE if state.mode & 0o100 else FILE_MODE if state else brought.mode
+        mode = PROGRAM_MODE if state.mode & 0o100 else FILE_MODE
         self.handed_over.append(HandOver(act.path, giver.package_id, digest, mode))
 
-    def _write(
-        self, entry: EntryPath, state: EntryState | None, content: bytes, mode: int
-    ) -> None:
+    def _write(self, entry: EntryPath, state: EntryState | None, content: bytes, mode: int) -> None:
         path, version = entry.path, digest_of(content)
         after = After(version, mode)
         if state is None:

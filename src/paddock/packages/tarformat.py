@@ -106,7 +106,9 @@ def decode_header(block: bytes) -> Header:
     kind = block[156:157]
     if kind != _REGULAR:
         what = _TYPES.get(kind, f"a member of the unknown type {kind!r}")
-        raise ArchiveRefusedError(f"it is {what}, and a package holds regular files only", file=name)
+        raise ArchiveRefusedError(
+            f"it is {what}, and a package holds regular files only", file=name
+        )
     if block[257:265] != _MAGIC:
         raise ArchiveRefusedError("its header is not of the ustar format", file=name)
     header = Header(name, _octal(block[124:136], name), _octal(block[100:108], name))

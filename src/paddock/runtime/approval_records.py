@@ -18,6 +18,8 @@ from paddock.values.entries import Entry
 GRANTED: Final = "granted"
 """Somebody answered a kept request; it waits for its call."""
 REFUSED: Final = "refused"
+ALWAYS: Final = "always"
+"""A rule was written that allows it from now on."""
 USED: Final = "used"
 """The grant was used up by the call that this entry names."""
 KEPT: Final = "kept"
@@ -60,11 +62,11 @@ def _refused_as(approval: Approval) -> str:
 
 
 def answered_later(parked: Parked, answer: str) -> Entry:
-    """Somebody answered a kept request: `granted` or `refused`, by whom, until when it counts."""
+    """Somebody answered a kept request: `granted`, `refused` or `always`, and until when."""
     request = parked.request
     return Entry(
         event_type=APPROVAL_ANSWERED,
-        decision="allow" if answer == GRANTED else "deny",
+        decision="deny" if answer == REFUSED else "allow",
         session_id=request.session_id,
         agent=request.agent,
         call_id=kept_id(request.call_id),

@@ -153,8 +153,11 @@ def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
     if change.kind is ChangeKind.MODE:
         if change.node is NodeKind.DIRECTORY:
             return SetMetadata(path, _seen(difference), change.mode & 0o777)
-        at = AtVersion(difference.version or "")
-        return SetMetadata(path, at, change.mode & 0o777, modified_ns)
+        # Threat: a second name of the file, outside the workspace perhaps, would get the
+        # mode and the time as well. So it becomes a file of its own, as with any write.
+        if difference.lower is None or difference.lower.links == 1:
+            at = AtVersion(difference.version or "")
+            return SetMetadata(path, at, change.mode & 0o777, modified_ns)
     if change.node is NodeKind.DIRECTORY:
         mode = change.mode & 0o777
         return MakeDirectory(path, old, mode, modified_ns, overrides_read_only=True)

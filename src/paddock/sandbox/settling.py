@@ -14,7 +14,12 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.policy.settings import Commit
 from paddock.sandbox.differences import Difference, Differences, paths_of
-from paddock.sandbox.git_rules import CONTENT_BYTES_MAX, find_git_place, wants_content
+from paddock.sandbox.git_rules import (
+    CONTENT_BYTES_MAX,
+    NodeKind,
+    find_git_place,
+    wants_content,
+)
 from paddock.sandbox.judging import (
     Bench,
     ChangeKind,
@@ -140,15 +145,17 @@ def _with_content(
 
     Raises: HostError.
     """
+    if change.node is not NodeKind.FILE or change.kind is ChangeKind.DELETED:
+        return change
     place = find_git_place(change.path, nested)
-    if place is None or change.kind is ChangeKind.DELETED:
+    if place is None:
         return change
     if not wants_content(place.name, nested.get(place.directory, ())):
         return change
     try:
         fd = detect_resolution().open(upper_fd, change.path, READ_FILE)
     except OSError:
-        # A link, or closed to us: refused for that, or for lack of a content.
+        # Closed to us: refused for that.
         return change
     try:
         size_bytes = os.fstat(fd).st_size

@@ -31,7 +31,7 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
 from paddock.sandbox.plan import compile_plan, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
-from paddock.sandbox.staging import Observed, Room, StagedCommand, run_staged
+from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.telling import tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending
 from paddock.values.agents import AgentChain
@@ -67,7 +67,7 @@ class HeldCommand:
 
     def commit(self) -> ShellOutcome:
         """See `HeldLine`."""
-        return with_kept(self._outcome, self._command.commit(grants_asks=True))
+        return with_kept(self._outcome, _commit(self._command, grants_asks=True))
 
     def close(self) -> None:
         """See `HeldLine`."""
@@ -166,7 +166,7 @@ class SandboxShell:
                 with _host_failures():
                     shown, refused = command.show(grants_asks=False)
                 return replace(outcome, diff=shown.text, refused=refused)
-            return with_kept(outcome, command.commit(grants_asks=False))
+            return with_kept(outcome, _commit(command, grants_asks=False))
 
     def stage(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> HeldCommand:
         """Run it, and hold back what it changed, for somebody to be asked about.
@@ -227,6 +227,12 @@ class SandboxShell:
             if self._facts is None:
                 self._facts = self._ground.facts()
             return self._facts
+
+
+def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:
+    with _host_failures():
+        settled = command.settle(grants_asks=grants_asks)
+    return command.commit(settled)
 
 
 def _request(prepared: PreparedLine) -> CommandRequest:

@@ -110,19 +110,22 @@ class StagedCommand:
 
     def show(self, *, grants_asks: bool) -> tuple[Shown, tuple[RefusedChange, ...]]:
         """The diff of what would land, and what would be refused. Raises: HostError."""
-        settled = self._settle(grants_asks=grants_asks)
+        settled = self.settle(grants_asks=grants_asks)
         return show_settled(settled, self._held()), self._refusals(settled)
 
-    def commit(self, *, grants_asks: bool) -> Kept:
-        """Bring it into the workspace: everything that is allowed, or nothing.
+    def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
+        """Judge what changed. Raises: HostError: it cannot be read.
 
         `grants_asks`: somebody who saw the diff said yes to what policy asks about.
-
-        Raises:
-            StorageFullError, HostError, IntegrityError: nothing has changed; see
-                `committing.commit_settled`.
         """
-        settled = self._settle(grants_asks=grants_asks)
+        terms = Terms(self._request.plan.commit, self._room.bytes_max, grants_asks)
+        return settle(self._differences, self._held(), self._room.bench, terms)
+
+    def commit(self, settled: tuple[Settled, ...]) -> Kept:
+        """Bring what was settled into the workspace: everything that is allowed, or nothing.
+
+        Raises: StorageFullError, HostError, IntegrityError; see `committing.commit_settled`.
+        """
         refused = self._refusals(settled)
         if not self._differences.is_whole:
             return Kept(Committed(), all_refused(settled, refused, _OVER), settled)
@@ -133,10 +136,6 @@ class StagedCommand:
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
         return Kept(committed, refused, settled)
-
-    def _settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
-        terms = Terms(self._request.plan.commit, self._room.bytes_max, grants_asks)
-        return settle(self._differences, self._held(), self._room.bench, terms)
 
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
         hidden = self._request.plan.hidden

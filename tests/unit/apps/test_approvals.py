@@ -182,3 +182,59 @@ def test_of_two_processes_with_one_grant_exactly_one_runs(asking):
     results = [json.loads(process.communicate()[0]) for process in running]
     assert sorted(result["status"] for result in results) == ["error", "error", "error", "ok"]
     assert [f for f in asking.files() if f.startswith("outputs/b")] == ["outputs/b.md"]
+
+
+# --- always ------------------------------------------------------------------------
+
+OTHERWISE = b'[profiles.standard]\notherwise = { "tool:file:*" = "ask" }\n'
+
+
+@pytest.fixture
+def unsure(user):
+    (user.project / "paddock.toml").write_bytes(OTHERWISE)
+    os.chmod(user.project / "paddock.toml", 0o640)
+    assert user.run("trust", "--yes").status == 0
+    return user
+
+
+def test_always_writes_a_rule_that_was_shown_and_trusts_just_that(unsure):
+    kept = ask(unsure).json["approval"]
+    ran = unsure.run("approvals", "grant", kept, "--always", "--yes")
+    assert (ran.status, 'action  = "tool:file:create /asked/a"' in ran.out) == (0, True), ran.err
+    written = (unsure.project / "paddock.toml").read_bytes()
+    assert written.startswith(OTHERWISE)
+    assert stat.S_IMODE(os.stat(unsure.project / "paddock.toml").st_mode) == 0o640
+    for _ in range(2):
+        assert ask(unsure).json["status"] == "ok"
+    assert ask(unsure, path="asked/b").json["code"] == "approval.unavailable"
+    assert [w["actions"] for w in waiting(unsure)] == [["tool:file:create asked/b"]]
+    assert ("allow", "always") in answers(unsure)
+    assert unsure.run("trust").out.endswith("trusted already\n")
+
+
+def test_always_is_asked_about_and_without_a_terminal_nothing_is_saved(unsure):
+    kept = ask(unsure).json["approval"]
+    assert unsure.run("approvals", "grant", kept, "--always").status == 2
+    assert (unsure.project / "paddock.toml").read_bytes() == OTHERWISE
+    assert ask(unsure).json["code"] == "approval.unavailable"
+
+
+def test_always_lifts_no_rule_that_asks(asking):
+    kept = ask(asking).json["approval"]
+    ran = asking.run("approvals", "grant", kept, "--always", "--yes")
+    assert (ran.status, "asks all the same" in ran.err) == (3, True)
+    assert (asking.project / "paddock.toml").read_bytes() == ASKING
+
+
+def test_always_and_resume_runs_the_kept_call_under_the_new_rule(unsure):
+    kept = ask(unsure).json["approval"]
+    ran = unsure.run("approvals", "grant", kept, "--always", "--resume", "--yes", "--json")
+    assert (ran.status, ran.json["status"]) == (0, "ok")
+    assert (unsure.project / "asked/a").read_bytes() == b"x"
+
+
+def test_always_is_for_a_trusted_policy_alone(unsure):
+    kept = ask(unsure).json["approval"]
+    (unsure.project / "paddock.toml").write_bytes(OTHERWISE + b"# changed\n")
+    assert unsure.run("approvals", "grant", kept, "--always", "--yes").status == 3
+    assert (unsure.project / "paddock.toml").read_bytes() == OTHERWISE + b"# changed\n"

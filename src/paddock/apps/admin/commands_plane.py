@@ -101,7 +101,9 @@ class PolicyCommand:
             rows += [_rule_row(each.shown) for each in profile.rules]
             rows += [_rule_row(each.as_match()) for each in profile.otherwise]
         desk.screen.show(Table(tuple(rows), ("outcome", "rule", "where")))
-        desk.screen.show(line(Span("what no rule allows is denied; /policy ACTION explains", Look.DIM)))
+        desk.screen.show(
+            line(Span("what no rule allows is denied; /policy ACTION explains", Look.DIM))
+        )
 
 
 def _rule_row(rule: RuleMatch) -> Row:
@@ -112,7 +114,7 @@ class LedgerCommand:
     """What is on record."""
 
     usage = "/ledger [NAME [TYPE] [LAST]] | /ledger verify"
-    summary = "the newest entries of a ledger (governance, ho2m, ho1m, packages), or verify all"
+    summary = "the newest entries of a ledger, or verify all ledgers"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show entries, or verify."""
@@ -146,7 +148,8 @@ class LedgerCommand:
 
 def _entry_row(stored: StoredEntry) -> Row:
     entry = stored.entry
-    subject = str(entry.metadata.get("tool", "") or entry.submission_id)
+    metadata = entry.metadata
+    subject = str(metadata.get("tool") or entry.submission_id or metadata.get("user_message", ""))
     return row(
         str(stored.seq),
         stored.timestamp[:_TIME_CHARS],
@@ -171,7 +174,11 @@ class DoctorCommand:
     def run(self, rest: str, desk: Desk) -> None:
         """Try everything, and show what came of it."""
         findings = tuple(
-            row(_mark(ok=each.is_there), each.name, "; ".join(filter(None, (each.found, each.remedy))))
+            row(
+                _mark(ok=each.is_there),
+                each.name,
+                "; ".join(filter(None, (each.found, each.remedy))),
+            )
             for each in probe_host()
         )
         desk.screen.show(Table(findings))
@@ -190,4 +197,3 @@ class DoctorCommand:
 
 def _mark(*, ok: bool) -> Span:
     return Span("yes", Look.GOOD) if ok else Span("no", Look.WARN)
-

@@ -64,7 +64,9 @@ class ResumeCommand:
         desk.resume(session_id)
         left_out = len(before.turns) - _TURNS_REPEATED
         if left_out > 0:
-            desk.screen.show(line(Span(f"{left_out} earlier turns: paddock session show", Look.DIM)))
+            desk.screen.show(
+                line(Span(f"{left_out} earlier turns: paddock session show", Look.DIM))
+            )
         for turn in before.turns[-_TURNS_REPEATED:]:
             desk.screen.show(Text((row(Span("> ", Look.DIM), turn.user_message),)))
             desk.screen.show(lines(turn.response or f"({turn.reason})", Look.DIM))
@@ -117,7 +119,9 @@ class StatusCommand:
     def run(self, rest: str, desk: Desk) -> None:
         """Show all of the status line, in words."""
         status, project = desk.status(), desk.project
-        gate = str(project.gate) if project.admin is not None else "closed: only a bare plane has it"
+        gate = (
+            str(project.gate) if project.admin is not None else "closed: only a bare plane has it"
+        )
         left = "no limit" if status.tokens_left is None else f"{status.tokens_left:,} left"
         backend = status.sandbox.backend or ("none" if status.sandbox.refused else "")
         said = "commands are refused" if status.sandbox.refused else f"backend {backend}"

@@ -14,7 +14,7 @@ class ToolsCommand:
     """The agent's tools."""
 
     usage = "/tools"
-    summary = "the tools of this agent, and which of them its model may call"
+    summary = "the tools of this agent, and who may call them"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show them."""
@@ -68,7 +68,7 @@ class ExpandCommand:
     """One call in full."""
 
     usage = "/expand [NUMBER]"
-    summary = "a call in full: arguments, decision, rule, result (default: the last)"
+    summary = "a call in full, by its number; without one, the last"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show it."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Self
 
 from paddock.agent.events import Event, HeardApprover, HeardCalls, OneAtATime, Spent
 from paddock.agent.sessions import Session
@@ -20,7 +21,6 @@ from paddock.runtime.messages import asked_call
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.runtime import Runtime
 from paddock.values.calls import Json
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Desk:
         finally:
             self.session.close()
 
-    def __enter__(self) -> "Desk":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -62,6 +62,5 @@ def _columns(table: Table) -> list[str]:
     ]
     margin = " " * table.indent
     return [
-        (margin + (" " * COLUMN_GAP).join(map(str.ljust, each, widths))).rstrip()
-        for each in rows
+        (margin + (" " * COLUMN_GAP).join(map(str.ljust, each, widths))).rstrip() for each in rows
     ]

@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import Final, cast
 
 from paddock.errors import ConfigError
-from paddock.plane.files import FILE_MODE, host_errors, make_directories, read_file, require_private
-from paddock.plane.files import replace_file
+from paddock.plane.files import (
+    FILE_MODE,
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+)
 from paddock.text.show import quote
 
 FILE: Final = "admin-history.jsonl"

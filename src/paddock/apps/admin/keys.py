@@ -124,13 +124,22 @@ class _Working:
         self._panel = panel
 
     def bind(self, keys: KeyBindings) -> None:
-        here = Condition(self._is_here)
-        keys.add(Keys.Any, filter=here, eager=True)(_drop)
+        busy, drawing = Condition(self._is_busy), Condition(self._is_drawing)
+        for key in ("enter", Keys.ControlJ):
+            keys.add(key, filter=busy & ~is_searching, eager=True)(_drop)
+        keys.add("c-d", filter=busy & Condition(self._is_empty), eager=True)(_drop)
+        keys.add(Keys.Any, filter=drawing, eager=True)(_drop)
         for key in ("c-c", Keys.SIGINT):
-            keys.add(key, filter=here, eager=True)(self._interrupt)
+            keys.add(key, filter=busy | drawing, eager=True)(self._interrupt)
 
-    def _is_here(self) -> bool:
-        return self._panel.mode in {Mode.BUSY, Mode.DRAWING}
+    def _is_busy(self) -> bool:
+        return self._panel.mode is Mode.BUSY
+
+    def _is_drawing(self) -> bool:
+        return self._panel.mode is Mode.DRAWING
+
+    def _is_empty(self) -> bool:
+        return not self._panel.line.text
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         self._panel.listener.interrupted()

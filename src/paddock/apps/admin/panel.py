@@ -3,7 +3,7 @@
 Everything here runs in the application's loop. In each mode a key means one thing:
 
     READING   the line is edited; Enter says it
-    BUSY      every key but Ctrl-C is dropped
+    BUSY      the next line is edited; Enter waits, Ctrl-C cancels what runs
     DRAWING   a question is about to stand there: every key is dropped
     ASKING    the answer is typed; Enter gives it
 """
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -43,7 +43,6 @@ from paddock.apps.admin.ports import Answer, Question, Said, Silence
 from paddock.apps.admin.status import Status, status_text
 
 _MENU_ROWS: Final = 8
-_PROMPT: Final[StyleAndTextTuples] = [("class:prompt", "> ")]
 _STYLE: Final = Style.from_dict(
     {
         "prompt": "bold",
@@ -95,7 +94,7 @@ class Panel:
             BufferControl(
                 self.line,
                 search_buffer_control=search.control,
-                input_processors=[BeforeInput(_PROMPT)],
+                input_processors=[BeforeInput(self._line_prompt)],
                 preview_search=True,
             ),
             wrap_lines=True,
@@ -109,7 +108,7 @@ class Panel:
             dont_extend_height=True,
         )
         self._live_window = Window(
-            FormattedTextControl(self._live_text, focusable=True, show_cursor=False),
+            FormattedTextControl(self._live_text),
             wrap_lines=True,
             dont_extend_height=True,
         )
@@ -143,7 +142,7 @@ class Panel:
     def begin_work(self) -> None:
         """Something runs."""
         self.mode = Mode.BUSY
-        self._app.layout.focus(self._live_window)
+        self._app.layout.focus(self._line_window)
         self._redraw()
 
     def begin_asking(self, question: Question) -> None:
@@ -180,11 +179,10 @@ class Panel:
 
     def _layout(self) -> Layout:
         is_asking = Condition(self._is_asking)
-        is_reading = Condition(self._is_reading) | is_searching
         body = HSplit(
             [
                 ConditionalContainer(self._live_window, Condition(self._has_live)),
-                ConditionalContainer(self._line_window, is_reading),
+                ConditionalContainer(self._line_window, ~is_asking),
                 ConditionalContainer(self._reply_window, is_asking),
                 self._search,
                 ConditionalContainer(
@@ -201,13 +199,10 @@ class Panel:
         )
         menu = CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1)
         root = FloatContainer(body, [Float(menu, xcursor=True, ycursor=True)])
-        return Layout(root, focused_element=self._live_window)
+        return Layout(root, focused_element=self._line_window)
 
     def _known(self) -> Vocabulary:
         return self.vocabulary
-
-    def _is_reading(self) -> bool:
-        return self.mode is Mode.READING
 
     def _is_asking(self) -> bool:
         return self.mode in {Mode.DRAWING, Mode.ASKING}
@@ -221,6 +216,9 @@ class Panel:
     def _line_height(self) -> Dimension:
         # The menu is drawn over the panel's own rows, so there have to be some.
         return Dimension(min=_MENU_ROWS + 1) if self.line.complete_state else Dimension(min=1)
+
+    def _line_prompt(self) -> StyleAndTextTuples:
+        return [("class:prompt", "> " if self.mode is Mode.READING else "… ")]
 
     def _live_text(self) -> StyleAndTextTuples:
         return [("class:live", self.live)]
@@ -242,4 +240,3 @@ class Panel:
 
 def _continue_line(number: int, wrapped: int) -> StyleAndTextTuples:
     return [] if number == 0 and wrapped == 0 else [("class:prompt", "  ")]
-

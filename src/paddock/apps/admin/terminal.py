@@ -40,9 +40,7 @@ _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 class Terminal:
     """Both ports, on the terminal that `source` and `out` are."""
 
-    def __init__(
-        self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool
-    ) -> None:
+    def __init__(self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool) -> None:
         """What `history` holds can be typed again; without it, this shell's own lines can."""
         self._drawing = RichDrawing(colours=colours)
         # No cursor position requests: their answers would arrive among the keys.

@@ -4,15 +4,28 @@ import argparse
 import json
 import os
 import pwd
+import termios
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
-from paddock.assembly import Project, open_inbox, resume_call
+from paddock.apps.cli.prompt import ask_yes
+from paddock.assembly import (
+    Project,
+    open_inbox,
+    open_runtime,
+    resume_call,
+    review_always,
+    save_always,
+)
+from paddock.errors import UsageError
+from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_name
-from paddock.values.calls import Json
+from paddock.values.calls import Json, ToolResult
 
 
 class Approvals:
@@ -26,6 +39,7 @@ class Approvals:
         "  paddock approvals list\n"
         "  paddock approvals show APR-0123456789abcdef\n"
         "  paddock approvals grant APR-0123456789abcdef --resume\n"
+        "  paddock approvals grant APR-0123456789abcdef --always\n"
         "  paddock approvals refuse APR-0123456789abcdef --note 'use the staging host'"
     )
 
@@ -36,6 +50,10 @@ class Approvals:
         show = actions.add_parser("show", help="show one, whole", allow_abbrev=False)
         grant = actions.add_parser("grant", help="answer yes", allow_abbrev=False)
         grant.add_argument("--resume", action="store_true", help="run the kept call now")
+        grant.add_argument(
+            "--always", action="store_true", help="write a rule that allows it from now on"
+        )
+        grant.add_argument("--yes", action="store_true", help="save that rule without asking")
         refuse = actions.add_parser("refuse", help="answer no", allow_abbrev=False)
         refuse.add_argument("--note", default="", metavar="TEXT", help="what the agent is told")
         for parsed in (show, grant, refuse):
@@ -73,29 +91,59 @@ class Approvals:
         if options.json:
             console.write_json({**parked.summary(), "arguments": dict(parked.request.arguments)})
         else:
-            show_parked(parked, console)
+            show_parked(parked, console.say)
         return 0
 
     def _grant(self, project: Project, options: Options, console: Console) -> int:
+        if options.always:
+            return self._always(project, options, console)
         if options.resume:
             return self._resume(project, options, console)
         granted = open_inbox(project).grant(options.id, operator())
         if options.json:
             console.write_json({"status": "ok", **granted.summary()})
             return 0
-        show_parked(granted, console)
+        show_parked(granted, console.say)
         console.say(f"granted: the very same call runs once, until {_time(granted.expires_at)}")
         return 0
 
     def _resume(self, project: Project, options: Options, console: Console) -> int:
         if not options.json:
-            show_parked(open_inbox(project).find(options.id), console)
+            show_parked(open_inbox(project).find(options.id), console.say)
         result = resume_call(project, options.id, operator())
+        return self._show_result(result, options, console)
+
+    def _show_result(self, result: ToolResult, options: Options, console: Console) -> int:
         if options.json:
             console.write_json(result.as_json())
         else:
             console.say(result.content)
         return 0 if result.refusal is None else 1
+
+    def _always(self, project: Project, options: Options, console: Console) -> int:
+        review = review_always(project, open_inbox(project).find(options.id))
+        # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
+        say = console.warn if options.json else console.say
+        show_parked(review.parked, say)
+        say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
+        console.stdout.flush()
+        if not options.yes and not _agrees(console):
+            return self._end(options, console, "not saved", saved=False)
+        save_always(project, review, operator())
+        if options.resume:
+            request = review.parked.request
+            renewed = use_project(options, console)
+            with open_runtime(renewed, agent=request.agent, approver=NoApprover()) as runtime:
+                result = runtime.call(request.tool, request.arguments)
+            return self._show_result(result, options, console)
+        return self._end(options, console, "saved and trusted", saved=True)
+
+    def _end(self, options: Options, console: Console, said: str, *, saved: bool) -> int:
+        if options.json:
+            console.write_json({"status": "ok" if saved else "error", "saved": saved})
+        else:
+            console.say(said)
+        return 0 if saved else 1
 
     def _refuse(self, project: Project, options: Options, console: Console) -> int:
         refused = open_inbox(project).refuse(options.id, operator(), options.note)
@@ -106,10 +154,10 @@ class Approvals:
         return 0
 
 
-def show_parked(parked: Parked, console: Console) -> None:
+def show_parked(parked: Parked, say: Callable[[str], None]) -> None:
     """Everything about it, arguments whole, on lines that nothing in it can forge."""
     request = parked.request
-    console.say(f"{parked.id} ({parked.state}, until {_time(parked.expires_at)})")
+    say(f"{parked.id} ({parked.state}, until {_time(parked.expires_at)})")
     rows: list[tuple[str, str]] = [
         ("agent", request.agent),
         ("tool", request.tool),
@@ -121,7 +169,7 @@ def show_parked(parked: Parked, console: Console) -> None:
         *((f"argument {name}", _text(value)) for name, value in request.arguments.items()),
     ]
     for name, value in rows:
-        console.say(f"  {show_name(name)}: {show_name(value)}")
+        say(f"  {show_name(name)}: {show_name(value)}")
 
 
 def operator() -> str:
@@ -130,6 +178,15 @@ def operator() -> str:
         return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
         return f"operator {os.geteuid()}"
+
+
+def _agrees(console: Console) -> bool:
+    if not console.is_interactive:
+        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
+    try:
+        return bool(ask_yes(console, "save this rule? [y/N] ", limits.approval_timeout_s))
+    except (OSError, termios.error, ValueError):
+        return False
 
 
 def _text(value: Json) -> str:

@@ -95,13 +95,15 @@ class Content:
         return low + found + 1
 
 
-def lines_of(content: Content, rows: list[bytes]) -> Lines:
-    """The way of looking at a file that costs least for so many rows."""
+def lines_of(content: Content, rows: list[bytes], context: int) -> Lines:
+    """The way of looking at a file that costs least for these rows and what is around them."""
     whole = content.whole
     if whole is not None and (
         content.size <= _SPLIT_BYTES or content.size <= len(rows) * _DENSE_BYTES
     ):
-        return SplitLines(whole)
+        # Rows come in the order of the file: nothing behind the last one is needed.
+        last = rows[-1].partition(b":")[0] if rows else b""
+        return SplitLines(whole, int(last) + context if last.isdigit() else -1)
     return PlacedLines(content)
 
 
@@ -110,9 +112,10 @@ class SplitLines:
 
     __slots__ = ("_lines",)
 
-    def __init__(self, whole: bytes) -> None:
-        self._lines = whole.removeprefix(BOM).split(b"\n")
-        if not self._lines[-1]:
+    def __init__(self, whole: bytes, lines_max: int = -1) -> None:
+        """With `lines_max`, lines behind so many are not there."""
+        self._lines = whole.removeprefix(BOM).split(b"\n", lines_max)
+        if not self._lines[-1] or len(self._lines) > lines_max >= 0:
             self._lines.pop()  # behind the last line end there is no line
 
     def standing(self, rows: list[bytes]) -> list[int]:

@@ -267,7 +267,7 @@ class Engine:
                 return None
             if nul >= 0 or not rows:
                 rows = self._rows_of_text(path)
-            lines = lines_of(content, rows)
+            lines = lines_of(content, rows, self.wanted.context)
             found = lines.standing(rows)
             if len(found) < len(rows) and self._has_changed(file):
                 self.remarks.changed.add(path)

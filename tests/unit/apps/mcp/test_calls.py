@@ -1,6 +1,7 @@
 """Calls run in threads of their own, so many at once, and end when nobody waits for them."""
 
 import threading
+from functools import partial
 
 import anyio
 import pytest
@@ -32,7 +33,7 @@ def test_a_slow_call_holds_no_other():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(slow)
             for number in range(5):
-                assert await calls.run(lambda: number, CancelToken(), session) == number
+                assert await calls.run(partial(int, number), CancelToken(), session) == number
             release.set()
 
     anyio.run(run)

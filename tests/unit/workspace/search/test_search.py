@@ -240,3 +240,13 @@ def test_a_large_tree_and_a_small_budget_give_the_same_names(workspace, root, mo
             monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
             listed = search_names(workspace, Everything(), ROOT, glob, most)
             assert listed == walked, (pattern, most)
+
+
+def test_the_first_matches_are_the_first_ones_also_far_behind_the_first_files(workspace, root):
+    for number in range(240):
+        hay = b"hay\n" * 2_000
+        (root / f"f{number:03d}").write_bytes(hay + b"needle\n" if number >= 40 else hay)
+    expected = [f"f{number:03d}" for number in range(40, 55)]
+    for _ in range(10):
+        found = search_content(workspace, Everything(), ROOT, wanted("n[e]edle", matches_max=15))
+        assert ([file.path for file in found.files], found.has_more) == (expected, True)

@@ -47,6 +47,7 @@ class StoppedError(BaseException):
 def main() -> int:
     """Answer one event; the exit status."""
     try:
+        _require_streams()
         for number in (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM):
             _signal.signal(number, _stop)
         _signal.alarm(ANSWER_TIMEOUT_S)
@@ -62,6 +63,18 @@ def main() -> int:
         posix.write(_STDERR, f"{said}; the call is refused: paddock hook status\n".encode())
         return 2
     return 0
+
+
+def _require_streams() -> None:
+    """Refuse to begin without an output; give what else was closed a descriptor of its own.
+
+    # Threat: a stream that was closed leaves its number to the next file that is opened,
+    and what is written to the stream would end up in a ledger.
+    """
+    posix.fstat(_STDOUT)
+    while (held := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= _STDERR:
+        pass
+    posix.close(held)
 
 
 def _answer() -> bytes:

@@ -1,0 +1,93 @@
+"""What operators do besides installing: approving a package on a plane."""
+
+import secrets
+from dataclasses import dataclass
+
+from paddock.errors import ConfigError
+from paddock.ledger.keys import SigningKey
+from paddock.packages.approvals import (
+    Approval,
+    Claim,
+    approval_problem,
+    exact_scope,
+    make_approval,
+    write_approval,
+)
+from paddock.packages.changing import changing, require_installed
+from paddock.packages.depot import Depot
+from paddock.packages.keys import Keys, enrol_key, public_half, read_keys
+from paddock.packages.log import approved_entry, enrolled_entry
+from paddock.packages.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """An approval that was made."""
+
+    approval: Approval
+    enrolled: bool
+    """The plane had no key, and has this one now."""
+    settles_install: bool
+    """The package was installed without one: the approval is used by that install."""
+
+
+def approve(
+    depot: Depot, manifest: Manifest, key: SigningKey, scope: tuple[str, ...], expires_s: float
+) -> Approved:
+    """Approve one package on one plane. Without `scope` it is exactly what an install touches.
+
+    Raises:
+        ConfigError: the plane has keys, and this is none of them.
+        UsageError: a pattern that can match nothing, or a time out of range.
+        HostError, LedgerBusyError, LedgerFullError, IntegrityError.
+    """
+    with changing(depot):
+        installed = require_installed(depot)
+        enrolled = _enrol(depot, key)
+        old = installed.packages.get(manifest.package_id)
+        # An upgrade takes away what the version before it brought alone.
+        had = () if old is None else tuple(old.manifest.by_path)
+        paths = tuple(dict.fromkeys((*manifest.by_path, *had)))
+        now = depot.clock()
+        approval = make_approval(
+            key,
+            f"WO-{secrets.token_hex(16)}",
+            manifest.digest,
+            scope or exact_scope(paths),
+            now + expires_s,
+        )
+        write_approval(depot.layout, approval)
+        settles = False
+        if old is not None and old.manifest.digest == manifest.digest:
+            settles = _settle_install(depot, manifest, approval)
+        return Approved(approval, enrolled, settles)
+
+
+def _settle_install(depot: Depot, manifest: Manifest, approval: Approval) -> bool:
+    """Use the approval for the package as it stands there, if that has none."""
+    log = depot.ledger.read()
+    if log.approval_of(manifest.package_id, manifest.digest) is not None:
+        return False
+    claim = Claim(manifest.digest, tuple(manifest.by_path), depot.clock())
+    if approval_problem(approval, claim, read_keys(depot.layout), log.used_approvals):
+        return False  # its scope is narrower than what was installed
+    depot.ledger.append(approved_entry(manifest.package_id, manifest.version.text, approval))
+    return True
+
+
+def _enrol(depot: Depot, key: SigningKey) -> bool:
+    """Whether the plane had no key, and got this one. Raises: ConfigError."""
+    keys: Keys = read_keys(depot.layout)
+    public = public_half(key)
+    if public.key_id in keys:
+        return False
+    if keys:
+        # Threat: a plane of somebody else, whose own operators decide what changes it.
+        raise ConfigError(
+            f"your key {public.key_id} is none of this plane's",
+            where="HOT/registries/keys",
+            hint="have one of its operators put your public key there",
+        )
+    depot.ledger.append(enrolled_entry(public))
+    enrol_key(depot.layout, public)
+    return True

@@ -1,0 +1,78 @@
+"""Whether the files of installed packages are what their manifests say."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from paddock.errors import PaddockError
+from paddock.packages.installed import InstalledPackage, InstalledSet
+from paddock.packages.refusals import Failure
+from paddock.workspace import Workspace
+from paddock.workspace.changes import EntryState
+from paddock.workspace.entries import EntryKind
+
+
+class State(StrEnum):
+    """How a package stands in its plane."""
+
+    INSTALLED = "installed"
+    """Every file that it owns is as it brought it; configuration is there."""
+    CHANGED = "changed"
+    """A file is missing, or another one, or has another mode."""
+    DAMAGED = "damaged"
+    """Its manifest or its receipt does not load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked at, and what was wrong."""
+
+    files: int
+    failures: tuple[Failure, ...]
+
+    @property
+    def state(self) -> State:
+        """In one word."""
+        return State.CHANGED if self.failures else State.INSTALLED
+
+
+def check_package(
+    package: InstalledPackage, installed: InstalledSet, workspace: Workspace
+) -> Checked:
+    """Look at every file that the package owns; those that others took over are theirs.
+
+    Of `config` only that a regular file stands there: its content is the operators'.
+    """
+    failures: list[Failure] = []
+    files = 0
+    for path in package.manifest.by_path:
+        if installed.owner_of(path) is not package:
+            continue
+        files += 1
+        problem = file_problem(package, path, workspace)
+        if problem:
+            failures.append(Failure(path, problem))
+    return Checked(files, tuple(failures))
+
+
+def file_problem(package: InstalledPackage, path: str, workspace: Workspace) -> str:
+    """What is wrong with one file of a package; empty where nothing is."""
+    try:
+        state = workspace.entry_state(workspace.resolve_entry(path))
+    except PaddockError as error:
+        return error.message
+    return _difference(package, path, state)
+
+
+def _difference(package: InstalledPackage, path: str, state: EntryState | None) -> str:
+    if state is None:
+        return "it is missing"
+    if state.kind is not EntryKind.FILE:
+        return f"it is a {state.kind.value}"
+    if package.manifest.by_path[path].is_config:
+        return ""
+    brought = package.files[path]
+    if state.version != brought.sha256:
+        return f"its digest is {state.version}, not {brought.sha256}"
+    if state.mode != brought.mode:
+        return f"its mode is {state.mode:04o}, not {brought.mode:04o}"
+    return ""

@@ -1,0 +1,237 @@
+"""Going on with a change of packages: completing it, or undoing it, whoever began it.
+
+    record: begun → the swap, one set of the plane's journal → acceptance → record: decided
+    → ledger entry → receipt → the record goes
+
+Killed at any moment, the next command on the plane settles it, in this order:
+
+  * the journal settles the swap: it happened as a whole, or not at all;
+  * not happened: the change never was, and the record goes;
+  * happened and to be tested: nobody knows what the tests would have said: it is undone;
+  * happened and not to be tested, or decided: it is completed. The ledger is asked first
+    whether the entry is there, so there is one whatever happens.
+
+Undoing is one set too. It never takes away what somebody made since: such a path keeps its
+newer content, and is named.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from paddock import limits
+from paddock.errors import HostError, IntegrityError
+from paddock.packages.contents import given
+from paddock.packages.depot import Depot
+from paddock.packages.hashing import digest_of
+from paddock.packages.installed import read_installed
+from paddock.packages.names import manifest_path, receipt_path
+from paddock.packages.transaction import Before, Kind, PathChange, Phase, Transaction
+from paddock.plane.files import FILE_MODE, read_file, replace_file
+from paddock.workspace import EntryPath, WorkspacePath
+from paddock.workspace.change_recovery import Settled, recover
+from paddock.workspace.changes import (
+    Absent,
+    AtVersion,
+    EntryState,
+    MakeDirectory,
+    MakeLink,
+    RemoveDirectory,
+    RemoveFile,
+    SetMetadata,
+    StagedChange,
+    WriteFile,
+)
+from paddock.workspace.disk import Disk
+from paddock.workspace.entries import EntryKind
+
+
+class Outcome(Enum):
+    """What became of a change that somebody left half done."""
+
+    COMPLETED = "completed"
+    UNDONE = "undone"
+    NEVER_BEGUN = "never begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A change of packages that was settled."""
+
+    package_id: str
+    outcome: Outcome
+    changed_since: tuple[str, ...] = ()
+    """Paths that somebody changed meanwhile, and that keep what they have now."""
+
+
+def settle(depot: Depot) -> Recovered | None:
+    """Settle what a killed process left; None where there was nothing. The lock is held.
+
+    Raises:
+        HostError: it cannot be settled now: the swap waits for a lock, the disk fails.
+        IntegrityError: the plane has neither what was before nor what was to be.
+        LedgerBusyError, LedgerFullError: it is completed but for its ledger entry.
+    """
+    transaction = depot.attic.read()
+    if transaction is None:
+        return None
+    _settle_swap(depot, transaction)
+    if not has_happened(depot, transaction):
+        end(depot)
+        return Recovered(transaction.package_id, Outcome.NEVER_BEGUN)
+    if transaction.phase is Phase.BEGUN and transaction.is_tested:
+        changed_since = undo(depot, transaction)
+        return Recovered(transaction.package_id, Outcome.UNDONE, changed_since)
+    complete(depot, transaction)
+    return Recovered(transaction.package_id, Outcome.COMPLETED)
+
+
+def has_happened(depot: Depot, transaction: Transaction) -> bool:
+    """Whether the swap took place: told by the package's manifest, which is part of it.
+
+    Raises:
+        IntegrityError: the manifest is neither the old one nor the new one.
+    """
+    path = depot.layout.root / manifest_path(transaction.package_id)
+    content = read_file(path, limits.manifest_bytes_max)
+    found = None if content is None else digest_of(content)
+    if found == transaction.manifest_after:
+        return True
+    if found == transaction.manifest_before:
+        return False
+    raise IntegrityError(
+        f"{transaction.package_id} was being changed, and its manifest is neither the old one"
+        " nor the new one",
+        where=str(path),
+        hint="restore it from a backup",
+    )
+
+
+def decide(depot: Depot, transaction: Transaction) -> Transaction:
+    """The swap was accepted: from here on it stands, whatever ends this process."""
+    decided = replace(transaction, phase=Phase.DECIDED)
+    depot.attic.write(decided)
+    return decided
+
+
+def complete(depot: Depot, transaction: Transaction) -> str:
+    """Ledger entry, receipt, and the record goes; the entry's id. Done twice, it is done once."""
+    known = depot.ledger.read().find(transaction.id)
+    entry_id = depot.ledger.append(transaction.entry) if known is None else known.id
+    if transaction.receipt is not None:
+        receipt = replace(transaction.receipt, ledger_entry=entry_id)
+        path = depot.layout.root / receipt_path(transaction.package_id)
+        replace_file(path, receipt.to_bytes(), mode=FILE_MODE)
+    end(depot)
+    return entry_id
+
+
+def undo(depot: Depot, transaction: Transaction) -> tuple[str, ...]:
+    """As it was before, in one set; the paths that somebody changed since."""
+    undoing = _Undoing(depot)
+    for change in transaction.changes:
+        undoing.add(change)
+    undoing.directories(transaction)
+    depot.workspace.commit(
+        [undoing.changes], depot.objects, depot.journal, label=f"{transaction.id}-undo"
+    )
+    end(depot)
+    return tuple(undoing.changed_since)
+
+
+def end(depot: Depot) -> None:
+    """Forget the change, and what was kept for it alone."""
+    depot.attic.forget()
+    tidy(depot)
+
+
+def tidy(depot: Depot) -> None:
+    """Remove what no change and no hand-over needs; only where no change is on its way."""
+    packages = read_installed(depot.layout).packages.values()
+    depot.attic.sweep(
+        [taken.sha256 for package in packages for taken in package.receipt.handed_over]
+    )
+
+
+def _settle_swap(depot: Depot, transaction: Transaction) -> None:
+    labels = (transaction.id, f"{transaction.id}-undo")
+    for found in recover(depot.journal, Disk(), depot.workspace.resolution):
+        if found.settled is Settled.WAITING and found.label in ("", *labels):
+            raise HostError(
+                f"the change of {transaction.package_id} cannot be settled yet: {found.why}",
+                hint="end other programs that work on the plane, then try again",
+            )
+
+
+class _Undoing:
+    """The set that undoes a swap, on its way."""
+
+    def __init__(self, depot: Depot) -> None:
+        self._depot = depot
+        self._workspace = depot.workspace
+        self.changes: list[StagedChange] = []
+        self.changed_since: list[str] = []
+
+    def add(self, change: PathChange) -> None:
+        """One path back, unless it is as before already, or somebody's by now."""
+        entry = self._workspace.resolve_entry(change.path)
+        state = self._workspace.entry_state(entry)
+        before, after = change.before, change.after
+        if _is_before(before, state):
+            return
+        is_after = (
+            after is None if state is None else after is not None and _is_after(change, state)
+        )
+        if not is_after:
+            self.changed_since.append(change.path)
+        elif before is not None:
+            self.changes.append(self._back(entry, before, state))
+        elif state is not None:
+            self.changes.append(
+                RemoveFile(entry.path, AtVersion(state.version or ""), overrides_read_only=True)
+            )
+
+    def directories(self, transaction: Transaction) -> None:
+        """Those that the swap made go where nothing stays in them; those that it took come back."""
+        for removed in reversed(transaction.removed):
+            entry = self._workspace.resolve_entry(removed.path)
+            if not entry.exists:
+                self.changes.append(MakeDirectory(entry.path, Absent(), removed.mode))
+        gone = {each.path.relative for each in self.changes if isinstance(each, RemoveFile)}
+        for made in reversed(transaction.made):
+            entry = self._workspace.resolve_entry(made)
+            if entry.exists and all(name in gone for name in self._held(entry.path)):
+                self.changes.append(RemoveDirectory(entry.path))
+                gone.add(made)
+
+    def _held(self, directory: WorkspacePath) -> Iterator[str]:
+        listing = self._workspace.list_directory(directory, 1, limits.change_set_paths_max)
+        return (each.path.relative for each in listing.entries)
+
+    def _back(self, entry: EntryPath, before: Before, state: EntryState | None) -> StagedChange:
+        old = Absent() if state is None else AtVersion(state.version or "")
+        if before.kind is Kind.LINK:
+            return MakeLink(entry.path, before.link_text or "", old, overrides_read_only=True)
+        if state is not None and state.version == before.version and isinstance(old, AtVersion):
+            return SetMetadata(entry.path, old, before.mode)
+        if before.backup is None:
+            raise IntegrityError(f"nothing was put aside of {entry.path.relative}")
+        content = self._depot.attic.read_aside(before.backup, before.version)
+        return WriteFile(entry.path, given(content), old, before.mode, overrides_read_only=True)
+
+
+def _is_before(before: Before | None, state: EntryState | None) -> bool:
+    if before is None or state is None:
+        return before is None and state is None
+    kind = EntryKind.LINK if before.kind is Kind.LINK else EntryKind.FILE
+    is_same = state.kind is kind and state.version == before.version
+    return is_same and (before.kind is Kind.LINK or state.mode == before.mode)
+
+
+def _is_after(change: PathChange, state: EntryState) -> bool:
+    after = change.after
+    return (
+        after is not None
+        and state.kind is EntryKind.FILE
+        and (state.version, state.mode) == (after.version, after.mode)
+    )

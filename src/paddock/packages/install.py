@@ -1,0 +1,278 @@
+"""Installing and upgrading: every question first, then one swap.
+
+Nothing is written before all of this has said yes:
+
+    G0A  the archive is exactly what its manifest declares      (`read_archive`)
+    G3   what it depends on is installed, and nothing leads back
+    G5   no version below the last one; a signature that comes along holds
+    G2   an approval for exactly this digest, unused, in time, within its scope
+    ownership, and what stands at each path
+
+Then the swap, the acceptance commands, the ledger entry, the receipt; see `finishing` for
+what a crash leaves.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from paddock.packages.acceptance import AcceptanceResult
+from paddock.packages.approvals import Approval
+from paddock.packages.archive import Archive, PackedFile
+from paddock.packages.attic import new_transaction_id
+from paddock.packages.changing import carry_out, changing, require_installed
+from paddock.packages.depot import Depot
+from paddock.packages.finishing import complete, decide, undo
+from paddock.packages.hashing import digest_of
+from paddock.packages.installed import InstalledPackage, InstalledSet, digest_of_set
+from paddock.packages.judging import (
+    Bench,
+    require_approval,
+    require_no_rollback,
+    require_signature,
+)
+from paddock.packages.keys import read_keys
+from paddock.packages.log import installed_entry
+from paddock.packages.manifest import Manifest
+from paddock.packages.names import manifest_path
+from paddock.packages.order import find_graph_problems
+from paddock.packages.ownership import Act, plan_ownership
+from paddock.packages.receipts import InstalledFile, Receipt
+from paddock.packages.refusals import Failure, GateRefusedError
+from paddock.packages.reports import Report
+from paddock.packages.signatures import Signature
+from paddock.packages.swapping import Swap
+from paddock.packages.tarformat import FILE_MODE
+from paddock.packages.transaction import Phase, Transaction
+from paddock.text.show import quote
+from paddock.values.calls import Json
+
+
+@dataclass(frozen=True, slots=True)
+class InstallWish:
+    """What is asked for besides the archive itself."""
+
+    is_dry_run: bool = False
+    """Answer everything, change nothing."""
+    dev: bool = False
+    """Install without an approval: G2 and G5 say so until there is one."""
+    plane_is_dev: bool = False
+    """The plane was made with `--dev`: it asks for neither approval nor signature."""
+    signature: Signature | None = None
+    """What lay beside the archive."""
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether nobody has to vouch for it."""
+        return self.dev or self.plane_is_dev
+
+
+def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
+    """Install a package, or put it in the place of another version of itself.
+
+    Raises:
+        GateRefusedError: a gate says no; nothing changed, or it was undone (G4).
+        OwnershipRefusedError: a file is somebody else's; nothing changed.
+        SandboxUnavailableError: its acceptance commands cannot run here; undone.
+        HostError, StorageFullError, LedgerBusyError, LedgerFullError: the host failed:
+            nothing changed, or the next command on the plane goes on with it.
+        IntegrityError: the plane or its packages ledger is damaged.
+    """
+    with changing(depot):
+        installed = require_installed(depot)
+        old = installed.packages.get(archive.manifest.package_id)
+        if old is not None and old.manifest.digest == archive.manifest.digest:
+            version = old.manifest.version.text
+            return Report("unchanged", old.package_id, version, old.manifest.digest)
+        installing = _Installing(depot, archive, wish, installed, old)
+        judged = installing.judge()
+        return installing.planned(judged) if wish.is_dry_run else installing.run(judged)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Everything said yes."""
+
+    acts: tuple[Act, ...]
+    approval: Approval | None
+    swap: Swap
+    """Looked at, and nothing put aside for it yet."""
+
+
+class _Installing:
+    """One install on its way; the lock is held."""
+
+    def __init__(
+        self,
+        depot: Depot,
+        archive: Archive,
+        wish: InstallWish,
+        installed: InstalledSet,
+        old: InstalledPackage | None,
+    ) -> None:
+        self._depot = depot
+        self._archive = archive
+        self._manifest = archive.manifest
+        self._wish = wish
+        self._installed = installed
+        self._old = old
+
+    def judge(self) -> _Judged:
+        """All questions. Nothing is written. Raises: see `install`."""
+        manifest = self._manifest
+        problems = find_graph_problems(self._manifests_after())
+        if problems:
+            raise GateRefusedError("G3", problems)
+        acts = plan_ownership(manifest, self._old, self._installed)
+        log = self._depot.ledger.read()
+        require_no_rollback(manifest, self._old, log)
+        approval = None
+        if not self._wish.asks_nothing:
+            layout = self._depot.layout
+            bench = Bench(layout, self._installed, log, read_keys(layout), self._depot.clock())
+            require_signature(manifest, self._wish.signature, bench.keys)
+            approval = require_approval(manifest, tuple(act.path for act in acts), bench)
+        return _Judged(acts, approval, self._swap(acts, is_dry=True))
+
+    def planned(self, judged: _Judged) -> Report:
+        """What would happen."""
+        return replace(self._report(judged.approval, judged.swap), status="planned")
+
+    def run(self, judged: _Judged) -> Report:
+        """See `install`."""
+        depot, approval = self._depot, judged.approval
+        swap = self._swap(judged.acts, is_dry=False)
+        transaction = self._transaction(approval, swap)
+        carry_out(depot, transaction, swap)
+        results = self._test(transaction)
+        entry_id = complete(depot, decide(depot, _with_results(transaction, results)))
+        report = self._report(approval, swap)
+        return replace(report, acceptance=results, ledger_entry=entry_id)
+
+    def _swap(self, acts: tuple[Act, ...], *, is_dry: bool) -> Swap:
+        manifest, depot = self._manifest, self._depot
+        files = {packed.path: packed for packed in self._archive.files}
+        is_tested = bool(manifest.acceptance)
+        swap = Swap(depot.workspace, depot.attic, new_transaction_id(), is_tested, is_dry)
+        for act in acts:
+            swap.add(act, files)
+        swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
+        swap.finish()
+        return swap
+
+    def _transaction(self, approval: Approval | None, swap: Swap) -> Transaction:
+        manifest, old = self._manifest, self._old
+        receipt = self._receipt(approval, swap)
+        metadata = self._metadata(approval, receipt)
+        is_upgrade = old is not None
+        return Transaction(
+            id=swap.transaction_id,
+            package_id=manifest.package_id,
+            phase=Phase.BEGUN,
+            is_tested=swap.is_tested,
+            manifest_before=None if old is None else old.manifest.digest,
+            manifest_after=manifest.digest,
+            changes=tuple(swap.paths),
+            made=tuple(swap.made),
+            removed=tuple(swap.removed),
+            entry=installed_entry(
+                swap.transaction_id, manifest.package_id, metadata, is_upgrade=is_upgrade
+            ),
+            receipt=receipt,
+        )
+
+    def _receipt(self, approval: Approval | None, swap: Swap) -> Receipt:
+        manifest, wish = self._manifest, self._wish
+        installed_at = datetime.fromtimestamp(int(self._depot.clock()), UTC)
+        return Receipt(
+            package_id=manifest.package_id,
+            version=manifest.version.text,
+            digest=manifest.digest,
+            archive=self._archive.sha256,
+            transaction=swap.transaction_id,
+            ledger_entry="",
+            installed_at=installed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            wo_id=None if approval is None else approval.wo_id,
+            dev=wish.asks_nothing,
+            signature=None if wish.asks_nothing else wish.signature,
+            files=tuple(map(_installed_file, self._archive.files)),
+            handed_over=tuple(swap.handed_over),
+        )
+
+    def _metadata(self, approval: Approval | None, receipt: Receipt) -> dict[str, Json]:
+        manifest, old = self._manifest, self._old
+        return {
+            **about(manifest),
+            "archive": receipt.archive,
+            "previous": None if old is None else about(old.manifest),
+            "dependencies": list(manifest.dependencies),
+            "wo_id": receipt.wo_id,
+            "key_id": None if approval is None else approval.key_id,
+            "signed_by": None if receipt.signature is None else receipt.signature.key_id,
+            "dev": receipt.dev,
+            "files": len(manifest.assets),
+            "handed_over": [
+                {"path": each.path, "from": each.giver} for each in receipt.handed_over
+            ],
+            "set_digest": digest_of_set(self._manifests_after().values()),
+        }
+
+    def _manifests_after(self) -> dict[str, Manifest]:
+        packages = self._installed.packages
+        before = {name: package.manifest for name, package in packages.items()}
+        return {**before, self._manifest.package_id: self._manifest}
+
+    def _test(self, transaction: Transaction) -> tuple[AcceptanceResult, ...]:
+        """Run the acceptance commands; where one fails, all is as before."""
+        results: list[AcceptanceResult] = []
+        try:
+            for acceptance in self._manifest.acceptance:
+                result = self._depot.acceptance.run(acceptance)
+                results.append(result)
+                if not result.passed:
+                    raise _not_accepted(result)
+        except BaseException:
+            undo(self._depot, transaction)
+            raise
+        return tuple(results)
+
+    def _report(self, approval: Approval | None, swap: Swap) -> Report:
+        manifest, old = self._manifest, self._old
+        return Report(
+            status="installed" if old is None else "upgraded",
+            package_id=manifest.package_id,
+            version=manifest.version.text,
+            digest=manifest.digest,
+            previous=None if old is None else old.manifest.version.text,
+            wo_id=None if approval is None else approval.wo_id,
+            changes=tuple(swap.paths),
+            handed_over=tuple((each.path, each.giver) for each in swap.handed_over),
+            notes=tuple(swap.notes),
+        )
+
+
+def about(manifest: Manifest) -> dict[str, Json]:
+    """What of a package names it."""
+    return {
+        "package_id": manifest.package_id,
+        "version": manifest.version.text,
+        "digest": manifest.digest,
+    }
+
+
+def _with_results(transaction: Transaction, results: tuple[AcceptanceResult, ...]) -> Transaction:
+    rows: list[Json] = [result.as_json() for result in results]
+    metadata = {**transaction.entry.metadata, "acceptance": rows}
+    return replace(transaction, entry=transaction.entry._replace(metadata=metadata))
+
+
+def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
+    said = f": {result.output}" if result.output else ""
+    return GateRefusedError(
+        "G4",
+        [Failure("", f"{quote(result.command)} ended with {result.exit_code}{said}")],
+        hint="the install was undone",
+    )
+
+
+def _installed_file(packed: PackedFile) -> InstalledFile:
+    return InstalledFile(packed.path, digest_of(packed.content), packed.mode)

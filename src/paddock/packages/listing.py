@@ -1,0 +1,183 @@
+"""The installed packages as a person or a model sees them, and whose file is whose."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from paddock.packages.checking import State, check_package, file_problem
+from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
+from paddock.packages.log import PackageLedger
+from paddock.packages.refusals import Failure
+from paddock.plane.layout import PlaneLayout
+from paddock.values.calls import Json
+from paddock.workspace import Workspace
+
+TIER_OF: Final = {"hot": "HOT", "ho2": "HO2", "ho1": "HO1"}
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRow:
+    """One package. Of a damaged one only its id is known."""
+
+    package_id: str
+    state: State
+    version: str = ""
+    tier: str = ""
+    layer: int = 0
+    framework_id: str = ""
+    spec_id: str = ""
+    title: str = ""
+    digest: str = ""
+    installed_at: str = ""
+    wo_id: str | None = None
+    """The approval under which it stands there, given before or after."""
+    dev: bool = False
+    """It was installed without asking for one."""
+    failures: tuple[Failure, ...] = ()
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        return {
+            "package_id": self.package_id,
+            "version": self.version,
+            "tier": self.tier,
+            "framework": self.framework_id,
+            "spec": self.spec_id,
+            "state": self.state,
+            "layer": self.layer,
+            "title": self.title,
+            "digest": self.digest,
+            "installed_at": self.installed_at,
+            "wo_id": self.wo_id,
+            "dev": self.dev,
+            "failures": [{"file": each.file, "reason": each.reason} for each in self.failures],
+        }
+
+
+class Packages(Protocol):
+    """Tells what is installed."""
+
+    def list_all(self) -> tuple[PackageRow, ...]:
+        """Every package, by layer and name; each looked at now.
+
+        Raises: HostError, LedgerDamagedError.
+        """
+        ...
+
+
+class _NoPackages:
+    """Of a workspace that is on no bare plane."""
+
+    def list_all(self) -> tuple[PackageRow, ...]:
+        """Nothing."""
+        return ()
+
+
+NO_PACKAGES: Final[Packages] = _NoPackages()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePackages:
+    """The packages of one plane."""
+
+    layout: PlaneLayout
+    ledger: PackageLedger
+    open_workspace: Callable[[], AbstractContextManager[Workspace]]
+    """On the plane's root."""
+
+    def list_all(self) -> tuple[PackageRow, ...]:
+        """See `Packages`."""
+        installed = read_installed(self.layout)
+        log = self.ledger.read()
+        rows: list[PackageRow] = []
+        with self.open_workspace() as workspace:
+            for package in installed.packages.values():
+                wo_id = log.approval_of(package.package_id, package.manifest.digest)
+                rows.append(_row(package, installed, workspace, wo_id))
+        rows.sort(key=_rank)
+        damaged = (
+            PackageRow(each.file.rpartition("/")[2], State.DAMAGED, failures=(each,))
+            for each in installed.problems
+        )
+        return (*rows, *damaged)
+
+
+def _row(
+    package: InstalledPackage, installed: InstalledSet, workspace: Workspace, wo_id: str | None
+) -> PackageRow:
+    checked = check_package(package, installed, workspace)
+    manifest, receipt = package.manifest, package.receipt
+    return PackageRow(
+        package_id=manifest.package_id,
+        state=checked.state,
+        version=manifest.version.text,
+        tier=TIER_OF[manifest.plane_id],
+        layer=manifest.layer,
+        framework_id=manifest.framework_id,
+        spec_id=manifest.spec_id,
+        title=manifest.title,
+        digest=manifest.digest,
+        installed_at=receipt.installed_at,
+        wo_id=wo_id,
+        dev=receipt.dev,
+        failures=checked.failures,
+    )
+
+
+def _rank(row: PackageRow) -> tuple[int, str]:
+    return row.layer, row.package_id
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Whose one file is."""
+
+    path: str
+    owner: PackageRow | None
+    classification: str = ""
+    problem: str = ""
+    """What is wrong with it; empty where nothing is."""
+    givers: tuple[str, ...] = ()
+    """The packages that gave it up, the last one first."""
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        owner = self.owner
+        return {
+            "path": self.path,
+            "owner": None if owner is None else owner.package_id,
+            "version": None if owner is None else owner.version,
+            "digest": None if owner is None else owner.digest,
+            "wo_id": None if owner is None else owner.wo_id,
+            "classification": self.classification,
+            "problem": self.problem,
+            "handed_over_by": list(self.givers),
+        }
+
+
+def find_owner(packages: PlanePackages, path: str) -> Ownership:
+    """Whose file `path` (relative to the plane) is. Raises: HostError, LedgerDamagedError."""
+    installed = read_installed(packages.layout)
+    owner = installed.owner_of(path)
+    if owner is None:
+        return Ownership(path, None)
+    log = packages.ledger.read()
+    with packages.open_workspace() as workspace:
+        wo_id = log.approval_of(owner.package_id, owner.manifest.digest)
+        row = _row(owner, installed, workspace, wo_id)
+        problem = file_problem(owner, path, workspace)
+    classification = owner.manifest.by_path[path].classification
+    return Ownership(path, row, classification, problem, _givers(installed, owner, path))
+
+
+def _givers(installed: InstalledSet, owner: InstalledPackage, path: str) -> tuple[str, ...]:
+    found: list[str] = []
+    package: InstalledPackage | None = owner
+    while package is not None and path in package.receipt.taken:
+        giver = package.receipt.taken[path].giver
+        if giver in found:
+            break  # a receipt that was edited may go round
+        found.append(giver)
+        package = installed.packages.get(giver)
+    return tuple(found)

@@ -1,0 +1,241 @@
+"""From an approved call to the rules that let just this through from now on.
+
+The rules are as narrow as patterns can be, are appended to the project's own file, and
+are proved before anybody sees them: with them the very actions are allowed, and what is
+nearly the same is decided as before. What cannot be proved is refused with the reason.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.errors import ConfigError
+from paddock.policy.actions import parse_concrete
+from paddock.policy.decide import decide, judge_for
+from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.places import BUILT_IN
+from paddock.policy.problems import PatternError, quote
+from paddock.policy.profiles import CompiledProfile
+from paddock.policy.rules import Profile
+from paddock.values.actions import Action
+from paddock.values.agents import AgentChain
+from paddock.values.decisions import Outcome
+
+_GLOB: Final = re.compile(r"[\\*?\[\]]")
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The files that the policy in force was made from. `project` may be empty text."""
+
+    project: PolicySource
+    user: PolicySource | None
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """What would be appended to the project's policy file, and the whole file then."""
+
+    addition: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One rule to add to one profile."""
+
+    profile: Profile
+    action: str
+    outcome: str
+    example: str
+
+
+def plan_always(
+    policy: Policy, chain: AgentChain, actions: Sequence[str], sources: Sources, reason: str
+) -> Always:
+    """The rules that allow these actions, as they were asked about, and nothing else.
+
+    Raises: ConfigError: there are none, or they cannot be proved; the message says why.
+    """
+    if not sources.project.trusted:
+        raise _refused("the project's policy is not trusted, so it allows nothing")
+    if sources.project.name.endswith(".json"):
+        raise _refused("rules are written to TOML files alone")
+    parsed = [_parse(text) for text in actions]
+    wanted = list(dict.fromkeys(_wanted(policy, chain, parsed)))
+    if not wanted:
+        raise _refused("policy does not ask about it")
+    addition = "".join(_render(wanted, sources.project, reason))
+    content = sources.project.text
+    gap = b"" if not content else b"\n" if content.endswith(b"\n") else b"\n\n"
+    changed = content + gap + addition.encode("utf-8")
+    try:
+        own = PolicySource(sources.project.name, changed)
+        after = load_policy(own, sources.user, policy.plane_kind)
+    except ConfigError as error:
+        # Its examples are tests: a rule that does not match the call stops the load.
+        raise _refused(error.message) from None
+    _prove(policy, after, chain, parsed)
+    return Always(addition, changed)
+
+
+# The rules
+
+
+def _parse(text: str) -> Action:
+    try:
+        action = parse_concrete(text)
+    except PatternError as problem:
+        raise _refused(problem.message) from None
+    if str(action) != text:
+        raise _refused(f"{quote(text)} cannot be written as an action")
+    return action
+
+
+def _wanted(policy: Policy, chain: AgentChain, actions: list[Action]) -> Iterator[_Wanted]:
+    profiles = {each.name: each for each in judge_for(policy, chain).profiles()}
+    for action in actions:
+        for profile in profiles.values():
+            if action.category == "shell":
+                yield from _for_line(profile, action)
+            elif profile.judge(action).finding.outcome is Outcome.ASK:
+                yield from _for_target(policy, chain, profile, action)
+
+
+def _for_target(
+    policy: Policy, chain: AgentChain, profile: CompiledProfile, action: Action
+) -> Iterator[_Wanted]:
+    target = action.target
+    if not action.is_path:
+        if "*" in target:
+            raise _refused(f"{quote(target)} holds a *, which stands for anything in a rule")
+        text = f"{action.head} {target}" if target else action.head
+        yield _Wanted(profile.profile, text, "allow", str(action))
+        return
+    if target == ".":
+        raise _refused("a rule for the root covers everything")
+    pattern = "/" + _GLOB.sub(lambda found: f"\\{found[0]}", target)
+    yield _Wanted(profile.profile, f"{action.head} {pattern}", "allow", str(action))
+    # A path pattern covers what is below it too, should a directory stand there one day.
+    below = Action(action.category, action.operation, f"{target}/x")
+    if action.category != "search" and _outcome(policy, chain, below) is Outcome.ASK:
+        text = f"{action.head} {pattern}/**"
+        yield _Wanted(profile.profile, text, "ask", str(below))
+
+
+def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+
+    line = parse_line(action.target)
+    doubtful = (*line.problems, *line.runtime_only)
+    if doubtful:
+        raise _refused(f"what it runs is not certain: {doubtful[0]}")
+    for command in line.commands:
+        if profile.judge_command(action, command).finding.outcome is Outcome.ASK:
+            text = " ".join(_word(word.text) for word in command.words)
+            example = f"{action.head} {command.text}"
+            yield _Wanted(profile.profile, f"{action.head} {text}", "allow", example)
+
+
+def _word(text: str) -> str:
+    """A word of a command pattern that stands for itself."""
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    if "'" not in text:
+        return f"'{text}'"
+    if '"' not in text:
+        return f'"{text}"'
+    raise _refused(f"the word {quote(text)} cannot be written in a rule")
+
+
+# The file
+
+
+def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterator[str]:
+    for profile in dict.fromkeys(each.profile for each in wanted):
+        if profile.place.file == BUILT_IN:
+            yield _preset(profile)
+        elif profile.place.file != source.name:
+            rules = ", ".join(quote(each.action) for each in wanted if each.profile is profile)
+            raise _refused(
+                f"the profile {quote(profile.name)} stands in {profile.place.file}",
+                f"add there what allows {rules}",
+            )
+        for each in wanted:
+            if each.profile is profile:
+                yield _rule(each, reason)
+
+
+def _preset(profile: Profile) -> str:
+    """A built-in profile said aloud: one of its name in the file replaces it whole."""
+    rows = [f"[profiles.{_key(profile.name)}]\n"]
+    for outcome in Outcome:
+        texts = [rule.pattern.text for rule in profile.rules if rule.outcome is outcome]
+        if texts:
+            listed = "".join(f"    {_text(text)},\n" for text in texts)
+            rows.append(f"{outcome.word} = [\n{listed}]\n")
+    entries = ", ".join(
+        f"{_text(entry.head.text)} = {_text(entry.outcome.word)}" for entry in profile.otherwise
+    )
+    if entries:
+        rows.append(f"otherwise = {{ {entries} }}\n")
+    return "".join(rows) + "\n"
+
+
+def _rule(wanted: _Wanted, reason: str) -> str:
+    return (
+        f"[[profiles.{_key(wanted.profile.name)}.rules]]\n"
+        f"action  = {_text(wanted.action)}\n"
+        f"outcome = {_text(wanted.outcome)}\n"
+        f"reason  = {_text(reason)}\n"
+        f"match   = [{_text(wanted.example)}]\n\n"
+    )
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _text(name)
+
+
+def _text(text: str) -> str:
+    """A basic string of TOML; JSON's escapes are among its own, but for those of DEL."""
+    return json.dumps(text, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+# The proof
+
+
+def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Action]) -> None:
+    decision = decide(after, chain, actions)
+    if decision.outcome is not Outcome.ALLOW:
+        rule = decision.rule
+        said = decision.reason if rule is None else f"{rule.text} ({rule.source}) asks all the same"
+        raise _refused(f"no rule that allows can lift it: {said}", "change that rule by hand")
+    for action in actions:
+        for other in _neighbours(action):
+            if _outcome(after, chain, other) < _outcome(before, chain, other):
+                raise _refused(f"the rule would cover {quote(str(other))} as well")
+
+
+def _neighbours(action: Action) -> Iterator[Action]:
+    """What a rule that is too wide would cover: more words, longer names, what is below."""
+    endings = [" x", "x", "; id", " && id"] if action.category == "shell" else ["x"]
+    if action.is_path and action.category != "search":
+        endings.append("/x")
+    for ending in endings:
+        yield action._replace(target=action.target + ending)
+    if action.is_path:
+        yield action._replace(target=f"x/{action.target}")
+
+
+def _outcome(policy: Policy, chain: AgentChain, action: Action) -> Outcome:
+    return decide(policy, chain, [action]).outcome
+
+
+def _refused(message: str, hint: str = "") -> ConfigError:
+    return ConfigError(
+        f"no rule was made: {message}", hint=hint or "grant it this once, or edit the policy"
+    )

@@ -1,0 +1,160 @@
+"""What a command left, kept until somebody has answered: as data, with its contents stored.
+
+A set that waits outlives the layers it came from. Its files go into the history's store;
+what it believes to stand at each path goes with it, so that a workspace that has changed
+meanwhile is a conflict and not a surprise.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import Any, Final, cast
+
+from paddock import limits
+from paddock.errors import ApprovalUnavailableError, ConfigError
+from paddock.history.objects import ObjectStore
+from paddock.values.calls import Json
+from paddock.workspace.changes import (
+    Absent,
+    AtVersion,
+    GivenContent,
+    MakeDirectory,
+    MakeLink,
+    Old,
+    Phases,
+    RemoveDirectory,
+    RemoveFile,
+    Seen,
+    SetMetadata,
+    StagedChange,
+    StoredContent,
+    WriteFile,
+)
+from paddock.workspace.metadata import FileStatus
+from paddock.workspace.names import unchecked_path
+
+_KINDS: Final[Mapping[str, type[StagedChange]]] = {
+    "write": WriteFile,
+    "directory": MakeDirectory,
+    "link": MakeLink,
+    "remove": RemoveFile,
+    "remove_directory": RemoveDirectory,
+    "metadata": SetMetadata,
+}
+_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_PLAIN: Final = (
+    "mode",
+    "modified_ns",
+    "keeps_old",
+    "overrides_read_only",
+    "text",
+)
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def park_phases(phases: Phases, store: ObjectStore) -> list[Json]:
+    """The set as JSON; contents that it gives away are in the store when this returns.
+
+    Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
+    """
+    contents = [
+        change.content
+        for phase in phases
+        for change in phase
+        if isinstance(change, WriteFile) and isinstance(change.content, GivenContent)
+    ]
+    total = sum(map(_size, contents))
+    if total > limits.approval_staged_bytes_max:
+        raise ApprovalUnavailableError(
+            f"what it changed has {total} bytes, and at most"
+            f" {limits.approval_staged_bytes_max} are kept"
+        )
+    with store.held():
+        parked = [[_written(change, store) for change in phase] for phase in phases]
+        store.sync()
+    return cast("list[Json]", parked)
+
+
+def unpark_phases(parked: Json) -> list[list[StagedChange]]:
+    """The set that `park_phases` made this of.
+
+    Raises: ConfigError: it is none.
+    """
+    try:
+        return [[_read(change) for change in phase] for phase in parked]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"the kept changes do not load: {type(error).__name__}", hint="refuse the request"
+        ) from None
+
+
+def digests_of(phases: Phases) -> tuple[str, ...]:
+    """The contents that a set needs of the store."""
+    return tuple(
+        change.content.digest
+        for phase in phases
+        for change in phase
+        if isinstance(change, WriteFile) and isinstance(change.content, StoredContent)
+    )
+
+
+def _size(content: GivenContent) -> int:
+    return os.stat(content.path, dir_fd=content.dir_fd, follow_symlinks=False).st_size
+
+
+def _written(change: StagedChange, store: ObjectStore) -> dict[str, Json]:
+    kept: dict[str, Json] = {"kind": _NAMES[type(change)], "path": change.path.relative}
+    kept["old"] = _old_json(change.old)
+    for name in _PLAIN:
+        if hasattr(change, name):
+            kept[name] = getattr(change, name)
+    if isinstance(change, WriteFile):
+        kept["content"] = _stored(change.content, store)
+    return kept
+
+
+def _stored(content: object, store: ObjectStore) -> str:
+    if isinstance(content, StoredContent):
+        return content.digest
+    if not isinstance(content, GivenContent):
+        raise TypeError(f"content of the kind {type(content).__name__} cannot be kept")
+    fd = os.open(content.path, _OPEN_FLAGS, dir_fd=content.dir_fd)
+    try:
+        return store.put_file(fd)
+    finally:
+        os.close(fd)
+
+
+def _old_json(old: Old | None) -> Json:
+    if isinstance(old, Seen):
+        return {"seen": list(astuple(old.status))}
+    if isinstance(old, AtVersion):
+        return {"version": old.version}
+    return None if old is None else {}
+
+
+def _read(kept: Mapping[str, Json]) -> StagedChange:
+    kind = _KINDS[kept["kind"]]
+    given: dict[str, Any] = {name: kept[name] for name in _PLAIN if name in kept}
+    given["path"] = unchecked_path(_text(kept["path"]))
+    given["old"] = _old(kept["old"])
+    if kind is WriteFile:
+        given["content"] = StoredContent(_text(kept["content"]))
+    return kind(**given)
+
+
+def _old(kept: Mapping[str, Json] | None) -> Old | None:
+    if kept is None:
+        return None
+    if "seen" in kept:
+        numbers = cast("Sequence[int]", kept["seen"])
+        if not all(type(number) is int for number in numbers):
+            raise ValueError("a status is numbers")
+        return Seen(FileStatus(*numbers))
+    return AtVersion(_text(kept["version"])) if "version" in kept else Absent()
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is wanted")
+    return value

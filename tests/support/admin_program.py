@@ -1,0 +1,49 @@
+"""The admin shell as `paddock admin` starts it, on a host that enforces what it is told.
+
+    python -m tests.support.admin_program full|partial|none|refused [OPTION ...]
+
+What a host can enforce is not the same everywhere, and screens are compared.
+"""
+
+import sys
+from typing import Final
+
+from paddock.apps.admin.command import Admin
+from paddock.apps.admin.desk import Setting
+from paddock.apps.admin.opening import Streams, run_admin
+from paddock.apps.admin.status import Sandboxed
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import parse
+from paddock.assembly import Project, open_project
+from paddock.errors import PaddockError
+from paddock.plane.environment import read_environment
+from paddock.sandbox.values import Held
+
+SANDBOXES: Final = {
+    "full": Sandboxed(Held.FULL, "stage"),
+    "partial": Sandboxed(Held.PARTIAL, "landlock"),
+    "none": Sandboxed(Held.NONE, "none"),
+    "refused": Sandboxed(Held.NONE, refused=True),
+}
+
+
+def main(sandbox: str, arguments: list[str]) -> int:
+    console = Console.of_process()
+    options = parse(Admin(), "admin", arguments, None, console)
+    assert options is not None
+
+    def examine(project: Project, agent: str | None) -> Sandboxed:
+        return SANDBOXES[sandbox]
+
+    try:
+        project = open_project(console.directory, read_environment(console.variables))
+        setting = Setting(project, options.agent, options.model, console.variables, examine)
+        streams = Streams(console.stdin, console.stdout, console.variables)
+        return run_admin(setting, streams, plain=options.plain)
+    except PaddockError as error:
+        console.report(error)
+        return 9
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,132 @@
+"""What is read off a line of shell, and from where."""
+
+import pytest
+
+from tests.support.hooks import Client
+
+
+def run(client: Client, command: str, cwd: str = "{root}") -> str:
+    return client.ask("Bash", cwd=cwd, tool_input={"command": command}).word
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > /etc/passwd",
+        "echo x >> ../outside/kept.txt",
+        "echo x > /tmp/x",
+        "cat a | tee /etc/x",
+        "cp a /etc/x",
+        "mv a ../outside/",
+        "rm ../outside/kept.txt",
+        "rm out/kept.txt",
+        "echo x > out.txt",
+        "sed -i s/a/b/ /etc/hosts",
+        "install a /usr/local/bin/a",
+        "git -C /etc status",
+        "cd /etc && echo x > passwd",
+        "cd .. && rm -rf outside",
+        "cd src; cd ..; cd ..; touch x",
+        "(cd / && touch x)",
+        "touch ~/x",
+        "dd if=a of=/dev/sda",
+        "env touch /etc/x",
+        "sh -c 'echo x > /etc/x'",
+        "echo x >| /etc/x",
+        "echo x &> /etc/x",
+        "find / -delete",
+    ],
+)
+def test_a_write_outside_the_project_is_denied(command, client: Client):
+    assert run(client, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > a.txt",
+        "echo x > src/new",
+        "cd src && echo x > ../a.txt",
+        "mkdir -p build && cd build && echo x > ../log.txt",
+        "cd src; echo x > ../a.txt",
+        "rm -rf src",
+        "mv src/a.py .",
+        "cp src/a.py .",
+        "git -C src status",
+        "ls > /dev/null 2>&1",
+        "tar -C src -cf x.tar .",
+        "cat /etc/passwd",
+        "grep -r x /usr/include",
+    ],
+)
+def test_a_write_inside_it_goes_its_usual_way(command, client: Client):
+    assert run(client, command) == "none"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf .git",
+        "rm -rf .g*",
+        "rm -f .e??",
+        "echo x > .git/hooks/pre-commit",
+        "cd .git && echo x > config",
+        "cd .git; cd hooks; touch a",
+        "cp a .env",
+        "tee -a .ENV",
+        "cd src && rm ../.env",
+        "if true; then rm .env; fi",
+        "rm -rf .",
+        "rm -rf ../project",
+        "cd src && rm -rf ..",
+        "find . -delete",
+        "echo x > paddock.toml",
+        "rm .claude/settings.json",
+        "ln -s /etc .git/x",
+    ],
+)
+def test_what_is_protected_stays(command, client: Client):
+    assert run(client, command) == "deny"
+
+
+def test_relative_paths_are_taken_from_where_the_shell_stands(client: Client):
+    assert run(client, "touch x", cwd="{root}/src") == "none"
+    assert run(client, "touch x", cwd="{root}/.git") == "deny"
+    assert run(client, "touch x", cwd="/etc") == "deny"
+    assert run(client, "touch ../x", cwd="{root}/src") == "none"
+    assert run(client, "touch ../../x", cwd="{root}/src") == "deny"
+
+
+@pytest.mark.parametrize("command", ["cd $X && touch a", "cd - && touch a", "popd; touch a"])
+def test_a_directory_that_is_not_told_is_asked_about(command, client: Client):
+    assert run(client, command) == "ask"
+
+
+@pytest.mark.parametrize("command", ["eval $X", "echo $(id)", 'sh -c "$X"', "a 'b", "x <<< $Y"])
+def test_what_is_only_known_at_run_time_is_asked_about(command, client: Client):
+    assert run(client, command) == "ask"
+
+
+def test_a_line_without_a_command_is_denied(client: Client):
+    assert run(client, "# nothing") == "deny"
+    assert run(client, "> a.txt") == "deny"
+
+
+def test_a_patch_in_a_line_is_judged_file_by_file(client: Client):
+    patch = "*** Begin Patch\n*** Add File: {}\n+x\n*** End Patch"
+
+    assert run(client, f"apply_patch <<'EOF'\n{patch.format('a.txt')}\nEOF") == "none"
+    assert run(client, f"apply_patch <<'EOF'\n{patch.format('.git/x')}\nEOF") == "deny"
+    assert run(client, f"apply_patch '{patch.format('/etc/x')}'") == "deny"
+    assert run(client, "apply_patch < some.patch") == "ask"
+
+
+def test_every_command_of_the_line_has_a_say(client: Client):
+    client.write_policy(
+        '[profiles.standard]\nallow = ["tool:shell:*", "tool:file:*"]\n'
+        'deny = ["tool:shell:run git push *"]\n'
+    )
+
+    assert run(client, "ls && git push") == "deny"
+    assert run(client, "ls || env git push") == "deny"
+    assert run(client, "ls && git status") == "none"
