@@ -95,9 +95,8 @@ torture: $(STAMP) ## property, fault and kernel tests, long
 	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PY) -m pytest -n $(WORKERS) tests/property tests/fault tests/kernel
 
 .PHONY: bench
-bench: $(STAMP) ## measure
-	@set -e; for program in bench/*.py; do \
-	  if [ -e "$$program" ]; then echo "== $$program"; $(PY) "$$program"; fi; done
+bench: $(STAMP) ## measure, and write docs/performance.md
+	@$(PY) bench/page.py --write docs/performance.md
 
 .PHONY: clean
 clean: ## remove what the other targets made

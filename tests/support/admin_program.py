@@ -10,7 +10,7 @@ from typing import Final
 
 from paddock.apps.admin.command import Admin
 from paddock.apps.admin.desk import Setting
-from paddock.apps.admin.opening import Streams, run_admin
+from paddock.apps.admin.opening import Streams, run_admin, run_json, run_plain
 from paddock.apps.admin.status import Sandboxed
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import parse
@@ -39,7 +39,8 @@ def main(sandbox: str, arguments: list[str]) -> int:
         project = open_project(console.directory, read_environment(console.variables))
         setting = Setting(project, options.agent, options.model, console.variables, examine)
         streams = Streams(console.stdin, console.stdout, console.variables)
-        return run_admin(setting, streams, plain=options.plain)
+        run = run_json if options.json else run_plain if options.plain else run_admin
+        return run(setting, streams)
     except PaddockError as error:
         console.report(error)
         return 9

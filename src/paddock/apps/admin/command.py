@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from paddock.assembly import open_project
-from paddock.errors import UsageError
 from paddock.plane.environment import read_environment
 
 Options = argparse.Namespace
@@ -59,20 +58,20 @@ class Admin:
 
     def run(self, options: Options, console: Console) -> int:
         """0 when it was left; 1 where the last turn had no answer."""
-        from paddock.apps.admin.desk import Setting  # noqa: PLC0415 - loads the whole runtime
-        from paddock.apps.admin.opening import Streams, run_admin  # noqa: PLC0415 - as above
-        from paddock.apps.admin.sandboxed import find_sandbox  # noqa: PLC0415 - as above
+        from paddock.apps.admin import opening
+        from paddock.apps.admin.desk import Setting
+        from paddock.apps.admin.sandboxed import find_sandbox
 
-        if options.json:
-            raise UsageError(
-                "the shell speaks to people", where="--json", hint="paddock run --json TASK"
-            )
         override = None if options.plane is None else console.directory / options.plane
         environment = read_environment(console.variables)
         project = open_project(console.directory, environment, override)
         setting = Setting(project, options.agent, options.model, console.variables, find_sandbox)
-        streams = Streams(console.stdin, console.stdout, console.variables)
-        return run_admin(setting, streams, plain=options.plain)
+        streams = opening.Streams(console.stdin, console.stdout, console.variables)
+        if options.json:
+            return opening.run_json(setting, streams)
+        if options.plain:
+            return opening.run_plain(setting, streams)
+        return opening.run_admin(setting, streams)
 
 
 COMMAND = Admin()

@@ -8,6 +8,7 @@ from typing import Final, TextIO
 from paddock.apps.admin.approver import TerminalApprover
 from paddock.apps.admin.desk import Desk, Setting
 from paddock.apps.admin.history import HistoryFile
+from paddock.apps.admin.json_lines import JsonScreen
 from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
 from paddock.apps.admin.ports import Keyboard, Screen
 from paddock.apps.admin.preview import WorkspacePreviews
@@ -37,15 +38,26 @@ class Streams:
         return not self.variables.get("NO_COLOR")
 
 
-def run_admin(setting: Setting, streams: Streams, *, plain: bool = False) -> int:
+def run_json(setting: Setting, streams: Streams) -> int:
+    """The shell for programs: lines in, JSON lines out. Raises: as `run_admin`."""
+    screen = JsonScreen(streams.out)
+    return run_shell(setting, screen, PlainKeyboard(streams.source, screen))
+
+
+def run_plain(setting: Setting, streams: Streams) -> int:
+    """The shell without a terminal's arts. Raises: as `run_admin`."""
+    screen = PlainScreen(streams.out)
+    return run_shell(setting, screen, PlainKeyboard(streams.source, screen))
+
+
+def run_admin(setting: Setting, streams: Streams) -> int:
     """The shell, until it is left; its exit status.
 
     Raises: PaddockError where the session cannot be opened, or must end.
     """
-    if plain or not streams.is_terminal:
-        screen = PlainScreen(streams.out)
-        return run_shell(setting, screen, PlainKeyboard(streams.source, screen))
-    from paddock.apps.admin.terminal import Terminal  # noqa: PLC0415 - its libraries, when needed
+    if not streams.is_terminal:
+        return run_plain(setting, streams)
+    from paddock.apps.admin.terminal import Terminal
 
     history = HistoryFile(setting.project.environment.paddock_home)
     terminal = Terminal(streams.source, streams.out, history, colours=streams.has_colours)

@@ -61,7 +61,7 @@ class PanelListener(Protocol):
         """A message, or its lack."""
         ...
 
-    def answered(self, answer: Answer | Silence) -> None:
+    def decided(self, answer: Answer | Silence) -> None:
         """An answer to the question that stands there."""
         ...
 
@@ -158,7 +158,7 @@ class Panel:
         self.question = None
         self.reply.reset()
         self.begin_work()
-        self.listener.answered(answer)
+        self.listener.decided(answer)
 
     def _has_rendered(self, app: Application[None]) -> None:
         if self.mode is not Mode.DRAWING:

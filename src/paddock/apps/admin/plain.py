@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
+from paddock.agent.results import TurnResult
 from paddock.apps.admin.blocks import Block
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.drawing import PlainDrawing, shown_text
@@ -20,6 +21,7 @@ from paddock.apps.admin.ports import (
     Interrupted,
     Question,
     Said,
+    Screen,
     Silence,
     Typed,
     parse_choice,
@@ -68,6 +70,9 @@ class PlainScreen:
             for badge in status.badges:
                 self._out.write(f"*** {badge} ***\n")
 
+    def answered(self, result: TurnResult) -> None:
+        """Nothing: its text stands there."""
+
     def write(self, text: str) -> None:
         """As it is: prompts, which hold nothing of anybody else's."""
         with self._lock:
@@ -79,6 +84,19 @@ def _lasting(status: Status) -> tuple[object, ...]:
     return status.agent, status.profile, status.model, status.badges
 
 
+class LineScreen(Screen, Protocol):
+    """A screen that lines are typed below."""
+
+    @property
+    def prompt(self) -> str:
+        """What stands before what is typed."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Prompts, and what was typed into a pipe."""
+        ...
+
+
 class PlainKeyboard:
     """Reads lines. A line that ends in a backslash goes on in the next one.
 
@@ -86,7 +104,7 @@ class PlainKeyboard:
     What is read from one is repeated, so that what comes out reads like a session.
     """
 
-    def __init__(self, source: TextIO, screen: PlainScreen) -> None:
+    def __init__(self, source: TextIO, screen: LineScreen) -> None:
         self._source = source
         self._screen = screen
         self._is_terminal = source.isatty()

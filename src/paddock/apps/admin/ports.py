@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from paddock.agent.results import TurnResult
 from paddock.apps.admin.blocks import Block
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.status import Status
@@ -80,6 +81,10 @@ class Screen(Protocol):
 
     def status(self, status: Status) -> None:
         """What stands in the status line from now on."""
+        ...
+
+    def answered(self, result: TurnResult) -> None:
+        """A turn is over; all of its text was shown. For programs."""
         ...
 
 

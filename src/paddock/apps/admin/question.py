@@ -15,7 +15,7 @@ from typing import Final
 from paddock.apps.admin.blocks import Block, Look, Row, Span, Text, diff_rows, line, row
 from paddock.apps.admin.ports import Choice, Question
 from paddock.apps.admin.preview import Preview
-from paddock.apps.admin.reveal import reveal
+from paddock.apps.admin.reveal import reveal, reveal_exactly
 from paddock.runtime.approvals import ApprovalRequest
 
 GUTTER: Final = "  │ "
@@ -93,7 +93,10 @@ def question_for(
     ]
     is_whole = draft.is_whole
     if preview is not None:
-        blocks.append(_preview_block(preview))
+        # What `unified_diff` escaped is plain text by now; the rest is not to be overlooked.
+        revealed = reveal_exactly(preview.text)
+        draft.notices += [f"diff: {notice}" for notice in revealed.notices]
+        blocks.append(_preview_block(preview, "\n".join(revealed.rows)))
         is_whole = is_whole and preview.is_whole
     notices = tuple(row(Span("note: ", Look.WARN), notice) for notice in draft.notices)
     if notices:
@@ -121,10 +124,10 @@ def _pieces(request: ApprovalRequest, preview: Preview | None) -> Iterator[tuple
     if request.rule:
         yield "rule", request.rule
     size = sum(len(str(value)) for value in request.arguments.values())
-    yield "call", f"{request.digest[:_DIGEST_CHARS]}, {size} characters of arguments"
+    yield "call", f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments"
 
 
-def _preview_block(preview: Preview) -> Text:
+def _preview_block(preview: Preview, shown: str) -> Text:
     if preview.is_diff:
-        return Text(diff_rows(preview.text), GUTTER)
-    return Text((row(Span(preview.text, Look.WARN)),), GUTTER)
+        return Text(diff_rows(shown), GUTTER)
+    return Text((row(Span(shown, Look.WARN)),), GUTTER)

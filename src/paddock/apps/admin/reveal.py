@@ -18,7 +18,8 @@ _IGNORABLE: Final = re.compile(
 )
 """Printable for Python, and drawn as nothing: Default_Ignorable_Code_Point of Unicode's
 DerivedCoreProperties.txt, and the empty Braille pattern."""
-_SPACES: Final = re.compile(" {5,}")
+_SPACES: Final = re.compile("(?<=[^ ]) {5,}| {41,}")
+"""What pads; an indentation does not."""
 _NAMED_MAX: Final = 6
 
 
@@ -32,36 +33,38 @@ class Revealed:
 
 def reveal(text: str) -> Revealed:
     """`text` for a question: escaped, line by line, with notices of what was odd."""
-    escaped = padded = 0
+    padded = 0
     rows: list[str] = []
-    for each in text.split("\n"):
-        shown, count = _escape(each)
-        shown, runs = _SPACES.subn(_tell_spaces, shown)
-        rows.append(shown)
-        escaped += count
+    shown = reveal_exactly(text)
+    for each in shown.rows:
+        row, runs = _SPACES.subn(_tell_spaces, each)
+        rows.append(row)
         padded += runs
+    notices = list(shown.notices)
+    if padded:
+        notices.append(f"runs of spaces are shown as ⟨N spaces⟩, {padded} times")
+    return Revealed(tuple(rows), tuple(notices))
+
+
+def reveal_exactly(text: str) -> Revealed:
+    """As `reveal`, with every space as it is: for a difference, where indentation counts."""
+    found = [_escape(each) for each in text.split("\n")]
+    escaped = sum(count for _, count in found)
     notices: list[str] = []
     if escaped:
         who = "1 character is" if escaped == 1 else f"{escaped} characters are"
         notices.append(f"{who} not to be seen, and shown as \\xNN or \\uNNNN")
-    if padded:
-        notices.append(f"runs of spaces are shown as ⟨N spaces⟩, {padded} times")
     foreign = _foreign(text)
     if foreign:
         notices.append(f"not all of it is ASCII: {foreign}")
-    return Revealed(tuple(rows), tuple(notices))
+    return Revealed(tuple(row for row, _ in found), tuple(notices))
 
 
 def _escape(text: str) -> tuple[str, int]:
-    shown: list[str] = []
-    count = 0
-    for character in text:
-        if _is_seen(character):
-            shown.append(character)
-        else:
-            shown.append(_code(character))
-            count += 1
-    return "".join(shown), count
+    if text.isascii() and text.isprintable():
+        return text, 0
+    shown = [each if _is_seen(each) else _code(each) for each in text]
+    return "".join(shown), sum(not _is_seen(each) for each in text)
 
 
 def _is_seen(character: str) -> bool:

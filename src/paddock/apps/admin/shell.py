@@ -72,7 +72,8 @@ class Shell:
         finally:
             desk.end_turn()
         desk.view.end(result)
-        self._failed = result.outcome is not TurnOutcome.SUCCESS
+        desk.screen.answered(result)
+        self._failed = result.outcome is not TurnOutcome.SUCCESS and not result.was_cancelled
 
     def _greet(self) -> None:
         desk = self._desk

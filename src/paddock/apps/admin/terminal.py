@@ -24,6 +24,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from paddock.agent.results import TurnResult
 from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.history import HistoryFile
@@ -104,6 +105,9 @@ class Terminal:
         self._panel.status = status
         self._schedule()
 
+    def answered(self, result: TurnResult) -> None:
+        """Nothing: its text stands there."""
+
     # Keyboard
 
     def read(self) -> Said:
@@ -156,7 +160,7 @@ class Terminal:
             self.show(Text(rows))
         self._said.put(said)
 
-    def answered(self, answer: Answer | Silence) -> None:
+    def decided(self, answer: Answer | Silence) -> None:
         """An answer to the question that stands there."""
         self._answers.put(answer)
 

@@ -1,0 +1,112 @@
+"""Run every benchmark and write docs/performance.md from what they print.
+
+    make bench            (python bench/page.py --write docs/performance.md)
+
+Nothing on that page is typed by hand. Figures are of one machine in one run;
+carry the ratios, which were taken side by side, and not the milliseconds.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+INTRODUCTION = """\
+# Performance
+
+Made by `make bench`, which runs the programs in `bench/` and copies what they print.
+A ratio compares two ways of doing the same work, taken in turns in one run;
+look at those, as milliseconds are this machine's.
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One section of the page: a benchmark and how it is called."""
+
+    title: str
+    program: str
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """As a person types it."""
+        return " ".join(("python", f"bench/{self.program}", *self.arguments))
+
+    def run(self) -> str:
+        """What it prints; what went wrong, if it did."""
+        done = subprocess.run(
+            [sys.executable, str(HERE / self.program), *self.arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return f"{done.stdout}\n(ended with {done.returncode}: {done.stderr[-500:]})".strip()
+        return done.stdout.strip()
+
+
+PARTS = (
+    Part("Search and listing", "search.py"),
+    Part("A view deep in a long file", "view.py"),
+    Part("An edit", "edit.py"),
+    Part("A governed call around an empty tool", "overhead.py"),
+    Part("Binding arguments", "arguments.py"),
+    Part("Resolving a path", "resolve.py"),
+    Part("Ledger appends", "ledger_append.py"),
+    Part("Starting a confined command", "spawn.py"),
+    Part("run_shell", "shell.py"),
+    Part("The hook", "hook.py"),
+    Part("MCP", "mcp.py"),
+    Part("Starting the command line", "startup.py"),
+)
+
+
+def describe_machine() -> str:
+    """Processor, kernel, versions and load, as this machine tells them."""
+    model = "unknown processor"
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    file_system = subprocess.run(
+        ["stat", "-f", "-c", "%T", "."], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return (
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}, {model}, {os.cpu_count()} cores, "
+        f"Linux {platform.release()}, {file_system}, Python {platform.python_version()}, "
+        f"load at the start {os.getloadavg()[0]:.1f}"
+    )
+
+
+def write_page(parts: Sequence[Part]) -> str:
+    """Run the parts; the page."""
+    pieces = [INTRODUCTION, f"Machine: {describe_machine()}.\n"]
+    for part in parts:
+        if not (HERE / part.program).exists():
+            continue
+        print(f"== {part.command}", file=sys.stderr, flush=True)
+        pieces.append(f"## {part.title}\n\n`{part.command}`\n\n```text\n{part.run()}\n```\n")
+    return "\n".join(pieces)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path, default=None, help="where the page goes")
+    parser.add_argument("--only", default="", help="programs whose name holds this word")
+    arguments = parser.parse_args()
+    page = write_page([part for part in PARTS if arguments.only in part.program])
+    if arguments.write is None:
+        print(page)
+    else:
+        arguments.write.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
