@@ -69,6 +69,8 @@ approval_granted_s: Final = 3_600.0
 """A grant waits so long for its call."""
 approval_kept_bytes_max: Final = 4_000_000
 """One kept request, its arguments included."""
+approval_staged_bytes_max: Final = 64_000_000
+"""Contents of the changes that one request about a difference keeps."""
 approvals_max: Final = 256
 """Requests that one plane keeps."""
 approvals_of_agent_max: Final = 64

@@ -294,7 +294,8 @@ def try_batch(base: Path, rng: random.Random, count: int, tally: Tally) -> None:
         root = yards[1].root
         before = looks(root)
         said = terminal.run(hide("\n".join(triple.line() for triple in triples)), timeout=120)
-        assert not said["timed_out"] and not said.get("conflict"), said
+        assert not said["timed_out"], said
+        assert not said.get("conflict"), said
         after = looks(root)
         tally.wrong += [f"{text}\n{each}" for each in unlawful(judged, before, after)]
         for triple in triples:

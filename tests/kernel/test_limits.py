@@ -1,6 +1,7 @@
 """What a command may use, over its whole tree; and that nothing of it is left afterwards."""
 
 import os
+import platform
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -160,6 +161,14 @@ time.sleep(30)""",
     "unreadable for others": """
 libc = ctypes.CDLL(None); libc.prctl(4, 0, 0, 0, 0)
 x = bytearray(600 << 20); touch(x); time.sleep(30)""",
+    "behind a first thread that has ended": """
+import threading
+def work():
+    x = bytearray(600 << 20); touch(x); time.sleep(30)
+if os.fork() == 0:
+    threading.Thread(target=work).start()
+    ctypes.CDLL(None).syscall(EXIT_OF_A_THREAD, 0)
+os.wait()""".replace("EXIT_OF_A_THREAD", {"x86_64": "60", "aarch64": "93"}[platform.machine()]),
     "segments that nobody has mapped": """
 libc = ctypes.CDLL(None); libc.shmat.restype = ctypes.c_void_p
 for _ in range(6):

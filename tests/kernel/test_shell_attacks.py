@@ -220,7 +220,7 @@ ATTACKS = {
     "plant a socket": Attack(
         PY.format("import socket;s=socket.socket(socket.AF_UNIX);s.bind('sock')"), there("sock")
     ),
-    "plant a link out": Attack(f"ln -s /etc/shadow l", there("l")),
+    "plant a link out": Attack("ln -s /etc/shadow l", there("l")),
     "plant a link out by dots": Attack("ln -s ../../../outside/file src/l", there("src/l")),
     "plant a link through a link": Attack("mkdir q && ln -s q/../../.. l", there("l")),
     "plant a link to a secret": Attack("ln -s .env l", there("l")),

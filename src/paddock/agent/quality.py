@@ -27,4 +27,6 @@ def response_of(order: WorkOrder) -> str:
     if not result:
         return ""
     text = result.get(RESPONSE_TEXT)
-    return text if isinstance(text, str) else json.dumps(dict(result), ensure_ascii=False)
+    said = text if isinstance(text, str) else json.dumps(dict(result), ensure_ascii=False)
+    # A model can write half a surrogate pair, and no terminal or file takes one.
+    return said.encode("utf-8", "replace").decode("utf-8")

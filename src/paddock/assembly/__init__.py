@@ -14,7 +14,7 @@ from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
 from paddock.assembly.listing import tools_shown
 from paddock.assembly.opening import init_bare_plane, init_project, open_project
 from paddock.assembly.project import Project, find_project
-from paddock.assembly.resuming import resume_call
+from paddock.assembly.resuming import resume
 from paddock.assembly.runtimes import (
     new_call_id,
     new_session_id,
@@ -43,7 +43,7 @@ __all__ = [
     "open_runtime",
     "open_workspace",
     "remove_agent",
-    "resume_call",
+    "resume",
     "review_always",
     "review_trust",
     "save_always",

@@ -12,6 +12,7 @@ from paddock.ledger.format_events import APPROVAL_ANSWERED
 from paddock.ledger.query import Filter, query
 from paddock.runtime.approval_records import (
     GRANTED,
+    KEPT,
     USED,
     answered_later,
     approval_answered,
@@ -56,20 +57,32 @@ class GovernanceBook:
         """See `ApprovalBook`."""
         _append(self.project, answered_later(parked, answer))
 
+    def is_kept(self, parked: Parked) -> bool:
+        """See `ApprovalBook`."""
+        return any(
+            answer.get("answer") == KEPT
+            and answer.get("digest") == parked.request.digest
+            and answer.get("changes", "") == parked.changes_digest
+            for answer in self._answers(parked)
+        )
+
     def is_granted(self, parked: Parked, now: float) -> bool:
         """See `ApprovalBook`."""
+        answers = self._answers(parked)
+        if any(answer.get("answer") == USED for answer in answers):
+            return False
+        return any(_counts(answer, parked, now) for answer in answers)
+
+    def _answers(self, parked: Parked) -> list[Mapping[str, Json]]:
         path = self.project.layout.ledger_paths()["governance"]
         if not path.exists():
-            return False
-        wanted = Filter(APPROVAL_ANSWERED, agent=parked.request.agent, decision="allow")
-        answers = [
+            return []
+        wanted = Filter(APPROVAL_ANSWERED, agent=parked.request.agent)
+        return [
             stored.entry.metadata
             for stored in query(str(path), wanted).entries
             if stored.entry.metadata.get("request") == parked.id
         ]
-        if any(answer.get("answer") == USED for answer in answers):
-            return False
-        return any(_counts(answer, parked, now) for answer in answers)
 
 
 def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from paddock.assembly.blueprint import bare_plane_blueprint
+from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, find_project
 from paddock.ledger.format_events import CONFIG_CHANGED, POLICY_LOADED
@@ -25,10 +26,13 @@ from paddock.values.entries import Entry
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
     """As `find_project`, with the plane made on first use.
 
+    What a killed install or uninstall left half done is settled first.
+
     Raises: also HostError where the plane or a ledger cannot be made.
     """
     found = find_project(start, environment, override)
     open_plane(found.root, environment)
+    settle_left_packages(found)
     entries = _news(found)
     if not entries:
         return found

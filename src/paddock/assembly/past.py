@@ -128,7 +128,7 @@ class Past:
                 ports=Ports(workspace, judge),
                 ledger=ledger,
                 approver=NoApprover(),
-                approvals=_NothingAsked(),
+                approvals=NothingAsked(),
                 caller=Caller(judge.chain, f"SES-{os.urandom(8).hex()}"),
                 randomness=os.urandom,
                 history=self.history,
@@ -151,13 +151,15 @@ class _Stored:
         return store.read(digest) if store.has(digest) else None
 
 
-class _NothingAsked:
+class NothingAsked:
     """An operator's own call asks nobody."""
 
     def asked(self, request: ApprovalRequest) -> None:
+        """Raises: InternalError."""
         raise InternalError(f"an undo asked for an approval: {request.reason}")
 
     def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        """Raises: InternalError."""
         raise InternalError(f"an undo got an answer: {approval.by}")
 
 

@@ -1,17 +1,40 @@
-"""Running a kept call now, after somebody granted it: through the same door as any call."""
+"""Carrying a kept request out now, after somebody granted it.
+
+A call is dispatched again: bound, resolved and decided anew. What a command left behind,
+shown as a difference, is committed as it was shown; nothing runs again.
+"""
+
+import os
+from contextlib import closing
 
 from paddock.assembly.approvals import open_inbox
+from paddock.assembly.history import open_history, open_journal, settle_sets
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.past import NothingAsked
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import open_runtime
+from paddock.assembly.runtimes import new_call_id, new_session_id, open_runtime, tools_of
+from paddock.errors import ApprovalExpiredError
+from paddock.runtime.approvals import NoApprover, approval_digest
+from paddock.runtime.commit_parked import commit_tool
+from paddock.runtime.context import Context
+from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.inbox_approver import ChangedSince
-from paddock.values.calls import ToolResult
+from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.parked import Parked
+from paddock.runtime.records import Caller
+from paddock.runtime.registry import Registry
+from paddock.runtime.undo import OperatorJudge
+from paddock.sandbox.parking import unpark_phases
+from paddock.tools.spec import Ports
+from paddock.values.calls import ToolCall, ToolResult
+from paddock.workspace import Workspace
 
 
-def resume_call(project: Project, wanted: str, by: str) -> ToolResult:
-    """Grant a kept call and dispatch it as its agent: bound, resolved and decided anew.
+def resume(project: Project, wanted: str, by: str) -> ToolResult:
+    """Grant a kept request and carry it out.
 
-    What has changed since it was asked about (content, policy, agent) voids the grant,
-    and the call is refused with `approval.expired`.
+    What has changed since it was asked about (content, policy, agent) voids the grant, and
+    it is refused with `approval.expired`.
 
     Raises:
         UsageError: no such request, or its agent is gone.
@@ -19,6 +42,8 @@ def resume_call(project: Project, wanted: str, by: str) -> ToolResult:
     """
     inbox = open_inbox(project)
     granted = inbox.grant(wanted, by)
+    if granted.changes is not None:
+        return _commit(project, granted)
     request = granted.request
     try:
         with open_runtime(project, agent=request.agent, approver=ChangedSince()) as runtime:
@@ -26,3 +51,53 @@ def resume_call(project: Project, wanted: str, by: str) -> ToolResult:
     finally:
         # A policy that allows or denies it by now has not used the grant.
         inbox.withdraw(granted)
+
+
+def _commit(project: Project, granted: Parked) -> ToolResult:
+    if not open_inbox(project).take_changes(granted):
+        raise ApprovalExpiredError(
+            "the kept changes are not those that were asked about", hint="run the command again"
+        )
+    settle_sets(project)
+    request = granted.request
+    lineage = project.agents.lineage(request.agent)
+    shown = PolicyJudge(project.policy_for(lineage[0]), tuple(each.agent for each in lineage))
+    _require_unchanged(project, granted, shown)
+    judge = OperatorJudge(shown)
+    with (
+        closing(open_history(project)) as history,
+        Workspace.open(str(lineage[0].workspace), keeper=history.keeper()) as workspace,
+        closing(open_ledger(project, "ho1m")) as ledger,
+        open_journal(project) as journal,
+    ):
+        phases = unpark_phases(granted.changes)
+        context = Context(
+            registry=Registry([commit_tool(phases, history, journal)]),
+            judge=judge,
+            ports=Ports(workspace, judge),
+            ledger=ledger,
+            approver=NoApprover(),
+            approvals=NothingAsked(),
+            caller=Caller(judge.chain, new_session_id()),
+            randomness=os.urandom,
+            history=history,
+        )
+        arguments = {"request": granted.id, "agent": request.agent}
+        return Dispatcher(context).dispatch(ToolCall(new_call_id(), "commit_parked", arguments))
+
+
+def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) -> None:
+    """Policy, agents and call have to be those of the question: its digest says so."""
+    request = granted.request
+    tool = tools_of(project, request.agent).get(request.tool)
+    now = approval_digest(
+        tool=request.tool,
+        arguments=tool.binder.values(request.arguments),
+        agents=Caller(judge.chain, "").chain_json(),
+        policy_digest=judge.policy_digest,
+        target_digest=request.target_digest,
+    )
+    if now != request.digest:
+        raise ApprovalExpiredError(
+            "policy or agent have changed since the command ran", hint="run the command again"
+        )

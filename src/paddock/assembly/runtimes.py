@@ -11,6 +11,7 @@ from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, CORE
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.history import GeneratedPaths, open_history, settle_sets
+from paddock.assembly.lazy_packages import packages_of
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
@@ -110,7 +111,13 @@ def open_runtime(
     context = Context(
         registry=registry,
         judge=judge,
-        ports=Ports(workspace, judge, PlaneLedgers(project.layout.ledger_paths()), shell),
+        ports=Ports(
+            workspace,
+            judge,
+            PlaneLedgers(project.layout.ledger_paths()),
+            shell,
+            packages_of(project),
+        ),
         ledger=ledger,
         approver=InboxApprover(approver, open_inbox(project)),
         approvals=GovernanceApprovals(project, caller.session_id),

@@ -1,17 +1,19 @@
 """Group commit: one sync for everyone who waits.
 
-Whoever waits and finds the commit lock free leads: it reads how far the ledger
+As many appends as came until the last commit ended are expected for the next:
+the last of them leads. It takes the commit lock, reads how far the ledger
 reaches now, syncs once, and raises the commit mark for all. The others look at
-the turn, a word in the head file, some times, and then sleep on it: the leader
-changes it and wakes them, always after it has released the lock, so that one
-whose line came too late for the commit finds the lock free and leads the next.
-Queueing on the lock instead would wake one waiter per sync.
+the turn, a word in the head file, some times, and on a slow disk wait a little;
+then whoever finds the lock free leads, for the rest may never come. A single
+writer always is the last.
+
+Where the lock is taken they sleep on the turn. The leader changes it and wakes
+them after it has released the lock, so that one whose line came too late for
+the commit finds the lock free. Queueing on the lock instead would wake one
+waiter per sync.
 
 No sleep is long: a leader that is killed wakes nobody, and where the system has
 no such sleep, looking again is all there is.
-
-Where the last commit served more than one append, the leader lets as many in
-before it syncs, as long as they come; a single writer never waits.
 
 A failed sync is never tried again: the kernel may have dropped the pages and
 called them clean, so that a second sync succeeds without having written
@@ -36,10 +38,16 @@ _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
 _LOOKS_MAX: Final = 30
-"""At the turn, before sleep. Each lets another writer run; a processor that has nothing
-to run is slow to wake, and its caches are cold."""
-_STRAGGLER_LOOKS_MAX: Final = 64
-"""At the newest mark, by a leader, without another append: some hundred microseconds."""
+"""At the turn, before a lead or a sleep. Each lets another writer run; a processor that
+has nothing to run is slow to wake, and its caches are cold."""
+_PATIENCE_MIN_S: Final = 250e-6
+_PATIENCE_MAX_S: Final = 1e-3
+"""How long to wait for the rest before one leads without them: half a sync. Below the
+least it is not worth a sleep."""
+_LOOK: Final = 0
+_WAIT: Final = 1
+_LEAD: Final = 2
+"""What one does in turn who is not the last, from each change of the turn on."""
 _TORN_READS_MAX: Final = 100
 _HINT: Final = (
     "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
@@ -87,29 +95,29 @@ class GroupCommit:
             HostError: the disk failed, here or in another process.
         """
         waiting = self._waiting
-        deadline = None
-        looks = _LOOKS_MAX
+        deadline = turn = None
+        stage = _LOOK
         while True:
             page = self._head.read()
             durable = self._known(page, mark.boot)
             if durable.offset_bytes >= mark.offset_bytes:
                 return
-            if self._lock.try_acquire():
+            if page.turn != turn:
+                turn, stage = page.turn, _LOOK
+            is_last = mark.generation - durable.generation >= durable.cohort
+            if (is_last or stage == _LEAD) and self._lock.try_acquire():
                 try:
                     self._lead(mark)
                 finally:
                     self._lock.release()
                     self._wake_others()
                 return
-            looks = self._look_for_turn(page.turn, looks)
-            if looks:
-                continue
             now = waiting.monotonic()
             if deadline is None:
                 deadline = now + waiting.commit_timeout_s
             elif now >= deadline:
                 raise self._lock.busy(waiting.commit_timeout_s)
-            self._sleep(page.turn, durable, deadline - now)
+            stage = self._pass_time(stage, turn, durable, deadline - now)
 
     def sync(self, newest: Mark) -> None:
         """Sync at once and mark all up to `newest` as durable. The append lock is held."""
@@ -148,27 +156,36 @@ class GroupCommit:
             )
         return durable
 
-    def _look_for_turn(self, seen: int, looks: int) -> int:
-        """Yield until the turn is another one; how many looks are left."""
-        read_turn = self._head.read_turn
-        while looks:
-            os.sched_yield()
-            looks -= 1
-            if read_turn() != seen:
-                break
-        return looks
+    def _pass_time(self, stage: int, turn: int, durable: Mark, at_most_s: float) -> int:
+        """Until the turn is another one, or a while; what comes next if it is not."""
+        patience_s = min(durable.sync_ns / 1e9 / 2, _PATIENCE_MAX_S)
+        if stage == _LOOK:
+            self._look_for_turn(turn)
+            return _WAIT if patience_s >= _PATIENCE_MIN_S else _LEAD
+        if stage == _WAIT:
+            at_most_s = min(patience_s, at_most_s)
+        self._sleep(turn, durable, at_most_s)
+        return _LEAD
 
-    def _sleep(self, seen: int, durable: Mark, timeout_s: float) -> None:
+    def _look_for_turn(self, seen: int) -> None:
+        read_turn = self._head.read_turn
+        for _ in range(_LOOKS_MAX):
+            os.sched_yield()
+            if read_turn() != seen:
+                return
+
+    def _sleep(self, seen: int, durable: Mark, at_most_s: float) -> None:
         """Sleep until the turn is another one, or for a few syncs."""
         sync_s = durable.sync_ns / 1e9
         if self._bell is not None:
-            bound_s = min(max(sync_s * _SYNCS_PER_SLEEP, _SLEEP_MIN_S), _SLEEP_MAX_S, timeout_s)
+            bound_s = min(max(sync_s * _SYNCS_PER_SLEEP, _SLEEP_MIN_S), _SLEEP_MAX_S)
             try:
-                self._bell.wait(seen, bound_s)
+                self._bell.wait(seen, min(bound_s, at_most_s))
             except OSError as fault:
                 raise self._unusable(fault) from fault
         else:
-            self._waiting.sleep(min(max(sync_s / _POLLS_PER_SYNC, _POLL_MIN_S), _POLL_MAX_S))
+            bound_s = min(max(sync_s / _POLLS_PER_SYNC, _POLL_MIN_S), _POLL_MAX_S)
+            self._waiting.sleep(min(bound_s, at_most_s))
 
     def _wake_others(self) -> None:
         """End the sleep of all who wait for a commit.
@@ -191,8 +208,6 @@ class GroupCommit:
         durable = self._known(page, mine.boot)
         if durable.offset_bytes >= mine.offset_bytes:
             return
-        if durable.cohort > 1:
-            page = self._let_others_in(page, durable)
         for _ in range(_TORN_READS_MAX):
             newest = page.newest
             if newest is not None and newest.offset_bytes >= mine.offset_bytes:
@@ -202,23 +217,6 @@ class GroupCommit:
             # stored before I came here, so a whole one is there.
             page = self._head.read()
         raise HostError("the ledger's head file was cleared while in use", where=ascii(self._path))
-
-    def _let_others_in(self, page: HeadPage, durable: Mark) -> HeadPage:
-        """Wait for as many appends as last time, as long as they come."""
-        expected = durable.generation + durable.cohort
-        reached = durable.generation
-        looks = _STRAGGLER_LOOKS_MAX
-        while looks:
-            newest = page.newest
-            if newest is not None and newest.generation > reached:
-                reached = newest.generation
-                if reached >= expected:
-                    break
-                looks = _STRAGGLER_LOOKS_MAX
-            os.sched_yield()
-            looks -= 1
-            page = self._head.read()
-        return page
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable

@@ -16,6 +16,7 @@ from typing import Final, Self
 from paddock import limits
 from paddock.errors import IntegrityError
 from paddock.packages.hashing import digest_of
+from paddock.packages.names import CHANGES, TRANSACTION
 from paddock.packages.transaction import Transaction, parse_transaction
 from paddock.plane.files import (
     FILE_MODE,
@@ -30,7 +31,6 @@ from paddock.plane.files import (
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked, try_locked
 
-_TRANSACTION: Final = "transaction.json"
 _KEPT: Final = "kept"
 _ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
 
@@ -51,7 +51,7 @@ class Attic:
     @classmethod
     def of(cls, layout: PlaneLayout) -> Self:
         """The plane's; nothing is made."""
-        return cls(layout.objects / "packages")
+        return cls(layout.objects / CHANGES)
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -75,11 +75,11 @@ class Attic:
 
     def has_transaction(self) -> bool:
         """Whether a change was left half done, or is on its way: one look."""
-        return os.path.lexists(self._directory / _TRANSACTION)
+        return os.path.lexists(self._directory / TRANSACTION)
 
     def read(self) -> Transaction | None:
         """The change that is on its way, if there is one. Raises: ConfigError, IntegrityError."""
-        path = self._directory / _TRANSACTION
+        path = self._directory / TRANSACTION
         content = read_file(path, limits.receipt_bytes_max)
         if content is None:
             return None
@@ -90,12 +90,12 @@ class Attic:
 
     def write(self, transaction: Transaction) -> None:
         """Put it on the device, in the place of its earlier phase."""
-        replace_file(self._directory / _TRANSACTION, transaction.to_bytes())
+        replace_file(self._directory / TRANSACTION, transaction.to_bytes())
 
     def forget(self) -> None:
         """The change is over: its record first, then what was put aside for it."""
         with host_errors("ending a change of packages in", self._directory):
-            (self._directory / _TRANSACTION).unlink(missing_ok=True)
+            (self._directory / TRANSACTION).unlink(missing_ok=True)
             sync_directory(self._directory)
 
     def put_aside(self, transaction_id: str, number: int, content: bytes) -> str:

@@ -1,25 +1,14 @@
 """Whether the files of installed packages are what their manifests say."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from paddock.errors import PaddockError
 from paddock.packages.installed import InstalledPackage, InstalledSet
 from paddock.packages.refusals import Failure
+from paddock.packages.rows import State
 from paddock.workspace import Workspace
 from paddock.workspace.changes import EntryState
 from paddock.workspace.entries import EntryKind
-
-
-class State(StrEnum):
-    """How a package stands in its plane."""
-
-    INSTALLED = "installed"
-    """Every file that it owns is as it brought it; configuration is there."""
-    CHANGED = "changed"
-    """A file is missing, or another one, or has another mode."""
-    DAMAGED = "damaged"
-    """Its manifest or its receipt does not load."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,80 +1,19 @@
-"""The installed packages as a person or a model sees them, and whose file is whose."""
+"""The rows of a plane's packages, each looked at now; and whose file is whose."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from paddock.packages.checking import State, check_package, file_problem
+from paddock.packages.checking import check_package, file_problem
 from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
 from paddock.packages.log import PackageLedger
-from paddock.packages.refusals import Failure
+from paddock.packages.rows import PackageRow, State
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 
 TIER_OF: Final = {"hot": "HOT", "ho2": "HO2", "ho1": "HO1"}
-
-
-@dataclass(frozen=True, slots=True)
-class PackageRow:
-    """One package. Of a damaged one only its id is known."""
-
-    package_id: str
-    state: State
-    version: str = ""
-    tier: str = ""
-    layer: int = 0
-    framework_id: str = ""
-    spec_id: str = ""
-    title: str = ""
-    digest: str = ""
-    installed_at: str = ""
-    wo_id: str | None = None
-    """The approval under which it stands there, given before or after."""
-    dev: bool = False
-    """It was installed without asking for one."""
-    failures: tuple[Failure, ...] = ()
-
-    def as_json(self) -> dict[str, Json]:
-        """For programs."""
-        return {
-            "package_id": self.package_id,
-            "version": self.version,
-            "tier": self.tier,
-            "framework": self.framework_id,
-            "spec": self.spec_id,
-            "state": self.state,
-            "layer": self.layer,
-            "title": self.title,
-            "digest": self.digest,
-            "installed_at": self.installed_at,
-            "wo_id": self.wo_id,
-            "dev": self.dev,
-            "failures": [{"file": each.file, "reason": each.reason} for each in self.failures],
-        }
-
-
-class Packages(Protocol):
-    """Tells what is installed."""
-
-    def list_all(self) -> tuple[PackageRow, ...]:
-        """Every package, by layer and name; each looked at now.
-
-        Raises: HostError, LedgerDamagedError.
-        """
-        ...
-
-
-class _NoPackages:
-    """Of a workspace that is on no bare plane."""
-
-    def list_all(self) -> tuple[PackageRow, ...]:
-        """Nothing."""
-        return ()
-
-
-NO_PACKAGES: Final[Packages] = _NoPackages()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,11 @@ RECEIPT: Final = "receipt.json"
 """What an install leaves beside the manifest, last of all."""
 INSTALLED: Final = "HOT/installed"
 
+CHANGES: Final = "packages"
+"""Below a plane's objects: where changes of packages on their way are told."""
+TRANSACTION: Final = "transaction.json"
+"""There, the one that is on its way."""
+
 PLANE_MARKER: Final = "HOT/config/admin_config.json"
 """The file by which a directory is a bare plane."""
 

@@ -36,7 +36,7 @@ class Report:
             "previous": self.previous,
             "wo_id": self.wo_id,
             "changes": [
-                {"path": change.path, "change": _word_of(change)} for change in self.changes
+                {"path": change.path, "change": word_of(change)} for change in self.changes
             ],
             "handed_over": [{"path": path, "from": giver} for path, giver in self.handed_over],
             "notes": list(self.notes),
@@ -45,7 +45,8 @@ class Report:
         }
 
 
-def _word_of(change: PathChange) -> str:
+def word_of(change: PathChange) -> str:
+    """`created`, `replaced` or `removed`."""
     if change.before is None:
         return "created"
     return "removed" if change.after is None else "replaced"

@@ -124,7 +124,8 @@ class Reservation:
 
     def settle(self, used: Usage) -> None:
         """Spend what the call used, also where that is more than was granted. Counts once."""
-        self._settle(used.total)
+        # An embedding program's provider says what it likes; tokens are never given back.
+        self._settle(max(0, used.total))
 
     def release(self) -> None:
         """Give all of it back: nothing was sent."""

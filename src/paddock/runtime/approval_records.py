@@ -47,6 +47,8 @@ def approval_answered(request: ApprovalRequest, approval: Approval, session_id: 
     if approval.request_id:
         answer["request"] = approval.request_id
         answer["answer"] = USED if approval.is_granted else _refused_as(approval)
+    if approval.changes_digest:
+        answer["changes"] = approval.changes_digest
     return Entry(
         event_type=APPROVAL_ANSWERED,
         decision="allow" if approval.is_granted else "deny",

@@ -4,12 +4,20 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from paddock import limits
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import Json
+
+
+class Parking(Protocol):
+    """An effect that is held back until somebody has answered."""
+
+    def park(self) -> list[Json]:
+        """The effect as data that outlives the call. Raises: ApprovalUnavailableError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,8 @@ class ApprovalRequest:
     session_id: str = ""
     diff: str = ""
     """Where the question is about what the call would change: the difference."""
+    parking: "Parking | None" = field(default=None, compare=False, repr=False)
+    """What was held back for that question, to be kept if nobody can answer now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,8 @@ class Approval:
     note: str = ""
     request_id: str = ""
     """Of the inbox: the kept request, or the one whose grant was used up for this."""
+    changes_digest: str = ""
+    """Of the changes that were kept with the request."""
 
 
 class Approver(Protocol):

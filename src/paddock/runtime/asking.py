@@ -82,7 +82,7 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
         if not isinstance(handler, Staging) or not handler.asks_about_effect(
             question.plan, context.ports
         ):
-            return _put(context, question, target_digest, "")
+            return _put(context, question, target_digest, None)
         _record_staging(context, recorder, question)
         ports = replace(context.ports, cancel=question.bounds.cancel)
         plan, held = handler.stage(question.plan, ports)
@@ -94,7 +94,7 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
         return Withheld(not_recorded(error), judged)
     with ExitStack() as unless_granted:
         unless_granted.callback(held.close)
-        answer = _put(context, question._replace(plan=plan), held.digest, held.diff)
+        answer = _put(context, question._replace(plan=plan), held.digest, held)
         if isinstance(answer, Granted):
             unless_granted.pop_all()
         return answer
@@ -108,9 +108,11 @@ def _record_staging(context: Context, recorder: Recorder, question: Question) ->
     context.ledger.append([entry])
 
 
-def _put(context: Context, question: Question, target_digest: str, diff: str) -> Granted | Withheld:
+def _put(
+    context: Context, question: Question, target_digest: str, held: HeldLine | None
+) -> Granted | Withheld:
     """Ask, with question and answer on record."""
-    request = _request(context, question, target_digest, diff)
+    request = _request(context, question, target_digest, held)
     decision = question.decision
     try:
         context.approvals.asked(request)
@@ -127,7 +129,7 @@ def _put(context: Context, question: Question, target_digest: str, diff: str) ->
 
 
 def _request(
-    context: Context, question: Question, target_digest: str, diff: str
+    context: Context, question: Question, target_digest: str, held: HeldLine | None
 ) -> ApprovalRequest:
     call, decision, rule = question.call, question.decision, question.decision.rule
     digest = approval_digest(
@@ -150,5 +152,6 @@ def _request(
         target_digest=target_digest,
         call_id=call.id,
         session_id=context.caller.session_id,
-        diff=diff,
+        diff="" if held is None else held.diff,
+        parking=held,
     )

@@ -53,6 +53,10 @@ class ApprovalBook(Protocol):
         """Whether this very request was granted on record, until later than `now`, and not used."""
         ...
 
+    def is_kept(self, parked: Parked) -> bool:
+        """Whether this very request, and these very changes, were kept on record."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
@@ -131,7 +135,10 @@ class Inbox:
             self._require_room(kept, request)
             now = int(self.clock())
             until = now + int(limits.approval_kept_s)
-            parked = Parked(f"APR-{self.randomness(8).hex()}", request, now, until)
+            identity = f"APR-{self.randomness(8).hex()}"
+            parking = request.parking
+            changes = None if parking is None else parking.park()
+            parked = Parked(identity, request, now, until, changes=changes)
             content = write_parked(parked)
             if len(content) > limits.approval_kept_bytes_max:
                 raise ApprovalUnavailableError(
@@ -179,6 +186,19 @@ class Inbox:
         Raises: as `grant`.
         """
         return self._answer(wanted, by, note, REFUSED, None)
+
+    def take_changes(self, parked: Parked) -> bool:
+        """Whether these changes may be committed now; the grant is used up by asking.
+
+        # Threat: somebody exchanges the changes of a request that was shown before.
+        """
+        with locked(self.directory):
+            name = self._path(parked).name
+            if self._read(name) != parked:
+                return False
+            counts = self.book.is_kept(parked) and self.book.is_granted(parked, self.clock())
+            self._remove(name)
+            return counts
 
     def withdraw(self, parked: Parked) -> None:
         """Forget a request, whatever its state."""

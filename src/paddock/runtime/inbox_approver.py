@@ -45,7 +45,7 @@ class InboxApprover:
             note = f"{said.note}; it is not kept: {error.message}"
             return Approval(False, said.by, said.code, note)
         note = f"{said.note}; it is kept as {parked.id}"
-        return Approval(False, said.by, said.code, note, parked.id)
+        return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
 
 
 class ChangedSince:

@@ -4,6 +4,7 @@ The arguments are kept whole, for the call may be resumed: the file is private t
 plane's owner (mode 0600), and ledgers hold only the digest.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,13 @@ class Parked:
     state: State = "waiting"
     answered_by: str = ""
     note: str = ""
+    changes: Json = None
+    """What a command left, to be committed if somebody says yes; None of any other call."""
+
+    @property
+    def changes_digest(self) -> str:
+        """What the ledger says of `changes`; empty where there are none."""
+        return "" if self.changes is None else digest_of_changes(self.changes)
 
     def is_expired(self, now: float) -> bool:
         """Whether its time is over."""
@@ -50,6 +58,7 @@ class Parked:
             "digest": request.digest,
             "policy_digest": request.policy_digest,
             "target_digest": request.target_digest,
+            "has_changes": self.changes is not None,
             "call_id": request.call_id,
             "session_id": request.session_id,
             "parked_at": self.parked_at,
@@ -65,6 +74,8 @@ def write_parked(parked: Parked) -> bytes:
         "format": FORMAT,
         **parked.summary(),
         "arguments": dict(parked.request.arguments),
+        "diff": parked.request.diff,
+        "changes": parked.changes,
     }
     # ASCII: an argument may hold what is no UTF-8, such as half of a surrogate pair.
     return json.dumps(members, ensure_ascii=True, indent=1).encode("ascii") + b"\n"
@@ -72,7 +83,7 @@ def write_parked(parked: Parked) -> bytes:
 
 _KEYS: Final = frozenset(
     "format id state agent tool actions reason rule digest policy_digest target_digest call_id "
-    "session_id parked_at expires_at answered_by note arguments".split()
+    "session_id parked_at expires_at answered_by note arguments diff changes has_changes".split()
 )
 
 
@@ -97,6 +108,7 @@ def parse_parked(content: bytes, file: str) -> Parked:
         target_digest=fields.text("target_digest"),
         call_id=fields.text("call_id"),
         session_id=fields.text("session_id"),
+        diff=fields.text("diff"),
     )
     return Parked(
         id=fields.text("id"),
@@ -106,7 +118,14 @@ def parse_parked(content: bytes, file: str) -> Parked:
         state=fields.choice("state", STATES, "waiting"),
         answered_by=fields.text("answered_by"),
         note=fields.text("note"),
+        changes=fields.members.get("changes"),
     )
+
+
+def digest_of_changes(changes: Json) -> str:
+    """SHA-256 over the changes' canonical JSON."""
+    text = json.dumps(changes, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _arguments(fields: Fields) -> Mapping[str, Json]:

@@ -27,9 +27,11 @@ from paddock.sandbox.differences import Difference, Differences, status_of_look
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import ChangeKind
 from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.parking import park_phases
 from paddock.sandbox.settling import Layers, Settled
 from paddock.sandbox.upper import Kind
 from paddock.text.show import quote, show_name
+from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     UNWITNESSED,
@@ -85,7 +87,7 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
         return Committed()
     phases = _phases(landing, layers, place.policy)
     running = current_call()
-    witness = UNWITNESSED if running is None else _Noting(place.history, running)
+    witness = UNWITNESSED if running is None else Noting(place.history, running)
     store = place.history.store
     try:
         with store.held():
@@ -107,6 +109,15 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
     except (FileChangedError, PathError) as error:
         return Committed(conflict=error.message)
     return Committed(receipt.changes, receipt.notes)
+
+
+def park_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> list[Json]:
+    """What would land, as data that outlives the layer; see `parking`.
+
+    Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
+    """
+    landing = [each for each in settled if each.lands]
+    return park_phases(_phases(landing, layers, place.policy), place.history.store)
 
 
 def describe_conflict(differences: Differences) -> str:
@@ -201,7 +212,7 @@ def _replaced_links(landing: Sequence[Settled], layers: Layers) -> list[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Noting:
+class Noting:
     """Notes each path in the history, under the call's id, before it changes."""
 
     history: History

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paddock.sandbox.values import Ending, Enforced, SandboxPlan
+from paddock.values.calls import Json
 from paddock.workspace.changes import ChangedPath
 
 
@@ -48,6 +49,14 @@ class HeldLine(Protocol):
         """Keep just this, what policy asks about with it.
 
         Raises: StorageFullError, HostError, IntegrityError.
+        """
+        ...
+
+    def park(self) -> list[Json]:
+        """What `commit` would keep, as data that outlives this; contents go to the history.
+
+        Raises: ApprovalUnavailableError: there is nothing, or too much.
+            StorageFullError, HostError.
         """
         ...
 

@@ -35,6 +35,7 @@ from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_sta
 from paddock.sandbox.telling import tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending
 from paddock.values.agents import AgentChain
+from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 
 
@@ -68,6 +69,10 @@ class HeldCommand:
     def commit(self) -> ShellOutcome:
         """See `HeldLine`."""
         return with_kept(self._outcome, _commit(self._command, grants_asks=True))
+
+    def park(self) -> list[Json]:
+        """See `HeldLine`."""
+        return self._command.park(self._command.settle(grants_asks=True))
 
     def close(self) -> None:
         """See `HeldLine`."""

@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Self
 
-from paddock.errors import HostError
+from paddock.errors import ApprovalUnavailableError, HostError
 from paddock.sandbox.committing import (
     Committed,
     Place,
     all_refused,
     commit_settled,
     describe_conflict,
+    park_settled,
 )
 from paddock.sandbox.conversation import Cancel, Progress, Spools
 from paddock.sandbox.differences import Differences, find_differences, wait_for_a_tick
@@ -30,6 +31,7 @@ from paddock.sandbox.settling import Layers, Settled, Terms, over_count, refusal
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.upper import read_changes
 from paddock.sandbox.values import CommandEnd, CommandRequest
+from paddock.values.calls import Json
 
 _OVER: Final = "the command changed too much"
 
@@ -136,6 +138,16 @@ class StagedCommand:
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
         return Kept(committed, refused, settled)
+
+    def park(self, settled: tuple[Settled, ...]) -> list[Json]:
+        """What `commit` would bring into the workspace, as data that outlives this command.
+
+        Raises: ApprovalUnavailableError: nothing would be committed, or it is too large.
+        """
+        conflict = describe_conflict(self._differences)
+        if conflict or not self._differences.is_whole:
+            raise ApprovalUnavailableError(conflict or _OVER)
+        return park_settled(settled, self._held(), self._room.place)
 
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
         hidden = self._request.plan.hidden

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from paddock.ledger.named import NO_LEDGERS, Ledgers
+from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.tools.arguments import Binder
 from paddock.tools.shell_port import NO_SHELL, Shell
 from paddock.values.actions import Action
@@ -116,6 +117,8 @@ class Ports:
     """To be read; a handler writes to none."""
     shell: Shell = NO_SHELL
     """Runs commands."""
+    packages: Packages = NO_PACKAGES
+    """Tells what is installed on the plane."""
     cancel: Cancel = NEVER
     """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
 

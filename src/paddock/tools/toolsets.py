@@ -9,6 +9,7 @@ from paddock.tools.find import find_tool
 from paddock.tools.grep import grep_tool
 from paddock.tools.grep_dev import grep_dev_tool
 from paddock.tools.list_files import list_files_tool
+from paddock.tools.list_packages import list_packages_tool
 from paddock.tools.ls import ls_tool
 from paddock.tools.move_file import move_file_tool
 from paddock.tools.query_ledger import query_ledger_tool
@@ -28,6 +29,7 @@ def all_tools() -> list[Tool[Any]]:
         read_file_tool(),
         query_ledger_tool(),
         list_files_tool(),
+        list_packages_tool(),
         write_file_dev_tool(),
         edit_file_dev_tool(),
         grep_dev_tool(),

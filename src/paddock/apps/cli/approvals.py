@@ -17,14 +17,14 @@ from paddock.assembly import (
     Project,
     open_inbox,
     open_runtime,
-    resume_call,
+    resume,
     review_always,
     save_always,
 )
 from paddock.errors import UsageError
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
-from paddock.text.show import show_name
+from paddock.text.show import show_line, show_name
 from paddock.values.calls import Json, ToolResult
 
 
@@ -97,7 +97,8 @@ class Approvals:
     def _grant(self, project: Project, options: Options, console: Console) -> int:
         if options.always:
             return self._always(project, options, console)
-        if options.resume:
+        # What a command left is committed at once: it does not run again.
+        if options.resume or open_inbox(project).find(options.id).changes is not None:
             return self._resume(project, options, console)
         granted = open_inbox(project).grant(options.id, operator())
         if options.json:
@@ -110,7 +111,7 @@ class Approvals:
     def _resume(self, project: Project, options: Options, console: Console) -> int:
         if not options.json:
             show_parked(open_inbox(project).find(options.id), console.say)
-        result = resume_call(project, options.id, operator())
+        result = resume(project, options.id, operator())
         return self._show_result(result, options, console)
 
     def _show_result(self, result: ToolResult, options: Options, console: Console) -> int:
@@ -170,6 +171,10 @@ def show_parked(parked: Parked, say: Callable[[str], None]) -> None:
     ]
     for name, value in rows:
         say(f"  {show_name(name)}: {show_name(value)}")
+    if request.diff:
+        say("  what it changed:")
+        for line in request.diff.splitlines():
+            say(f"    {show_line(line)[0]}")
 
 
 def operator() -> str:

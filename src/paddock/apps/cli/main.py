@@ -84,6 +84,11 @@ COMMANDS: Final = {
     "diff": Listed("show what a call changed", "diff"),
     "undo": Listed("bring back what a call replaced", "undo"),
     "ledger": Listed("query, follow and verify ledgers", "ledger", ("query", "tail", "verify")),
+    "package": Listed(
+        "make, approve, install and remove packages of a plane",
+        "package",
+        ("hash", "pack", "verify", "sign", "approve", "install", "uninstall", "list", "why"),
+    ),
     "mcp": Listed("serve an agent's tools to MCP clients", "mcp.command", ("install", "token")),
     "hook": Listed(
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")

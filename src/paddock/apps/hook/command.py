@@ -9,6 +9,7 @@ from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer
 from paddock.apps.hook.settings import codex, installing
 from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, Client, Plan, Scope
+from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly import Project
 from paddock.errors import UsageError
 from paddock.ledger.query import Filter, query
@@ -41,6 +42,12 @@ class Hook:
         status = actions.add_parser(
             "status", help="where it is, what it denied", allow_abbrev=False
         )
+        execute = actions.add_parser("exec", allow_abbrev=False)
+        execute.add_argument("--agent", required=True)
+        execute.add_argument("--directory", default=".")
+        execute.add_argument("--timeout", type=int, default=int(limits.shell_timeout_s))
+        execute.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
+        execute.add_argument("command")
         for parsed in (install, uninstall, status):
             parsed.add_argument("--client", choices=CLIENTS, default=argparse.SUPPRESS)
             parsed.add_argument("--scope", choices=SCOPES)
@@ -53,6 +60,8 @@ class Hook:
         """Do what was asked."""
         if options.action is None:
             return _answer(options, console)
+        if options.action == "exec":
+            return _execute(options, console)
         if options.action == "status":
             return _status(options, console)
         return _edit(options, console)
@@ -61,18 +70,27 @@ class Hook:
 def _answer(options: argparse.Namespace, console: Console) -> int:
     """One event. An installed hook does not come through here: see `launch.py`."""
     data = console.stdin.buffer.read(limits.hook_input_bytes_max + 1)
-    program = installing.this_program()
     given = Given(
         data,
         options.client or "",
         console.variables,
         str(console.directory),
-        (program.python, "-m", "paddock.apps.cli.main"),
+        command_program(),
         keeps_image=True,
     )
     console.print(answer(given).decode())
     console.stdout.flush()
     return 0
+
+
+def _execute(options: argparse.Namespace, console: Console) -> int:
+    """A command that the hook has wrapped; nobody types this."""
+    project = project_of(console, options.plane)
+    place = CommandPlace(str(project.root.path), options.agent, options.directory)
+    ran = run_wrapped(project, place, options.command, options.timeout)
+    console.print(ran.out)
+    console.stderr.write(ran.err)
+    return ran.status
 
 
 def _edit(options: argparse.Namespace, console: Console) -> int:

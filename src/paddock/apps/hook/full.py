@@ -16,10 +16,11 @@ from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
 from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, ShapeError, parse_asked
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, Verdict
+from paddock.apps.hook.lean.places import find_place
 from paddock.apps.hook.lean.records import Identity, Record, decision_record
 from paddock.apps.hook.lean.seen import is_first
 from paddock.apps.hook.records_of import agent_json, warned_directory
-from paddock.apps.hook.wrapping import wrapped_input
+from paddock.apps.hook.wrapping import CommandPlace, wrapped_input
 from paddock.assembly import open_ledger
 from paddock.errors import PaddockError
 from paddock.ledger.ports import Ledger
@@ -117,8 +118,13 @@ class FullPorts(flow.Ports):
     def wrap(self, asked: Asked) -> str:
         """See `flow.Ports`."""
         ground = self._ground
-        root, agent = ground.scene.root, ground.chain[0].name
-        return wrapped_input(asked, self._program, root, agent, self._base)
+        agent = ground.chain[0].name
+        directory = find_place(self._base, self._base, ground.scene)
+        if agent not in ground.project.agents.names() or not directory.names:
+            # Only an agent of the plane has a runtime, and only in its workspace.
+            return ""
+        place = CommandPlace(ground.scene.root, agent, directory.names[-1])
+        return wrapped_input(asked, self._program, place)
 
 
 def entry_of(record: Record) -> Entry:

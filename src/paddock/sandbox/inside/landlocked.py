@@ -12,11 +12,11 @@ from paddock.kernel.landlock import restrict_self
 from paddock.kernel.processes import set_death_signal, set_no_new_privileges
 from paddock.kernel.reaping import send_signal
 from paddock.kernel.seccomp import install_filter
+from paddock.sandbox.inside import memory
 
 _KILL_SIGNAL = 9
 _STOP_SIGNAL = 19
 """The same on every machine we know: the module `signal` loads `enum`."""
-_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 _ROUNDS_MAX = 200
 _ROUND_S = 0.005
 """One second in all: what a kill needs is far less, and a process that the kernel
@@ -132,7 +132,7 @@ def used_kb(limit_kb: int) -> int:
     little; above it, each process has its share of them.
     """
     tree = [each.pid for each in descendants(os.getpid())]
-    estimate = sum(_resident_kb(pid) for pid in tree)
+    estimate = sum(memory.resident_kb(b"%d" % pid) for pid in tree)
     return estimate if estimate <= limit_kb else sum(_proportional_kb(pid) for pid in tree)
 
 
@@ -190,7 +190,10 @@ def _read(pid: int) -> Process | None:
     fields = _stat_fields(_content(pid, "stat"))
     if len(fields) < 20:
         return None
-    return Process(pid, int(fields[1]), int(fields[19]), fields[0].decode("ascii"))
+    state = fields[0].decode("ascii")
+    if state in "ZX" and memory.is_alive(b"%d" % pid):
+        state = "S"  # its first thread has ended, another has not
+    return Process(pid, int(fields[1]), int(fields[19]), state)
 
 
 def _stat_fields(content: bytes) -> list[bytes]:
@@ -198,16 +201,11 @@ def _stat_fields(content: bytes) -> list[bytes]:
     return content.rpartition(b")")[2].split()
 
 
-def _resident_kb(pid: int) -> int:
-    fields = _content(pid, "statm").split()
-    return int(fields[1]) * _PAGE_KB if len(fields) > 1 else 0
-
-
 def _proportional_kb(pid: int) -> int:
     for line in _content(pid, "smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1])
-    return _resident_kb(pid)
+    return memory.resident_kb(b"%d" % pid)
 
 
 def _content(pid: int, name: str) -> bytes:

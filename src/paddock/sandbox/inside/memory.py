@@ -20,10 +20,25 @@ def find_processes() -> list[bytes]:
 
 
 def is_alive(process: bytes) -> bool:
-    """Whether it still runs: a zombie does not."""
-    content = _read(b"/proc/%b/stat" % process)
+    """Whether a thread of it still runs: a zombie does not."""
+    if _runs(b"/proc/%b" % process):
+        return True
+    # Threat: a process whose first thread has ended looks like a zombie, and goes on.
+    return any(_runs(thread) for thread in _threads(process))
+
+
+def _runs(task: bytes) -> bool:
+    content = _read(task + b"/stat")
     # The name in parentheses may hold anything; the state comes behind the last of them.
     return content.rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
+
+
+def _threads(process: bytes) -> list[bytes]:
+    folder = b"/proc/%b/task" % process
+    try:
+        return [b"%b/%b" % (folder, name) for name in os.listdir(folder)]
+    except OSError:
+        return []
 
 
 def used_kb(limit_kb: int) -> int:
@@ -34,7 +49,7 @@ def used_kb(limit_kb: int) -> int:
     """
     processes = find_processes()
     files = _files_kb()
-    estimate = files + sum(_resident_kb(process) for process in processes)
+    estimate = files + sum(resident_kb(process) for process in processes)
     if estimate <= limit_kb:
         return estimate
     private = shared = 0
@@ -55,17 +70,29 @@ def _files_kb() -> int:
     return used
 
 
-def _resident_kb(process: bytes) -> int:
-    fields = _read(b"/proc/%b/statm" % process).split()
-    return int(fields[1]) * _PAGE_KB if len(fields) > 1 else 0
+def resident_kb(process: bytes) -> int:
+    """Resident memory of a process, pages that it shares included."""
+    found = _pages_kb(b"/proc/%b" % process)
+    if found is None:
+        # Threat: see `is_alive`; the memory of a process is told by any thread that lives.
+        found = max((_pages_kb(thread) or 0 for thread in _threads(process)), default=0)
+    return found
+
+
+def _pages_kb(task: bytes) -> int | None:
+    """Resident memory of a task; None where it has ended and its memory is told elsewhere."""
+    fields = _read(task + b"/statm").split()
+    if len(fields) < 2 or fields[0] == b"0":
+        return None
+    return int(fields[1]) * _PAGE_KB
 
 
 def _proportional_kb(process: bytes) -> tuple[int, int]:
     """Private memory with what is swapped out, and shared memory, each in its share."""
-    content = _read(b"/proc/%b/smaps_rollup" % process)
+    content = _read(b"/proc/%b/smaps_rollup" % process) or _first_rollup(process)
     if not content:
         # It has ended, or made itself unreadable: then all that it has is its own.
-        return _resident_kb(process), 0
+        return resident_kb(process), 0
     own = shared = 0
     for line in content.splitlines():
         if line.startswith(_EXACT_FIELDS):
@@ -73,6 +100,14 @@ def _proportional_kb(process: bytes) -> tuple[int, int]:
         elif line.startswith(_SHARED_FIELD):
             shared += int(line.split()[1])
     return own, shared
+
+
+def _first_rollup(process: bytes) -> bytes:
+    for thread in _threads(process):
+        content = _read(thread + b"/smaps_rollup")
+        if content:
+            return content
+    return b""
 
 
 def _read(path: bytes) -> bytes:

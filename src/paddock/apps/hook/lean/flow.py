@@ -6,7 +6,7 @@ is on disk. Who judges and who appends is handed in.
 
 from paddock.apps.hook.lean import answers, records
 from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
-from paddock.apps.hook.lean.judging import Engine, Verdict, judge
+from paddock.apps.hook.lean.judging import DENY, Engine, Verdict, judge
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.wanted import Wanted, find_wanted
 
@@ -60,11 +60,14 @@ def answer_call(
     updated = ""
     if word == "allow" and engine.sandbox_shell and judged.wanted.line is not None:
         updated = ports.wrap(asked)
+        if not updated:
+            # What the sandbox does not hold is nothing to be waved through.
+            word = answers.SILENT
     record = records.decision_record(asked, verdict, word, warnings, who, ports.randomness)
     if updated:
         record.metadata["sandboxed"] = True
     ports.append(record)
-    if word == "deny" and verdict.outcome != 2:
+    if word == "deny" and verdict.outcome != DENY:
         # Codex runs what is asked about: there the question is a refusal.
         return answers.refusal(
             f"{verdict.reason} (this needs a person's approval, which this client cannot ask for)",

@@ -292,8 +292,8 @@ def _decided(judging: _Judging) -> Verdict:
 def _guarded(tool: str, shown: str, is_write: bool, rule: Rule) -> str:
     where = f'"{show(rule.text)}" in {rule.source}, {rule.place}'
     if is_write:
-        return f"Protected path: {shown} cannot be modified via {show(tool)}. Rule: {where}."
-    return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}."
+        return f"Protected path: {shown} cannot be modified via {show(tool)}. Rule: {where}"
+    return f"Secret path: {shown} cannot be read via {show(tool)}. Rule: {where}"
 
 
 def show(text: str) -> str:

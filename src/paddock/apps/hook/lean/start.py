@@ -164,9 +164,10 @@ def _full(data: bytes, client: str, variables: dict[str, str], has_image: bool) 
     sys.path.append(_PACKAGE.rpartition("/")[0])
     site.main()
     from paddock.apps.hook.full import Given, answer
+    from paddock.apps.hook.wrapping import command_program
 
-    program = (sys.executable, "-m", "paddock.apps.cli.main")
-    return answer(Given(data, client, variables, os.getcwd(), program, keeps_image=not has_image))
+    here, program = os.getcwd(), command_program()
+    return answer(Given(data, client, variables, here, program, keeps_image=not has_image))
 
 
 def _read() -> bytes:

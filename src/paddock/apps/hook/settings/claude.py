@@ -17,6 +17,8 @@ from paddock.values.calls import Json
 
 TIMEOUT_S: Final = 60
 """Twice what an answer may take, so that the answer is ours and not the client's."""
+SESSION_END_TIMEOUT_S: Final = 3
+"""A client that ends waits no longer."""
 LAUNCHER: Final = "/paddock/apps/hook/launch.py"
 """How the file ends by which an entry is known to be ours."""
 
@@ -41,7 +43,7 @@ def entry_for(event: str, program: Program) -> dict[str, Json]:
         "type": "command",
         "command": program.python,
         "args": ["-I", "-S", program.launcher, "--client", "claude"],
-        "timeout": TIMEOUT_S,
+        "timeout": timeout_of(event),
     }
     if event in JUDGED:
         command["onFailure"] = "block"
@@ -52,10 +54,9 @@ def entry_for(event: str, program: Program) -> dict[str, Json]:
     return {**matcher, "hooks": [command]}
 
 
-def new_settings(program: Program) -> str:
-    """A settings file that holds nothing but our entries."""
-    text = "{}\n"
-    return installed(text, "", program)
+def timeout_of(event: str) -> int:
+    """How long the client waits for our answer, in seconds."""
+    return SESSION_END_TIMEOUT_S if event == "SessionEnd" else TIMEOUT_S
 
 
 def installed(text: str, file: str, program: Program) -> str:

@@ -8,7 +8,7 @@ import re
 import tomllib
 from typing import Final
 
-from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, TIMEOUT_S, Program
+from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, Program, timeout_of
 from paddock.errors import ConfigError
 
 CANNOT: Final = (
@@ -61,7 +61,7 @@ def block(program: Program, begin: str = _BEGIN) -> str:
             f"[[hooks.{event}.hooks]]",
             'type = "command"',
             f"command = {_toml(command_line(program, event))}",
-            f"timeout = {TIMEOUT_S}",
+            f"timeout = {timeout_of(event)}",
         ]
     return "\n".join([*rows, _END, ""])
 
@@ -104,14 +104,14 @@ def has_ours(text: str) -> bool:
 
 
 def _require_toml(text: str, file: str) -> None:
+    hint = "mend the file first; nothing was changed"
     try:
-        tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(
-            f"the configuration is no TOML with our tables: {error}",
-            where=file,
-            hint="mend the file first; nothing was changed",
-        ) from None
+        what = f"the configuration is no TOML with our tables: {error}"
+        raise ConfigError(what, where=file, hint=hint) from None
+    if not isinstance(values.get("hooks", {}), dict):
+        raise ConfigError("hooks is no table", where=file, hint=hint)
 
 
 def _quoted(path: str) -> str:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,15 @@ from paddock import limits
 from paddock.apps.hook.lean import door, start
 from paddock.apps.hook.lean.ledger import append_entry
 from tests.support.hooks import LAUNCHER, Client
+from tests.support.places import new_place
 from tests.support.users import give_to_plain_user
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with new_place() as place:
+        yield Client(place)
+
 
 ALLOWED = {"file_path": "{root}/docs/a", "content": "x"}
 

@@ -1,0 +1,221 @@
+"""What a command through `run_shell` costs, side by side with what it stands in for.
+
+    python bench/shell.py [--folder DIR] [--files 100 70000] [--rounds 30] [--skip ROW ...]
+
+    start     one `true`, warm, over a bare spawn: at so many files, secret patterns on. Must: 10 ms
+    cold      a whole `paddock call run_shell`, from nothing
+    files     file-heavy work, commit included, over the same under bubblewrap. Must: 1.5
+    output    100 MB of output over a plain pipe, and our memory before and after. Must: 2.0
+
+Rows that need a program that is not there are skipped, with the reason. Machines and disks
+differ: rounds alternate, so look at the ratios. `--folder` is where the workspaces are made;
+on a file system in memory the files row says little, for there a file costs nothing.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.support.shells import OPEN, Terminal, Yard
+
+START_MUST_MS = 10.0
+FILES_MUST = 1.5
+OUTPUT_MUST = 2.0
+OUTPUT_BYTES = 100_000_000
+HEAVY = """
+import os
+os.makedirs("heavy", exist_ok=True)
+for n in range(2000):
+    with open(f"heavy/t{n}", "w") as f: f.write("x" * 1000)
+    with open(f"heavy/t{n}") as f: f.read()
+    os.stat(f"heavy/t{n}")
+    os.rename(f"heavy/t{n}", f"heavy/f{n}")
+"""
+
+
+def ms(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return (time.perf_counter() - began) * 1000
+
+
+def fill(root: Path, count: int) -> None:
+    """Directories of a hundred files, a secret in one of ten."""
+    for folder in range(max(1, count // 100)):
+        path = root / f"src/{folder // 50}/{folder}"
+        path.mkdir(parents=True)
+        for number in range(min(100, count)):
+            (path / f"f{number}.py").write_bytes(b"x = 1\n")
+        if folder % 10 == 0:
+            (path / ".env").write_bytes(b"token\n")
+
+
+def warm(terminal: Terminal, rounds: int) -> tuple[float, float]:
+    """Medians: a call, a bare spawn."""
+    ours, bare = [], []
+    for _ in range(3):
+        terminal.run("true")
+    for _ in range(rounds):
+        # The next sandbox is made while nobody waits, as between two calls of a model.
+        time.sleep(0.05)
+        ours.append(ms(lambda: terminal.run("true")))
+        bare.append(ms(lambda: subprocess.run(["bash", "-c", "true"], check=True)))
+    return statistics.median(ours), statistics.median(bare)
+
+
+def start_rows(base: Path, counts: list[int], rounds: int) -> int:
+    over = 0
+    for count in counts:
+        yard = Yard(base / f"start{count}", OPEN).make()
+        fill(yard.root, count)
+        time.sleep(3.2)  # directories that have just changed are read anew each time
+        with yard.opened() as terminal:
+            ours, bare = warm(terminal, rounds)
+        more = ours - bare
+        is_over = more > START_MUST_MS
+        over += is_over
+        print(
+            f"start  {count:6} files   {ours:7.2f} ms, bare {bare:5.2f}: {more:+7.2f} ms"
+            f"   must {START_MUST_MS:g}{'  OVER' if is_over else ''}"
+        )
+    return over
+
+
+def cold_row(base: Path) -> None:
+    yard = Yard(base / "cold", OPEN).make()
+    program = Path(sys.executable).with_name("paddock")
+    command = [str(program), "call", "run_shell", '{"command": "true"}', "--yes"]
+    if not program.exists():
+        command[:1] = [sys.executable, "-m", "paddock"]
+
+    def call() -> None:
+        subprocess.run(
+            command, cwd=yard.root, env=yard.all_variables, check=True, stdout=subprocess.DEVNULL
+        )
+
+    call()
+    found = [ms(call) for _ in range(7)]
+    print(f"cold   paddock call    {statistics.median(found):7.1f} ms")
+
+
+def bubblewrap(root: Path, *argv: str) -> list[str]:
+    return [
+        *("bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"),
+        *("--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--bind", str(root), str(root)),
+        *("--chdir", str(root), *argv),
+    ]
+
+
+def files_row(base: Path, rounds: int) -> int:
+    yard = Yard(base / "heavy", OPEN).make()
+    (yard.root / "work.py").write_text(HEAVY)
+    heavy = yard.root / "heavy"
+    python = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+    line = f"{python} -S work.py"
+    ours: list[float] = []
+    theirs: list[float] = []
+    bare: list[float] = []
+    has_bwrap = shutil.which("bwrap") is not None
+    with yard.opened() as terminal:
+        terminal.run("true")
+        for _ in range(rounds):
+            for times, act in (
+                (ours, lambda: _worked(terminal.run(line, timeout=120))),
+                (bare, lambda: subprocess.run(["sh", "-c", line], cwd=yard.root, check=True)),
+                *(
+                    [
+                        (
+                            theirs,
+                            lambda: subprocess.run(
+                                bubblewrap(yard.root, "sh", "-c", line), check=True
+                            ),
+                        )
+                    ]
+                    if has_bwrap
+                    else []
+                ),
+            ):
+                shutil.rmtree(heavy, ignore_errors=True)
+                os.sync()
+                times.append(ms(act))
+    found, free = statistics.median(ours), statistics.median(bare)
+    print(f"files  2000 files      {found:7.0f} ms, bare {free:7.0f}: x{found / free:.2f}")
+    if not has_bwrap:
+        print("files  under bubblewrap: skipped, there is no program bwrap")
+        return 0
+    ratio = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    is_over = ratio > FILES_MUST
+    print(
+        f"files  bubblewrap      {statistics.median(theirs):7.0f} ms: x{ratio:.2f}"
+        f"   must {FILES_MUST}{'  OVER' if is_over else ''}"
+    )
+    return int(is_over)
+
+
+def _worked(said: dict) -> None:
+    assert said["exit_code"] == 0, said["stderr"]
+    assert not said["changes_refused"], said
+
+
+def output_row(base: Path, rounds: int) -> int:
+    yard = Yard(base / "output", OPEN).make()
+    line = f"head -c {OUTPUT_BYTES} /dev/zero | tr '\\0' x"
+    ours: list[float] = []
+    plain: list[float] = []
+    with yard.opened() as terminal:
+        terminal.run("true")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(rounds):
+            ours.append(ms(lambda: terminal.run(line, timeout=120)))
+            plain.append(ms(lambda: _read(line)))
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    ratio = statistics.median(a / b for a, b in zip(ours, plain, strict=True))
+    is_over = ratio > OUTPUT_MUST
+    found, free = statistics.median(ours), statistics.median(plain)
+    print(
+        f"output 100 MB          {found:7.0f} ms, pipe {free:6.0f}: x{ratio:.2f}"
+        f"   must {OUTPUT_MUST}{'  OVER' if is_over else ''}   memory +{grown / 1024:.0f} MiB"
+    )
+    return int(is_over)
+
+
+def _read(line: str) -> None:
+    """A plain pipe, read to its end in pieces of 64 KiB."""
+    with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE) as process:
+        while process.stdout.read1(65_536):
+            continue
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--files", type=int, nargs="*", default=[100, 70_000])
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--skip", nargs="*", default=[])
+    options = parser.parse_args()
+    over = 0
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        base = Path(name)
+        if "start" not in options.skip:
+            over += start_rows(base, options.files, options.rounds)
+        if "cold" not in options.skip:
+            cold_row(base)
+        if "files" not in options.skip:
+            over += files_row(base, max(3, options.rounds // 6))
+        if "output" not in options.skip:
+            over += output_row(base, max(3, options.rounds // 6))
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,326 @@
+"""`paddock package`."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.project import environment_of, find_project, use_project
+from paddock.errors import ConfigError, UsageError
+from paddock.packages.refusals import (
+    ArchiveRefusedError,
+    Failure,
+    GateRefusedError,
+    OwnershipRefusedError,
+)
+from paddock.text.show import show_name
+from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from paddock.packages.archive import Archive
+    from paddock.packages.keys import PublicKey
+    from paddock.packages.signatures import Signature
+
+_EXIT_NO: Final = 1
+"""Also: this very digest is installed already."""
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class PackageCommand:
+    """Packages: made, looked at, signed, approved, installed and removed."""
+
+    summary = (
+        "Make, check, sign, approve, install and remove packages of a bare plane.\n"
+        "install: 0 done, 1 this very digest is installed, 2 a gate says no, 3 a file is\n"
+        "another package's. What a killed install left is settled by the next command."
+    )
+    examples = (
+        "  paddock package hash src/PKG-GREETING-001\n"
+        "  paddock package pack src/PKG-GREETING-001 dist/\n"
+        "  paddock package sign dist/PKG-GREETING-001.tar.gz\n"
+        "  paddock package approve dist/PKG-GREETING-001.tar.gz --expires 24h\n"
+        "  paddock package install dist/PKG-GREETING-001.tar.gz --dry-run\n"
+        "  paddock package why HOT/kernel/greeting.txt"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The sub-commands."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        hashing = actions.add_parser(
+            "hash", help="write each file's hash into the manifest", allow_abbrev=False
+        )
+        hashing.add_argument("source", metavar="SRC")
+        hashing.add_argument("--check", action="store_true", help="compare, and write nothing")
+        packing = actions.add_parser("pack", help="make an archive", allow_abbrev=False)
+        packing.add_argument("source", metavar="SRC")
+        packing.add_argument("destination", metavar="DEST", help="a file or a folder")
+        parsers = [hashing, packing]
+        for name, help_text in (
+            ("verify", "whether an archive is exactly what it declares"),
+            ("sign", "vouch for an archive: ARCHIVE.sig"),
+            ("approve", "allow one package to change the plane"),
+            ("install", "install a package, or put it in another version's place"),
+        ):
+            made = actions.add_parser(name, help=help_text, allow_abbrev=False)
+            made.add_argument("archive", metavar="ARCHIVE")
+            parsers.append(made)
+        approving, installing = parsers[-2:]
+        approving.add_argument("--expires", metavar="TIME", default="24h", help="such as 30m, 7d")
+        approving.add_argument(
+            "--scope", metavar="PATTERN", nargs="+", action="extend", default=[],
+            help="paths of the plane that may change (default: exactly the package's)",
+        )  # fmt: skip
+        installing.add_argument("--dry-run", action="store_true", help="only say what would happen")
+        installing.add_argument("--dev", action="store_true", help="without an approval")
+        removing = actions.add_parser("uninstall", help="remove a package", allow_abbrev=False)
+        removing.add_argument("package", metavar="PKG-ID")
+        asking = actions.add_parser("why", help="whose file it is", allow_abbrev=False)
+        asking.add_argument("file", metavar="FILE", help="relative to the plane, or absolute")
+        listing = actions.add_parser("list", help="what is installed", allow_abbrev=False)
+        for parsed in (*parsers, removing, asking, listing):
+            add_common(parsed)
+
+    def run(self, options: Options, console: Console) -> int:
+        """Do what was asked; where the answer is no, programs get it as JSON too."""
+        try:
+            return getattr(self, f"_{options.action}")(options, console)
+        except (GateRefusedError, OwnershipRefusedError, ArchiveRefusedError) as refusal:
+            if options.json:
+                console.write_json(_refusal_json(refusal))
+            raise
+
+    def _hash(self, options: Options, console: Console) -> int:
+        from paddock.packages.packing import write_hashes
+
+        report = write_hashes(console.directory / options.source, check=options.check)
+        if options.json:
+            status = "written" if report.written else "stale" if report.stale else "fresh"
+            stale = _failures_json(report.stale)
+            console.write_json({"status": status, "files": report.files, "stale": stale})
+        else:
+            for failure in report.stale:
+                console.say(f"{show_name(failure.file)}: {failure.reason}")
+            done = "written" if report.written else "looked at"
+            console.say(f"{len(report.stale)} of {report.files} hashes were stale; {done}")
+        return _EXIT_NO if options.check and report.stale else 0
+
+    def _pack(self, options: Options, console: Console) -> int:
+        from paddock.packages.packing import pack
+
+        directory = console.directory
+        report = pack(directory / options.source, directory / options.destination)
+        manifest = report.manifest
+        if options.json:
+            console.write_json(
+                {
+                    "status": "packed",
+                    "archive": str(report.archive),
+                    "package_id": manifest.package_id,
+                    "version": manifest.version.text,
+                    "digest": manifest.digest,
+                    "sha256": report.sha256,
+                    "bytes": report.size_bytes,
+                    "left_out": list(report.left_out),
+                }
+            )
+            return 0
+        for name in report.left_out:
+            console.say(f"left out: {show_name(name)}")
+        console.say(f"{manifest.package_id} {manifest.version.text}  {manifest.digest}")
+        console.say(f"archive  {report.sha256}  {report.size_bytes} bytes")
+        console.say(str(report.archive))
+        return 0
+
+    def _verify(self, options: Options, console: Console) -> int:
+        from paddock.packages.archive import load_archive
+        from paddock.packages.signatures import read_signature
+
+        path = console.directory / options.archive
+        archive = load_archive(path)
+        signature = read_signature(path)
+        signed = "none"
+        if signature is not None:
+            signed = _judge_signature(signature, archive.manifest.digest, options, console)
+        manifest = archive.manifest
+        shown: dict[str, Json] = {
+            "status": "ok",
+            "package_id": manifest.package_id,
+            "version": manifest.version.text,
+            "digest": manifest.digest,
+            "sha256": archive.sha256,
+            "files": len(archive.files),
+            "signature": signed,
+            "key_id": None if signature is None else signature.key_id,
+        }
+        if options.json:
+            console.write_json(shown)
+            return 0
+        console.say(f"{manifest.package_id} {manifest.version.text}  {manifest.digest}")
+        console.say(f"{len(archive.files)} files, exactly as declared; signature: {signed}")
+        return 0
+
+    def _sign(self, options: Options, console: Console) -> int:
+        from paddock.packages.archive import load_archive
+        from paddock.packages.keys import make_operator_key
+        from paddock.packages.signatures import sign_digest, write_signature
+
+        path = console.directory / options.archive
+        digest = load_archive(path).manifest.digest
+        signature = sign_digest(make_operator_key(environment_of(console)), digest)
+        file = write_signature(path, signature)
+        if options.json:
+            console.write_json({"status": "signed", "file": str(file), **signature.as_json()})
+            return 0
+        console.say(f"signed {digest} with key {signature.key_id}")
+        console.say(str(file))
+        return 0
+
+    def _approve(self, options: Options, console: Console) -> int:
+        from paddock.apps.cli.package_show import say_approved
+        from paddock.assembly.packages import open_depot
+        from paddock.packages.approving import approve
+        from paddock.packages.archive import load_archive
+        from paddock.packages.keys import make_operator_key
+
+        expires_s = _seconds(options.expires)
+        manifest = load_archive(console.directory / options.archive).manifest
+        project = use_project(options, console)
+        with open_depot(project) as depot:
+            key = make_operator_key(project.environment)
+            made = approve(depot, manifest, key, tuple(options.scope), expires_s)
+        say_approved(made, options, console)
+        return 0
+
+    def _install(self, options: Options, console: Console) -> int:
+        from paddock.apps.cli.package_show import say_report
+        from paddock.assembly.packages import is_development_plane, open_depot
+        from paddock.packages.install import InstallWish, install
+        from paddock.packages.signatures import read_signature
+
+        path = console.directory / options.archive
+        # Before the plane is even opened: an archive that is not taken changes nothing at all.
+        archive = _load(path)
+        signature = read_signature(path)
+        project = use_project(options, console)
+        wish = InstallWish(
+            is_dry_run=options.dry_run,
+            dev=options.dev,
+            plane_is_dev=is_development_plane(project),
+            signature=signature,
+        )
+        with open_depot(project) as depot:
+            report = install(depot, archive, wish)
+        if wish.plane_is_dev:
+            console.warn("note: this plane was made with --dev: nobody had to approve this")
+        elif wish.dev and report.status != "unchanged":
+            console.warn("note: without an approval (--dev): G2 and G5 fail until there is one")
+        say_report(report, options, console)
+        return _EXIT_NO if report.status == "unchanged" else 0
+
+    def _uninstall(self, options: Options, console: Console) -> int:
+        from paddock.apps.cli.package_show import say_report
+        from paddock.assembly.packages import open_depot
+        from paddock.packages.uninstall import uninstall
+
+        with open_depot(use_project(options, console)) as depot:
+            report = uninstall(depot, options.package)
+        say_report(report, options, console)
+        return 0
+
+    def _list(self, options: Options, console: Console) -> int:
+        from paddock.apps.cli.package_show import say_rows
+        from paddock.assembly.packages import plane_packages
+
+        rows = plane_packages(use_project(options, console)).list_all()
+        say_rows(rows, options, console)
+        return 0
+
+    def _why(self, options: Options, console: Console) -> int:
+        from paddock.apps.cli.package_show import say_owner
+        from paddock.assembly.packages import plane_packages
+        from paddock.packages.listing import find_owner
+
+        packages = plane_packages(use_project(options, console))
+        with packages.open_workspace() as workspace:
+            path = workspace.resolve_entry(options.file).path.relative
+        found = find_owner(packages, path)
+        say_owner(found, options, console)
+        return 0 if found.owner is not None else _EXIT_NO
+
+
+def _load(path: Path) -> "Archive":
+    from paddock.packages.archive import load_archive
+
+    try:
+        return load_archive(path)
+    except ArchiveRefusedError as refusal:
+        raise GateRefusedError("G0A", [refusal.failure]) from refusal
+
+
+def _judge_signature(
+    signature: "Signature", digest: str, options: Options, console: Console
+) -> str:
+    """`valid`, or `unknown key`. Raises: IntegrityError: it does not hold."""
+    from paddock.packages.signatures import verify_signature
+
+    keys = _known_keys(options, console)
+    if signature.key_id not in keys and signature.digest == digest:
+        return "unknown key"
+    verify_signature(signature, digest, keys)
+    return "valid"
+
+
+def _known_keys(options: Options, console: Console) -> "dict[str, PublicKey]":
+    """The user's own key, and those of the plane where one is meant."""
+    from paddock.packages.keys import find_operator_key, public_half, read_keys
+
+    found: dict[str, PublicKey] = {}
+    own = find_operator_key(environment_of(console))
+    if own is not None:
+        found[public_half(own).key_id] = public_half(own)
+    try:
+        project = find_project(options, console)
+    except ConfigError as error:
+        console.warn(f"note: the keys of this plane were not looked at: {error.message}")
+        return found
+    if project.layout.kind == "bare" and project.root.accepted:
+        found |= read_keys(project.layout)
+    return found
+
+
+def _seconds(text: str) -> float:
+    matched = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text, re.ASCII)
+    if matched is None:
+        raise UsageError(
+            f"{text[: limits.message_value_chars_max]!r} is no span of time",
+            where="--expires",
+            hint="a number and s, m, h or d: 24h",
+        )
+    return float(int(matched[1]) * _UNITS_S[matched[2]])
+
+
+def _refusal_json(
+    refusal: GateRefusedError | OwnershipRefusedError | ArchiveRefusedError,
+) -> dict[str, Json]:
+    gate: str | None = None
+    if isinstance(refusal, ArchiveRefusedError):
+        gate, failures = "G0A", (refusal.failure,)
+    else:
+        failures = refusal.failures
+        gate = refusal.gate if isinstance(refusal, GateRefusedError) else None
+    return {
+        "status": "refused",
+        "code": refusal.code,
+        "gate": gate,
+        "failures": _failures_json(failures),
+    }
+
+
+def _failures_json(failures: tuple[Failure, ...]) -> list[Json]:
+    return [{"file": failure.file, "reason": failure.reason} for failure in failures]
+
+
+COMMAND = PackageCommand()

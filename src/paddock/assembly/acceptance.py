@@ -1,0 +1,56 @@
+"""Acceptance commands, run by the shell of the plane."""
+
+from typing import Final
+
+from paddock import limits
+from paddock.assembly.admin import ADMIN_AGENT, ADMIN_PROFILE
+from paddock.assembly.project import Project
+from paddock.assembly.shell import LazyShell, ShellGround
+from paddock.history.keeping import History
+from paddock.packages.acceptance import AcceptanceResult
+from paddock.packages.manifest import Acceptance
+from paddock.sandbox.outcome import CommandLine, ShellOutcome
+from paddock.sandbox.values import Ending
+from paddock.values.agents import Agent
+from paddock.values.cancelling import NEVER
+from paddock.workspace import Workspace
+
+ACCEPTANCE_AGENT: Final = "acceptance"
+"""Whose commands these are: one that may read what the plane's policy shows to anybody."""
+
+
+class ShellAcceptance:
+    """See `AcceptanceRunner`. Nothing of the sandbox is loaded before a command comes."""
+
+    def __init__(self, project: Project, workspace: Workspace, history: History) -> None:
+        chain = (Agent(ACCEPTANCE_AGENT, ADMIN_PROFILE),)
+        self._shell = LazyShell(
+            ShellGround(project, ADMIN_AGENT, chain, project.policy, workspace, history)
+        )
+
+    def run(self, acceptance: Acceptance) -> AcceptanceResult:
+        """Run one command in a stage, and throw away what it changed.
+
+        Raises: SandboxUnavailableError: without a stage its changes could not be thrown away.
+        """
+        line = CommandLine(acceptance.command, ".", acceptance.timeout_s, is_dry_run=True)
+        outcome = self._shell.run(self._shell.prepare(line), NEVER)
+        return AcceptanceResult(
+            command=acceptance.command,
+            passed=outcome.ending is Ending.EXITED and outcome.exit_code == 0,
+            exit_code=outcome.exit_code,
+            output=_output_of(outcome),
+            duration_s=outcome.duration_s,
+        )
+
+    def close(self) -> None:
+        """End the sandbox, if there ever was one."""
+        self._shell.close()
+
+
+def _output_of(outcome: ShellOutcome) -> str:
+    texts = (outcome.stderr.text.strip(), outcome.stdout.text.strip())
+    said = next((text for text in texts if text), "")
+    if outcome.ending is not Ending.EXITED:
+        said = f"{outcome.ending.value}: {said}" if said else outcome.ending.value
+    return said[-limits.acceptance_output_chars_max :]

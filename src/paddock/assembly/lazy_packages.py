@@ -1,0 +1,42 @@
+"""Packages, for those who open a plane for something else: loaded when they are needed."""
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from paddock.assembly.project import Project
+from paddock.packages.names import CHANGES, TRANSACTION
+from paddock.packages.rows import NO_PACKAGES, PackageRow, Packages
+
+if TYPE_CHECKING:
+    from paddock.packages.finishing import Recovered
+
+
+def settle_left_packages(project: Project) -> "Recovered | None":
+    """Settle a change of packages that a killed process left; one look where there is none.
+
+    Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
+    """
+    if not os.path.lexists(project.layout.objects / CHANGES / TRANSACTION):
+        return None
+    from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
+
+    return settle_packages(project)
+
+
+def packages_of(project: Project) -> Packages:
+    """The port by which tools ask what is installed; a project's plane has no packages."""
+    return LazyPackages(project) if project.layout.kind == "bare" else NO_PACKAGES
+
+
+@dataclass(frozen=True, slots=True)
+class LazyPackages:
+    """See `Packages`."""
+
+    project: Project
+
+    def list_all(self) -> tuple[PackageRow, ...]:
+        """See `Packages`."""
+        from paddock.assembly.packages import plane_packages  # noqa: PLC0415 - few calls ask
+
+        return plane_packages(self.project).list_all()

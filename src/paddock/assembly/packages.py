@@ -1,0 +1,128 @@
+"""The packages of a bare plane, opened to be changed, and told to whoever asks."""
+
+import os
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.assembly.acceptance import ShellAcceptance
+from paddock.assembly.history import open_history, open_journal
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.project import Project
+from paddock.errors import ConfigError, UsageError
+from paddock.ledger.format_events import CONFIG_CHANGED
+from paddock.ledger.query import Filter, query
+from paddock.ledger.store import LedgerFile
+from paddock.packages.attic import Attic
+from paddock.packages.changing import recover_packages
+from paddock.packages.depot import Depot
+from paddock.packages.finishing import Recovered
+from paddock.packages.listing import PlanePackages
+from paddock.packages.log import LEDGER, PackageLedger
+from paddock.plane.files import make_directories
+from paddock.text.show import quote
+from paddock.workspace import Workspace
+
+DEVELOPMENT: Final = "development"
+
+
+@contextmanager
+def open_depot(project: Project) -> Generator[Depot]:
+    """The plane, opened for a change of its packages.
+
+    Raises:
+        UsageError: the project is no bare plane.
+        ConfigError: the plane was brought by somebody else, and not trusted yet.
+        HostError: something of it cannot be opened.
+    """
+    _require_own_plane(project)
+    with ExitStack() as held:
+        history = open_history(project)
+        held.callback(history.close)
+        make_directories(project.layout.objects)
+        workspace = held.enter_context(Workspace.open(str(project.layout.root)))
+        runner = ShellAcceptance(project, workspace, history)
+        held.callback(runner.close)
+        yield Depot(
+            layout=project.layout,
+            workspace=workspace,
+            objects=history.store,
+            journal=held.enter_context(open_journal(project)),
+            ledger=package_ledger(project),
+            clock=time.time,
+            acceptance=runner,
+        )
+
+
+def settle_packages(project: Project) -> Recovered | None:
+    """Settle a change of packages that a killed process left; one look where there is none.
+
+    Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
+    """
+    if project.layout.kind != "bare" or not Attic.of(project.layout).has_transaction():
+        return None
+    if not project.root.accepted:
+        return None  # nobody has said that this plane's records are to be acted on
+    with open_depot(project) as depot:
+        return recover_packages(depot)
+
+
+def plane_packages(project: Project) -> PlanePackages:
+    """What is installed. Raises: UsageError: the project is no bare plane."""
+    _require_bare(project)
+    return PlanePackages(project.layout, package_ledger(project), _Rooted(project).open)
+
+
+def package_ledger(project: Project) -> PackageLedger:
+    """The packages ledger of a plane."""
+    return PackageLedger(project.layout.ledger_paths()[LEDGER], _Opening(project).open)
+
+
+def is_development_plane(project: Project) -> bool:
+    """Whether the plane was made with `--dev`: what its configuration first said, on record.
+
+    # Threat: whoever may edit the configuration would switch off approvals with it. What it
+    # says now does not count, and the record of what it said first is chained.
+    """
+    path = project.layout.ledger_paths()["governance"]
+    rows = query(str(path), Filter(CONFIG_CHANGED)).entries if path.exists() else ()
+    return bool(rows) and rows[0].entry.metadata.get("tool_profile") == DEVELOPMENT
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    project: Project
+
+    def open(self) -> LedgerFile:
+        """To append."""
+        return open_ledger(self.project, LEDGER)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rooted:
+    project: Project
+
+    def open(self) -> Workspace:
+        """On the plane's root."""
+        return Workspace.open(os.fspath(self.project.layout.root))
+
+
+def _require_bare(project: Project) -> None:
+    if project.layout.kind != "bare":
+        raise UsageError(
+            f"{quote(str(project.root.path))} is no bare plane, and packages belong to one",
+            hint="paddock --plane DIR package …, or: paddock init --bare DIR",
+        )
+
+
+def _require_own_plane(project: Project) -> None:
+    _require_bare(project)
+    # Threat: keys and approvals that came with a plane speak for whoever packed it.
+    if not project.root.accepted:
+        raise ConfigError(
+            f"the plane {quote(str(project.layout.root))} was neither named nor registered",
+            where=str(project.layout.root),
+            hint="paddock trust DIR",
+        )

@@ -1,0 +1,150 @@
+"""What a command left is kept with its question; a yes commits exactly that, and once."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.mcp_servers import McpPlace, make_place
+
+pytestmark = pytest.mark.needs("stage")
+
+DIFF = """
+[profiles.standard]
+allow = ["tool:file:*"]
+otherwise = { "tool:shell:*" = "ask" }
+[shell]
+approve = "diff"
+"""
+COMMAND = (
+    "mkdir -p made/below && printf 'new\\n' > made/below/a && printf 'changed\\n' > README.md "
+    "&& rm gone && ln -s README.md link && date +%s%N > stamp && chmod 700 tool"
+)
+
+
+@pytest.fixture
+def place(tmp_path) -> McpPlace:
+    made = make_place(tmp_path, DIFF)
+    (made.project / "gone").write_text("was here\n")
+    (made.project / "tool").write_text("#!/bin/sh\n")
+    return made
+
+
+def call(place: McpPlace, tool: str, **arguments):
+    ran = place.run("call", tool, json.dumps(arguments), "--no-input")
+    return json.loads(ran.stdout)
+
+
+def tree(place: McpPlace) -> dict[str, object]:
+    found = {}
+    for base, _, names in os.walk(place.project):
+        for name in names:
+            path = os.path.join(base, name)
+            relative = os.path.relpath(path, place.project)
+            if not relative.startswith(".git"):
+                mode = os.lstat(path).st_mode & 0o777
+                link = os.readlink(path) if os.path.islink(path) else None
+                found[relative] = link or (Path(path).read_bytes(), mode)
+    return found
+
+
+def parked(place: McpPlace) -> dict:
+    before = tree(place)
+    refused = call(place, "run_shell", command=COMMAND)
+    assert refused["code"] == "approval.unavailable", refused
+    assert tree(place) == before
+    (kept,) = place.waiting()
+    assert (kept["id"], kept["has_changes"]) == (refused["approval"], True)
+    return kept
+
+
+def grant(place: McpPlace, identity: str) -> dict:
+    return json.loads(place.run("approvals", "grant", identity, "--json").stdout)
+
+
+def file_of(place: McpPlace, identity: str):
+    (file,) = (place.home / ".local/state/paddock").rglob(f"{identity}.*.json")
+    return file
+
+
+def test_a_yes_commits_exactly_what_was_shown_without_running_it_again(place):
+    kept = parked(place)
+    shown = place.run("approvals", "show", kept["id"]).stdout
+    assert all(part in shown for part in ("+changed", "made/below/a", "gone", "stamp"))
+    stamp = shown.split("stamp", 1)[1]
+    committed = grant(place, kept["id"])
+    assert committed["status"] == "ok", committed
+    found = tree(place)
+    assert found["README.md"][0] == b"changed\n"
+    assert found["made/below/a"][0] == b"new\n"
+    assert (found["link"], found["tool"][1]) == ("README.md", 0o700)
+    assert "gone" not in found
+    assert found["stamp"][0].decode().strip() in stamp
+    assert place.waiting() == []
+    assert place.run("approvals", "grant", kept["id"]).returncode == 2
+
+
+def test_a_commit_is_undone_like_any_other_call(place):
+    before = tree(place)
+    kept = parked(place)
+    assert grant(place, kept["id"])["status"] == "ok"
+    done = [e for e in place.entries("ho1m", "--type", "TOOL_INTENT")][-1]
+    assert done["metadata"]["tool"] == "commit_parked"
+    assert place.run("undo", done["call_id"]).returncode == 0
+    assert tree(place) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "README.md").write_text("somebody else's\n"),
+        lambda root: (root / "made").mkdir(),
+        lambda root: (root / "gone").unlink(),
+        lambda root: (root / "stamp").write_text("x"),
+    ],
+    ids=["replaced", "appeared", "went", "stands there"],
+)
+def test_a_workspace_that_has_changed_is_a_conflict_and_nothing_lands(place, change):
+    kept = parked(place)
+    change(place.project)
+    before = tree(place)
+    refused = grant(place, kept["id"])
+    assert refused["code"] == "approval.expired", refused
+    assert tree(place) == before
+
+
+def test_changes_that_were_exchanged_are_not_committed(place):
+    kept = parked(place)
+    file = file_of(place, kept["id"])
+    members = json.loads(file.read_bytes())
+    text = json.dumps(members["changes"]).replace("made/below/a", "made/below/b")
+    members["changes"] = json.loads(text)
+    file.write_text(json.dumps(members))
+    before = tree(place)
+    assert place.run("approvals", "grant", kept["id"]).returncode != 0
+    assert tree(place) == before
+
+
+def test_a_policy_that_has_changed_voids_the_answer(place):
+    kept = parked(place)
+    place.govern(DIFF + "# changed\n")
+    before = tree(place)
+    assert place.run("approvals", "grant", kept["id"]).returncode != 0
+    assert tree(place) == before
+
+
+def test_what_policy_denies_is_not_among_the_changes(place):
+    (place.project / "both").write_text("echo x > .env; echo y > fine\n")
+    refused = call(place, "run_shell", command="sh both")
+    assert refused["code"] == "approval.unavailable"
+    assert grant(place, refused["approval"])["status"] == "ok"
+    assert "fine" in tree(place)
+    assert ".env" not in tree(place)
+
+
+def test_a_refused_difference_stays_refused(place):
+    kept = parked(place)
+    assert place.run("approvals", "refuse", kept["id"]).returncode == 0
+    assert "README.md" in tree(place)
+    assert tree(place)["README.md"][0] == b"hello\n"

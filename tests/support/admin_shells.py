@@ -1,0 +1,127 @@
+"""The admin shell in front of a test: its home, its project or plane, and a terminal."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddock.assembly import init_bare_plane, init_project, review_trust, trust_policy
+from paddock.ledger.query import Filter, query
+from paddock.plane.environment import Environment, read_environment
+from tests.support.repository import ROOT
+from tests.support.terminals import Terminal
+
+PADDOCK = Path(sys.executable).parent / "paddock"
+POLICY = """
+[profiles.standard]
+allow = ["tool:file:view **", "tool:search:*", "tool:output:*", "tool:shell:*"]
+ask = ["tool:file:create **", "tool:file:delete **", "tool:file:str_replace **"]
+deny = ["tool:file:create migrations/**"]
+"""
+RISKY = {"CP_ADMIN_ENABLE_RISKY_TOOLS": "1"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """`base` holds a home, and where the shell is started: a project or a plane."""
+
+    base: Path
+    here: Path
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    def variables(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What the shell's process has in its environment."""
+        return {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(ROOT),
+            **(more or {}),
+        }
+
+    def environment(self, more: Mapping[str, str] | None = None) -> Environment:
+        return read_environment(self.variables(more))
+
+    def open(
+        self,
+        *options: str,
+        sandbox: str = "full",
+        columns: int = 80,
+        rows: int = 24,
+        **variables: str,
+    ) -> Terminal:
+        """The shell on a terminal, on a host that enforces what is said."""
+        argv = [sys.executable, "-m", "tests.support.admin_program", sandbox, *options]
+        return Terminal.start(argv, self.variables(variables), self.here, columns, rows)
+
+    def pipe(self, text: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """`paddock admin` on a pipe."""
+        return subprocess.run(
+            [str(PADDOCK), "admin", *options],
+            input=text,
+            cwd=self.here,
+            env=self.variables(variables),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def script(self, *steps: Any) -> str:
+        """`--model` for a script of turns."""
+        file = self.base / "steps.json"
+        file.write_text(json.dumps(list(steps)))
+        return f"scripted:{file}"
+
+    def entries(self, ledger: str, event_type: str | None = None) -> list[Any]:
+        """What is on record."""
+        paths = sorted(self.base.rglob(f"{ledger}.jsonl"))
+        rows = [row for path in paths for row in query(str(path), Filter(event_type)).entries]
+        return [row.entry for row in rows]
+
+
+def new_project(base: Path, policy: str = POLICY) -> Site:
+    """A trusted project with a README."""
+    site = Site(base, base / "project")
+    site.home.mkdir(parents=True)
+    (site.here / ".git").mkdir(parents=True)
+    (site.here / "README.md").write_text("# Widgets\nhello teh world\n")
+    environment = site.environment()
+    init_project(site.here, environment)
+    (site.here / "paddock.toml").write_text(policy)
+    trust_policy(review_trust(site.here, environment), environment, by="test")
+    return site
+
+
+def new_plane(base: Path, profile: str = "production") -> Site:
+    """A bare plane."""
+    site = Site(base, base / "plane")
+    site.home.mkdir(parents=True)
+    init_bare_plane(site.here, site.environment(), profile)
+    return site
+
+
+_CHANGING = (
+    (r"SES-[0-9a-f]{16}", "SES-0123456789abcdef"),
+    (r"CALL-[0-9a-f]{16}", "CALL-0123456789abcdef"),
+    (r"builtin_[0-9a-f]{16}", "builtin_0123456789abcdef"),
+    (r"sha256:[0-9a-f]{16}(?=…)", "sha256:0123456789abcdef"),
+    (r"(?<!\w)\d+ ms$", "N ms"),
+    (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "2026-01-31T12:00:00"),
+)
+
+
+def settled(text: str) -> str:
+    """A screen without what is different each time."""
+    rows = text.split("\n")
+    for pattern, stands in _CHANGING:
+        rows = [re.sub(pattern, stands, row) for row in rows]
+    return "\n".join(rows)

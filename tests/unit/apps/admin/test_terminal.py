@@ -1,0 +1,251 @@
+"""The shell on a real terminal: typing, completing, cancelling, resizing, leaving."""
+
+import os
+import signal
+import termios
+
+import pytest
+
+from tests.support.admin_shells import PADDOCK, Site, new_plane, new_project
+from tests.support.terminals import Terminal
+
+GREETED = "/help lists the commands; Ctrl-D leaves"
+
+
+@pytest.fixture
+def plane(tmp_path) -> Site:
+    return new_plane(tmp_path)
+
+
+@pytest.fixture
+def project(tmp_path) -> Site:
+    return new_project(tmp_path)
+
+
+def test_the_program_itself_opens_talks_and_leaves(plane):
+    with Terminal.start([str(PADDOCK), "admin"], plane.variables(), plane.here) as terminal:
+        terminal.wait_for(GREETED)
+        terminal.wait_for_prompt()
+        before = terminal.settings()
+        terminal.type("hello\r")
+        terminal.wait_for("Hello. I am Paddock's built-in model")
+        terminal.wait_for_prompt()
+        terminal.type("\x04")
+        assert terminal.result() == 0
+        after = terminal.settings()
+    assert "1 turn, 0 tokens" in terminal.everything()
+    assert not before[3] & termios.ECHO
+    assert after[3] & termios.ECHO
+    assert [entry.event_type for entry in plane.entries("ho2m")][-1] == "SESSION_END"
+
+
+def test_what_is_typed_is_edited_and_said_once(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("hxx\x7f\x7fello\x01 \x05\r")
+        terminal.wait_for("I am Paddock's built-in model")
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "hello"
+
+
+@pytest.mark.parametrize("newline", ["\x1b\r", "\n", "\\\r"])
+def test_a_message_may_have_several_lines(plane, newline):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type(f"hello{newline}hello again")
+        terminal.wait_for("  hello again")
+        terminal.type("\r")
+        terminal.wait_for_prompt()
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "hello\nhello again"
+
+
+def test_a_pasted_text_is_one_message(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("\x1b[200~hello\rhello again\x1b[201~")
+        terminal.wait_for("  hello again")
+        terminal.type("\r")
+        terminal.wait_for_prompt()
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "hello\nhello again"
+
+
+def test_tab_completes_commands_tools_and_arguments(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("/\t")
+        terminal.wait_for("this agent, and who may call them")
+        terminal.type("\x03/ca\t")
+        terminal.wait_until(lambda: terminal.line() == "> /call", "/call")
+        terminal.type(" li\t")
+        terminal.wait_until(lambda: terminal.line() == "> /call list_files", "the tool")
+        terminal.type(" pat\t")
+        terminal.wait_until(lambda: terminal.line() == "> /call list_files path=", "the argument")
+        terminal.type("HOT/config\r")
+        terminal.wait_for("HOT/config/admin_config.json")
+
+
+def test_what_was_said_before_is_there_in_the_next_shell(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("hello\r")
+        terminal.wait_for_prompt()
+        terminal.type(" hello, and keep it to yourself\r")
+        terminal.wait_for_prompt()
+        terminal.type("/cost\r")
+        terminal.wait_for("model calls")
+        terminal.wait_for_prompt()
+        terminal.type("\x04")
+        assert terminal.result() == 0
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("\x1b[A")
+        terminal.wait_until(lambda: terminal.line() == "> /cost", "the last line")
+        terminal.type("\x1b[A")
+        terminal.wait_until(lambda: terminal.line() == "> hello", "the line before")
+        terminal.type("\x1b[B\x1b[B\x12hel")
+        terminal.wait_for("search back")
+        terminal.type("\r")
+        terminal.wait_until(lambda: terminal.line() == "> hello", "what was searched for")
+    file = plane.environment().paddock_home / "admin-history.jsonl"
+    assert file.read_text() == '"hello"\n"/cost"\n'
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_clears_a_line_and_twice_on_an_empty_one_leaves(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("never said")
+        terminal.wait_for("> never said")
+        terminal.type("\x03")
+        terminal.wait_for_prompt()
+        terminal.type("\x03")
+        terminal.wait_for("press Ctrl-C again to leave")
+        terminal.wait_for_prompt()
+        terminal.type("hello\r")
+        terminal.wait_for("I am Paddock's built-in model")
+        terminal.wait_for_prompt()
+        terminal.type("\x03")
+        terminal.wait_until(lambda: terminal.text().count("press Ctrl-C again") == 2, "the word")
+        terminal.wait_for_prompt()
+        terminal.type("\x03")
+        assert terminal.result() == 0
+    assert len(plane.entries("ho2m", "TURN_RECORDED")) == 1
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
+
+
+@pytest.mark.needs("stage")
+def test_ctrl_c_during_a_command_ends_all_of_it_and_comes_back(project):
+    line = "$ sleep 1234.5 & echo made > made.txt; sleep 1234.5\r"
+    with project.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type(line)
+        terminal.wait_for("run_shell runs; Ctrl-C cancels")
+        terminal.wait_until(lambda: _sleepers("1234.5") == 2, "the command's processes")
+        terminal.type("\x03")
+        terminal.wait_for("cancelled: it changed nothing")
+        terminal.wait_for_prompt()
+        assert _sleepers("1234.5") == 0
+        terminal.type("hello\r")
+        terminal.wait_for("I am Paddock's built-in model")
+    assert not (project.here / "made.txt").exists()
+    [result] = project.entries("ho1m", "TOOL_RESULT")
+    assert (result.metadata["code"], result.metadata["effect"]) == ("call.cancelled", "none")
+    [turn, _] = project.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["outcome"] == "cancelled"
+
+
+def _sleepers(seconds: str) -> int:
+    """Processes that sleep so long."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            try:
+                with open(f"/proc/{name}/cmdline", "rb") as file:
+                    count += file.read().split(b"\0")[:2] == [b"sleep", seconds.encode()]
+            except OSError:
+                continue
+    return count
+
+
+def test_a_resized_terminal_is_drawn_for_its_new_size(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("hello\r")
+        terminal.wait_for_prompt()
+        terminal.resize(120, 30)
+        terminal.wait_for("profile admin")
+        terminal.type("hello\r")
+        terminal.wait_until(
+            lambda: "I need no key and no network, and I know" in terminal.text(), "a wide line"
+        )
+        terminal.resize(60, 20)
+        terminal.wait_until(
+            lambda: terminal.text().split("\n")[-1].startswith(" gate closed  sandbox full"),
+            "the short status line",
+        )
+        terminal.wait_for_prompt()
+        terminal.type("still here")
+        terminal.wait_for("> still here")
+        assert all(len(row) <= 60 for row in terminal.text().split("\n"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_shell_that_is_told_to_end_ends_its_session(plane, number):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.signal(number)
+        assert terminal.result() == 0
+        assert terminal.settings()[3] & termios.ECHO
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
+
+
+def test_a_terminal_that_goes_away_ends_the_session(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.hang_up()
+        assert terminal.result() == 0
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
+
+
+def test_sigint_from_elsewhere_is_ctrl_c(plane):
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.signal(signal.SIGINT)
+        terminal.wait_for("press Ctrl-C again to leave")
+        terminal.wait_for_prompt()
+        terminal.signal(signal.SIGINT)
+        assert terminal.result() == 0
+
+
+def test_the_badge_is_loud_and_stays(plane, tmp_path):
+    risky = new_plane(tmp_path / "other", "development")
+    with risky.open(sandbox="refused", CP_ADMIN_ENABLE_RISKY_TOOLS="1") as terminal:
+        terminal.wait_for_prompt()
+        badge = " DEVELOPMENT TOOLS ARE ON  ·  SANDBOX NONE: commands are refused"
+        assert badge in terminal.text().split("\n")
+        for _ in range(3):
+            terminal.type("/help\r")
+            terminal.wait_for_prompt()
+            assert terminal.text().split("\n")[-2] == badge
+        row = terminal.screen.buffer[terminal.text().split("\n").index(badge)]
+        assert (row[1].bold, row[1].reverse, row[1].fg) == (True, True, "red")
+    with plane.open() as terminal:
+        terminal.wait_for_prompt()
+        assert "SANDBOX" not in terminal.text()
+
+
+def test_without_colours_nothing_but_colours_is_missing(plane):
+    texts = []
+    for variables in ({}, {"NO_COLOR": "1"}):
+        with plane.open(sandbox="partial", **variables) as terminal:
+            terminal.wait_for_prompt()
+            terminal.type("/call list_files path=HOT\r")
+            terminal.wait_for("HOT/tests/")
+            terminal.wait_for_prompt()
+            cells = [cell for row in terminal.screen.buffer.values() for cell in row.values()]
+            colours = {cell.fg for cell in cells} | {cell.bg for cell in cells}
+            texts.append((terminal.text().replace("SES", ""), colours == {"default"}))
+    (_, plain_with), (_, plain_without) = texts
+    assert (plain_with, plain_without) == (False, True)

@@ -1,0 +1,241 @@
+"""Our entries in a client's settings: put in after a yes, taken out without a trace."""
+
+import json
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from paddock.apps.hook.settings import claude, codex, installing
+from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, Program
+from paddock.apps.hook.settings.files import read_settings, replace_settings
+from paddock.errors import ConfigError
+from tests.support.hooks import Client
+
+PROGRAM = Program("/opt/python", f"/opt/lib{LAUNCHER}")
+OLDER = Program("/old/python", f"/old{LAUNCHER}")
+
+SETTINGS = [
+    "{}",
+    "{ }\n",
+    "{\n}\n",
+    '{"model": "x"}',
+    '{\n  "model": "x"\n}\n',
+    '{\r\n\t"model": "x", // why\r\n\t"env": {}\r\n}\r\n',
+    '\ufeff{"a": [1, 2,], /* b */ "c": {"d": null,},}',
+    '{"hooks": {}}',
+    '{"hooks": {"PreToolUse": []}, "z": 1}',
+    '{"hooks": {"PreToolUse": [ /* none */ ]}}',
+    '{\n    "hooks": {\n        "Stop": [\n            {"hooks": []}\n        ]\n    }\n}',
+    '{"hooks":{"PreToolUse":[{"matcher":"Bash","hooks":[{"type":"command","command":"x"}]}]}}',
+]
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_what_was_put_in_comes_out_byte_for_byte(text):
+    installed = claude.installed(text, "settings.json", PROGRAM)
+
+    assert installed != text
+    assert claude.is_installed(installed, "settings.json", PROGRAM)
+    assert claude.uninstalled(installed, "settings.json") == text
+
+
+@pytest.mark.parametrize("text", SETTINGS)
+def test_a_second_time_changes_nothing_and_an_older_one_is_replaced(text):
+    once = claude.installed(text, "settings.json", PROGRAM)
+    older = claude.installed(text, "settings.json", OLDER)
+
+    assert claude.installed(once, "settings.json", PROGRAM) == once
+    assert not claude.is_installed(older, "settings.json", PROGRAM)
+    assert claude.installed(older, "settings.json", PROGRAM) == once
+
+
+def test_the_entries_name_interpreter_and_file_and_fail_closed():
+    hooks = json.loads(claude.installed("{}", "f", PROGRAM))["hooks"]
+
+    assert set(hooks) == set(EVENTS)
+    for event, ((group,)) in hooks.items():
+        (command,) = group["hooks"]
+        assert (command["command"], command["args"][:3]) == (
+            "/opt/python",
+            ["-I", "-S", f"/opt/lib{LAUNCHER}"],
+        )
+        assert command["timeout"] == (3 if event == "SessionEnd" else 60)
+        assert (command.get("onFailure") == "block") is (event in JUDGED)
+        assert command.get("async", False) is event.startswith("PostToolUse")
+
+
+def test_a_command_of_somebody_else_in_our_place_stays():
+    text = claude.installed("{}", "f", PROGRAM)
+    found = json.loads(text)
+    found["hooks"]["PreToolUse"][0]["hooks"].append({"type": "command", "command": "mine"})
+    left = json.loads(claude.uninstalled(json.dumps(found, indent=1), "f"))
+
+    assert left == {
+        "hooks": {
+            "PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "mine"}]}]
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"a" 1}', '{"a": 1 "b": 2}', '{"a": tru}', '{"hooks": []}', '{"hooks": 7}',
+     '{"hooks": {"PreToolUse": {}}}', '{"hooks": {}, "hooks": {}}', '{"a": 1} x', "{'a': 1}",
+     '{"a": "\n"}', '{"a": ' + "[" * 300 + "]" * 300 + "}", '{"\\q": 1}', '{"a": 01}'],
+)  # fmt: skip
+def test_broken_settings_are_refused(text):
+    with pytest.raises(ConfigError):
+        claude.installed(text, "settings.json", PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "text", ["", 'model = "x"', 'model = "x"\n', "[hooks]\n", "[a]\nb = 1\n# end", "# ä\n\n\n"]
+)
+def test_codex_gets_a_block_that_comes_out_byte_for_byte(text):
+    installed = codex.installed(text, "config.toml", PROGRAM)
+    hooks = tomllib.loads(installed)["hooks"]
+
+    assert codex.uninstalled(installed, "config.toml") == text
+    assert codex.installed(installed, "config.toml", PROGRAM) == installed
+    assert codex.is_installed(installed, PROGRAM)
+    assert not codex.is_installed(codex.installed(text, "f", OLDER), PROGRAM)
+    (command,) = hooks["PreToolUse"][0]["hooks"]
+    assert command["command"].startswith(
+        f"'/opt/python' -I -S '/opt/lib{LAUNCHER}' --client codex ||"
+    )
+    assert "exit 2" in command["command"]
+
+
+@pytest.mark.parametrize(
+    "text", ["hooks = 7\n", "a = \n", "[[hooks]]\n", "hooks = {PreToolUse = []}\n"]
+)
+def test_a_configuration_that_cannot_take_the_block_is_refused(text):
+    with pytest.raises(ConfigError):
+        codex.installed(text, "config.toml", PROGRAM)
+
+
+# --- the command --------------------------------------------------------------------
+
+
+def test_install_and_uninstall_leave_no_trace(client: Client):
+    place = client.place
+    before = sorted(str(path) for path in place.project.rglob("*"))
+
+    installed = place.run("hook", "install", "--yes")
+    settings = place.project / ".claude" / "settings.json"
+    assert (installed.status, settings.exists()) == (0, True)
+    assert (place.project / "agent_sandbox" / ".gitignore").read_text() == "*\n"
+    assert place.run("hook", "uninstall", "--yes").status == 0
+    assert sorted(str(path) for path in place.project.rglob("*")) == before
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_status_tells_where_it_is_and_what_it_denied(name, scope, client: Client):
+    place = client.place
+    options = ("--client", name, "--scope", scope)
+    assert place.run("hook", "status", *options, "--json").json["installed"][0]["state"] == "absent"
+    installed = place.run("hook", "install", *options, "--yes", "--json")
+    client.ask("Write", tool_input={"file_path": "{root}/.git/x"}, tool_use_id="T-1")
+    status = place.run("hook", "status", *options, "--json").json
+
+    assert status["installed"] == [
+        {
+            "client": name,
+            "scope": scope,
+            "file": installed.json["file"],
+            "state": "installed",
+            "why": "",
+        }
+    ]
+    (denial,) = status["denials"]
+    assert (denial["tool"], denial["call_id"]) == ("Write", "T-1")
+    assert "Protected path: .git/x" in place.run("hook", "status").out
+    file = Path(installed.json["file"])
+    file.write_text(file.read_text().replace(sys.executable, "/gone/python"))
+    assert place.run("hook", "status", *options, "--json").json["installed"][0]["state"] == "stale"
+
+
+def test_without_a_yes_nothing_is_written_and_the_change_is_shown(client: Client):
+    asked = client.place.run("hook", "install")
+
+    assert (asked.status, "onFailure" in asked.err) == (2, True)
+    assert not (client.place.project / ".claude").exists()
+
+
+def test_what_codex_cannot_honour_is_said(client: Client):
+    said = client.place.run("hook", "install", "--client", "codex", "--yes").err
+
+    assert "does not know `ask`" in said
+    assert "skips hooks that nobody has trusted" in said
+
+
+def test_broken_settings_stop_the_command_and_stay(client: Client):
+    settings = client.place.project / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"hooks": [}')
+
+    ran = client.place.run("hook", "install", "--yes")
+
+    assert (ran.status, settings.read_text()) == (3, '{"hooks": [}')
+
+
+@pytest.mark.parametrize("link", [".claude", ".claude/settings.json"])
+def test_a_link_in_a_project_is_not_followed(link, client: Client):
+    outside = client.place.outside / "settings.json"
+    outside.write_text("{}")
+    path = client.place.project / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(outside.parent if link == ".claude" else outside)
+
+    ran = client.place.run("hook", "install", "--yes")
+
+    assert (ran.status, outside.read_text()) == (3, "{}")
+
+
+def test_the_users_own_link_is_followed_and_stays_a_link(client: Client):
+    kept = client.place.base / "dotfiles.json"
+    kept.write_text('{"model": "x"}\n')
+    settings = client.place.home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.symlink_to(kept)
+
+    assert client.place.run("hook", "install", "--scope", "user", "--yes").status == 0
+    assert settings.is_symlink()
+    assert "launch.py" in kept.read_text()
+    assert client.place.run("hook", "uninstall", "--scope", "user", "--yes").status == 0
+    assert kept.read_text() == '{"model": "x"}\n'
+
+
+def test_a_change_of_somebody_else_in_between_stops_the_write(tmp_path: Path):
+    path = tmp_path / "settings.json"
+    path.write_text("{}")
+    file = read_settings(path, follows=False)
+    path.write_text('{"new": 1}')
+
+    with pytest.raises(ConfigError, match="somebody else"):
+        replace_settings(file, b"{...}")
+    assert path.read_text() == '{"new": 1}'
+    assert os.listdir(tmp_path) == ["settings.json"]
+
+
+def test_the_mode_of_the_settings_stays(tmp_path: Path):
+    path = tmp_path / "settings.json"
+    path.write_text("{}")
+    path.chmod(0o640)
+    installing.plan_install(path, "claude", "project", PROGRAM).apply()
+
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_the_command_answers_an_event_by_itself(client: Client):
+    event = client.event("Write", tool_input={"file_path": "/etc/x"})
+    ran = client.place.run("hook", stdin=event)
+
+    assert (ran.status, json.loads(ran.out)["hookSpecificOutput"]["permissionDecision"]) == (
+        0,
+        "deny",
+    )
