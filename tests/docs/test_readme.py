@@ -59,6 +59,7 @@ def project(tmp_path: Path) -> Path:
     return made
 
 
+@pytest.mark.needs("stage")
 def test_the_session_prints_what_is_shown(project: Path, environment: dict[str, str]):
     steps = session()
     assert len(steps) >= 6

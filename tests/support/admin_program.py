@@ -6,6 +6,7 @@ What a host can enforce is not the same everywhere, and screens are compared.
 """
 
 import sys
+from dataclasses import dataclass
 from typing import Final
 
 from paddock.apps.admin.command import Admin
@@ -27,17 +28,24 @@ SANDBOXES: Final = {
 }
 
 
+@dataclass(frozen=True)
+class Examined:
+    """What trying this host found."""
+
+    found: Sandboxed
+
+    def __call__(self, project: Project, agent: str | None) -> Sandboxed:
+        return self.found
+
+
 def main(sandbox: str, arguments: list[str]) -> int:
     console = Console.of_process()
     options = parse(Admin(), "admin", arguments, None, console)
     assert options is not None
 
-    def examine(project: Project, agent: str | None) -> Sandboxed:
-        return SANDBOXES[sandbox]
-
     try:
         project = open_project(console.directory, read_environment(console.variables))
-        setting = Setting(project, options.agent, options.model, console.variables, examine)
+        setting = Setting(project, options.agent, options.model, console.variables, Examined(SANDBOXES[sandbox]))
         streams = Streams(console.stdin, console.stdout, console.variables)
         run = run_json if options.json else run_plain if options.plain else run_admin
         return run(setting, streams)

@@ -1,5 +1,6 @@
 """The admin shell in front of a test: its home, its project or plane, and a terminal."""
 
+import io
 import json
 import os
 import re
@@ -10,9 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.assembly import init_bare_plane, init_project, review_trust, trust_policy
+from paddock.apps.admin.desk import Setting
+from paddock.apps.admin.opening import Streams, run_plain
+from paddock.assembly import (
+    init_bare_plane,
+    init_project,
+    open_project,
+    review_trust,
+    trust_policy,
+)
 from paddock.ledger.query import Filter, query
 from paddock.plane.environment import Environment, read_environment
+from tests.support.admin_program import SANDBOXES, Examined
 from tests.support.repository import ROOT
 from tests.support.terminals import Terminal
 
@@ -76,10 +86,34 @@ class Site:
         )
 
     def script(self, *steps: Any) -> str:
-        """`--model` for a script of turns."""
+        """`--model` for one user's message: how it is classified, then these model turns."""
         file = self.base / "steps.json"
-        file.write_text(json.dumps(list(steps)))
+        classified = {"structured": {"speech_act": "command", "ambiguity": "low"}}
+        file.write_text(json.dumps([classified, *steps]))
         return f"scripted:{file}"
+
+    def use_server(self, wire: str, url: str) -> str:
+        """`--model` for a server on this machine that speaks this API; its key is TEST_KEY."""
+        table = {"provider": "anthropic", "model": "test-model", "base_url": url}
+        if wire != "anthropic":
+            table |= {"provider": "openai", "base_url": f"{url}/v1", "api": wire}
+        rows = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
+        file = self.environment().user_config
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = "\n".join(["[providers.local]", *rows, 'api_key_env = "TEST_KEY"', ""])
+        file.write_text(text)
+        return "local"
+
+    def shell(
+        self, text: str, *, model: str | None = None, sandbox: str = "full", **variables: str
+    ) -> tuple[int, str]:
+        """The shell in this process, on a pipe; its status and what it showed."""
+        everything = self.variables({"TEST_KEY": "sk-test", **variables})
+        project = open_project(self.here, read_environment(everything))
+        setting = Setting(project, None, model, everything, Examined(SANDBOXES[sandbox]))
+        out = io.StringIO()
+        source = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+        return run_plain(setting, Streams(source, out, everything)), out.getvalue()
 
     def entries(self, ledger: str, event_type: str | None = None) -> list[Any]:
         """What is on record."""

@@ -84,6 +84,22 @@ def _program(name: str) -> Callable[[], str | None]:
     return probe
 
 
+def clients_folder() -> Path:
+    """Where the real clients were installed: `npm ci --prefix tests/clients`."""
+    named = os.environ.get("PADDOCK_CLIENTS")
+    folder = Path(named) if named else Path(__file__).parents[1] / "clients"
+    return folder / "node_modules" / ".bin"
+
+
+def _client(name: str) -> Callable[[], str | None]:
+    def probe() -> str | None:
+        if (clients_folder() / name).exists():
+            return None
+        return f"needs the real client {name}: npm ci --prefix tests/clients"
+
+    return probe
+
+
 PROBES: Final = MappingProxyType(
     {
         "root": _root,
@@ -99,6 +115,8 @@ PROBES: Final = MappingProxyType(
         "bwrap": _program("bwrap"),
         "node": _program("node"),
         "chromium": _program("chromium"),
+        "claude": _client("claude"),
+        "codex": _client("codex"),
     }
 )
 

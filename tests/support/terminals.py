@@ -27,7 +27,7 @@ from typing import Self
 
 import pyte
 
-PATIENCE_S = 60.0
+PATIENCE_S = 30.0
 _TAKE_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
     "os.execv(sys.argv[1], sys.argv[1:])"
@@ -93,6 +93,17 @@ class Terminal:
                 left = left[os.write(self.master, left) :]
             except BlockingIOError:
                 self._take(0.1)
+
+    def say(self, text: str) -> None:
+        """Type a line, and wait until everything that comes of it is over."""
+        before = self._said(text)
+        self.wait_for_prompt()
+        self.type(f"{text}\r")
+        self.wait_until(lambda: self._said(text) > before and self.line() == ">", "an end")
+
+    def _said(self, text: str) -> int:
+        """How often this line was said."""
+        return self.everything().split("\n").count(f"> {text}"[: self.columns].rstrip())
 
     def resize(self, columns: int, rows: int) -> None:
         """As a window does that is drawn to another size."""

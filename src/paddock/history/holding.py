@@ -63,8 +63,8 @@ def can_be_held(fd: int) -> bool:
     )
 
 
-def hold(shelf: Shelf, fd: int) -> str | None:
-    """A second name of the file in `incoming/`, on the device; None where it gets none."""
+def hold(shelf: Shelf, fd: int) -> tuple[str, int] | None:
+    """See `Shelf.hold`; None where the file gets no second name."""
     try:
         return shelf.hold(fd)
     except OSError as failure:
@@ -83,6 +83,20 @@ class Held:
     digest: str
     name: str | None
     """In `incoming/`; None once it is over."""
+    changed_ns: int
+    """The file's change time when it got that name."""
+
+    def require_untouched(self) -> None:
+        """Asked before the file loses its place: its digest is known from before.
+
+        Raises:
+            FileChangedError: somebody has written to it.
+        """
+        name, incoming_fd = self.name, self.shelf.incoming_fd
+        if name is None:
+            return
+        if os.stat(name, dir_fd=incoming_fd, follow_symlinks=False).st_ctime_ns != self.changed_ns:
+            raise _changed()
 
     def settle(self) -> None:
         """The file has lost its place: it becomes the object, durably.
@@ -111,10 +125,7 @@ class Held:
                 self._rename(held, fd)
                 return
             if self.store.put_file(fd) != self.digest:
-                raise FileChangedError(
-                    "the file was changed by somebody else meanwhile",
-                    hint="read it again, then repeat the call",
-                )
+                raise _changed()
             self.store.sync()
             shelf.disk.unlink(shelf.incoming_fd, held)
         finally:
@@ -141,6 +152,13 @@ class Held:
             return  # swept later: it is one more copy of a content, and no less of any
         finally:
             self.lock.release()
+
+
+def _changed() -> FileChangedError:
+    return FileChangedError(
+        "the file was changed by somebody else meanwhile",
+        hint="read it again, then repeat the call",
+    )
 
 
 def _nobody_writes(fd: int) -> bool:

@@ -35,6 +35,7 @@ import os
 import re
 import secrets
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -213,6 +214,14 @@ class JournalEntry:
             self._disk.sync(self._dir_fd)
 
 
+@dataclass(frozen=True, slots=True)
+class UnclaimedEntry:
+    """An entry that may be a dead owner's, and that this process cannot open."""
+
+    name: str
+    why: str
+
+
 class Journal:
     """All entries, in one directory of the plane. One object serves any number of threads."""
 
@@ -271,33 +280,58 @@ class Journal:
                 os.close(fd)
         raise HostError("no journal entry can be made: each is taken away at once")
 
-    def claim_dead(self) -> Generator[JournalEntry]:
+    def claim_dead(self) -> Generator[JournalEntry | UnclaimedEntry]:
         """Entries whose owner is dead, oldest name first; each is ours until it is let go.
 
         Nothing of them was read yet; see `JournalEntry.load`. An entry that the caller
-        neither forgets nor releases is released when the next one is asked for.
+        neither forgets nor releases is released when the next one is asked for. What
+        cannot be opened is told, and stops nobody.
+
+        Raises:
+            HostError: the journal cannot be listed.
         """
         with _converting("list the journal"):
             names = sorted(name for name in os.listdir(self._dir_fd) if _NAME.fullmatch(name))
         for name in names:
             entry = self._claim(name)
-            if entry is not None:
+            if isinstance(entry, JournalEntry):
                 try:
                     yield entry
                 finally:
                     entry.release()
+            elif entry is not None:
+                yield entry
 
-    def _claim(self, name: str) -> JournalEntry | None:
-        with _converting("read the journal"):
-            try:
-                fd = os.open(name, _CLAIM, dir_fd=self._dir_fd)
-            except FileNotFoundError:
-                return None  # its owner lived, and was done
+    def _claim(self, name: str) -> JournalEntry | UnclaimedEntry | None:
+        # Threat: one entry that we may not open (root's, in a plane of another user), or what
+        # is none (a link, a device) would keep every later set from being made.
+        try:
+            fd = os.open(name, _CLAIM, dir_fd=self._dir_fd)
+        except FileNotFoundError:
+            return None  # its owner lived, and was done
+        except OSError as failure:
+            return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
+        try:
             # Looked at again under the lock: it may have been forgotten before we had it.
             if _try_lock(fd) and _stands(self._dir_fd, name, fd):
                 return JournalEntry(self._disk, self._dir_fd, name, fd)
+        except OSError as failure:
             os.close(fd)
-            return None
+            return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
+        os.close(fd)
+        return None
+
+
+def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
+    said = os.strerror(failure.errno or 0)
+    try:
+        owner = os.stat(name, dir_fd=dir_fd, follow_symlinks=False).st_uid
+    except OSError:
+        return f"the journal entry {name} cannot be opened: {said}"
+    return (
+        f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
+        "it is settled when that user opens the plane"
+    )
 
 
 def _try_lock(fd: int) -> bool:

@@ -22,7 +22,15 @@ from paddock.history.objects import ObjectStore
 
 
 class Kept(Protocol):
-    """What was kept for an act that is about to happen. Ended by one of the two."""
+    """What was kept for an act that is about to happen. Ended by `settle` or `release`."""
+
+    def require_untouched(self) -> None:
+        """Asked last before the act.
+
+        Raises:
+            FileChangedError: somebody wrote to it since it was kept.
+        """
+        ...
 
     def settle(self) -> None:
         """The act took place.
@@ -58,6 +66,9 @@ class Keeper(Protocol):
 
 class NothingKept:
     """Of a workspace without a history."""
+
+    def require_untouched(self) -> None:
+        """Nothing to do."""
 
     def settle(self) -> None:
         """Nothing to do."""
@@ -150,6 +161,11 @@ class _KeptChange:
     running: Running | None
     note: int | None
     held: Held | None = None
+
+    def require_untouched(self) -> None:
+        """See `Kept`."""
+        if self.held is not None:
+            self.held.require_untouched()
 
     def settle(self) -> None:
         """See `Kept`."""

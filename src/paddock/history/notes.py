@@ -28,7 +28,7 @@ from paddock.values.calls import Json
 _NOTES: Final = "notes"
 _SUFFIX: Final = ".notes"
 _FILE_BYTES_MAX: Final = 16_000_000
-"""Of one process. More is not read: it would be somebody else's."""
+"""Of one process. So much of its end is read: what is at work stands there."""
 _CUT_AT_BYTES: Final = 65_536
 _RUNNING_S_MAX: Final = 86_400
 """No call runs for a day; an older note holds nothing back from being pruned."""
@@ -36,12 +36,19 @@ _RUNNING_S_MAX: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
-    """Which call is at work, as its ledger entries name it."""
+    """Which call is at work, as its ledger entries name it.
+
+    # Threat: a model chooses `call_id`, and may give one twice; what tells a call from
+    # every other is `intent`, which the ledger drew.
+    """
 
     call_id: str
     tool: str
     agent: str
     session_id: str
+    intent: str = ""
+    """The id of the entry by which the call was recorded before it began; empty in notes
+    of a version that did not write it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +186,7 @@ class _OwnFile:
 
     def write(self, call: CallMark, doings: Sequence[Doing]) -> list[int]:
         first = self.last_number + 1
-        mark = [call.call_id, call.tool, call.agent, call.session_id]
+        mark = [call.call_id, call.tool, call.agent, call.session_id, call.intent]
         head = f'"at":{time.time()},"call":{_encode(mark)},"doing":'
         text = "".join(
             f'{{"note":{number},{head}{_encode([getattr(doing, name) for name in _DOING])}}}\n'
@@ -247,7 +254,7 @@ def _read(dir_fd: int, name: str) -> list[Note]:
     except FileNotFoundError:
         return []  # its process has just ended
     try:
-        text = b"".join(chunks_of(fd, min(os.fstat(fd).st_size, _FILE_BYTES_MAX)))
+        text = _end_of(fd)
     finally:
         os.close(fd)
     notes: dict[int, Note] = {}
@@ -261,6 +268,16 @@ def _read(dir_fd: int, name: str) -> list[Note]:
         except (ValueError, TypeError, LookupError, AttributeError):
             continue  # torn by a kill, before the act that it is about
     return list(notes.values())
+
+
+def _end_of(fd: int) -> bytes:
+    """The newest lines: of too many, it is the calls at work that are to be found."""
+    size_bytes = os.fstat(fd).st_size
+    if size_bytes <= _FILE_BYTES_MAX:
+        return b"".join(chunks_of(fd, size_bytes))
+    # One byte more: it tells whether the first line is whole.
+    text = os.pread(fd, _FILE_BYTES_MAX + 1, size_bytes - _FILE_BYTES_MAX - 1)
+    return text[text.find(b"\n") + 1 :]
 
 
 def _note_of(file: str, record: dict[str, Json]) -> Note:

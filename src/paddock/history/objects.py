@@ -177,13 +177,13 @@ class ObjectStore:
             with self._mutex:
                 self._begin()
                 try:
-                    name = hold(self._shelf, fd)
-                    if name is None:
+                    held = hold(self._shelf, fd)
+                    if held is None:
                         return None
                     self._lock.acquire()
                 finally:
                     self._end()
-            return Held(self._shelf, self._lock, self, digest, name)
+            return Held(self._shelf, self._lock, self, digest, *held)
 
     def recover(self) -> None:
         """Keep what killed processes were about to. The first put does it."""

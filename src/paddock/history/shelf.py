@@ -97,13 +97,17 @@ class Shelf:
         except FileNotFoundError:
             return 0
 
-    def hold(self, fd: int) -> str:
-        """Give an open file a second name in `incoming/`, durably; the name."""
+    def hold(self, fd: int) -> tuple[str, int]:
+        """Give an open file a second name in `incoming/`, durably; the name.
+
+        And the file's change time, in nanoseconds, which the second name has just moved.
+        """
         name = secrets.token_hex(16) + _HELD
         self.disk.link_open(fd, self.incoming_fd, name)
+        changed_ns = os.fstat(fd).st_ctime_ns
         self.disk.sync(fd)
         self.disk.sync(self.incoming_fd)
-        return name
+        return name, changed_ns
 
     def sweep(self) -> int:
         """Deal with what killed processes left; how many bytes more the store has then.

@@ -117,7 +117,7 @@ class GroupCommit:
                 deadline = now + waiting.commit_timeout_s
             elif now >= deadline:
                 raise self._lock.busy(waiting.commit_timeout_s)
-            stage = self._pass_time(stage, turn, durable, deadline - now)
+            stage = self._pass_time(stage, page.turn, durable, deadline - now)
 
     def sync(self, newest: Mark) -> None:
         """Sync at once and mark all up to `newest` as durable. The append lock is held."""

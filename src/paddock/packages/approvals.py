@@ -43,7 +43,7 @@ _FIELDS: Final = frozenset({"wo_id", "digest", "scope", "expires", "key_id", "si
 _WO_ID: Final = re.compile(r"WO-[0-9a-f]{32}", re.ASCII)
 _FILE: Final = re.compile(r"(WO-[0-9a-f]{32})\.json", re.ASCII)
 _EXPIRES: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-_SPECIAL: Final = re.compile(r"([\\*?\[\]])")
+_SPECIAL: Final = re.compile(r"([\\*?\[\] ])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from paddock.plane.files import (
     FILE_MODE,
     create_file,
     host_errors,
+    is_temporary_name,
     make_directories,
     read_file,
     replace_file,
@@ -38,6 +39,19 @@ _ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
 def new_transaction_id() -> str:
     """An id that nobody has."""
     return f"TX-{secrets.token_hex(16)}"
+
+
+def sweep_drafts(directory: Path) -> None:
+    """Remove drafts of files that killed writers left; whoever writes there holds our lock.
+
+    Raises: HostError.
+    """
+    if not directory.is_dir():
+        return
+    with host_errors("tidying", directory):
+        for name in os.listdir(directory):
+            if is_temporary_name(name):
+                os.unlink(directory / name)
 
 
 class Attic:
@@ -127,6 +141,7 @@ class Attic:
     def sweep(self, kept: Collection[str]) -> None:
         """Remove what no change and no hand-over (`kept`: their digests) needs any more."""
         wanted = {self._kept_path(digest).name for digest in kept}
+        sweep_drafts(self._directory)
         with host_errors("tidying", self._directory):
             for entry in list(os.scandir(self._directory)):
                 if _ID.fullmatch(entry.name) is not None:

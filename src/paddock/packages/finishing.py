@@ -21,13 +21,14 @@ from enum import Enum
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError
+from paddock.packages.attic import sweep_drafts
 from paddock.packages.contents import given
 from paddock.packages.depot import Depot
 from paddock.packages.hashing import digest_of
 from paddock.packages.installed import read_installed
 from paddock.packages.names import manifest_path, receipt_path
 from paddock.packages.transaction import Before, Kind, PathChange, Phase, Transaction
-from paddock.plane.files import FILE_MODE, read_file, replace_file
+from paddock.plane.files import FILE_MODE, read_file
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.change_recovery import Settled, recover
 from paddock.workspace.changes import (
@@ -120,10 +121,22 @@ def complete(depot: Depot, transaction: Transaction) -> str:
     entry_id = depot.ledger.append(transaction.entry) if known is None else known.id
     if transaction.receipt is not None:
         receipt = replace(transaction.receipt, ledger_entry=entry_id)
-        path = depot.layout.root / receipt_path(transaction.package_id)
-        replace_file(path, receipt.to_bytes(), mode=FILE_MODE)
+        _write_receipt(depot, transaction, receipt.to_bytes())
     end(depot)
     return entry_id
+
+
+def _write_receipt(depot: Depot, transaction: Transaction, content: bytes) -> None:
+    """Put it beside the manifest, through the journal: a killed writer leaves no draft there."""
+    entry = depot.workspace.resolve_entry(receipt_path(transaction.package_id))
+    state = depot.workspace.entry_state(entry)
+    version = digest_of(content)
+    if state is not None and state.version == version:
+        return
+    old = Absent() if state is None else AtVersion(state.version or "")
+    write = WriteFile(entry.path, given(content), old, FILE_MODE, overrides_read_only=True)
+    label = f"{transaction.id}-receipt"
+    depot.workspace.commit([[write]], depot.objects, depot.journal, label=label)
 
 
 def undo(depot: Depot, transaction: Transaction) -> tuple[str, ...]:
@@ -147,6 +160,8 @@ def end(depot: Depot) -> None:
 
 def tidy(depot: Depot) -> None:
     """Remove what no change and no hand-over needs; only where no change is on its way."""
+    for name in ("keys", "approvals"):
+        sweep_drafts(depot.layout.registries / name)
     packages = read_installed(depot.layout).packages.values()
     depot.attic.sweep(
         [taken.sha256 for package in packages for taken in package.receipt.handed_over]
@@ -154,9 +169,9 @@ def tidy(depot: Depot) -> None:
 
 
 def _settle_swap(depot: Depot, transaction: Transaction) -> None:
-    labels = (transaction.id, f"{transaction.id}-undo")
     for found in recover(depot.journal, Disk(), depot.workspace.resolution):
-        if found.settled is Settled.WAITING and found.label in ("", *labels):
+        is_ours = not found.label or found.label.startswith(transaction.id)
+        if found.settled is Settled.WAITING and is_ours:
             raise HostError(
                 f"the change of {transaction.package_id} cannot be settled yet: {found.why}",
                 hint="end other programs that work on the plane, then try again",

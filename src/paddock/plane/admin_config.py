@@ -145,12 +145,13 @@ def read_admin_config(layout: PlaneLayout) -> AdminConfig:
     """The configuration of the bare plane of `layout`, read once.
 
     # Threat: who can put another directory in the place of `HOT/config`, or write
-    # into it, answers for the operator: directories must be real and private.
+    into it, answers for the operator, and so with keys, approvals, prompt contracts,
+    ledgers and agents: directories must be real and private.
 
     Raises:
         ConfigError: it does not load, or stands where others can write.
     """
-    for directory in (layout.root, layout.hot, layout.config):
+    for directory in (layout.root, *layout.own_directories()):
         require_private(directory)
     file = layout.admin_config
     content = read_file(file, limits.admin_config_bytes_max)

@@ -1,7 +1,6 @@
 """The agents of a plane: declared, listed, removed; never by a model."""
 
 import os
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from paddock.plane.files import (
     host_errors,
     make_directories,
     read_file,
+    require_private,
     sync_directory,
 )
 from paddock.plane.layout import PlaneLayout
@@ -75,9 +75,10 @@ class AgentStore:
         """The names of all agents, sorted.
 
         Raises:
-            ConfigError: an `agent.json` stands under a name that is none, or there
-                are more than `limits.agents_max`.
+            ConfigError: an `agent.json` stands under a name that is none, there are
+                more than `limits.agents_max`, or `agents/` is not ours alone.
         """
+        self._require_private()
         with host_errors("listing", self.layout.agents):
             try:
                 entries = os.listdir(self.layout.agents)
@@ -144,7 +145,7 @@ class AgentStore:
         require_workspace(record, self.layout, self.environment)
         make_directories(self.layout.agents)
         with locked(self.layout.agents):
-            self._require_directory(new.name)
+            self._require_private(new.name)
             if file.exists():
                 raise _exists(new.name, file)
             self._lineage_of(record)
@@ -200,7 +201,7 @@ class AgentStore:
         return self.admin is not None and name == self.admin.agent.name
 
     def _find(self, name: str) -> AgentRecord | None:
-        self._require_directory(name)
+        self._require_private(name)
         if self._is_admin(name):
             self._is_declared(name)
             return self.admin
@@ -261,24 +262,16 @@ class AgentStore:
             )
         return True
 
-    def _require_directory(self, name: str) -> None:
-        """Refuse an agent whose directory is a link.
+    def _require_private(self, *names: str) -> None:
+        """Refuse `agents/`, and in it the directory of a name, unless real and ours alone.
 
-        # Threat: on a bare plane an agent that can make links could point
-        # `agents/NAME` at a directory of its own and declare itself there.
+        # Threat: on a bare plane whoever can make links could point `agents`, or
+        `agents/NAME`, at a directory of its own and declare itself there; another user
+        who may write into one of them could do so without a link.
         """
-        directory = self.layout.agent_directory(name)
-        with host_errors("looking at", directory):
-            try:
-                status = os.lstat(directory)
-            except FileNotFoundError:
-                return
-        if not stat.S_ISDIR(status.st_mode):
-            raise ConfigError(
-                f"{quote(directory)} is not a directory",
-                where=str(directory),
-                hint="remove what stands there",
-            )
+        require_private(self.layout.agents)
+        for name in names:
+            require_private(self.layout.agent_directory(name))
 
 
 def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:

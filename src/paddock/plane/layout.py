@@ -96,6 +96,22 @@ class PlaneLayout:
             "ho1m": self.ho1 / "ledger" / "ho1m.jsonl",
         }
 
+    def own_directories(self) -> tuple[Path, ...]:
+        """Where a bare plane's own files stand, parents first; some may be missing."""
+        return (
+            *(self.root / tier for tier in TIERS),
+            self.config,
+            *(self.root / tier / "ledger" for tier in TIERS),
+            self.registries,
+            self.registries / "keys",
+            self.registries / "approvals",
+            self.hot / "schemas",
+            self.installed,
+            self.ho1 / "contracts",
+            self.agents,
+            self.objects,
+        )
+
     def directories(self) -> tuple[Path, ...]:
         """What a new project's plane consists of, parents first."""
         return (

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
+from paddock.policy.own_places import DirectoryList
 from paddock.policy.patterns import Comparison, MatchedPattern, PathList, PathPattern, Screen
-from paddock.policy.presets import PlaneKind, built_in_paths, own_files
+from paddock.policy.presets import (
+    PlaneKind,
+    above_own_files,
+    built_in_paths,
+    own_directories,
+    own_files,
+    own_state,
+)
 from paddock.policy.problems import quote
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome, RuleMatch
@@ -29,10 +37,40 @@ class Writer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnPlaces:
+    """What is Paddock's own on a plane: files, the directories that hold them, state.
+
+    None where a kind of plane has none: a project's are all outside of it.
+    """
+
+    files: PathList
+    above: DirectoryList | None
+    directories: DirectoryList | None
+    state: PathList | None
+
+    def denials(self, path: str, touched: frozenset[PathList], is_write: bool) -> list[RuleMatch]:
+        """Return what stands against touching `path`, whoever asks."""
+        found: list[RuleMatch] = []
+        own = self.files.match(path) if is_write and self.files in touched else None
+        if own is not None:
+            found.append(_denial(own, path, "own", "protected", "one of Paddock's own files"))
+        if is_write and self.directories is not None:
+            directory = self.directories.find(path)
+            if directory is not None:
+                what = "one of Paddock's own directories"
+                found.append(_denial(directory, path, "own", "protected", what))
+        state = None if self.state is None or self.state not in touched else self.state.match(path)
+        if state is not None:
+            what = "Paddock's own state, which no agent reads"
+            found.append(_denial(state, path, "own", "secret", what))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class PathGuards:
     """The compiled path lists of a policy."""
 
-    own: PathList
+    ours: OwnPlaces
     protected: Layers
     generated: Layers
     secret: Layers
@@ -40,21 +78,24 @@ class PathGuards:
     safe: Layers
     screen: Screen
 
+    @property
+    def own(self) -> PathList:
+        """Paddock's own files."""
+        return self.ours.files
+
     def denials(self, path: str, is_write: bool, writer: Writer) -> tuple[RuleMatch, ...]:
         """Return every list's say against touching `path`, the first one deciding."""
         touched = self.screen.touching(path)
+        found = self.ours.denials(path, touched, is_write)
         if not touched:
-            return ()
-        found: list[RuleMatch] = []
+            return tuple(found)
         if is_write:
-            own = self.own.match(path) if self.own in touched else None
-            if own is not None:
-                found.append(_denial(own, path, "own", "protected", "one of Paddock's own files"))
             found += _denials(self.protected, touched, path, "protected", "protected")
             if writer is Writer.FILE_TOOL:
                 what = "written by commands alone"
                 found += _denials(self.generated, touched, path, "generated", what)
-        found += _denials(self.secret, touched, path, "secret", "secret")
+        secret = tuple(layer for layer in self.secret if layer is not self.ours.state)
+        found += _denials(secret, touched, path, "secret", "secret")
         return tuple(found)
 
     def find_warning(self, path: str) -> MatchedPattern | None:
@@ -79,6 +120,14 @@ class PathGuards:
         """Return the pattern by which no agent writes `path`, own files included."""
         return self.own.match(path) or _first(self.protected, path)
 
+    def is_above_own(self, path: str) -> bool:
+        """Whether `path` is a directory in which an own file stands or could come to stand."""
+        return self.ours.above is not None and self.ours.above.find(path) is not None
+
+    def is_own_directory(self, path: str) -> bool:
+        """Whether `path` is one of the plane's own directories, which stay as they are."""
+        return self.ours.directories is not None and self.ours.directories.find(path) is not None
+
 
 def compile_guards(kind: PlaneKind, tables: tuple[PathsTable, ...]) -> PathGuards:
     """Compile the lists; a list that a later table gives replaces the earlier whole."""
@@ -91,11 +140,14 @@ def compile_guards(kind: PlaneKind, tables: tuple[PathsTable, ...]) -> PathGuard
             safe=_given(table.safe, effective.safe),
             secret=_given(table.secret, effective.secret),
         )
+    ours = _own_places(kind)
     return _assemble(
-        PathList(own_files(kind), Comparison.GUARDING),
+        ours,
         _layer(effective.protected, Comparison.GUARDING),
         _layer(effective.generated, Comparison.GUARDING),
-        _layer(effective.secret, Comparison.GUARDING),
+        # Secret to everybody who asks what is; no file's `!` or empty list takes it out.
+        (() if ours.state is None else (ours.state,))
+        + _layer(effective.secret, Comparison.GUARDING),
         _layer(effective.warned, Comparison.PERMITTING),
         _layer(effective.safe, Comparison.PERMITTING),
     )
@@ -104,7 +156,7 @@ def compile_guards(kind: PlaneKind, tables: tuple[PathsTable, ...]) -> PathGuard
 def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     """Lay an untrusted table over `guards`: more is forbidden and warned of, less is safe."""
     return _assemble(
-        guards.own,
+        guards.ours,
         guards.protected + _added(table.protected, Comparison.GUARDING),
         guards.generated + _added(table.generated, Comparison.GUARDING),
         guards.secret + _added(table.secret, Comparison.GUARDING),
@@ -113,8 +165,18 @@ def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     )
 
 
-def _assemble(own: PathList, *layers: Layers) -> PathGuards:
-    return PathGuards(own, *layers, screen=Screen([own, *chain.from_iterable(layers)]))
+def _own_places(kind: PlaneKind) -> OwnPlaces:
+    above, directories, state = above_own_files(kind), own_directories(kind), own_state(kind)
+    return OwnPlaces(
+        PathList(own_files(kind), Comparison.GUARDING),
+        DirectoryList(above) if above else None,
+        DirectoryList(directories) if directories else None,
+        PathList(state, Comparison.GUARDING) if state else None,
+    )
+
+
+def _assemble(ours: OwnPlaces, *layers: Layers) -> PathGuards:
+    return PathGuards(ours, *layers, screen=Screen([ours.files, *chain.from_iterable(layers)]))
 
 
 def _given(

@@ -113,7 +113,8 @@ def _reaches_below(pattern: PathPattern, path: str) -> bool:
             return True
         if not _segment_matches(segment, name):
             return False
-    return len(names) < len(segments)
+    # As long as the pattern: `src/` names the directory itself, and permits what is in it.
+    return len(names) <= len(segments)
 
 
 @lru_cache(maxsize=1024)

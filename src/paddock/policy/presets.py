@@ -13,7 +13,7 @@ from paddock.policy.rules import Otherwise, Profile, Rule, compile_rule, parse_o
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 
-BUILT_IN_VERSION: Final = "1"
+BUILT_IN_VERSION: Final = "2"
 
 LOCKED: Final = "locked"
 """The profile of an agent whose own profile is not known."""
@@ -71,21 +71,46 @@ _BARE_FILES: Final = (
     "/HOT/ledger/",
     "/HO2/ledger/",
     "/HO1/ledger/",
-    "/HOT/registries/keys/",
-    "/HOT/registries/approvals/",
+    "/HOT/registries/",
+    "/HOT/schemas/",
     "/HOT/installed/",
+    "/HO1/contracts/",
     "/agents/*/agent.json",
     "/objects/",
+    "/plane.json",
 )
 OWN_FILES: Final = {PlaneKind.PROJECT: _PROJECT_FILES, PlaneKind.BARE: _BARE_FILES}
-"""Paddock's own files: operators change policy, agents never."""
+"""Paddock's own files, which it reads as configuration or trusts: agents never change them."""
 
+# Threat: `ln -s HO2/scratch/mine agents` makes whoever writes in its scratch declare
+# agents, and `chmod 777 HOT/registries` lets another user in; neither touches an own file.
+_ABOVE_OWN_FILES: Final = (
+    "/HOT",
+    "/HO2",
+    "/HO1",
+    "/agents",
+    "/agents/*",
+)
+_OTHER_DIRECTORIES: Final = (
+    "/HOT/kernel",
+    "/HOT/scripts",
+    "/HOT/tests",
+    "/HO2/kernel",
+    "/HO2/scratch",
+    "/HO2/tests",
+    "/HO1/kernel",
+    "/HO1/tests",
+)
 
 OWN_STATE: Final = {
     PlaneKind.PROJECT: (),
     PlaneKind.BARE: ("/objects/", "/HOT/ledger/*.d/", "/HO2/ledger/*.d/", "/HO1/ledger/*.d/"),
 }
-"""What Paddock keeps beside its files: in no listing and no search, whoever looks."""
+"""What Paddock keeps beside its files: in no listing and no search, and read by no agent.
+
+Threat: earlier contents of a file stand there by their digest, and the ledger names it;
+a path that was forbidden since would be read under another name.
+"""
 
 
 def built_in_paths() -> PathsTable:
@@ -107,6 +132,17 @@ def own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
 def own_state(kind: PlaneKind) -> tuple[PathPattern, ...]:
     """Return the patterns of Paddock's own state."""
     return _patterns(OWN_STATE[kind])
+
+
+def above_own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
+    """Return the directories in which own files stand or could come to stand."""
+    return _patterns(_ABOVE_OWN_FILES if kind is PlaneKind.BARE else ())
+
+
+def own_directories(kind: PlaneKind) -> tuple[PathPattern, ...]:
+    """Return the plane's own directories, by which agents reach what is in them."""
+    others = _patterns(_OTHER_DIRECTORIES if kind is PlaneKind.BARE else ())
+    return above_own_files(kind) + others
 
 
 @cache

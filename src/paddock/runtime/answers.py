@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from paddock.errors import PaddockError, ToolError, UnknownToolError
+from paddock.errors import PaddockError, StorageFullError, ToolError, UnknownToolError
 from paddock.runtime.approvals import Approval
 from paddock.runtime.prepared import Bounds, Failed, Outcome, Prepared
 from paddock.text.show import quote, show_name
@@ -42,6 +42,20 @@ def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolRes
 def refusal_of(error: ToolError) -> Refusal:
     """A tool's error."""
     return Refusal(error.code, error.message, error.hint)
+
+
+def refusal_by_host(error: PaddockError) -> Refusal:
+    """This host cannot do it, or its settings do not load: no defect, and not the model's doing.
+
+    With the code of a host that cannot store, which a command line ends with as such. The
+    error itself is for the ledger: it may name paths that no model must see.
+    """
+    return Refusal(
+        StorageFullError.code,
+        f"this host could not do it ({type(error).__name__})",
+        "what was wrong stands in the ledger's entry of this call; look at the target before "
+        "doing anything else, and ask a person to see to the host",
+    )
 
 
 def place_of(rule: RuleMatch) -> str:

@@ -11,11 +11,19 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
-from paddock.errors import IntegrityError, LedgerUnknownError, PaddockError, ToolError
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    IntegrityError,
+    LedgerUnknownError,
+    PaddockError,
+    ToolError,
+)
 from paddock.ledger.ports import Reservation
 from paddock.runtime.answers import (
     not_recorded,
     refusal_by,
+    refusal_by_host,
     refusal_of,
     refused,
     result_of,
@@ -26,7 +34,7 @@ from paddock.runtime.asking import Granted, Question, ask
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared
 from paddock.runtime.prepared import Outcome as Ran
-from paddock.runtime.records import Recorder, kept_arguments
+from paddock.runtime.records import Recorder, clean, kept_arguments
 from paddock.tools.cancelling import CallCancelledError
 from paddock.tools.spec import Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
@@ -77,6 +85,8 @@ class Dispatcher:
             return self._prepare(call, bounds)
         except IntegrityError:
             raise
+        except (ConfigError, HostError) as error:
+            return self._deny(call, None, (), refusal_by_host(error), bounds, None, _shown(error))
         except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
             return self._internal(call, error, bounds)
 
@@ -171,8 +181,7 @@ class Dispatcher:
         try:
             reservation = ledger.reserve(RESULT_RESERVE_BYTES)
             try:
-                intent = self._intent(ready)
-                ledger.append([intent])
+                intent = ledger.append([self._intent(ready)]).ids[0]
             except BaseException:
                 reservation.release()
                 raise
@@ -182,10 +191,11 @@ class Dispatcher:
             return refused(ready.call, ready.tool, not_recorded(error))
         started = self._context.monotonic_ns()
         try:
-            with history.running(self._recorder.mark(ready.call)) as running:
+            with history.running(self._recorder.mark(ready.call, intent)) as running:
                 outcome = self._run(ready)
             duration_us = (self._context.monotonic_ns() - started) // 1000
-            ledger.append([self._outcome(ready, outcome, duration_us)], reservation=reservation)
+            entry = self._outcome(ready, outcome, duration_us, intent)
+            ledger.append([entry], reservation=reservation)
         except PaddockError as error:
             return self._unknown(ready, error.message, reservation)
         except Exception as error:  # The door: what cannot be put on record is not known.
@@ -194,7 +204,7 @@ class Dispatcher:
             # An interrupt or an exit: nobody knows how far it came.
             self._unknown(ready, type(stop).__name__, reservation)
             raise
-        if isinstance(outcome, ToolOutput):
+        if _is_on_record(outcome):
             history.recorded(running)
         return result_of(ready, outcome)
 
@@ -207,6 +217,9 @@ class Dispatcher:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
         except ToolError as error:
             return Failed(refusal_of(error))
+        except (ConfigError, HostError) as error:
+            # It may have failed half-way: nobody knows what it left.
+            return Failed(refusal_by_host(error), _shown(error), LeftEffect.UNKNOWN)
         except Exception as error:  # The door: see dispatch.
             return self._defect(error)
 
@@ -217,11 +230,13 @@ class Dispatcher:
             ready.call, ready.arguments, ready.actions, ready.judged, ready.bounds
         )
 
-    def _outcome(self, ready: Prepared, outcome: Ran, duration_us: int) -> Entry:
+    def _outcome(
+        self, ready: Prepared, outcome: Ran, duration_us: int, intent: str = ""
+    ) -> Entry:
         bounds = ready.bounds
         if isinstance(outcome, ToolOutput):
-            return self._recorder.result(ready.call, outcome, duration_us, bounds)
-        return self._recorder.failure(ready.call, outcome, duration_us, bounds)
+            return self._recorder.result(ready.call, outcome, duration_us, bounds, intent)
+        return self._recorder.failure(ready.call, outcome, duration_us, bounds, intent)
 
     def _deny(
         self,
@@ -278,6 +293,16 @@ class Dispatcher:
             "this is a defect of Paddock; report it with this id",
         )
         return Failed(refusal, (f"{type(error).__name__} ({report})", *frames))
+
+
+def _is_on_record(outcome: Ran) -> bool:
+    """Whether its entry names what it changed, so that the history's notes say no more."""
+    return isinstance(outcome, ToolOutput) or outcome.is_known
+
+
+def _shown(error: PaddockError) -> tuple[str, ...]:
+    """For the ledger alone: a host's error may name the host's paths."""
+    return (f"{type(error).__name__}: {clean(error.message)}",)
 
 
 def _release(ready: Prepared) -> None:

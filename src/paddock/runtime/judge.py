@@ -6,8 +6,6 @@ from typing import Protocol
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
-from paddock.policy.patterns import Comparison, PathList
-from paddock.policy.presets import own_state
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import Decision, Outcome
@@ -46,13 +44,12 @@ class Judge(Protocol):
 class PolicyJudge:
     """One policy for one agent and its ancestors."""
 
-    __slots__ = ("_chain", "_judge", "_policy", "_state")
+    __slots__ = ("_chain", "_judge", "_policy")
 
     def __init__(self, policy: Policy, chain: AgentChain) -> None:
         self._policy = policy
         self._chain = chain
         self._judge = judge_for(policy, chain)
-        self._state = PathList(own_state(policy.plane_kind), Comparison.GUARDING)
 
     @property
     def chain(self) -> AgentChain:
@@ -75,11 +72,8 @@ class PolicyJudge:
         return decide(self._policy, self._chain, actions, writer)
 
     def is_shown(self, relative: str) -> bool:
-        """Not what is secret, and not Paddock's own state."""
-        return (
-            self._policy.guards.find_secret(relative) is None
-            and self._state.match(relative) is None
-        )
+        """Not what is secret; Paddock's own state is."""
+        return self._policy.guards.find_secret(relative) is None
 
     def may_view(self, relative: str) -> bool:
         """Whether viewing it would be allowed outright."""

@@ -20,6 +20,9 @@ _LISTED_MAX: Final = 5
 _SHELL_TOOLS: Final = frozenset({"run_shell", "run_shell_dev"})
 
 
+_Key = tuple[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class PastCall:
     """One call that changed something, or may have.
@@ -31,7 +34,7 @@ class PastCall:
 
     call_id: str
     entry_id: str
-    """Of its result in the ledger; empty where it has none."""
+    """Of its result in the ledger, or of its intent where it has none."""
     timestamp: str
     agent: str
     """Who acted."""
@@ -75,10 +78,10 @@ def past_calls(
 
     A note counts while the ledger has no result of its call that names the effects.
     """
-    undone = {_key(intent): intent for intent in effects.intents}
-    noted: dict[tuple[str, str], list[Note]] = {}
+    undone = {key: intent for intent in effects.intents for key in _keys_of_intent(intent)}
+    noted: dict[_Key, list[Note]] = {}
     for note in notes:
-        noted.setdefault((note.call.session_id, note.call.call_id), []).append(note)
+        noted.setdefault(_key_of_note(note), []).append(note)
     calls: list[PastCall] = []
     for stored in effects.results:
         key = _key(stored)
@@ -86,7 +89,7 @@ def past_calls(
             noted.pop(key, None)
             calls.append(_of_result(stored, undone.get(key), stored_bytes))
         elif key in noted:
-            calls.append(_of_notes(noted.pop(key), "failed", undone.get(key)))
+            calls.append(_of_notes(noted.pop(key), "failed", undone.get(key), stored.id))
     calls += [_of_notes(rows, "unknown", undone.get(key)) for key, rows in noted.items()]
     # A stable sort: where clocks agree, the ledger's order stays.
     return tuple(sorted(calls, key=lambda call: call.timestamp))
@@ -95,17 +98,34 @@ def past_calls(
 def ended_notes(effects: Effects, notes: Sequence[Note]) -> frozenset[Note]:
     """The notes that the ledger makes superfluous."""
     recorded = {_key(row) for row in effects.results if _names_effects(row)}
-    return frozenset(
-        note for note in notes if (note.call.session_id, note.call.call_id) in recorded
-    )
+    return frozenset(note for note in notes if _key_of_note(note) in recorded)
 
 
 def _names_effects(stored: StoredEntry) -> bool:
     return isinstance(stored.entry.metadata.get("effects"), list)
 
 
-def _key(stored: StoredEntry) -> tuple[str, str]:
+# Threat: a model chooses the ids of its calls, and may give one twice: the result of the
+# first must not hide the second, which was killed. So a call is told by the id of its
+# intent. What was written before results and notes had it is told by session and call id;
+# the two never meet, for the one key has an empty half.
+
+
+def _key(stored: StoredEntry) -> _Key:
+    """Of a result."""
+    intent = stored.entry.metadata.get("intent")
+    if isinstance(intent, str) and intent:
+        return "", intent
     return stored.entry.session_id, stored.entry.call_id
+
+
+def _key_of_note(note: Note) -> _Key:
+    call = note.call
+    return ("", call.intent) if call.intent else (call.session_id, call.call_id)
+
+
+def _keys_of_intent(intent: StoredEntry) -> tuple[_Key, _Key]:
+    return ("", intent.id), (intent.entry.session_id, intent.entry.call_id)
 
 
 def _of_result(
@@ -151,11 +171,13 @@ def _stored_changes(
         return None
 
 
-def _of_notes(notes: Sequence[Note], outcome: str, intent: StoredEntry | None) -> PastCall:
+def _of_notes(
+    notes: Sequence[Note], outcome: str, intent: StoredEntry | None, entry_id: str = ""
+) -> PastCall:
     call = notes[0].call
     return PastCall(
         call_id=call.call_id,
-        entry_id="",
+        entry_id=entry_id or call.intent,
         timestamp=format_timestamp(notes[0].written_s),
         agent=call.agent,
         workspace_of=_argument(intent, "agent") or call.agent,

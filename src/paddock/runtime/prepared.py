@@ -65,5 +65,14 @@ class Failed:
     effect: LeftEffect | None = None
     changes: tuple[Change, ...] = ()
 
+    @property
+    def is_known(self) -> bool:
+        """Whether `changes` is all that it left.
+
+        It is not where a defect of ours or of the host ended it, and where it was stopped
+        and nobody can tell.
+        """
+        return self.refusal.code != "internal" and self.effect is not LeftEffect.UNKNOWN
+
 
 Outcome = ToolOutput | Failed

@@ -112,9 +112,14 @@ class Recorder:
         return self._entry("TOOL_STAGED", call, "ask", reason, metadata, shared, bounds)
 
     def result(
-        self, call: ToolCall, output: ToolOutput, duration_us: int, bounds: Bounds = FREE
+        self,
+        call: ToolCall,
+        output: ToolOutput,
+        duration_us: int,
+        bounds: Bounds = FREE,
+        intent: str = "",
     ) -> Entry:
-        """`TOOL_RESULT` of a call that ran to its end."""
+        """`TOOL_RESULT` of a call that ran to its end; `intent` is the id of its intent."""
         content = output.content.encode("utf-8", "surrogatepass")
         metadata: dict[str, Json] = {
             "duration_us": duration_us,
@@ -123,6 +128,8 @@ class Recorder:
         if output.changes or output.bytes_written:
             metadata["effects"] = [_change_json(change) for change in output.changes]
             metadata["bytes_written"] = output.bytes_written
+            if intent:
+                metadata["intent"] = intent
             if output.stored is not None:
                 stored = {"digest": output.stored.digest, "total": output.stored.total}
                 metadata["effects_stored"] = stored
@@ -144,7 +151,12 @@ class Recorder:
         return shared
 
     def failure(
-        self, call: ToolCall, failed: Failed, duration_us: int, bounds: Bounds = FREE
+        self,
+        call: ToolCall,
+        failed: Failed,
+        duration_us: int,
+        bounds: Bounds = FREE,
+        intent: str = "",
     ) -> Entry:
         """`TOOL_RESULT` of a call that ran and did not do it.
 
@@ -152,14 +164,15 @@ class Recorder:
         where it was stopped and nobody can tell.
         """
         refusal = failed.refusal
-        known = refusal.code != "internal" and failed.effect is not LeftEffect.UNKNOWN
         metadata: dict[str, Json] = {
             "tool": call.tool,
             "status": "error",
             "code": refusal.code,
-            "effects": [_change_json(change) for change in failed.changes] if known else "unknown",
+            "effects": [_change_json(change) for change in failed.changes] if failed.is_known else "unknown",
             "duration_us": duration_us,
         }
+        if intent:
+            metadata["intent"] = intent
         if failed.effect is not None:
             metadata["effect"] = failed.effect.value
         if failed.frames:
@@ -215,9 +228,9 @@ class Recorder:
         kept = (event, order_id, decision, reason, session, agent, call_id, metadata, shared)
         return quick(Entry, kept)
 
-    def mark(self, call: ToolCall) -> CallMark:
-        """The call as the history notes it: by what its entries say."""
-        return CallMark(kept_id(call.id), call.tool, self._agent, self._session)
+    def mark(self, call: ToolCall, intent: str) -> CallMark:
+        """The call as the history notes it: by what its entries say, and its intent's id."""
+        return CallMark(kept_id(call.id), call.tool, self._agent, self._session, intent)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
         """What all calls under one rule share; what this call has besides goes to `metadata`."""

@@ -113,7 +113,11 @@ class _Turn:
             call = asked
             found = self.dispatcher.prepare(call, self.bounds)
         if isinstance(found, Prepared):
-            self.watcher.decided(call, found.judged)
+            try:
+                self.watcher.decided(call, found.judged)
+            except BaseException:
+                self.dispatcher.let_go(found)
+                raise
             return found
         done = Done(found, ran=False)
         self.watcher.finished(call, done, 0)

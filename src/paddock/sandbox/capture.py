@@ -7,7 +7,7 @@ kept. Where a spool is given, the whole stream goes there as well, up to its cap
 import fcntl
 import os
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from paddock.sandbox.values import Captured
 
@@ -19,12 +19,22 @@ _FULL_PIPE: Final = 65_536
 """A read of so much means that the writer waits: then, not before, the pipe is widened."""
 
 
+class Digest(Protocol):
+    """What a content is summed up in; see `hashlib`."""
+
+    def update(self, data: memoryview, /) -> None:
+        """Add what comes next."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Spool:
     """Where a stream is kept whole: an open file, and how much of it at most."""
 
     fd: int
     bytes_max: int
+    digest: Digest | None = None
+    """Gets everything that the file gets: reading it once more would cost as much again."""
 
 
 class Capture:
@@ -94,7 +104,7 @@ class Capture:
     def _take(self, chunk: memoryview) -> None:
         self._total += len(chunk)
         if self._spool is not None:
-            self._save(chunk[: self._spool.bytes_max - self._spooled], self._spool.fd)
+            self._save(chunk[: self._spool.bytes_max - self._spooled], self._spool)
         missing = self._head_max - len(self._head)
         if missing > 0:
             self._head += chunk[:missing]
@@ -111,8 +121,10 @@ class Capture:
             self._ring_at = (self._ring_at + room) % len(self._ring)
             chunk = chunk[room:]
 
-    def _save(self, chunk: memoryview, fd: int) -> None:
+    def _save(self, chunk: memoryview, spool: Spool) -> None:
+        if spool.digest is not None:
+            spool.digest.update(chunk)
         while chunk:
-            count = os.write(fd, chunk)
+            count = os.write(spool.fd, chunk)
             self._spooled += count
             chunk = chunk[count:]

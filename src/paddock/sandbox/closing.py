@@ -83,7 +83,12 @@ class WriteJudge:
         """See `NameJudge.judge`."""
         if self._read.judge(path, is_directory) is Closing.SEALED:
             return Closing.SEALED
-        if self._guards.denials(path, is_write=True, writer=Writer.COMMAND):
+        if self._guards.is_above_own(path):
+            # Threat: a right for it would reach own files that are yet to be made in it.
+            return Closing.CLOSED
+        # The plane's other directories stay as they are, and agents work in them.
+        asked = f"{path}/{_ANY_NAME}" if self._guards.is_own_directory(path) else path
+        if self._guards.denials(asked, is_write=True, writer=Writer.COMMAND):
             return Closing.SEALED
         if not self._may_change(path):
             return Closing.CLOSED

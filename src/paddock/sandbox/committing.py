@@ -14,7 +14,7 @@ makes it. A command cannot give files away.
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
@@ -144,10 +144,50 @@ def all_refused(
 
 def _phases(landing: Sequence[Settled], layers: Layers, policy: Policy) -> Phases:
     found: dict[int, list[StagedChange]] = {}
+    whole = _whole_trees(landing, layers)
     for each in landing:
         phase = found.setdefault(each.judgement.phase, [])
-        phase.append(_staged(each, layers, policy))
+        staged = _staged(each, layers, policy)
+        if isinstance(staged, MakeDirectory) and staged.path.relative in whole:
+            staged = replace(staged, given=GivenContent(layers.upper_fd, staged.path.relative))
+        phase.append(staged)
     return [found[phase] for phase in sorted(found)]
+
+
+def _whole_trees(landing: Sequence[Settled], layers: Layers) -> frozenset[str]:
+    """New directories of which everything lands just as it lies there."""
+    fit: set[str] = set()
+    unfit: set[str] = set()
+    for each in landing:
+        change, upper = each.judgement.change, each.difference.upper
+        if change.kind is ChangeKind.CREATED and upper is not None:
+            is_alone = upper.kind is not Kind.FILE or upper.links == 1
+            is_plain = upper.mode & 0o7000 == 0 and change.mode == upper.mode
+            if is_alone and (is_plain or upper.kind is Kind.LINK):
+                if upper.kind is Kind.DIRECTORY and not each.difference.is_replaced:
+                    fit.add(change.path)
+                continue
+        unfit.add(change.path)
+    lands = {each.judgement.change.path for each in landing}
+    for path in fit:
+        below = (f"{path}/{name}" for name in _names_in(layers.upper_fd, path))
+        if any(name not in lands for name in below):
+            unfit.add(f"{path}/")
+    spoilt = {above for path in unfit for above in _above(path)}
+    return frozenset(fit - spoilt)
+
+
+def _names_in(upper_fd: int, path: str) -> list[str]:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=upper_fd)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:

@@ -7,9 +7,7 @@ opened is no difference; a directory that is gone is one for each name that was 
 Each entry also says what it believes to stand in the workspace, so that the commit finds
 out if it does not; and what somebody else changed since the command began is a conflict:
 
-  * a lower entry whose change time is not older than the start. The kernel stamps it from
-    a clock that ticks (4 ms and more), and never earlier than that clock; so the start
-    is read from the same clock, and what happened in the same tick counts as later;
+  * a lower entry whose change time is not older than the start; see `moments`;
   * a copy of a file, or of a directory, that the workspace has no more, where the
     directory that held it was changed since.
 
@@ -19,7 +17,6 @@ directory that is gone.
 
 import os
 import stat
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,8 +28,6 @@ from paddock.sandbox.judging import ChangeKind, StagedChange
 from paddock.sandbox.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.workspace.metadata import FileStatus
 
-_CLOCK_REALTIME_COARSE: Final = 5
-"""clock_gettime(2), which `time` has no name for: the kernel stamps files from it."""
 _NODES: Final = {
     Kind.FILE: NodeKind.FILE,
     Kind.DIRECTORY: NodeKind.DIRECTORY,
@@ -70,31 +65,10 @@ class Differences:
     is_whole: bool
 
 
-def coarse_now_ns() -> int:
-    """Now, by the clock that file times are taken from."""
-    return time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
-
-
-def wait_for_a_tick(after_ns: int) -> int:
-    """Wait until nothing that happened before `after_ns` can bear a time from now on.
-
-    `after_ns` is of the fine clock. Returns the coarse time: the start of what follows.
-    At most one tick of the kernel, 4 to 10 ms; mostly over when it is asked.
-    """
-    now_ns = coarse_now_ns()
-    while now_ns <= after_ns:
-        # A clock that was set back must not hold a command up.
-        if after_ns - now_ns > 1_000_000_000:
-            break
-        time.sleep((after_ns - now_ns) / 1e9 + 0.0005)
-        now_ns = coarse_now_ns()
-    return now_ns
-
-
 def find_differences(
     layer: UpperLayer, upper_fd: int, lower_fd: int, started_ns: int
 ) -> Differences:
-    """What a command that began at `started_ns`, by `coarse_now_ns`, changed.
+    """What a command that began at `started_ns`, a moment (`moments`), changed.
 
     Both descriptors are of directories: the layer's root, the workspace's root.
 

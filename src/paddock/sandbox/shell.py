@@ -7,8 +7,8 @@ stage    run and held back, for somebody to be asked about what it changed; then
 """
 
 import hashlib
+import os
 import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ from paddock.sandbox.keeping import Kept as HeldEnd
 from paddock.sandbox.keeping import Workplace, run_landlocked, run_unheld
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
 from paddock.sandbox.plan import compile_plan, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
@@ -92,17 +93,16 @@ class SandboxShell:
         self._read = ReadJudge(policy, chain)
         self._write = WriteJudge(policy, chain)
         self._write_index = NameIndex(self._write)
-        self._room = Room(
-            self._launcher,
-            NameIndex(self._read),
-            ground.place,
-            Bench(policy, chain, policy.settings.shell.git, ""),
-            int(policy.settings.limits.value("change_set_bytes_max")),
-        )
+        self._read_index = NameIndex(self._read)
+        self._room: Room | None = None
 
     def close(self) -> None:
         """End the launcher, and with it every command that still runs."""
         self._launcher.close()
+        with self._lock:
+            room, self._room = self._room, None
+        if room is not None:
+            room.moments.close()
 
     def prepare(self, line: CommandLine) -> PreparedLine:
         """Plan one line. Nothing runs but what finds out which backend works here.
@@ -188,10 +188,9 @@ class SandboxShell:
 
     def _run_staged(self, prepared: PreparedLine, cancel: Cancel) -> tuple[StagedCommand, Streams]:
         ground = self._ground
-        called_ns = time.time_ns()
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
             observed = Observed(spooling.spools, ground.progress, cancel)
-            command = run_staged(self._room, _request(prepared), called_ns, observed)
+            command = run_staged(self._open_room(), _request(prepared), observed)
             try:
                 return command, spooling.streams(command.end)
             except BaseException:
@@ -217,7 +216,7 @@ class SandboxShell:
                 spools=observed.spools,
                 progress=observed.progress,
             )
-        read = Area(self._room.index.find(fd), self._read)
+        read = Area(self._read_index.find(fd), self._read)
         write = Area(self._write_index.find(fd), self._write)
         return run_landlocked(
             request,
@@ -227,11 +226,38 @@ class SandboxShell:
             progress=observed.progress,
         )
 
+    def _open_room(self) -> Room:
+        """Once the staging directory is there. Raises: HostError."""
+        ground = self._ground
+        policy = ground.place.policy
+        with self._lock:
+            if self._room is None:
+                bench = Bench(policy, ground.chain, policy.settings.shell.git, "")
+                bytes_max = int(policy.settings.limits.value("change_set_bytes_max"))
+                self._room = Room(
+                    self._launcher,
+                    self._read_index,
+                    ground.place,
+                    bench,
+                    bytes_max,
+                    _moments(ground.staging),
+                )
+            return self._room
+
     def _host_facts(self) -> HostFacts:
         with self._lock:
             if self._facts is None:
                 self._facts = self._ground.facts()
             return self._facts
+
+
+def _moments(staging: Path) -> Moments:
+    try:
+        return Moments(staging)
+    except OSError as error:
+        raise HostError(
+            f"no place for commands: {os.strerror(error.errno or 0)}", where=str(staging)
+        ) from error
 
 
 def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:

@@ -1,5 +1,6 @@
 """A command's whole output, beside what is shown of it: for the history, where it was cut."""
 
+import hashlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from paddock.sandbox.conversation import Spools
 from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd
+from paddock.workspace.reading import VERSION_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""
@@ -31,11 +33,12 @@ class Streams:
 class Spooling:
     """Two files without a name, for as long as one command runs."""
 
-    __slots__ = ("_files", "_history")
+    __slots__ = ("_digests", "_files", "_history")
 
     def __init__(self, directory: Path, history: History) -> None:
         """`directory` is ours, on a disk. Raises: HostError: no file can be made there."""
         self._history = history
+        self._digests = (hashlib.sha256(), hashlib.sha256())
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._files: tuple[IO[bytes], IO[bytes]] = (_unnamed(directory), _unnamed(directory))
@@ -61,21 +64,24 @@ class Spooling:
     def spools(self) -> Spools:
         """Where the output goes while it is read."""
         most = limits.shell_output_kept_bytes_max
-        one, other = (Spool(file.fileno(), most) for file in self._files)
+        one, other = (
+            Spool(file.fileno(), most, digest)
+            for file, digest in zip(self._files, self._digests, strict=True)
+        )
         return Spools(one, other)
 
     def streams(self, end: CommandEnd) -> Streams:
         """What is shown; what was cut is kept whole. Raises: StorageFullError, HostError."""
-        one, other = self._files
-        return Streams(self._stream(end.stdout, one), self._stream(end.stderr, other))
+        return Streams(self._stream(end.stdout, 0), self._stream(end.stderr, 1))
 
-    def _stream(self, captured: Captured, file: IO[bytes]) -> Stream:
+    def _stream(self, captured: Captured, number: int) -> Stream:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
         if not is_cut:
             return Stream(text)
         store = self._history.store
         with store.held():
-            digest = store.put_file(file.fileno())
+            known = VERSION_PREFIX + self._digests[number].hexdigest()
+            digest = store.put_file(self._files[number].fileno(), digest=known)
             store.sync()
             running = current_call()
             if running is not None:

@@ -21,11 +21,12 @@ from paddock.sandbox.committing import (
     park_settled,
 )
 from paddock.sandbox.conversation import Cancel, Progress, Spools
-from paddock.sandbox.differences import Differences, find_differences, wait_for_a_tick
+from paddock.sandbox.differences import Differences, find_differences
 from paddock.sandbox.diffing import Shown, show_settled
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.judging import Bench
 from paddock.sandbox.launcher import Launcher
+from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.settling import Layers, Settled, Terms, over_count, refusals_of, settle
 from paddock.sandbox.stage import StageDirectories
@@ -47,6 +48,7 @@ class Room:
     bench: Bench
     """Without repositories, which are found for each set; preset and places by the plan."""
     bytes_max: int
+    moments: Moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +161,11 @@ class StagedCommand:
         return self._layers
 
 
-def run_staged(
-    room: Room, request: CommandRequest, called_ns: int, observed: Observed
-) -> StagedCommand:
+def run_staged(room: Room, request: CommandRequest, observed: Observed) -> StagedCommand:
     """Run one command in a stage of its own, and find what it changed.
 
-    `called_ns`, by the fine clock: what happened to the workspace before it is the
-    command's ground, what happens from the start on is somebody else's change.
+    What happened to the workspace before is the command's ground; what anybody does to it
+    from the start on is somebody else's change.
 
     Raises:
         SandboxUnavailableError: the sandbox could not be made.
@@ -183,7 +183,7 @@ def run_staged(
     )
     stage = room.launcher.open_stage(plan, root_fd)
     try:
-        started_ns = wait_for_a_tick(called_ns)
+        started_ns = room.moments.now(root_fd)
         end = room.launcher.run(
             request,
             stage,

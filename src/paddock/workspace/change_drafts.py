@@ -12,7 +12,7 @@ from typing import Final
 
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.change_plan import CreatedBranch
-from paddock.workspace.change_taking import can_be_taken, make_plain
+from paddock.workspace.change_taking import take_file, take_tree
 from paddock.workspace.change_trees import require_same
 from paddock.workspace.changes import (
     Content,
@@ -72,17 +72,30 @@ class Drafts:
                 self._set_modified(dir_fd, name, change.modified_ns)
                 version = version_of(os.fsencode(change.text))
                 return self._built(change.path, dir_fd, name, version, change.text)
+            if change.given is not None and self._take(branch, change.given, dir_fd, name):
+                return self._status(dir_fd, name)
             self._directory(branch, change, dir_fd, name)
             return self._built(change.path, dir_fd, name, None, None)
 
     def _built(
         self, path: WorkspacePath, dir_fd: int, name: str, version: str | None, text: str | None
     ) -> FileStatus:
+        status = self._status(dir_fd, name)
+        self.after[path] = state_of(status, version, text)
+        return status
+
+    @staticmethod
+    def _status(dir_fd: int, name: str) -> FileStatus:
         status = status_at(dir_fd, name)
         if status is None:
             raise FileNotFoundError
-        self.after[path] = state_of(status, version, text)
         return status
+
+    def _take(self, branch: CreatedBranch, given: GivenContent, dir_fd: int, name: str) -> bool:
+        looks = take_tree(self.disk, branch, given, dir_fd, name)
+        if looks is not None:
+            self.after.update(looks)
+        return looks is not None
 
     def _file(self, change: WriteFile, dir_fd: int, name: str, replaced: FileStatus | None) -> str:
         kept = replaced if replaced is not None and replaced.is_regular else None
@@ -104,19 +117,10 @@ class Drafts:
     ) -> tuple[int, bool]:
         """The file that is to become the entry, and whether it has its content already."""
         given = change.content
-        if (
-            isinstance(given, GivenContent)
-            and change.mode is not None
-            and can_be_taken(given, dir_fd)
-            and self.disk.take(given.dir_fd, given.path, dir_fd, name)
-        ):
-            fd = os.open(name, _OPEN_ENTRY, dir_fd=dir_fd)
-            try:
-                make_plain(self.disk, fd, dir_fd)
-            except BaseException:
-                os.close(fd)
-                raise
-            return fd, True
+        if isinstance(given, GivenContent) and change.mode is not None:
+            fd = take_file(self.disk, given, dir_fd, name)
+            if fd is not None:
+                return fd, True
         # Nobody may read a replacement until it has the old file's permissions.
         return self.disk.create(dir_fd, name, _NEW_FILE_MODE if is_new else _PRIVATE_MODE), False
 

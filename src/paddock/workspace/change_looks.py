@@ -13,7 +13,7 @@ from paddock.errors import FileChangedError, PathNotAFileError, SpecialFileError
 from paddock.history.journal_format import Mark
 from paddock.text.show import quote
 from paddock.workspace.change_plan import RemovedBranch, SwapPlan
-from paddock.workspace.change_trees import Held, mark_of, reading, require_same
+from paddock.workspace.change_trees import Held, mark_of, reading, require_same, sight_of
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
@@ -42,6 +42,8 @@ class Looked:
 
     status: FileStatus
     mark: Mark
+    sight: str = ""
+    """See `sight_of`: for the last look before it gives way."""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ class Look:
                 self.conflicts.append(path)
             return None
         self._entry(path, change, change.old, dir_fd, status)
-        return Looked(status, mark_of(status))
+        return Looked(status, mark_of(status), sight_of(status))
 
     def at_metadata(self, change: SetMetadata, dir_fd: int) -> FileStatus | None:
         """What is to be changed in place; None where it is a conflict. Raises as `at_swap`."""
@@ -106,10 +108,10 @@ class Look:
         change = branch.change
         if isinstance(change, RemoveFile):
             self._entry(branch.path, change, change.old, dir_fd, status)
-            return Looked(status, mark_of(status))
+            return Looked(status, mark_of(status), sight_of(status))
         held = Held()
         self._directory(branch, dir_fd, name, status, len(branch.path.parts), held)
-        return Looked(status, mark_of(status, held.digest()))
+        return Looked(status, mark_of(status, held.digest()), held.sight())
 
     def _directory(
         self,

@@ -19,12 +19,12 @@ is not there, a writer does not let go, the disk fails) stays for the next time.
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
 from paddock.errors import FileChangedError, PaddockError, PathError
-from paddock.history.journal import Journal, JournalEntry
+from paddock.history.journal import Journal, JournalEntry, UnclaimedEntry
 from paddock.history.journal_format import Intent, Step
 from paddock.workspace.change_steps import BoundStep, StepState, bind
 from paddock.workspace.change_trees import remove_any
@@ -66,6 +66,7 @@ class Recovered:
     """Paths that somebody changed after the crash, and that keep what they have now; and
     directories of the set that are not there any more."""
     why: str = ""
+    """Why it waits; or, of a set that is settled, what is left of it in the tree."""
 
 
 def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recovered, ...]:
@@ -79,7 +80,11 @@ def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recov
     return tuple(_settle(entry, disk, resolution) for entry in journal.claim_dead())
 
 
-def _settle(entry: JournalEntry, disk: Disk, resolution: Resolution) -> Recovered:
+def _settle(
+    entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolution
+) -> Recovered:
+    if isinstance(entry, UnclaimedEntry):
+        return Recovered(entry.name, "", Settled.WAITING, why=entry.why)
     try:
         entry.load()
         intent = entry.records.intent
@@ -152,9 +157,11 @@ class _Recovery:
         if settled is not Settled.ENDED:
             self._sync()
             self.entry.end()
+        changed_since = [*self.gone, *changed_since]
         if clean_all(self.entry, bound):
             self.entry.forget()
-        return self._report(settled, [*self.gone, *changed_since])
+            return self._report(settled, changed_since)
+        return replace(self._report(settled, changed_since), why=left_note(self.intent.token))
 
     def _decide(self, bound: Sequence[BoundStep]) -> tuple[Settled, list[WorkspacePath]]:
         if self.entry.records.is_ended:
@@ -212,6 +219,14 @@ def can_complete(bound: Sequence[BoundStep]) -> bool:
 def undo_all(bound: Sequence[BoundStep]) -> list[WorkspacePath]:
     """Undo what is done, last first; the paths that somebody changed since."""
     return [step.path for step in reversed(bound) if not step.undo()]
+
+
+def left_note(token: str) -> str:
+    """What is said where `clean_all` leaves something."""
+    return (
+        "something that the change took away was changed meanwhile, or cannot be removed: it "
+        f"stays beside its old place, under a name that begins with {set_prefix(token)}"
+    )
 
 
 def clean_all(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:

@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Final, Protocol
 
 from paddock.history.journal_format import Mark, MarkKind, Metadata, MetadataStep, Step, SwapStep
-from paddock.workspace.change_trees import fits, remove_any
+from paddock.workspace.change_trees import fits, held_in, remove_any, remove_held
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import changed
 from paddock.workspace.metadata import FileStatus, status_at, status_of
@@ -33,6 +33,8 @@ from paddock.workspace.resolution import PASS
 from paddock.workspace.temporary import set_name
 
 _EXCHANGES_MAX: Final = 64
+_GOING: Final = 0x8000_0000
+"""Added to a step's number: beyond any number of a draft."""
 _ALL_BITS: Final = 0o7777
 
 
@@ -78,17 +80,20 @@ class BoundStep(Protocol):
         ...
 
 
-def bind(disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step) -> BoundStep:
-    """The step, able to act."""
+def bind(
+    disk: Disk, dir_fd: int, path: WorkspacePath, token: str, step: Step, sight: str = ""
+) -> BoundStep:
+    """The step, able to act; `sight` is what its committer saw (`sight_of`)."""
     if isinstance(step, MetadataStep):
         return BoundMetadata(disk, dir_fd, path, step)
     draft, aside = set_name(token, 2 * step.number), set_name(token, 2 * step.number + 1)
-    return BoundSwap(disk, dir_fd, path, step, draft, aside)
+    going = set_name(token, _GOING + step.number)
+    return BoundSwap(disk, dir_fd, path, step, draft, aside, going, sight)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSwap:
-    """See the module. `draft` and `aside` are temporary names in the same directory."""
+    """See the module. `draft`, `aside`, `going` are temporary names in the same directory."""
 
     disk: Disk
     dir_fd: int
@@ -96,6 +101,9 @@ class BoundSwap:
     step: SwapStep
     draft: str
     aside: str
+    going: str
+    """Of a displaced directory that was compared once more, and is being removed."""
+    sight: str = ""
 
     @property
     def name(self) -> str:
@@ -128,8 +136,9 @@ class BoundSwap:
             self._move(self.draft, self.name)
         else:
             # Threat: the name, or the temporary, was swapped for something else since it was
-            # read. This look spares a needless exchange; the one below is what decides.
-            self._require(self.name, old)
+            # read. This look spares a needless exchange; the one below is what decides. But
+            # that a file was rewritten under its old modification time is seen here alone.
+            self._require(self.name, old, self.sight)
             if new is not None:
                 self._require(self.draft, new)
             self._change_places(old, new)
@@ -171,7 +180,31 @@ class BoundSwap:
         """See `BoundStep`."""
         # By the inode: whoever had the old file open may have written to it since.
         known = {mark.inode for mark in self._marks()}
+        displaced, old = self._displaced(), self.step.old
+        if displaced is not None and old is not None and old.kind is MarkKind.DIRECTORY:
+            # Threat: somebody whose working directory it is makes a file in it now, which
+            # stands nowhere else. What was not compared is not removed.
+            if not self._directory_removed(displaced, old):
+                return False
+        remove_any(self.disk, self.dir_fd, self.going)
         return self._clean(lambda name, status: status.inode in known)
+
+    def _directory_removed(self, displaced: str, old: Mark) -> bool:
+        status = self._at(displaced)
+        if status is None or status.inode != old.inode:
+            return False
+        held = held_in(self.dir_fd, displaced, self.path)
+        if held.digest() != old.held:
+            return False
+        # From here on it may be half removed, and fit no more: its name says so.
+        self._move(displaced, self.going)
+        try:
+            is_gone = remove_held(self.disk, self.dir_fd, self.going, held)
+        except OSError:
+            is_gone = False
+        if not is_gone and self._at(self.going) is not None:
+            self._move(self.going, displaced)
+        return is_gone
 
     def clean_undone(self) -> bool:
         """See `BoundStep`."""
@@ -205,8 +238,11 @@ class BoundSwap:
     def _fits(self, name: str, mark: Mark) -> bool:
         return fits(self.dir_fd, name, mark, self.path)
 
-    def _require(self, name: str, mark: Mark | None) -> None:
-        is_right = self._at(name) is None if mark is None else self._fits(name, mark)
+    def _require(self, name: str, mark: Mark | None, sight: str = "") -> None:
+        if mark is None:
+            is_right = self._at(name) is None
+        else:
+            is_right = fits(self.dir_fd, name, mark, self.path, sight)
         if not is_right:
             raise changed(self.path)
 

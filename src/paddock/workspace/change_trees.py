@@ -32,23 +32,34 @@ which it could be waiting: then it is in our way, and the set gives way."""
 class Held:
     """What a directory holds, entry by entry, in the order of a walk by name."""
 
-    __slots__ = ("_digest",)
+    __slots__ = ("_digest", "_sight", "names")
 
     def __init__(self) -> None:
+        self.names: set[str] = set()
+        """Relative to the directory."""
         self._digest = hashlib.sha256()
+        self._sight = hashlib.sha256()
 
     def add(self, path: WorkspacePath, status: FileStatus, below: int) -> None:
         """One entry; `below` is the depth of the directory that is looked at."""
-        name = "/".join(path.parts[below:]).encode("utf-8", "surrogateescape")
+        relative = "/".join(path.parts[below:])
+        self.names.add(relative)
+        name = relative.encode("utf-8", "surrogateescape")
         size_bytes, modified_ns = (
             (0, 0) if status.is_directory else (status.size_bytes, status.modified_ns)
         )
         about = f"\0{status.mode:o} {status.inode} {size_bytes} {modified_ns}\n"
         self._digest.update(name + about.encode("ascii"))
+        if not status.is_directory:
+            self._sight.update(f"{sight_of(status)}\n".encode("ascii"))
 
     def digest(self) -> str:
         """Equal as long as nobody changed anything in there."""
         return self._digest.hexdigest()
+
+    def sight(self) -> str:
+        """See `sight_of`: of all the files and links in there."""
+        return self._sight.hexdigest()
 
 
 def mark_of(status: FileStatus, held: str = "") -> Mark:
@@ -59,21 +70,37 @@ def mark_of(status: FileStatus, held: str = "") -> Mark:
     return Mark(kind, status.inode, status.size_bytes, status.modified_ns)
 
 
-def fits(dir_fd: int, name: str, mark: Mark, path: WorkspacePath) -> bool:
+def sight_of(status: FileStatus) -> str:
+    """What a file's mark leaves out: when it was changed, in any way.
+
+    # Threat: a file that is rewritten in place with as many bytes, and gets its old
+    # modification time back, has the same mark. Nobody sets the change time (inode(7)).
+    It holds until our own rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the
+    last look before that, and stands in no journal. Empty of a file with several names: an
+    act of ours at another of them moves it too.
+    """
+    return "" if status.links > 1 else str(status.changed_ns)
+
+
+def fits(dir_fd: int, name: str, mark: Mark, path: WorkspacePath, sight: str = "") -> bool:
     """Whether what stands under `name` is what was marked, unchanged.
 
-    A FIFO, socket or device fits nothing that was marked, for none ever is.
+    `sight`: also as it was seen then, where that is known. A FIFO, socket or device fits
+    nothing that was marked, for none ever is.
     """
     status = status_at(dir_fd, name)
     if status is None or not (status.is_regular or status.is_directory or status.is_link):
         return False
     if not status.is_directory or mark.kind is not MarkKind.DIRECTORY:
-        return mark_of(status) == mark
-    return status.inode == mark.inode and held_by(dir_fd, name, path) == mark.held
+        return mark_of(status) == mark and sight in ("", sight_of(status))
+    if status.inode != mark.inode:
+        return False
+    held = held_in(dir_fd, name, path)
+    return held.digest() == mark.held and sight in ("", held.sight())
 
 
-def held_by(dir_fd: int, name: str, path: WorkspacePath) -> str:
-    """The digest of all that a directory holds.
+def held_in(dir_fd: int, name: str, path: WorkspacePath) -> Held:
+    """All that a directory holds.
 
     Each directory in it is locked while it is read, so that a writer in there is either
     done, and seen, or comes after and finds that the directory is not where it was.
@@ -85,7 +112,7 @@ def held_by(dir_fd: int, name: str, path: WorkspacePath) -> str:
     """
     held = Held()
     _walk(dir_fd, name, path, len(path.parts), held)
-    return held.digest()
+    return held
 
 
 def _walk(dir_fd: int, name: str, path: WorkspacePath, below: int, held: Held) -> None:
@@ -138,6 +165,38 @@ def remove_any(disk: Disk, dir_fd: int, name: str) -> None:
     finally:
         os.close(fd)
     _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
+
+
+def remove_held(disk: Disk, dir_fd: int, name: str, held: Held) -> bool:
+    """Remove a directory and what it was seen to hold; whether nothing else was in it.
+
+    # Threat: what somebody makes in there after it was looked at stands nowhere else.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    return _remove_named(disk, dir_fd, name, held.names, "")
+
+
+def _remove_named(disk: Disk, dir_fd: int, name: str, names: set[str], above: str) -> bool:
+    fd = _open_to_empty(disk, dir_fd, name)
+    is_empty = True
+    try:
+        for child in os.listdir(fd):
+            relative = f"{above}{child}"
+            status = status_at(fd, child)
+            if relative not in names or status is None:
+                is_empty = is_empty and status is None
+            elif status.is_directory:
+                is_empty = _remove_named(disk, fd, child, names, f"{relative}/") and is_empty
+            else:
+                remove_any(disk, fd, child)
+    finally:
+        os.close(fd)
+    if is_empty:
+        # rmdir(2) itself refuses if something came after the listing.
+        _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
+    return is_empty
 
 
 def _insisting(dir_fd: int, act: Callable[[], None]) -> None:

@@ -125,6 +125,9 @@ class MakeDirectory:
     modified_ns: int | None = None
     keeps_old: bool = True
     overrides_read_only: bool = False
+    given: GivenContent | None = None
+    """A directory that is given away whole: what it holds are the set's own changes below
+    `path`, each given from in there, with the mode and time that it has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ from paddock.history.journal_format import Intent, Metadata, MetadataStep, Step,
 from paddock.workspace.change_drafts import Drafts
 from paddock.workspace.change_looks import Look, Looked, conflict, state_of
 from paddock.workspace.change_plan import Plan, SwapPlan, plan_changes
-from paddock.workspace.change_recovery import clean_all, recover, undo_all
+from paddock.workspace.change_recovery import clean_all, left_note, recover, undo_all
 from paddock.workspace.change_steps import BoundStep, bind
-from paddock.workspace.change_trees import held_by, mark_of, remove_any
+from paddock.workspace.change_trees import held_in, mark_of, remove_any
 from paddock.workspace.changes import (
     UNWITNESSED,
     ChangedPath,
@@ -156,7 +156,7 @@ class _Commit:
         except BaseException as failure:
             self._put_back(entry, bound, failure)
             raise
-        self._finish(entry, bound)
+        drafts.notes += self._finish(entry, bound, token)
         return self._receipt(drafts)
 
     # Before the commit
@@ -181,7 +181,7 @@ class _Commit:
             replaced = None if old is None else old.status
             status = drafts.build(swap.created, dir_fd, draft, replaced)
             with converting(path, "write"):
-                held = held_by(dir_fd, draft, path) if status.is_directory else ""
+                held = held_in(dir_fd, draft, path).digest() if status.is_directory else ""
             new = mark_of(status, held)
         return SwapStep(
             path.parent.relative, path.name, number, None if old is None else old.mark, new
@@ -223,9 +223,13 @@ class _Commit:
         paths = [swap.path for swap in self.plan.swaps]
         paths += [change.path for change in self.plan.metadata]
         return [
-            bind(self.site.disk, self.fds[path.parent], path, token, step)
+            bind(self.site.disk, self.fds[path.parent], path, token, step, self._sight(path))
             for path, step in zip(paths, steps, strict=True)
         ]
+
+    def _sight(self, path: WorkspacePath) -> str:
+        looked = self.old.get(path)
+        return "" if looked is None else looked.sight
 
     def _require_directories_in_place(self) -> None:
         # Threat: a directory that was moved away, out of the root perhaps, and a link in its
@@ -259,20 +263,22 @@ class _Commit:
         if changed_since:
             raise conflict(changed_since) from failure
 
-    def _finish(self, entry: JournalEntry, bound: Sequence[BoundStep]) -> None:
+    def _finish(self, entry: JournalEntry, bound: Sequence[BoundStep], token: str) -> list[str]:
         try:
             entry.end()
         except PaddockError:
             # Everything is on the device, and on record as committed. What was displaced
             # stays under its temporary names until the recovery has ended the entry.
-            return
-        self._clean_and_forget(entry, bound)
+            return []
+        return [] if self._clean_and_forget(entry, bound) else [left_note(token)]
 
     @staticmethod
-    def _clean_and_forget(entry: JournalEntry, bound: Sequence[BoundStep]) -> None:
-        if clean_all(entry, bound):
+    def _clean_and_forget(entry: JournalEntry, bound: Sequence[BoundStep]) -> bool:
+        is_clean = clean_all(entry, bound)
+        if is_clean:
             with suppress(PaddockError):  # it has ended: the recovery forgets it
                 entry.forget()
+        return is_clean
 
     def _receipt(self, drafts: Drafts) -> ChangeReceipt:
         before, after = self.looked.before, dict(drafts.after)

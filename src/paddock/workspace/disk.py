@@ -144,6 +144,10 @@ class Disk:
         """Owner and group."""
         os.fchown(fd, uid, gid)
 
+    def set_link_owner(self, dir_fd: int, name: str, uid: int, gid: int) -> None:
+        """Owner and group of a link itself."""
+        os.chown(name, uid, gid, dir_fd=dir_fd, follow_symlinks=False)
+
     def set_mode(self, fd: int, mode: int) -> None:
         """Permission bits."""
         os.fchmod(fd, mode)

@@ -17,12 +17,13 @@ Rules kept here:
 
 import fcntl
 import os
+import resource
 import time
 from types import TracebackType
 from typing import Final
 
 from paddock import limits
-from paddock.errors import FileChangedError, PathError
+from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.text.show import quote
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
@@ -30,6 +31,12 @@ from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolut
 _FIRST_PAUSE_S: Final = 0.0005
 _LONGEST_PAUSE_S: Final = 0.02
 _REOPENS_MAX: Final = 64
+_CHECKED_FROM: Final = 64
+"""So few directories are not worth the look."""
+_SPARE: Final = 64
+"""Descriptors for the work in the directories: drafts, walks, the store, the journal."""
+_USED_AT_MOST: Final = 128
+"""Where the system does not tell what is open."""
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -77,6 +84,32 @@ def unlock(fd: int) -> None:
         os.close(fd)
 
 
+def _require_descriptors(wanted: int) -> None:
+    """Refuse what would leave no descriptor for the work itself: before anything changes.
+
+    A lock lasts as long as its descriptor, so none of them can be closed and opened again.
+
+    Raises:
+        StorageFullError: this process may not open so many files at once.
+    """
+    if wanted <= _CHECKED_FROM:
+        return
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most == resource.RLIM_INFINITY:
+        return
+    try:
+        used = len(os.listdir("/dev/fd"))
+    except OSError:
+        used = _USED_AT_MOST
+    room = max(0, most - used - _SPARE)
+    if wanted > room:
+        raise StorageFullError(
+            f"{wanted} directories are changed at once, and this process may open {room} more",
+            hint="nothing was changed; change less at once, or raise the limit of open files "
+            "(ulimit -n)",
+        )
+
+
 class LockedDirectories:
     """Descriptors of directories, held and locked, in the order they were asked for.
 
@@ -106,9 +139,11 @@ class LockedDirectories:
 
         Raises:
             PathError: a lock is not free in time.
+            StorageFullError: this process may not open so many.
             FileChangedError: a directory is replaced faster than it can be locked.
             OSError: one of them cannot be opened.
         """
+        _require_descriptors(len(self._paths))
         for _ in range(_REOPENS_MAX):
             names = self._lock_all()
             if all(self._still_there(path, names[path]) for path in self._paths):

@@ -24,7 +24,7 @@ from paddock.errors import (
 from paddock.history.keeping import Kept
 from paddock.history.notes import Doing
 from paddock.text.show import quote
-from paddock.workspace.drafts import Place, changed
+from paddock.workspace.drafts import Place, changed, require_untouched
 from paddock.workspace.entries import EntryKind
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
@@ -203,6 +203,8 @@ def _delete_judged(place: Place, judged: _Judged, kept: Kept) -> None:
     try:
         with place.temporary() as aside:
             try:
+                if judged.kind is EntryKind.FILE:
+                    require_untouched(place, judged.status, kept)
                 disk.move_new(dir_fd, place.name, dir_fd, aside)
                 if not judged.is_still(status_at(dir_fd, aside)):
                     raise changed(place.path)

@@ -355,9 +355,11 @@ def test_a_demo_is_kept_only_where_nothing_is(user):
     ("line", "status"),
     [
         ("where <&-", 0),
-        ("where >&-", 0),
+        ("where >&-", 5),
+        ("--help >&-", 5),
+        ("where --json >&-", 5),
         ("where 2>&-", 0),
-        ("call view '{}' <&- >&- 2>&-", 1),
+        ("call view '{}' <&- >&- 2>&-", 5),
         ("where >/dev/full", 5),
         ("--help >/dev/full", 5),
         ("where | true", 0),

@@ -68,6 +68,7 @@ def test_the_result_holds_effects_with_digests_before_and_after(door):
         ],
         "bytes_written": 3,
         "duration_us": 0,
+        "intent": door.ledger.entries[0].id,
     }
 
 

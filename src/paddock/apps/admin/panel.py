@@ -169,6 +169,7 @@ class Panel:
         self._source.flush_keys()
         app.key_processor.empty_queue()
         self.mode = Mode.ASKING
+        app.invalidate()
 
     def _redraw(self) -> None:
         # The panel may have become lower: nothing of its old rows may stay.
@@ -234,7 +235,10 @@ class Panel:
         return [("class:status", f" {shown_text(status_text(self.status, columns - 2))} ")]
 
     def _question_prompt(self) -> StyleAndTextTuples:
-        prompt = "" if self.question is None else self.question.prompt
+        # The question stands above already; that it can be answered is said when it can.
+        prompt = "…"
+        if self.question is not None and self.mode is Mode.ASKING:
+            prompt = self.question.prompt
         return [("class:question", shown_text(prompt))]
 
 

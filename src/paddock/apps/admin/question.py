@@ -25,6 +25,7 @@ CHARS_MAX: Final = 4_000
 EXPANDED_LINES_MAX: Final = 20_000
 EXPANDED_CHARS_MAX: Final = 1_000_000
 _DIGEST_CHARS: Final = 23
+_TARGET_CHARS_MAX: Final = 40
 _IN_DIFF: Final = frozenset({"content", "old_str", "new_str", "old_string", "new_string"})
 """Arguments that the diff shows, where there is one that is whole."""
 
@@ -70,6 +71,10 @@ class _Draft:
             self.rows.append((Span(f"         … {', '.join(cut)}: e shows all", Look.WARN),))
         self.notices += [f"{name}: {notice}" for notice in revealed.notices]
 
+    def add_own(self, name: str, text: str) -> None:
+        """One piece that nobody else wrote."""
+        self.rows.append(row(Span(f"{name:<9}", Look.DIM), text))
+
 
 def question_for(
     request: ApprovalRequest,
@@ -82,6 +87,8 @@ def question_for(
     draft = _Draft(extent)
     for name, text in _pieces(request, preview):
         draft.add(name, text)
+    size = sum(len(str(value)) for value in request.arguments.values())
+    draft.add_own("call", f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments")
     blocks: list[Block] = [
         line(""),
         line(
@@ -119,12 +126,18 @@ def _pieces(request: ApprovalRequest, preview: Preview | None) -> Iterator[tuple
             continue
         yield name, text
     for action in request.actions:
-        yield "action", action
+        yield "action", _brief(action, request)
     yield "why", request.reason
     if request.rule:
         yield "rule", request.rule
-    size = sum(len(str(value)) for value in request.arguments.values())
-    yield "call", f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments"
+
+
+def _brief(action: str, request: ApprovalRequest) -> str:
+    """An action without what stands above it, whole and long."""
+    for name, value in request.arguments.items():
+        if isinstance(value, str) and len(value) > _TARGET_CHARS_MAX and action.endswith(value):
+            return f"{action.removesuffix(value)}(the {name})"
+    return action
 
 
 def _preview_block(preview: Preview, shown: str) -> Text:

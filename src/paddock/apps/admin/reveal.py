@@ -37,12 +37,13 @@ def reveal(text: str) -> Revealed:
     rows: list[str] = []
     shown = reveal_exactly(text)
     for each in shown.rows:
-        row, runs = _SPACES.subn(_tell_spaces, each)
+        row, count = _SPACES.subn(_tell_spaces, each)
         rows.append(row)
-        padded += runs
+        padded += count
     notices = list(shown.notices)
     if padded:
-        notices.append(f"runs of spaces are shown as ⟨N spaces⟩, {padded} times")
+        runs = "1 run of spaces is" if padded == 1 else f"{padded} runs of spaces are"
+        notices.append(f"{runs} shown as ⟨N spaces⟩")
     return Revealed(tuple(rows), tuple(notices))
 
 

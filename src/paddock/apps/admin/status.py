@@ -58,15 +58,15 @@ class Status:
 
 def status_text(status: Status, width: int | None = None) -> str:
     """The status line, in the longest of its forms that fits into `width` columns."""
-    forms = (_long(status), _short(status), _shortest(status))
+    left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
+    forms = (_long(status, left), _long(status, ""), _short(status), _shortest(status))
     texts = [_GAP.join(form) for form in forms]
     if width is None:
         return texts[0]
     return next((text for text in texts if len(text) <= width), texts[-1][:width])
 
 
-def _long(status: Status) -> Sequence[str]:
-    left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
+def _long(status: Status, left: str) -> Sequence[str]:
     return (
         f"agent {status.agent}",
         f"profile {status.profile}",

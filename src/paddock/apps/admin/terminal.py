@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
@@ -43,6 +43,7 @@ class Terminal:
 
     def __init__(self, source: TextIO, out: TextIO, history: HistoryFile, *, colours: bool) -> None:
         """What `history` holds can be typed again; without it, this shell's own lines can."""
+        self._out = out
         self._drawing = RichDrawing(colours=colours)
         # No cursor position requests: their answers would arrive among the keys.
         self._output = Vt100_Output(
@@ -82,8 +83,7 @@ class Terminal:
             # Also where the shell still waits for somebody.
             self.hang_up()
             running = starting.running
-        if not self._is_gone:
-            self._print_rest()
+        self._print_rest()
         return 0 if running is None else running.result()
 
     # Screen
@@ -232,7 +232,15 @@ class Terminal:
         with self._lock:
             blocks = list(self._pending)
             self._pending.clear()
-        self._print(blocks, self._output.get_size().columns)
+        try:
+            if not self._is_gone:
+                self._print(blocks, self._output.get_size().columns)
+                self._out.flush()
+        except OSError:
+            self._is_gone = True
+        if self._is_gone:
+            # What waits to be written has nowhere to go, and must not fail at the very end.
+            _forget(self._out)
 
     def _begin_asking(self, question: Question) -> None:
         self._draw()
@@ -248,12 +256,24 @@ class Terminal:
         loop = asyncio.get_running_loop()
         for number in _ENDING:
             loop.add_signal_handler(number, self.hang_up)
+        loop.set_exception_handler(self._loop_failed)
+
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something failed while drawing or at a key: the shell ends, and `run` raises it."""
+        error = context.get("exception")
+        if isinstance(error, OSError):
+            self._is_gone = True
+        if self._app.is_running and not self._app.is_done:
+            self._app.exit(exception=error or RuntimeError(str(context.get("message"))))
 
     def _leave_app(self) -> None:
         self._in_loop(self._end_app)
 
     def _end_app(self) -> None:
-        self._draw()
+        try:
+            self._draw()
+        except OSError:
+            self._is_gone = True
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
 
@@ -291,3 +311,9 @@ def _size_of(descriptor: int) -> Size:
     except OSError:
         columns, rows = 0, 0
     return Size(rows=rows or 24, columns=columns or 80)
+
+
+def _forget(out: TextIO) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    os.dup2(nowhere, out.fileno())
+    os.close(nowhere)

@@ -29,7 +29,8 @@ class Console:
         """The console of this process.
 
         Streams are set to write what the terminal's encoding lacks as escapes, so
-        that a file name cannot end a command.
+        that a file name cannot end a command. What is written to a standard output
+        that was closed fails, as on a full disk; a closed standard error is silence.
         """
         # Threat: a stream that was closed leaves its number to the next file that is opened,
         # and what is written to the stream would end up in a ledger.
@@ -38,7 +39,7 @@ class Console:
         os.close(held)
         nothing = Path(os.devnull)
         stdin = sys.stdin or nothing.open(encoding="utf-8")
-        stdout = sys.stdout or nothing.open("w", encoding="utf-8")
+        stdout = sys.stdout or _unwritable(nothing)
         stderr = sys.stderr or nothing.open("w", encoding="utf-8")
         for stream in (stdout, stderr):
             reconfigure = getattr(stream, "reconfigure", None)
@@ -96,6 +97,14 @@ class Console:
         if plain or not self.stdout.isatty():
             return text
         return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def _unwritable(file: Path) -> TextIO:
+    """A stream for a standard output that was closed: nothing fails until something is said.
+
+    The descriptor is for reading alone, so that the flush fails as write(2) says (EBADF).
+    """
+    return os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC), "w", encoding="utf-8")
 
 
 @contextmanager

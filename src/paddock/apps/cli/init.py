@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.options import Options
+from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.assembly import init_bare_plane, init_project
 from paddock.values.calls import Json
@@ -34,6 +34,7 @@ class Init:
 
     def run(self, options: Options, console: Console) -> int:
         """Make what is missing."""
+        require_named("DIR", options.directory)
         directory = Path(console.directory / (options.directory or options.plane or "."))
         if options.bare:
             return _make_bare(directory, options, console)

@@ -3,6 +3,7 @@
 The table of commands is plain data, so that `paddock --help` loads nothing else.
 """
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from typing import Final
@@ -193,12 +194,27 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
 
     from paddock.apps.cli.options import parse
 
+    _allow_open_files()
     folder = "" if "." in listed.module else "cli."
     module = import_module(f"paddock.apps.{folder}{listed.module}")
     options = parse(module.COMMAND, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE
     return module.COMMAND.run(options, console)
+
+
+def _allow_open_files() -> None:
+    """As many as this user may have: a set of changes holds one for each directory.
+
+    The soft limit is low for the sake of programs that call select(2), which none of our
+    commands does (setrlimit(2)).
+    """
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # macOS: more than it counts
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def console() -> None:

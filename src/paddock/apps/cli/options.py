@@ -76,10 +76,23 @@ def parse(
     """
     preset = argparse.Namespace(json=False, plane=plane)
     try:
-        return make_parser(command, name).parse_args(list(arguments), preset)
+        options = make_parser(command, name).parse_args(list(arguments), preset)
     except _HelpAskedError as asked:
         console.print(str(asked))
         return None
+    require_named("--plane", options.plane)
+    return options
+
+
+def require_named(what: str, directory: str | None) -> None:
+    """Refuse an empty name, which the system would take for the current directory.
+
+    Threat: `--plane "$PLANE"` where the variable is not set.
+
+    Raises: UsageError.
+    """
+    if directory == "":
+        raise UsageError(f"{what} is empty, and names no directory", hint="for here, write .")
 
 
 def nearest(given: str, known: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from paddock import limits
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.options import Options
+from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.apps.cli.prompt import ask_yes
 from paddock.assembly import review_trust, trust_policy
@@ -29,6 +29,7 @@ class Trust:
 
     def run(self, options: Options, console: Console) -> int:
         """0 trusted, 1 not."""
+        require_named("DIR", options.directory)
         start = Path(console.directory / (options.directory or options.plane or "."))
         environment = environment_of(console)
         review = review_trust(start, environment)

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from paddock.assembly import Project, find_project, open_project
 from paddock.errors import UsageError
@@ -27,6 +27,16 @@ class Console(Protocol):
     @property
     def variables(self) -> Mapping[str, str]:
         """The environment."""
+        ...
+
+    @property
+    def stdin(self) -> TextIO:
+        """Where a client's messages come from."""
+        ...
+
+    @property
+    def stdout(self) -> TextIO:
+        """Where the answers go."""
         ...
 
     @property
@@ -104,7 +114,7 @@ class Mcp:
             return 0
         from paddock.apps.mcp.stdio import serve_stdio
 
-        serve_stdio(agents, options.agent)
+        serve_stdio(agents, options.agent, (console.stdin, console.stdout))
         return 0
 
     def _serve_http(self, agents: "Agents", options: Options, console: Console) -> None:

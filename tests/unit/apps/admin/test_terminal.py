@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.admin_shells import PADDOCK, Site, new_plane, new_project
 from tests.support.terminals import Terminal
+from tests.support.wire_server import Speak, WireServer
+from tests.support.wire_words import says
 
 GREETED = "/help lists the commands; Ctrl-D leaves"
 
@@ -42,10 +44,15 @@ def test_the_program_itself_opens_talks_and_leaves(plane):
 def test_what_is_typed_is_edited_and_said_once(plane):
     with plane.open() as terminal:
         terminal.wait_for_prompt()
-        terminal.type("hxx\x7f\x7fello\x01 \x05\r")
-        terminal.wait_for("I am Paddock's built-in model")
+        terminal.type("hxx\x7f\x7fello, ther\x05e\x01why \x0b")
+        terminal.wait_until(lambda: terminal.line() == "> why", "what was cut off")
+        terminal.type("\x19\x01\x1bd\x04")
+        terminal.wait_until(lambda: terminal.line() == "> hello, there", "what was put back")
+        terminal.type("\r")
+        terminal.wait_for("> hello, there")
+        terminal.wait_for_prompt()
     [turn] = plane.entries("ho2m", "TURN_RECORDED")
-    assert turn.metadata["user_message"] == "hello"
+    assert turn.metadata["user_message"] == "hello, there"
 
 
 @pytest.mark.parametrize("newline", ["\x1b\r", "\n", "\\\r"])
@@ -53,7 +60,7 @@ def test_a_message_may_have_several_lines(plane, newline):
     with plane.open() as terminal:
         terminal.wait_for_prompt()
         terminal.type(f"hello{newline}hello again")
-        terminal.wait_for("  hello again")
+        terminal.wait_until(lambda: terminal.line() == "  hello again", "the second line")
         terminal.type("\r")
         terminal.wait_for_prompt()
     [turn] = plane.entries("ho2m", "TURN_RECORDED")
@@ -64,7 +71,7 @@ def test_a_pasted_text_is_one_message(plane):
     with plane.open() as terminal:
         terminal.wait_for_prompt()
         terminal.type("\x1b[200~hello\rhello again\x1b[201~")
-        terminal.wait_for("  hello again")
+        terminal.wait_until(lambda: terminal.line() == "  hello again", "the second line")
         terminal.type("\r")
         terminal.wait_for_prompt()
     [turn] = plane.entries("ho2m", "TURN_RECORDED")
@@ -78,7 +85,7 @@ def test_tab_completes_commands_tools_and_arguments(plane):
         terminal.wait_for("this agent, and who may call them")
         terminal.type("\x03/ca\t")
         terminal.wait_until(lambda: terminal.line() == "> /call", "/call")
-        terminal.type(" li\t")
+        terminal.type(" list_f\t")
         terminal.wait_until(lambda: terminal.line() == "> /call list_files", "the tool")
         terminal.type(" pat\t")
         terminal.wait_until(lambda: terminal.line() == "> /call list_files path=", "the argument")
@@ -88,14 +95,9 @@ def test_tab_completes_commands_tools_and_arguments(plane):
 
 def test_what_was_said_before_is_there_in_the_next_shell(plane):
     with plane.open() as terminal:
-        terminal.wait_for_prompt()
-        terminal.type("hello\r")
-        terminal.wait_for_prompt()
-        terminal.type(" hello, and keep it to yourself\r")
-        terminal.wait_for_prompt()
-        terminal.type("/cost\r")
-        terminal.wait_for("model calls")
-        terminal.wait_for_prompt()
+        terminal.say("hello")
+        terminal.say(" hello, and keep it to yourself")
+        terminal.say("/cost")
         terminal.type("\x04")
         assert terminal.result() == 0
     with plane.open() as terminal:
@@ -123,9 +125,7 @@ def test_ctrl_c_clears_a_line_and_twice_on_an_empty_one_leaves(plane):
         terminal.type("\x03")
         terminal.wait_for("press Ctrl-C again to leave")
         terminal.wait_for_prompt()
-        terminal.type("hello\r")
-        terminal.wait_for("I am Paddock's built-in model")
-        terminal.wait_for_prompt()
+        terminal.say("hello")
         terminal.type("\x03")
         terminal.wait_until(lambda: terminal.text().count("press Ctrl-C again") == 2, "the word")
         terminal.wait_for_prompt()
@@ -136,7 +136,8 @@ def test_ctrl_c_clears_a_line_and_twice_on_an_empty_one_leaves(plane):
 
 
 @pytest.mark.needs("stage")
-def test_ctrl_c_during_a_command_ends_all_of_it_and_comes_back(project):
+def test_ctrl_c_during_a_command_ends_all_of_it_and_comes_back(tmp_path):
+    project = new_project(tmp_path, '[profiles.standard]\nallow = ["tool:*"]\n')
     line = "$ sleep 1234.5 & echo made > made.txt; sleep 1234.5\r"
     with project.open() as terminal:
         terminal.wait_for_prompt()
@@ -147,13 +148,36 @@ def test_ctrl_c_during_a_command_ends_all_of_it_and_comes_back(project):
         terminal.wait_for("cancelled: it changed nothing")
         terminal.wait_for_prompt()
         assert _sleepers("1234.5") == 0
-        terminal.type("hello\r")
-        terminal.wait_for("I am Paddock's built-in model")
+        terminal.say("hello")
     assert not (project.here / "made.txt").exists()
     [result] = project.entries("ho1m", "TOOL_RESULT")
     assert (result.metadata["code"], result.metadata["effect"]) == ("call.cancelled", "none")
     [turn, _] = project.entries("ho2m", "TURN_RECORDED")
     assert turn.metadata["outcome"] == "cancelled"
+
+
+@pytest.mark.loopback
+def test_ctrl_c_while_an_answer_comes_in_ends_it_and_comes_back(plane):
+    classified = says('{"speech_act": "question", "ambiguity": "low"}')
+    with WireServer() as server:
+        model = plane.use_server("anthropic", server.url)
+        answer = says("the first line\nand then ", "it goes on ", "and on")
+        server.reply(Speak(classified), Speak(answer, hold_after=4))
+        with plane.open("--model", model, TEST_KEY="sk-test") as terminal:
+            terminal.wait_for_prompt()
+            terminal.type("tell me\r")
+            terminal.wait_for("and then it goes on")
+            assert terminal.line() == "…"
+            terminal.type("\x03")
+            server.wait_for_hang_up()
+            terminal.wait_for("\ncancelled")
+            terminal.wait_for_prompt()
+            server.reply(Speak(classified), Speak(says("here I am")))
+            terminal.say("still there?")
+            assert "here I am" in terminal.text()
+            assert "and then it goes on\ncancelled" in terminal.text()
+    outcomes = [turn.metadata["outcome"] for turn in plane.entries("ho2m", "TURN_RECORDED")]
+    assert outcomes == ["cancelled", "success"]
 
 
 def _sleepers(seconds: str) -> int:
@@ -171,15 +195,11 @@ def _sleepers(seconds: str) -> int:
 
 def test_a_resized_terminal_is_drawn_for_its_new_size(plane):
     with plane.open() as terminal:
-        terminal.wait_for_prompt()
-        terminal.type("hello\r")
-        terminal.wait_for_prompt()
+        terminal.say("hello")
         terminal.resize(120, 30)
         terminal.wait_for("profile admin")
-        terminal.type("hello\r")
-        terminal.wait_until(
-            lambda: "I need no key and no network, and I know" in terminal.text(), "a wide line"
-        )
+        terminal.say("hello")
+        assert "I need no key and no network, and I" in terminal.text()
         terminal.resize(60, 20)
         terminal.wait_until(
             lambda: terminal.text().split("\n")[-1].startswith(" gate closed  sandbox full"),
@@ -226,8 +246,7 @@ def test_the_badge_is_loud_and_stays(plane, tmp_path):
         badge = " DEVELOPMENT TOOLS ARE ON  ·  SANDBOX NONE: commands are refused"
         assert badge in terminal.text().split("\n")
         for _ in range(3):
-            terminal.type("/help\r")
-            terminal.wait_for_prompt()
+            terminal.say("/help")
             assert terminal.text().split("\n")[-2] == badge
         row = terminal.screen.buffer[terminal.text().split("\n").index(badge)]
         assert (row[1].bold, row[1].reverse, row[1].fg) == (True, True, "red")
@@ -240,10 +259,7 @@ def test_without_colours_nothing_but_colours_is_missing(plane):
     texts = []
     for variables in ({}, {"NO_COLOR": "1"}):
         with plane.open(sandbox="partial", **variables) as terminal:
-            terminal.wait_for_prompt()
-            terminal.type("/call list_files path=HOT\r")
-            terminal.wait_for("HOT/tests/")
-            terminal.wait_for_prompt()
+            terminal.say("/call list_files path=HOT")
             cells = [cell for row in terminal.screen.buffer.values() for cell in row.values()]
             colours = {cell.fg for cell in cells} | {cell.bg for cell in cells}
             texts.append((terminal.text().replace("SES", ""), colours == {"default"}))

@@ -235,3 +235,21 @@ def test_old_images_go_where_there_are_many(client: Client, monkeypatch: pytest.
     assert sorted(path.name for path in image.parent.glob("*.image")) == sorted(
         ["2.image", image.name]
     )
+
+
+def test_a_warning_that_the_lean_path_did_not_give_is_still_due(client: Client):
+    prepared(client)
+    with client.ledger.open("ab") as file:
+        file.write(b"torn")
+
+    assert declines_to_write(client, data(client, "{root}/src/a"))
+    assert client.say(data(client, "{root}/src/a")).context != ""
+    assert client.say(data(client, "{root}/src/a")).context == ""
+
+
+def declines_to_write(client: Client, given: bytes) -> bool:
+    try:
+        client.lean(given)
+    except DeclinedError:
+        return True
+    return False

@@ -91,7 +91,7 @@ def cut(said: str) -> str:
 
 
 def verdict_answer(
-    word: str, verdict: Verdict, warnings: list[str], today: str, updated_input: str = ""
+    word: str, verdict: Verdict, warnings: "list[str]", today: str, updated_input: str = ""
 ) -> bytes:
     """The answer to a judged call. `warnings` are those that are to be shown now."""
     warned = "\n".join(warnings)

@@ -15,7 +15,7 @@ from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import Identity, Record
-from paddock.apps.hook.lean.seen import is_first
+from paddock.apps.hook.lean.seen import forget, is_first, mark_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,6 +77,9 @@ class Attempt:
                 return flow.answer_event(asked, scene, who, ports)
             judged = flow.judge_call(asked, scene, engine, asked.cwd or here)
             return flow.answer_call(judged, scene, engine, who, ports)
+        except DeclinedError:
+            ports.forget_warnings()
+            raise
         except AppendFailedError as failed:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
 
@@ -84,11 +87,17 @@ class Attempt:
 class LeanPorts(flow.Ports):
     """The ledger's files as the image names them."""
 
-    __slots__ = ("_image", "has_begun")
+    __slots__ = ("_image", "_marks", "has_begun")
 
     def __init__(self, image: "Json") -> None:
         self._image = image
+        self._marks: list[str] = []
         self.has_begun = False
+
+    def forget_warnings(self) -> None:
+        """Leave it to the full path to give the warnings that were due."""
+        for mark in self._marks:
+            forget(mark)
 
     def append(self, record: Record) -> None:
         """See `flow.Ports`. Raises: DeclinedError, AppendFailedError."""
@@ -99,7 +108,11 @@ class LeanPorts(flow.Ports):
 
     def is_first(self, session_id: str, pattern: str) -> bool:
         """See `flow.Ports`."""
-        return is_first(self._image["warned"], session_id, pattern)
+        directory = self._image["warned"]
+        found = is_first(directory, session_id, pattern)
+        if found and session_id:
+            self._marks.append(mark_path(directory, session_id, pattern))
+        return found
 
     def randomness(self, size: int) -> bytes:
         """See `flow.Ports`."""

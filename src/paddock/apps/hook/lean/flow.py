@@ -87,7 +87,7 @@ def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: Ports
     return b""
 
 
-def refusal_for(asked: Asked | None, reason: str, today: str) -> bytes:
+def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
     """The answer where something went wrong: what can be refused is refused."""
     if asked is None or asked.is_judged:
         return answers.refusal(reason, answers.scratch_hint(today) if today else "")
@@ -96,7 +96,7 @@ def refusal_for(asked: Asked | None, reason: str, today: str) -> bytes:
     return b""
 
 
-def _due_warnings(asked: Asked, verdict: Verdict, engine: Engine, ports: Ports) -> list[str]:
+def _due_warnings(asked: Asked, verdict: Verdict, engine: Engine, ports: Ports) -> "list[str]":
     if engine.warnings == "off":
         return []
     due: list[str] = []

@@ -19,7 +19,7 @@ RUN, ONE, DEPTH = 0, 1, 2
 """`*`, `?`, and `**` as a whole component."""
 
 
-def find_hits(sides: "Json", path: str, is_directory: bool = False) -> list[tuple[int, int]]:
+def find_hits(sides: "Json", path: str, is_directory: bool = False) -> "list[tuple[int, int]]":
     """Return (level, number) of every match, as `PathIndex.hits` of the policy does."""
     raw, lowered = sides
     hits: list[tuple[int, int]] = []
@@ -30,7 +30,7 @@ def find_hits(sides: "Json", path: str, is_directory: bool = False) -> list[tupl
     return hits
 
 
-def _collect(side: "Json", path: str, is_directory: bool, hits: list[tuple[int, int]]) -> None:
+def _collect(side: "Json", path: str, is_directory: bool, hits: "list[tuple[int, int]]") -> None:
     anywhere, nodes = side
     parts = path.split("/")
     last = len(parts) - 1
@@ -57,7 +57,7 @@ def _collect(side: "Json", path: str, is_directory: bool, hits: list[tuple[int, 
 
 
 def _names(
-    names: "Json", name: str, directory: bool, level: int, hits: list[tuple[int, int]]
+    names: "Json", name: str, directory: bool, level: int, hits: "list[tuple[int, int]]"
 ) -> None:
     every, exact, prefixes, suffixes, others = names
     found: Json = list(every)
@@ -74,7 +74,7 @@ def _names(
             hits.append((level, number))
 
 
-def matches_parts(segments: "Json", parts: list[str]) -> bool:
+def matches_parts(segments: "Json", parts: "list[str]") -> bool:
     """Whether components match; `**` stands for any number of them, at the end for one or more."""
     at = 0
     for index, segment in enumerate(segments):
@@ -126,7 +126,7 @@ def _width(wanted: "Json", name: str, at: int) -> int:
     return int(any(low <= char <= high for low, high in ranges) is not negated)
 
 
-def deciding(hits: list[tuple[int, int]], listed: int, patterns: "Json") -> int:
+def deciding(hits: "list[tuple[int, int]]", listed: int, patterns: "Json") -> int:
     """Return the number of the pattern that decides for a list; -1 where none does.
 
     `patterns[number]` begins with the list that it stands in and whether it is negated.
@@ -142,7 +142,7 @@ def deciding(hits: list[tuple[int, int]], listed: int, patterns: "Json") -> int:
     return -1
 
 
-def matches_text(parts: tuple[str, ...], text: str) -> bool:
+def matches_text(parts: "tuple[str, ...]", text: str) -> bool:
     """Whether text matches literal parts with any text between them."""
     first, last = parts[0], parts[-1]
     if len(parts) == 1:

@@ -54,7 +54,7 @@ class Rule:
         """Where it stands, for a message."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
-    def key(self) -> tuple[int, str, str, str, int]:
+    def key(self) -> "tuple[int, str, str, str, int]":
         """What makes two of them one."""
         return (self.outcome, self.text, self.source, self.file, self.line)
 
@@ -65,7 +65,7 @@ class Finding:
     __slots__ = ("code", "outcome", "rank", "reason", "rule")
 
     def __init__(
-        self, outcome: int, rank: int, reason: str, rule: Rule | None = None, code: str = ""
+        self, outcome: int, rank: int, reason: str, rule: "Rule | None" = None, code: str = ""
     ) -> None:
         self.outcome = outcome
         self.rank = rank
@@ -86,9 +86,9 @@ class Line:
 
     def __init__(
         self,
-        findings: list[Finding],
-        targets: tuple[tuple[tuple[str, ...], str], ...] = (),
-        patches: tuple[tuple[str, str], ...] = (),
+        findings: "list[Finding]",
+        targets: "tuple[tuple[tuple[str, ...], str], ...]" = (),
+        patches: "tuple[tuple[str, str], ...]" = (),
         removes: bool = False,
     ) -> None:
         self.findings = findings
@@ -107,11 +107,11 @@ class Engine:
     paranoid = False
     sandbox_shell = False
 
-    def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+    def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
         """The path lists and the agent's own, which no profile lifts; `code` says which."""
         raise NotImplementedError
 
-    def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+    def profile(self, category: str, operation: str, target: str) -> "list[Finding]":
         """What the agent's profiles say to an action that is no command."""
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class Engine:
         """Whether `safe` names the path."""
         raise NotImplementedError
 
-    def find_secret_outside(self, path: str) -> Rule | None:
+    def find_secret_outside(self, path: str) -> "Rule | None":
         """The pattern by which an absolute path outside the project is secret."""
         raise NotImplementedError
 
@@ -141,7 +141,7 @@ class Verdict:
 
     __slots__ = ("actions", "code", "matched", "outcome", "rank", "reason", "rule", "warned")
 
-    def __init__(self, actions: list[str], warned: list[tuple[str, str]]) -> None:
+    def __init__(self, actions: "list[str]", warned: "list[tuple[str, str]]") -> None:
         self.actions = actions
         self.warned = warned
         self.outcome = ALLOW

@@ -68,7 +68,7 @@ class Mark:
         return body + crc32(body).to_bytes(4, "little")
 
 
-def append_entry(ledger: str, folder: str, identity: tuple[int, int], body: bytes) -> None:
+def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: bytes) -> None:
     """Append one body durably.
 
     Raises:
@@ -77,19 +77,12 @@ def append_entry(ledger: str, folder: str, identity: tuple[int, int], body: byte
     """
     held: list[int] = []
     try:
-        lock = _opened(f"{folder}/lock", _OPEN, held)
-        _take(lock)
-        file = _opened(ledger, _OPEN | posix.O_APPEND | posix.O_NONBLOCK, held)
-        status = posix.fstat(file)
-        if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
-            raise DeclinedError("another ledger than before")
-        head = _opened(f"{folder}/head", _OPEN, held)
-        boot = _boot()
-        before = _newest(head, file, status.st_size, boot, folder)
-        after = _write(file, head, before, body)
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        _commit(folder, head, file, after, held)
-        status = posix.stat(ledger)
+        files = _prepared(ledger, folder, identity, held)
+        try:
+            _append(folder, files, body, held)
+            status = posix.stat(ledger)
+        except OSError as fault:
+            raise AppendFailedError(f"the ledger failed: {_why(fault)}") from fault
         if (status.st_dev, status.st_ino) != identity:
             raise AppendFailedError("the ledger was replaced while in use")
     finally:
@@ -97,7 +90,33 @@ def append_entry(ledger: str, folder: str, identity: tuple[int, int], body: byte
             posix.close(descriptor)
 
 
-def _opened(path: str, flags: int, held: list[int]) -> int:
+def _prepared(
+    ledger: str, folder: str, identity: "tuple[int, int]", held: "list[int]"
+) -> "tuple[int, int, int, Mark]":
+    """Lock, file, head and the mark to append after. Raises: DeclinedError."""
+    try:
+        lock = _opened(f"{folder}/lock", _OPEN, held)
+        _take(lock)
+        file = _opened(ledger, _OPEN | posix.O_APPEND | posix.O_NONBLOCK, held)
+        status = posix.fstat(file)
+        if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
+            raise DeclinedError("another ledger than before")
+        head = _opened(f"{folder}/head", _OPEN, held)
+        return lock, file, head, _newest(head, file, status.st_size, _boot(), folder)
+    except OSError as fault:
+        raise DeclinedError(f"the ledger cannot be looked at: {_why(fault)}") from None
+
+
+def _append(
+    folder: str, files: "tuple[int, int, int, Mark]", body: bytes, held: "list[int]"
+) -> None:
+    lock, file, head, before = files
+    after = _write(file, head, before, body)
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    _commit(folder, head, file, after, held)
+
+
+def _opened(path: str, flags: int, held: "list[int]") -> int:
     try:
         descriptor = posix.open(path, flags)
     except OSError:
@@ -162,26 +181,27 @@ def _verify(file: int, mark: Mark) -> None:
         raise DeclinedError("the line before a mark is another one")
 
 
-def _marks(head: int) -> tuple[Mark | None, Mark | None, int]:
+def _marks(head: int) -> "tuple[Mark | None, Mark | None, int]":
     """The newest append, the newest commit, and the slot for the next commit."""
     page = posix.pread(head, _PAGE_BYTES, 0)
-    newest, _ = _pair(page, 0)
-    durable, slot = _pair(page, _DURABLE)
+    newest, _ = find_pair(page, 0)
+    durable, slot = find_pair(page, _DURABLE)
     return newest, durable, slot
 
 
-def _pair(page: bytes, at: int) -> tuple[Mark | None, int]:
+def find_pair(page: bytes, at: int) -> "tuple[Mark | None, int]":
+    """The mark of two slots that counts, and which slot it does not stand in."""
     first, second = _decode(page, at), _decode(page, at + _SECTOR)
     if second is None or (first is not None and _rank(first) >= _rank(second)):
         return first, 0 if first is None else 1
     return second, 0
 
 
-def _rank(mark: Mark) -> tuple[int, bool]:
+def _rank(mark: Mark) -> "tuple[int, bool]":
     return (mark.generation, mark.poisoned)
 
 
-def _decode(page: bytes, at: int) -> Mark | None:
+def _decode(page: bytes, at: int) -> "Mark | None":
     record = page[at : at + _RECORD_BYTES]
     if len(record) < _RECORD_BYTES:
         return None
@@ -235,7 +255,7 @@ def _store(head: int, at: int, mark: Mark) -> None:
         raise AppendFailedError("the head was written in part")
 
 
-def _commit(folder: str, head: int, file: int, mine: Mark, held: list[int]) -> None:
+def _commit(folder: str, head: int, file: int, mine: Mark, held: "list[int]") -> None:
     """Return when all before the mark is on the disk: lead a commit, or wait for one."""
     try:
         lock = posix.open(f"{folder}/slock", _OPEN | posix.O_CREAT, 0o600)

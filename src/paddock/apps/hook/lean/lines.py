@@ -58,7 +58,7 @@ def encode_body(record: Record, random: bytes, seconds: float) -> bytes:
     return body
 
 
-def chain_line(body: bytes, seq: int, prev: str) -> tuple[bytes, str]:
+def chain_line(body: bytes, seq: int, prev: str) -> "tuple[bytes, str]":
     """Return the whole line with its LF, and its leaf hash."""
     line = body + f',"seq":{seq},"prev":"{prev}"}}'.encode()
     return line + b"\n", leaf_hash(line)

@@ -22,7 +22,7 @@ _FRAMES = ("*** Begin Patch", "*** End Patch", "*** End of File", "*** Environme
 FILES_MAX = 1000
 
 
-def read_patch(text: str) -> tuple[tuple[str, str], ...]:
+def read_patch(text: str) -> "tuple[tuple[str, str], ...]":
     """Return operations with their paths, in the order of the patch.
 
     Raises:

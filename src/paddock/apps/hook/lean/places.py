@@ -27,7 +27,7 @@ class Scene:
     __slots__ = ("given_root", "home", "root", "state", "today")
 
     def __init__(
-        self, root: str, given_root: str, home: str, state: tuple[str, ...], today: str
+        self, root: str, given_root: str, home: str, state: "tuple[str, ...]", today: str
     ) -> None:
         self.root = root
         self.given_root = given_root
@@ -46,7 +46,7 @@ class Place:
 
     __slots__ = ("names", "real")
 
-    def __init__(self, real: str, names: tuple[str, ...]) -> None:
+    def __init__(self, real: str, names: "tuple[str, ...]") -> None:
         self.real = real
         self.names = names
 
@@ -169,7 +169,7 @@ def _relative_by_identity(real: str, root: str) -> str:
     return ""
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _identity(path: str) -> "tuple[int, int] | None":
     try:
         status = posix.stat(path)
     except (OSError, ValueError):

@@ -51,14 +51,14 @@ class QuickEngine(Engine):
         "warnings",
     )
 
-    def __init__(self, image: "Json", profiles: tuple[int, ...]) -> None:
+    def __init__(self, image: "Json", profiles: "tuple[int, ...]") -> None:
         self._image = image
         self._guards = image["guards"]
         self._profiles = profiles
         self._hits: dict[str, list[tuple[int, int]]] = {}
         self.on_allow, self.warnings, self.paranoid, self.sandbox_shell = image["hook"]
 
-    def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+    def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
         """See `Engine`."""
         hits = self._hits_of(path)
         if not hits:
@@ -102,7 +102,7 @@ class QuickEngine(Engine):
                     return False
         return True
 
-    def find_secret_outside(self, path: str) -> Rule | None:
+    def find_secret_outside(self, path: str) -> "Rule | None":
         """See `Engine`."""
         sides, patterns, lists = self._image["outside"]
         hits = find_hits(sides, _plain(path.lstrip("/")))
@@ -120,7 +120,7 @@ class QuickEngine(Engine):
             return False
         return not patterns[max(number for _, number in hits)][1]
 
-    def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+    def profile(self, category: str, operation: str, target: str) -> "list[Finding]":
         """See `Engine`."""
         found: list[Finding] = []
         asked = f"tool:{category}:{operation} {target}".rstrip()
@@ -157,7 +157,7 @@ class QuickEngine(Engine):
                 found += _said(profile, [*untargeted, *any_rules], otherwise, asked)
         return Line(found)
 
-    def _hits_of(self, path: str) -> list[tuple[int, int]]:
+    def _hits_of(self, path: str) -> "list[tuple[int, int]]":
         hits = self._hits.get(path)
         if hits is None:
             hits = self._hits[path] = find_hits(self._guards[0], _plain(path))
@@ -175,7 +175,7 @@ def _client_head(profile: "Json", operation: str) -> "tuple[list[Json], Json]":
     return matched, otherwise
 
 
-def _said(profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str) -> list[Finding]:
+def _said(profile: "Json", rules: "list[Json]", otherwise: "Json", asked: str) -> "list[Finding]":
     """What one profile says, given the rules that matched. As `CompiledProfile` words it."""
     if rules:
         chosen = rules[0]
@@ -206,7 +206,7 @@ def _pattern_rule(pattern: "Json", kind: str) -> Rule:
     return Rule(DENY, text, f"paths.{kind}", file, line)
 
 
-def _name(parts: tuple[str, ...], is_wide: bool, name: str) -> bool:
+def _name(parts: "tuple[str, ...]", is_wide: bool, name: str) -> bool:
     if not name.isascii():
         raise DeclinedError("a name that is not ASCII")
     return matches_text(parts, name.lower() if is_wide else name)

@@ -4,6 +4,8 @@ With them a decision can be made again. Content, and arguments of tools that we 
 know, are kept as salted digests; long texts too.
 """
 
+import sys
+
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.judging import WORDS, Rule, Verdict
 
@@ -13,11 +15,10 @@ if TYPE_CHECKING:
     from hashlib import sha256
 
     from paddock.values.calls import Json
+elif sys.hexversion >= 0x030C0000:
+    from _sha2 import sha256
 else:
-    try:
-        from _sha2 import sha256
-    except ImportError:  # before Python 3.12
-        from _sha256 import sha256
+    from _sha256 import sha256
 
 HOOK_DECISION = "HOOK_DECISION"
 HOOK_EVENT = "HOOK_EVENT"
@@ -75,7 +76,7 @@ def decision_record(
     asked: Asked,
     verdict: Verdict,
     word: str,
-    warnings: list[str],
+    warnings: "list[str]",
     who: Identity,
     randomness: "Callable[[int], bytes]",
 ) -> Record:
@@ -124,7 +125,7 @@ def event_record(asked: Asked, agent: str, randomness: "Callable[[int], bytes]")
     return Record(HOOK_EVENT, asked, agent, "", "", metadata)
 
 
-def kept_actions(actions: list[str]) -> list[str]:
+def kept_actions(actions: "list[str]") -> "list[str]":
     """The actions as an entry keeps them; what is left out is counted."""
     kept = [clean(action, ACTION_CHARS_MAX) for action in actions[:ACTIONS_MAX]]
     if len(actions) > ACTIONS_MAX:

@@ -11,12 +11,17 @@ from paddock.apps.hook.lean.records import sha256
 _FLAGS = posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW
 
 
+def mark_path(directory: str, session_id: str, pattern: str) -> str:
+    """The file that says that a session was given a warning."""
+    mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
+    return f"{directory}/{mark.hexdigest()[:32]}"
+
+
 def is_first(directory: str, session_id: str, pattern: str) -> bool:
     """Whether this is the session's first warning by that pattern; from now on it is not."""
     if not session_id:
         return True
-    mark = sha256(f"{session_id}\0{pattern}".encode("utf-8", "surrogatepass"))
-    path = f"{directory}/{mark.hexdigest()[:32]}"
+    path = mark_path(directory, session_id, pattern)
     for attempt in (1, 2):
         try:
             posix.close(posix.open(path, _FLAGS, 0o600))
@@ -30,6 +35,14 @@ def is_first(directory: str, session_id: str, pattern: str) -> bool:
         else:
             return True
     return True
+
+
+def forget(path: str) -> None:
+    """Take a mark back: the warning was not given after all."""
+    try:
+        posix.unlink(path)
+    except OSError:
+        return
 
 
 def _made(directory: str) -> bool:

@@ -30,7 +30,7 @@ Command = tuple[str, frozenset[str]]
 """The command's text, and the names of all programs in it."""
 
 
-def split_line(text: str, tables: "Json") -> list[Command]:
+def split_line(text: str, tables: "Json") -> "list[Command]":
     """Return the commands of a plain line.
 
     Raises:
@@ -79,7 +79,7 @@ def _stands(text: str, sign: str, at: int) -> bool:
     return text.startswith(sign, at) and text[at + len(sign) : at + len(sign) + 1] in ("", " ")
 
 
-def _word(text: str, at: int, is_first: bool) -> tuple[str, int]:
+def _word(text: str, at: int, is_first: bool) -> "tuple[str, int]":
     """Return the word at `at` without its quotes, and where it ends."""
     made = ""
     start = at
@@ -104,7 +104,7 @@ def _word(text: str, at: int, is_first: bool) -> tuple[str, int]:
     return made, at
 
 
-def _command(text: str, words: list[str], tables: "Json") -> Command:
+def _command(text: str, words: "list[str]", tables: "Json") -> Command:
     if not words or len(words) > WORDS_MAX:
         raise DeclinedError("no command between two operators, or a long one")
     reserved = tables[2]
@@ -115,7 +115,7 @@ def _command(text: str, words: list[str], tables: "Json") -> Command:
     return text, frozenset(programs)
 
 
-def _look(words: list[str], programs: set[str], tables: "Json") -> None:
+def _look(words: "list[str]", programs: "set[str]", tables: "Json") -> None:
     """Decline a command that is more than its words."""
     special, writing, _, nesting = tables
     program = words[0]
@@ -142,7 +142,7 @@ def _look(words: list[str], programs: set[str], tables: "Json") -> None:
         raise DeclinedError("a program that may write what an option names")
 
 
-def _look_at_git(rest: list[str]) -> None:
+def _look_at_git(rest: "list[str]") -> None:
     if (
         not rest
         or rest[0].startswith("-")
@@ -159,7 +159,9 @@ def _look_at_git(rest: list[str]) -> None:
             raise DeclinedError("an option of git that may name a place")
 
 
-def _look_at_interpreter(name: str, rest: list[str], programs: set[str], tables: "Json") -> None:
+def _look_at_interpreter(
+    name: str, rest: "list[str]", programs: "set[str]", tables: "Json"
+) -> None:
     if not _STDIN.isdisjoint(rest) or not rest:
         raise DeclinedError("an interpreter that may read its input")
     if name.startswith("python") and rest[0] == "-m" and len(rest) > 1:

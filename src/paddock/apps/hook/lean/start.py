@@ -32,7 +32,7 @@ LOADED = (
 )
 """Modules of the lean path, each after those that it imports."""
 
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _HERE = __file__.rpartition("/")[0]
 _PACKAGE = _HERE.removesuffix("/apps/hook/lean")
@@ -92,7 +92,7 @@ def _answer() -> bytes:
     return answer
 
 
-def _lean(data: bytes, client: str, variables: dict[str, str]) -> tuple[bytes | None, bool]:
+def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes | None, bool]":
     """The lean answer, None where it is left to the full path; and whether there is an image."""
     for name in ("paddock", "paddock.apps", "paddock.apps.hook", _NAME):
         package = type(sys)(name)
@@ -130,7 +130,7 @@ def _load(name: str) -> None:
     exec(marshal.loads(compiled), module.__dict__)  # noqa: S102, S302 - our own module
 
 
-def _compiled(name: str, source: str) -> bytes | None:
+def _compiled(name: str, source: str) -> "bytes | None":
     """The code of a module that was compiled from its source as it is now, else None."""
     path = f"{_HERE}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
     try:
@@ -154,7 +154,7 @@ def _compiled(name: str, source: str) -> bytes | None:
     return content[_HEADER_BYTES:]
 
 
-def _full(data: bytes, client: str, variables: dict[str, str], has_image: bool) -> bytes:
+def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool) -> bytes:
     for name in [name for name in sys.modules if name.partition(".")[0] == "paddock"]:
         del sys.modules[name]
     import os
@@ -189,7 +189,7 @@ def _write(answer: bytes) -> None:
         rest = rest[posix.write(_STDOUT, rest) :]
 
 
-def _environment() -> dict[str, str]:
+def _environment() -> "dict[str, str]":
     """As `os.environ`, without the import."""
     return {
         name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")

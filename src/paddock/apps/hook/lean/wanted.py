@@ -24,9 +24,9 @@ class Wanted:
 
     def __init__(
         self,
-        paths: tuple[tuple[str, str], ...] = (),
-        line: str | None = None,
-        name: tuple[str, str, str] | None = None,
+        paths: "tuple[tuple[str, str], ...]" = (),
+        line: "str | None" = None,
+        name: "tuple[str, str, str] | None" = None,
     ) -> None:
         self.paths = paths
         """Operations of `tool:file:` with paths as the client gave them."""

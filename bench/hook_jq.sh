@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The checks of the default policy as people write them by hand: bash, jq, realpath. For
+# bench/hook.py alone: it writes a line to a log, and no ledger, and it fails open.
+set -u
+jq=${JQ:-jq}
+input=$(cat)
+tool=$(printf '%s' "$input" | "$jq" -r '.tool_name // empty')
+path=$(printf '%s' "$input" | "$jq" -r '.tool_input.file_path // .tool_input.notebook_path // empty')
+root=$(realpath -m -- "${CLAUDE_PROJECT_DIR:-.}")
+[ -n "$path" ] || exit 0
+real=$(realpath -m -- "$path")
+
+answer() {
+  printf '%s %s %s %s\n' "$1" "$tool" "$real" "$2" >>"$HOOK_LOG"
+  "$jq" -nc --arg decision "$1" --arg reason "$2" \
+    '{hookSpecificOutput: {hookEventName: "PreToolUse", permissionDecision: $decision, permissionDecisionReason: $reason}}'
+  exit 0
+}
+
+case "$tool" in Write | Edit | MultiEdit | NotebookEdit) ;; *) exit 0 ;; esac
+case "$real" in "$root"/*) relative=${real#"$root"/} ;; *) answer deny "Path outside project boundary: $real" ;; esac
+lower=${relative,,}
+case "/$lower/" in
+*/.git/* | */.env* | *.key/* | *.pem/*) answer deny "Protected path: $relative cannot be modified via $tool." ;;
+*/node_modules/* | */package-lock.json/* | */yarn.lock/*) answer deny "Protected path: $relative cannot be modified via $tool." ;;
+*/paddock.toml/* | */paddock.json/*) answer deny "Protected path: $relative cannot be modified via $tool." ;;
+esac
+case "$relative" in
+docs/* | agent_sandbox/* | tests/*) ;;
+src/* | plugins/*/agents/*.md | plugins/*/commands/*.md | plugins/*/skills/* | .claude-plugin/*)
+  answer warn "Writing to production path: $relative. Ensure this is intentional implementation work." ;;
+esac
+printf 'allow %s %s\n' "$tool" "$real" >>"$HOOK_LOG"
+exit 0

@@ -1,0 +1,271 @@
+"""The lean writer beside the ledger's own: nothing is lost, split or said that is not so."""
+
+import errno
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from paddock.apps.hook.lean import ledger as lean
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
+from paddock.apps.hook.lean.lines import encode_body
+from paddock.apps.hook.lean.records import Record
+from paddock.ledger.head import HeadFile
+from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import verify
+from tests.support.ledgers import note, open_ledger, reasons
+
+WRITERS = 6
+ROUNDS = 4
+
+
+def lean_append(path: Path, text: str, filling: str = "") -> None:
+    """One entry by the lean writer. Raises: DeclinedError, AppendFailedError."""
+    asked = Asked("PreToolUse", "claude", {})
+    record = Record("NOTE", asked, "", "", text, {"filling": filling} if filling else {})
+    body = encode_body(record, os.urandom(16), time.time())
+    status = path.stat()
+    append_entry(str(path), str(path.with_suffix(".d")), (status.st_dev, status.st_ino), body)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "ho1m.jsonl"
+    open_ledger(made).close()
+    return made
+
+
+def holds(path: Path, wanted: list[str]) -> bool:
+    found = verify(str(path))
+    assert found.problems == ()
+    return reasons(path) == wanted
+
+
+def test_both_writers_take_turns_in_one_chain(path: Path):
+    with_store = open_ledger(path)
+    for number in range(4):
+        lean_append(path, f"lean {number}")
+        with_store.append([note(f"store {number}")])
+    with_store.close()
+
+    assert holds(path, [f"{who} {number}" for number in range(4) for who in ("lean", "store")])
+
+
+def test_what_the_lean_writer_acknowledged_counts_as_durable(path: Path):
+    lean_append(path, "one")
+    page = HeadFile(open_ledger(path)._disk, LedgerPaths(str(path)).head, create=False).read()
+
+    assert page.durable.offset_bytes == page.newest.offset_bytes == path.stat().st_size
+
+
+def test_killed_writers_of_both_kinds_lose_nothing_that_was_acknowledged(
+    path: Path, tmp_path: Path
+):
+    chance = random.Random(7)
+    for number in range(ROUNDS):
+        children = [
+            fork(path, tmp_path / f"notes-{number}-{each}", each) for each in range(WRITERS)
+        ]
+        for child in children:
+            time.sleep(chance.uniform(0.005, 0.05))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    open_ledger(path).close()
+
+    assert verify(str(path)).problems == ()
+    written = {row.entry.reason for row in query(str(path), Filter("NOTE")).entries}
+    acknowledged = {
+        text for notes in tmp_path.glob("notes-*") for text in notes.read_text().split("\n")[:-1]
+    }
+    assert len(acknowledged) > ROUNDS
+    assert acknowledged - written == set()
+
+
+def fork(path: Path, notes: Path, number: int) -> int:
+    """A process that appends until it is killed, even ones by the lean writer."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        kept = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        store = open_ledger(path) if number % 2 else None
+        count = 0
+        while True:
+            count += 1
+            text = f"{notes.name}-{count}"
+            filling = "x" * random.choice([0, 0, 0, 5_000, 40_000])
+            if store is not None:
+                store.append([note(text, len(filling))])
+            else:
+                try:
+                    lean_append(path, text, filling)
+                except DeclinedError:
+                    continue
+            os.write(kept, f"{text}\n".encode())
+    finally:
+        os._exit(1)
+
+
+# --- what is not plain is declined, and nothing was written ---------------------------
+
+
+def torn(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b'{"id":"LED-')
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def changed_last_line(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"reason":"first"', b'"reason":"worst"'))
+
+
+def head_gone(path: Path) -> None:
+    (path.with_suffix(".d") / "head").unlink()
+
+
+def head_zeroed(path: Path) -> None:
+    (path.with_suffix(".d") / "head").write_bytes(bytes(4096))
+
+
+def pending(path: Path) -> None:
+    torn_folder = path.with_suffix(".d") / "torn"
+    torn_folder.mkdir()
+    (torn_folder / f"0-{'0' * 64}.pending").write_bytes(b"")
+
+
+def another_file(path: Path) -> None:
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def long_last_line(path: Path) -> None:
+    ledger = open_ledger(path)
+    ledger.append([note("long", 100_000)])
+    ledger.close()
+
+
+STATES = [
+    torn,
+    cut,
+    changed_last_line,
+    head_gone,
+    head_zeroed,
+    pending,
+    a_directory,
+    long_last_line,
+]
+
+
+@pytest.mark.parametrize("change", STATES)
+def test_a_ledger_that_is_not_plain_is_left_to_the_store(
+    change: Callable[[Path], None], path: Path
+):
+    lean_append(path, "first")
+    identity = (path.stat().st_dev, path.stat().st_ino)
+    change(path)
+    before = path.read_bytes() if path.is_file() else b""
+
+    with pytest.raises(DeclinedError):
+        append_entry(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+    assert (path.read_bytes() if path.is_file() else b"") == before
+
+
+def test_a_ledger_that_was_replaced_is_left_to_the_store(path: Path):
+    identity = (path.stat().st_dev, path.stat().st_ino)
+    another_file(path)
+
+    with pytest.raises(DeclinedError, match="another ledger"):
+        append_entry(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+
+
+def test_a_poisoned_ledger_is_left_to_the_store(path: Path):
+    ledger = open_ledger(path)
+    ledger._files.commit._poison(ledger._files.head.read().newest, ledger._files.head.read())
+    ledger.close()
+
+    with pytest.raises(DeclinedError):
+        lean_append(path, "never")
+
+
+def test_a_lock_that_is_held_is_left_to_the_store(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lean, "_TRIES", 2)
+    held = open_ledger(path)
+    held._files.lock.acquire()
+
+    with pytest.raises(DeclinedError, match="locked"):
+        lean_append(path, "never")
+    held._files.lock.release()
+    held.close()
+    lean_append(path, "now")
+    assert holds(path, ["now"])
+
+
+# --- calls that fail half-way ---------------------------------------------------------
+
+
+class Failing:
+    """The system calls of the lean writer, one of which fails."""
+
+    def __init__(self, name: str, fault: OSError, after: int = 0) -> None:
+        self.name = name
+        self.fault = fault
+        self.left = after
+
+    def __getattr__(self, name: str):
+        real = getattr(os, name)
+        if name != self.name:
+            return real
+
+        def failing(*arguments):
+            if self.left:
+                self.left -= 1
+                return real(*arguments)
+            if name == "write":
+                real(arguments[0], arguments[1][:10])
+            raise self.fault
+
+        return failing
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "after"),
+    [("write", errno.ENOSPC, 0), ("fdatasync", errno.EIO, 0), ("pwrite", errno.ENOSPC, 0),
+     ("pwrite", errno.EIO, 1)],
+)  # fmt: skip
+def test_what_fails_half_way_is_not_acknowledged_and_the_ledger_stays_whole(
+    name, number, after, path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lean_append(path, "first")
+    fault = OSError(number, os.strerror(number))
+    with monkeypatch.context() as patched:
+        patched.setattr(lean, "posix", Failing(name, fault, after))
+        with pytest.raises(AppendFailedError):
+            lean_append(path, "second")
+
+    assert verify(str(path)).problems == ()
+    if name == "write":
+        assert holds(path, ["first"])
+        lean_append(path, "third")
+        assert holds(path, ["first", "third"])
+    if name == "fdatasync":
+        # The disk failed: nobody acknowledges anything any more, until a restart.
+        assert open_ledger(path).is_poisoned
+        with pytest.raises(DeclinedError):
+            lean_append(path, "third")

@@ -1,0 +1,657 @@
+"""Installing, upgrading, removing: what stands in the plane afterwards, and what is refused."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import (
+    ConfigError,
+    HostError,
+    IntegrityError,
+    LedgerDamagedError,
+    SandboxUnavailableError,
+    UsageError,
+)
+from paddock.ledger.keys import make_key
+from paddock.packages.approving import approve
+from paddock.packages.finishing import settle
+from paddock.packages.hashing import digest_of
+from paddock.packages.install import InstallWish, install
+from paddock.packages.installed import digest_of_set, read_installed
+from paddock.packages.keys import enrol_key, public_half
+from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
+from paddock.packages.signatures import sign_digest
+from paddock.packages.transaction import Phase, Transaction
+from paddock.values.entries import Entry
+from paddock.workspace.disk import Disk
+from tests.support.changes import memory_directory
+from tests.support.packages import (
+    KEY,
+    NOW,
+    PROGRAM,
+    Runner,
+    archive_of,
+    manifest_of,
+    open_bench,
+    require_whole,
+)
+
+FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/sub/run.sh": PROGRAM}
+NEW = {"HOT/kernel/a.txt": b"A\n", "HOT/kernel/new.txt": b"n\n"}
+DEV = InstallWish(dev=True)
+OTHER = make_key("other/operator", bytes(32))
+
+
+@pytest.fixture
+def bench():
+    with memory_directory() as base, open_bench(base / "plane", Runner()) as bench:
+        yield bench
+        require_whole(bench)
+
+
+def refused_by(gate: str, act) -> tuple:
+    with pytest.raises(GateRefusedError) as caught:
+        act()
+    assert caught.value.gate == gate, caught.value
+    return caught.value.failures
+
+
+# Installing
+
+
+def test_a_package_is_installed_with_manifest_receipt_and_entry(bench):
+    report = bench.install(FILES)
+
+    assert (report.status, report.package_id, report.version) == ("installed", "PKG-A-001", "1.0.0")
+    assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"a\n"
+    assert (bench.root / "HOT/kernel/a.txt").stat().st_mode & 0o777 == 0o644
+    assert (bench.root / "HOT/scripts/sub/run.sh").stat().st_mode & 0o777 == 0o755
+    installed = read_installed(bench.layout).packages["PKG-A-001"]
+    assert installed.manifest == manifest_of(FILES)
+    assert installed.receipt.ledger_entry == report.ledger_entry
+    assert installed.receipt.dev is True
+    entry = bench.log().entries[-1]
+    assert (entry.id, entry.entry.event_type) == (report.ledger_entry, "PACKAGE_INSTALLED")
+    assert entry.entry.metadata["digest"] == manifest_of(FILES).digest
+    assert entry.entry.metadata["set_digest"] == digest_of_set([manifest_of(FILES)])
+    assert entry.entry.metadata["set_digest"] == read_installed(bench.layout).digest
+
+
+def test_the_umask_has_no_say(bench):
+    before = os.umask(0o077)
+    try:
+        bench.install(FILES)
+    finally:
+        os.umask(before)
+    assert (bench.root / "HOT/scripts/sub/run.sh").stat().st_mode & 0o777 == 0o755
+
+
+def test_the_very_digest_again_changes_nothing(bench):
+    bench.install(FILES)
+    before, events = bench.tree(), bench.events()
+
+    assert bench.install(FILES).status == "unchanged"
+    assert (bench.tree(), bench.events()) == (before, events)
+
+
+def test_a_dry_run_says_what_would_happen_and_does_not_do_it(bench):
+    before = bench.tree()
+
+    report = install(bench.depot, archive_of(FILES), replace(DEV, is_dry_run=True))
+
+    assert report.status == "planned"
+    assert [change.path for change in report.changes] == [
+        "HOT/kernel/a.txt",
+        "HOT/scripts/sub/run.sh",
+        "HOT/installed/PKG-A-001/manifest.json",
+    ]
+    assert (bench.tree(), bench.events()) == (before, [])
+    assert os.listdir(bench.layout.objects / "packages") == []
+
+
+def test_an_upgrade_replaces_adds_and_removes_in_one_swap(bench):
+    bench.install(FILES)
+
+    report = bench.install(NEW, version="1.1.0")
+
+    assert (report.status, report.previous) == ("upgraded", "1.0.0")
+    assert {change.path: (change.before is None, change.after is None) for change in report.changes} == {
+        "HOT/kernel/a.txt": (False, False),
+        "HOT/kernel/new.txt": (True, False),
+        "HOT/scripts/sub/run.sh": (False, True),
+        "HOT/installed/PKG-A-001/manifest.json": (False, False),
+    }
+    assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"A\n"
+    assert not (bench.root / "HOT/scripts/sub").exists()
+    assert bench.log().entries[-1].entry.metadata["previous"]["version"] == "1.0.0"
+
+
+def test_another_digest_of_one_version_is_an_upgrade(bench):
+    bench.install(FILES)
+    assert bench.install(NEW).status == "upgraded"
+
+
+def test_what_gives_way_is_in_the_history(bench):
+    bench.install(FILES)
+    version = manifest_of(FILES).by_path["HOT/kernel/a.txt"].sha256
+    bench.install(NEW, version="1.1.0")
+    assert bench.depot.objects.read(version) == b"a\n"
+
+
+def test_uninstalling_leaves_the_plane_as_it_was(bench):
+    before = bench.tree()
+    bench.install(FILES)
+
+    report = bench.uninstall()
+
+    assert report.status == "uninstalled"
+    assert bench.tree() == before
+    assert bench.events() == ["PACKAGE_INSTALLED", "PACKAGE_UNINSTALLED"]
+
+
+def test_what_is_not_installed_cannot_be_removed(bench):
+    with pytest.raises(UsageError):
+        bench.uninstall("PKG-B")
+    with pytest.raises(UsageError):
+        bench.uninstall("../../x")
+
+
+def test_a_directory_that_holds_something_else_stays(bench):
+    bench.install({"HOT/kernel/sub/a": b"a"})
+    (bench.root / "HOT/kernel/sub/mine").write_bytes(b"mine")
+    bench.uninstall()
+    assert (bench.root / "HOT/kernel/sub/mine").read_bytes() == b"mine"
+    os.unlink(bench.root / "HOT/kernel/sub/mine")
+
+
+def test_a_file_may_become_a_directory_in_an_upgrade(bench):
+    bench.install({"HOT/kernel/x": b"file"})
+    bench.install({"HOT/kernel/x/y": b"below"}, version="2.0.0")
+    assert (bench.root / "HOT/kernel/x/y").read_bytes() == b"below"
+
+
+# Versions
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "1.0.0-rc.1"])
+def test_a_lower_version_is_refused(version, bench):
+    bench.install(FILES)
+    before = bench.tree()
+
+    refused_by("G5", lambda: bench.install(NEW, version=version))
+    assert bench.tree() == before
+
+
+def test_a_version_below_the_last_one_is_refused_after_an_uninstall_too(bench):
+    bench.install(FILES, version="2.0.0")
+    bench.uninstall()
+
+    refused_by("G5", lambda: bench.install(FILES, version="1.9.9"))
+    assert bench.install(FILES, version="2.0.0").status == "installed"
+
+
+def test_another_package_has_versions_of_its_own(bench):
+    bench.install(FILES, version="2.0.0")
+    bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B", version="0.1.0")
+
+
+# Dependencies
+
+
+def test_a_dependency_has_to_be_there(bench):
+    before = bench.tree()
+    refused_by("G3", lambda: bench.install(FILES, dependencies=["PKG-B"]))
+    assert bench.tree() == before
+
+    bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B")
+    bench.install(FILES, dependencies=["PKG-B"])
+
+
+def test_an_upgrade_may_not_close_a_circle(bench):
+    bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B")
+    bench.install(FILES, dependencies=["PKG-B"])
+
+    refused_by(
+        "G3",
+        lambda: bench.install(
+            {"HOT/kernel/b": b"b"}, package_id="PKG-B", version="2.0.0", dependencies=["PKG-A-001"]
+        ),
+    )
+
+
+def test_what_others_need_is_not_removed(bench):
+    bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B")
+    bench.install(FILES, dependencies=["PKG-B"])
+
+    failures = refused_by("G3", lambda: bench.uninstall("PKG-B"))
+    assert [failure.file for failure in failures] == ["PKG-A-001"]
+    bench.uninstall()
+    bench.uninstall("PKG-B")
+
+
+# What stands there
+
+
+def test_a_file_that_no_package_brought_is_not_replaced(bench):
+    bench.write("HOT/kernel/a.txt", b"mine\n")
+    before = bench.tree()
+
+    with pytest.raises(OwnershipRefusedError):
+        bench.install(FILES)
+    assert (bench.tree(), bench.events()) == (before, [])
+    os.unlink(bench.root / "HOT/kernel/a.txt")
+
+
+def test_a_file_that_is_the_same_already_is_taken_in(bench):
+    os.chmod(bench.write("HOT/kernel/a.txt", b"a\n"), 0o600)
+    bench.install(FILES)
+    assert (bench.root / "HOT/kernel/a.txt").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "fifo"])
+def test_nothing_but_a_file_is_replaced(kind, bench):
+    path = bench.root / "HOT/kernel/a.txt"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to("../config/admin_config.json")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(OwnershipRefusedError):
+        bench.install(FILES)
+    path.rmdir() if kind == "directory" else path.unlink()
+
+
+def test_nothing_is_written_through_a_linked_directory(bench, tmp_path: Path):
+    (tmp_path / "outside").mkdir()
+    (bench.root / "HOT/scripts/sub").symlink_to(tmp_path / "outside")
+
+    with pytest.raises(GateRefusedError):
+        bench.install(FILES)
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert not (bench.root / "HOT/kernel/a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["HOT/registries/keys/x.json", "HOT/installed/PKG-B/receipt.json", "HOT/ledger/x", "agents/a/agent.json", "objects/x", "x"],
+)
+def test_what_is_the_planes_own_is_not_brought(path, bench):
+    before = bench.tree()
+    refused_by("G0B", lambda: bench.install({path: b"x"}))
+    assert bench.tree() == before
+
+
+def test_a_lower_tier_brings_nothing_to_the_one_above(bench):
+    refused_by("G0B", lambda: bench.install(FILES, plane_id="ho1"))
+    bench.install({"HO1/contracts/a.json": b"{}"}, plane_id="ho1")
+
+
+def test_a_changed_file_is_replaced_by_an_upgrade_and_kept_in_the_history(bench):
+    bench.install(FILES)
+    bench.write("HOT/kernel/a.txt", b"edited\n")
+
+    report = bench.install(NEW, version="1.1.0")
+
+    assert any("had been changed" in note for note in report.notes)
+    assert bench.depot.objects.read(digest_of(b"edited\n")) == b"edited\n"
+
+
+def test_a_missing_file_comes_back_with_an_upgrade(bench):
+    bench.install(FILES)
+    os.unlink(bench.root / "HOT/kernel/a.txt")
+    report = bench.install(NEW, version="1.1.0")
+    assert any("was missing" in note for note in report.notes)
+
+
+def test_a_missing_file_does_not_stop_an_uninstall(bench):
+    bench.install(FILES)
+    os.unlink(bench.root / "HOT/kernel/a.txt")
+    assert bench.uninstall().notes == ("HOT/kernel/a.txt was missing",)
+
+
+def test_a_stranger_in_the_installed_set_stops_everything(bench):
+    (bench.root / "HOT/installed/PKG-X").mkdir()
+    refused_by("G0B", lambda: bench.install(FILES))
+    (bench.root / "HOT/installed/PKG-X").rmdir()
+
+
+# Configuration
+
+
+CONFIG = {"HOT/config/x.json": b"default\n"}
+
+
+def test_configuration_that_is_there_already_is_taken_over_as_it_is(bench):
+    bench.write("HOT/config/x.json", b"mine\n")
+    bench.install(CONFIG, config=CONFIG)
+    assert (bench.root / "HOT/config/x.json").read_bytes() == b"mine\n"
+
+
+def test_an_upgrade_leaves_edited_configuration_and_renews_the_rest(bench):
+    bench.install({**CONFIG, "HOT/config/y": b"1\n"}, config=(*CONFIG, "HOT/config/y"))
+    bench.write("HOT/config/x.json", b"edited\n")
+
+    report = bench.install(
+        {"HOT/config/x.json": b"new default\n", "HOT/config/y": b"2\n"},
+        config=(*CONFIG, "HOT/config/y"),
+        version="1.1.0",
+    )
+
+    assert (bench.root / "HOT/config/x.json").read_bytes() == b"edited\n"
+    assert (bench.root / "HOT/config/y").read_bytes() == b"2\n"
+    assert report.notes == ("HOT/config/x.json is configuration and stays as it is",)
+
+
+def test_configuration_goes_with_its_package_and_stays_in_the_history(bench):
+    bench.install(CONFIG, config=CONFIG)
+    bench.write("HOT/config/x.json", b"edited\n")
+    bench.uninstall()
+    assert not (bench.root / "HOT/config/x.json").exists()
+
+
+def test_the_planes_marker_is_not_taken_away(bench):
+    name = "HOT/config/admin_config.json"
+    bench.install({name: b"{}\n", "HOT/kernel/a": b"a"}, config=(name,))
+
+    refused_by("G0B", bench.uninstall)
+    refused_by("G0B", lambda: bench.install({"HOT/kernel/a": b"a"}, version="2.0.0"))
+    assert (bench.root / name).read_bytes() == b"{}\n"
+
+
+# Acceptance
+
+TESTED = [{"command": "pass", "timeout_s": 5}]
+FAILING = [*TESTED, {"command": "fail", "timeout_s": 5}]
+
+
+def test_acceptance_commands_run_after_the_swap_and_before_the_receipt():
+    seen = []
+
+    def look():
+        seen.append((bench.root / "HOT/kernel/a.txt").read_bytes())
+        seen.append(os.listdir(bench.root / "HOT/installed/PKG-A-001"))
+        seen.append(bench.events())
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
+        report = bench.install(FILES, acceptance=TESTED)
+        assert seen == [b"a\n", ["manifest.json"], []]
+        assert [result.passed for result in report.acceptance] == [True]
+        assert bench.log().entries[-1].entry.metadata["acceptance"] == [
+            {"command": "pass", "passed": True, "exit_code": 0, "duration_ms": 0}
+        ]
+        require_whole(bench)
+
+
+@pytest.mark.parametrize("acceptance", [FAILING, FAILING[1:]])
+def test_a_command_that_fails_undoes_the_install(acceptance, bench):
+    before = bench.tree()
+    refused_by("G4", lambda: bench.install(FILES, acceptance=acceptance))
+    assert (bench.tree(), bench.events()) == (before, [])
+
+
+def test_a_command_that_fails_undoes_an_upgrade(bench):
+    bench.install(FILES)
+    bench.write("HOT/kernel/a.txt", b"edited\n")
+    os.unlink(bench.root / "HOT/scripts/sub/run.sh")
+    os.symlink("somewhere", bench.root / "HOT/scripts/sub/run.sh")
+    before = bench.tree()
+
+    refused_by("G4", lambda: bench.install(NEW, version="1.1.0", acceptance=FAILING))
+
+    assert bench.tree() == before
+    bench.install(NEW, version="1.1.0", acceptance=TESTED)
+
+
+def test_without_a_sandbox_nothing_that_is_to_be_tested_is_installed():
+    with memory_directory() as base, open_bench(base / "plane") as bench:
+        before = bench.tree()
+        with pytest.raises(SandboxUnavailableError):
+            bench.install(FILES, acceptance=TESTED)
+        assert bench.tree() == before
+        require_whole(bench)
+
+
+def test_an_interrupted_acceptance_undoes_the_install():
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(interrupt)) as bench:
+        before = bench.tree()
+        with pytest.raises(KeyboardInterrupt):
+            bench.install(FILES, acceptance=TESTED)
+        assert bench.tree() == before
+        require_whole(bench)
+
+
+def test_what_somebody_wrote_meanwhile_is_not_undone():
+    def meddle():
+        (bench.root / "HOT/kernel/a.txt").write_bytes(b"newer\n")
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(meddle)) as bench:
+        refused_by("G4", lambda: bench.install(FILES, acceptance=FAILING))
+        assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"newer\n"
+        assert not (bench.root / "HOT/scripts/sub").exists()
+        assert read_installed(bench.layout).packages == {}
+
+
+def test_an_approval_is_not_used_by_an_install_that_was_undone(bench):
+    enrol_key(bench.layout, public_half(KEY))
+    archive = archive_of(FILES, acceptance=FAILING)
+    approve(bench.depot, archive.manifest, KEY, (), 60)
+    for _ in range(2):
+        refused_by("G4", lambda: install(bench.depot, archive, InstallWish()))
+
+
+# Approvals and signatures
+
+
+@pytest.fixture
+def approved(bench):
+    """A plane with a key, and the package approved."""
+    approve(bench.depot, manifest_of(FILES), KEY, (), 60)
+    return bench
+
+
+def plain(bench, files=None, **fields):
+    return install(bench.depot, archive_of(files or FILES, **fields), InstallWish())
+
+
+def test_without_an_approval_nothing_is_installed(bench):
+    before = bench.tree()
+    refused_by("G2", lambda: plain(bench))
+    assert (bench.tree(), bench.events()) == (before, [])
+
+
+def test_an_approved_package_is_installed_and_names_its_approval(approved):
+    report = plain(approved)
+
+    entry = approved.log().entries[-1].entry
+    assert report.wo_id == entry.metadata["wo_id"] == entry.submission_id
+    assert entry.metadata["dev"] is False
+    receipt = read_installed(approved.layout).packages["PKG-A-001"].receipt
+    assert (receipt.wo_id, receipt.dev) == (report.wo_id, False)
+    assert (approved.layout.registries / "approvals" / f"{report.wo_id}.json").exists()
+
+
+def test_the_first_approval_brings_the_operators_key_on_record(bench):
+    made = approve(bench.depot, manifest_of(FILES), KEY, (), 60)
+
+    assert made.enrolled
+    assert bench.events() == ["OPERATOR_KEY_ENROLLED"]
+    assert not approve(bench.depot, manifest_of(FILES), KEY, (), 60).enrolled
+
+
+def test_a_strangers_key_approves_nothing(approved):
+    with pytest.raises(ConfigError):
+        approve(approved.depot, manifest_of(NEW), OTHER, (), 60)
+
+
+def test_an_approval_is_used_once(approved):
+    plain(approved)
+    approved.uninstall()
+    failures = refused_by("G2", lambda: plain(approved))
+    assert "used already" in failures[0].reason
+
+
+def test_an_approval_whose_file_was_put_back_stays_used(approved):
+    file = next((approved.layout.registries / "approvals").iterdir())
+    content = file.read_bytes()
+    plain(approved)
+    approved.uninstall()
+    file.unlink()
+    file.write_bytes(content)
+    refused_by("G2", lambda: plain(approved))
+
+
+def test_an_approval_expires(approved):
+    approved.clock[0] = NOW + 61
+    failures = refused_by("G2", lambda: plain(approved))
+    assert "expired" in failures[0].reason
+
+
+def test_an_approval_of_another_digest_does_not_count(approved):
+    refused_by("G2", lambda: plain(approved, NEW))
+
+
+def test_an_approval_holds_within_its_scope_alone(bench):
+    approve(bench.depot, manifest_of(FILES), KEY, ("HOT/kernel/**",), 60)
+    failures = refused_by("G2", lambda: plain(bench))
+    assert "scope" in failures[0].reason
+    approve(bench.depot, manifest_of(FILES), KEY, ("HOT/**",), 60)
+    plain(bench)
+
+
+def test_the_scope_covers_what_an_upgrade_takes_away(approved):
+    plain(approved)
+    approve(approved.depot, manifest_of(NEW, version="1.1.0"), KEY, tuple(NEW), 60)
+    refused_by("G2", lambda: plain(approved, NEW, version="1.1.0"))
+    approve(approved.depot, manifest_of(NEW, version="1.1.0"), KEY, (), 60)
+    plain(approved, NEW, version="1.1.0")
+
+
+def test_of_several_approvals_the_one_that_expires_first_is_used(bench):
+    late = approve(bench.depot, manifest_of(FILES), KEY, (), 600).approval
+    early = approve(bench.depot, manifest_of(FILES), KEY, (), 60).approval
+    assert plain(bench).wo_id == early.wo_id
+    bench.uninstall()
+    assert plain(bench).wo_id == late.wo_id
+
+
+def test_a_plane_that_was_made_for_development_asks_for_nothing(bench):
+    report = install(bench.depot, archive_of(FILES), InstallWish(plane_is_dev=True))
+    assert (report.status, report.wo_id) == ("installed", None)
+
+
+def test_an_install_without_approval_is_approved_afterwards(bench):
+    bench.install(FILES)
+    assert bench.log().approval_of("PKG-A-001", manifest_of(FILES).digest) is None
+
+    made = approve(bench.depot, manifest_of(FILES), KEY, (), 60)
+
+    assert made.settles_install
+    assert bench.events()[-1] == "PACKAGE_APPROVED"
+    assert bench.log().approval_of("PKG-A-001", manifest_of(FILES).digest) == made.approval.wo_id
+    assert not approve(bench.depot, manifest_of(FILES), KEY, (), 60).settles_install
+    bench.uninstall()
+    # The second approval is still unused, the first is not.
+    assert plain(bench).wo_id != made.approval.wo_id
+
+
+def test_an_approval_that_is_too_narrow_settles_no_install(bench):
+    bench.install(FILES)
+    assert not approve(bench.depot, manifest_of(FILES), KEY, ("HOT/kernel/**",), 60).settles_install
+
+
+def test_a_signature_that_comes_along_has_to_hold(approved):
+    digest = manifest_of(FILES).digest
+    archive = archive_of(FILES)
+    for signature in (sign_digest(OTHER, digest), sign_digest(KEY, manifest_of(NEW).digest)):
+        refused_by("G5", lambda: install(approved.depot, archive, InstallWish(signature=signature)))
+    install(approved.depot, archive, InstallWish(signature=sign_digest(KEY, digest)))
+    receipt = read_installed(approved.layout).packages["PKG-A-001"].receipt
+    assert receipt.signature == sign_digest(KEY, digest)
+
+
+# The ledger
+
+
+def test_a_damaged_ledger_stops_everything(approved):
+    plain(approved)
+    path = approved.depot.ledger.path
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b'"wo_id":"WO-', b'"wo_id":"WX-', 1))
+    with pytest.raises(LedgerDamagedError):
+        approved.uninstall()
+    path.write_bytes(good)
+
+
+def test_a_ledger_that_is_gone_stops_everything(approved):
+    plain(approved)
+    path = approved.depot.ledger.path
+    path.rename(path.with_suffix(".away"))
+    with pytest.raises(LedgerDamagedError):
+        approved.install(NEW, version="2.0.0")
+    path.with_suffix(".away").rename(path)
+
+
+def test_one_change_at_a_time(bench, monkeypatch):
+    monkeypatch.setattr("paddock.limits.path_lock_timeout_s", 0.05)
+    with bench.depot.attic.locked(), pytest.raises(HostError, match="locked"):
+        bench.install(FILES)
+
+
+def test_a_file_that_changes_between_look_and_swap_stops_the_swap():
+    """The set expects exactly what was seen."""
+    with memory_directory() as base:
+        with open_bench(base / "plane", Runner()) as bench:
+            bench.install(FILES)
+            before = bench.tree()
+        disk = _Meddling(base / "plane/HOT/kernel/a.txt")
+        with open_bench(base / "plane", Runner(), disk) as bench:
+            disk.is_armed = True
+            with pytest.raises(HostError, match="meanwhile"):
+                bench.install(NEW, version="1.1.0")
+            (bench.root / "HOT/kernel/a.txt").write_bytes(b"a\n")
+            assert bench.tree() == before
+            require_whole(bench)
+
+
+class _Meddling(Disk):
+    """Somebody writes to the file when the journal's entry is made."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.is_armed = False
+
+    def create(self, dir_fd: int, name: str, mode: int) -> int:
+        if self.is_armed and name.endswith(".entry"):
+            self.is_armed = False
+            self.path.write_bytes(b"somebody else's\n")
+        return super().create(dir_fd, name, mode)
+
+
+def test_a_manifest_that_is_neither_old_nor_new_is_said(bench):
+    """Nobody but a package's own change touches it; what that means nobody can guess."""
+    bench.install(FILES)
+    bench.depot.attic.write(
+        Transaction(
+            id="TX-" + "0" * 32,
+            package_id="PKG-A-001",
+            phase=Phase.BEGUN,
+            is_tested=False,
+            manifest_before="sha256:" + "0" * 64,
+            manifest_after="sha256:" + "1" * 64,
+            changes=(),
+            made=(),
+            removed=(),
+            entry=Entry("PACKAGE_INSTALLED"),
+            receipt=None,
+        )
+    )
+    with pytest.raises(IntegrityError):
+        settle(bench.depot)
+    bench.depot.attic.forget()

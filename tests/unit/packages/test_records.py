@@ -1,0 +1,187 @@
+"""Receipts, transactions and registries: read as they were written, or not at all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import ConfigError, IntegrityError
+from paddock.packages.installed import read_installed
+from paddock.packages.receipts import HandOver, InstalledFile, Receipt, parse_receipt
+from paddock.packages.registries import Framework, Spec, read_registries
+from paddock.packages.signatures import sign_digest
+from paddock.packages.transaction import (
+    After,
+    Before,
+    Kind,
+    PathChange,
+    Phase,
+    RemovedDirectory,
+    Transaction,
+    parse_transaction,
+)
+from paddock.plane.layout import PlaneLayout
+from paddock.values.entries import Entry
+from tests.support.changes import memory_directory
+from tests.support.packages import KEY, Runner, open_bench
+
+DIGEST = "sha256:" + "ab" * 32
+RECEIPT = Receipt(
+    package_id="PKG-A",
+    version="1.0.0",
+    digest=DIGEST,
+    archive=DIGEST,
+    transaction="TX-" + "0" * 32,
+    ledger_entry="LED-1",
+    installed_at="2026-01-01T00:00:00Z",
+    wo_id="WO-1",
+    dev=False,
+    signature=sign_digest(KEY, DIGEST),
+    files=(InstalledFile("HOT/a", DIGEST, 0o755),),
+    handed_over=(HandOver("HOT/a", "PKG-B", DIGEST, 0o644),),
+)
+TRANSACTION = Transaction(
+    id="TX-" + "0" * 32,
+    package_id="PKG-A",
+    phase=Phase.BEGUN,
+    is_tested=True,
+    manifest_before=DIGEST,
+    manifest_after=None,
+    changes=(
+        PathChange("HOT/a", Before(Kind.FILE, DIGEST, 0o644, backup="TX-0/0"), After(DIGEST, 0o755)),
+        PathChange("HOT/b", Before(Kind.LINK, DIGEST, 0o777, link_text="x"), None),
+        PathChange("HOT/c", None, After(DIGEST, 0o644)),
+    ),
+    made=("HOT/x", "HOT/x/y"),
+    removed=(RemovedDirectory("HOT/z", 0o700),),
+    entry=Entry("PACKAGE_INSTALLED", "WO-1", "allow", "why", call_id="TX", metadata={"a": [1, None]}),
+    receipt=RECEIPT,
+)
+
+
+def test_a_receipt_is_read_as_it_was_written():
+    assert parse_receipt(RECEIPT.to_bytes(), "receipt.json") == RECEIPT
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"format": 2},
+        {"digest": "x"},
+        {"dev": 0},
+        {"wo_id": 5},
+        {"files": [{"path": "../a", "sha256": DIGEST, "mode": "644"}]},
+        {"files": [{"path": "HOT/a", "sha256": DIGEST, "mode": "4755"}]},
+        {"handed_over": [{"path": "HOT/a", "from": "x", "sha256": DIGEST, "mode": "644"}]},
+        {"signature": {"digest": DIGEST}},
+        {"more": 1},
+    ],
+)
+def test_a_receipt_that_says_something_else_does_not_load(fields):
+    with pytest.raises(ConfigError):
+        parse_receipt(json.dumps(RECEIPT.as_json() | fields).encode(), "receipt.json")
+
+
+def test_a_transaction_is_read_as_it_was_written():
+    assert parse_transaction(TRANSACTION.to_bytes(), "x") == TRANSACTION
+
+
+@pytest.mark.parametrize("fields", [{"format": 2}, {"phase": "perhaps"}])
+def test_a_transaction_of_another_kind_stops_everything(fields):
+    value = json.loads(TRANSACTION.to_bytes()) | fields
+    with pytest.raises(IntegrityError):
+        parse_transaction(json.dumps(value).encode(), "x")
+
+
+@pytest.fixture
+def bench():
+    with memory_directory() as base, open_bench(base / "plane", Runner()) as bench:
+        bench.install({"HOT/kernel/a": b"a"})
+        yield bench
+
+
+def problems(bench) -> str:
+    installed = read_installed(bench.layout)
+    assert len(installed.packages) + len(installed.problems) == 1
+    return "".join(map(str, installed.problems))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "receipt.json"])
+@pytest.mark.parametrize("what", ["gone", "empty", "link", "other"])
+def test_a_package_whose_records_do_not_agree_is_no_installed_package(name, what, bench):
+    path = bench.root / "HOT/installed/PKG-A-001" / name
+    content = path.read_bytes()
+    path.unlink()
+    if what == "empty":
+        path.write_bytes(b"")
+    elif what == "link":
+        path.symlink_to(bench.write("HOT/kernel/copy", content))
+    elif what == "other":
+        path.write_bytes(content.replace(b"1.0.0", b"1.0.1"))
+    assert problems(bench) != ""
+
+
+def test_an_installed_manifest_has_one_form(bench):
+    path = bench.root / "HOT/installed/PKG-A-001/manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()), indent=1))
+    assert "form" in problems(bench)
+
+
+def test_a_receipt_lists_the_files_of_its_manifest(bench):
+    path = bench.root / "HOT/installed/PKG-A-001/receipt.json"
+    value = json.loads(path.read_bytes())
+    value["files"] = []
+    path.write_text(json.dumps(value))
+    assert "other files" in problems(bench)
+
+
+def test_a_package_under_another_name_is_none(bench):
+    directory = bench.root / "HOT/installed"
+    (directory / "PKG-A-001").rename(directory / "PKG-B")
+    assert "named after" in problems(bench)
+
+
+# Registries
+
+
+def put(root: Path, name: str, value: object) -> None:
+    path = root / "HOT/registries" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def test_specs_and_frameworks_are_read_one_file_each(tmp_path: Path):
+    put(tmp_path, "specs/SPEC-A.json", {"spec_id": "SPEC-A", "framework_id": "F", "title": "A"})
+    put(tmp_path, "frameworks/F.json", {"framework_id": "F", "title": "F", "specs": ["SPEC-A"]})
+
+    found = read_registries(PlaneLayout(tmp_path, "bare"))
+
+    assert found.specs == {"SPEC-A": Spec("SPEC-A", "F", "A")}
+    assert found.frameworks == {"F": Framework("F", "F", ("SPEC-A",))}
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("specs/X.json", {"spec_id": "SPEC-A", "framework_id": "F", "title": "A"}),
+        ("specs/S.json", {"spec_id": "S", "framework_id": "F"}),
+        ("specs/S.json", {"spec_id": "S", "framework_id": "F", "title": "S", "more": 1}),
+        ("specs/S.json", []),
+        ("specs/S.txt", {}),
+        ("frameworks/F.json", {"framework_id": "F", "title": "F", "specs": "SPEC-A"}),
+        ("frameworks/F.json", {"framework_id": "F", "title": "F", "specs": ["A", "A"]}),
+    ],
+)
+def test_what_does_not_load_is_named_and_does_not_count(name, value, tmp_path: Path):
+    put(tmp_path, name, value)
+
+    found = read_registries(PlaneLayout(tmp_path, "bare"))
+
+    assert (found.specs, found.frameworks) == ({}, {})
+    assert [each.file for each in found.problems] == [f"HOT/registries/{name}"]
+
+
+def test_a_plane_without_registries_has_none(tmp_path: Path):
+    found = read_registries(PlaneLayout(tmp_path, "bare"))
+    assert (found.specs, found.frameworks, found.problems) == ({}, {}, ())
