@@ -13,7 +13,7 @@ import pytest
 
 from paddock.plane.environment import read_environment
 from paddock.plane.trust import record_trust
-from tests.support.real_clients import Desk, broken_copy, desk, wants
+from tests.support.real_clients import ERRAND, Desk, broken_copy, desk, wants
 from tests.support.wire_words import Said, says
 
 pytestmark = pytest.mark.loopback
@@ -85,6 +85,7 @@ FAULTS = """\
         if b"by-status" in self.data:
             posix._exit(1)
         if b"by-time" in self.data:
+            __import__("_signal").alarm(1)
             time.sleep(60)
         if b"by-stop" in self.data:
             posix.kill(posix.getpid(), 15)
@@ -95,8 +96,6 @@ WAYS_TO_FAIL = ("signal", "status", "time", "stop")
 def install_broken(here: Desk, tmp_path: Path, *options: str) -> Path:
     """The hook as installed from a copy that fails when it is told to; its launcher."""
     launcher = broken_copy(tmp_path, FAULTS)
-    start = launcher.parent / "lean" / "start.py"
-    start.write_text(start.read_text().replace("ANSWER_TIMEOUT_S = 25", "ANSWER_TIMEOUT_S = 1"))
     here.paddock("hook", "install", "--yes", *options)
     settings = here.project / ".claude/settings.json"
     if options:
@@ -170,15 +169,28 @@ def test_codex_honours_every_denial_and_a_question_is_one(here: Desk):
     protected = wants("exec_command", cmd="touch .git/x")
     asked = wants("exec_command", cmd="touch $NAME asked")
     fine = wants("exec_command", cmd="touch fine")
-    errand = wants("spawn_agent", message="do it")
     ran = here.codex(protected, asked, fine, says("done"))
-    del errand
 
     told = ran.answers()
     assert "Protected path: .git/x cannot be modified via Bash" in told[turn_id(protected)]
     assert "approval" in told[turn_id(asked)]
     assert [path.name for path in (here.project / ".git").iterdir()] == []
     assert sorted(path.name for path in here.project.iterdir() if path.is_file()) == ["fine"]
+
+
+@pytest.mark.needs("codex")
+def test_codex_honours_a_denial_in_a_sub_agent(here: Desk):
+    here.paddock("hook", "install", "--yes", "--client", "codex", "--scope", "user")
+    errand = wants("spawn_agent", message=f"{ERRAND}touch a file")
+    protected = wants("exec_command", cmd="touch .git/x")
+    fine = wants("exec_command", cmd="touch fine")
+    ran = here.codex(protected, fine, says("report"), errand=errand)
+
+    assert "Protected path: .git/x cannot be modified via Bash" in ran.answers()[turn_id(protected)]
+    assert [path.name for path in (here.project / ".git").iterdir()] == []
+    assert (here.project / "fine").exists()
+    agents = {entry["call_id"]: entry["agent"] for entry in entries(here)}
+    assert (agents[turn_id(errand)], agents[turn_id(protected)]) == ("main", "default")
 
 
 @pytest.mark.needs("codex")

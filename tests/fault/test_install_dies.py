@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from paddock.packages.changing import recover_packages
+from paddock.packages.finishing import tidy
+from paddock.packages.refusals import GateRefusedError
 from tests.support.changes import memory_directory
 from tests.support.dying import run_until
 from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_whole
@@ -17,6 +19,8 @@ from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_w
 BASE = {"HOT/kernel/base": b"base\n", "HOT/scripts/sub/run.sh": PROGRAM}
 OLD = {"HOT/kernel/a": b"old\n", "HOT/kernel/gone/x": b"x\n"}
 NEW = {"HOT/kernel/a": b"new\n", "HOT/kernel/made/y": b"y\n", "HOT/kernel/base": b"over\n"}
+STRIDE = int(os.environ.get("PADDOCK_DYING_STRIDE", "7"))
+"""Every so many-th step; 1 for all of them."""
 TESTED = [{"command": "pass", "timeout_s": 5}]
 FAILING = [{"command": "fail", "timeout_s": 5}]
 
@@ -36,8 +40,6 @@ def upgrade_tested(bench: Bench) -> None:
 
 
 def upgrade_refused(bench: Bench) -> None:
-    from paddock.packages.refusals import GateRefusedError
-
     try:
         bench.install(
             NEW, package_id="PKG-O", dependencies=["PKG-BASE"], acceptance=FAILING, version="2.0.0"
@@ -90,8 +92,6 @@ def settled(root: Path) -> None:
     with open_bench(root, Runner()) as bench:
         recover_packages(bench.depot)
         with bench.depot.attic.locked():
-            from paddock.packages.finishing import tidy
-
             tidy(bench.depot)
         require_whole(bench)
 
@@ -114,7 +114,7 @@ def test_killed_at_any_step_the_plane_is_the_old_or_the_new_one(what):
         prepared, before, after = planes(base, what)
         plane = base / "plane"
         seen = set()
-        for dies_at in itertools.count():
+        for dies_at in itertools.count(list(ACTS).index(what) % STRIDE, STRIDE):
             shutil.copytree(prepared, plane, symlinks=True)
             steps = run_until(dies_at, lambda: do(plane, act))
             settled(plane)
@@ -125,7 +125,7 @@ def test_killed_at_any_step_the_plane_is_the_old_or_the_new_one(what):
             if steps is not None:
                 assert found == after
                 break
-        assert dies_at > 50
+        assert dies_at > 40
         assert seen == {True, False} or before == after
 
 
@@ -139,7 +139,7 @@ def test_a_recovery_that_is_killed_is_done_again(what):
         shutil.copytree(prepared, plane, symlinks=True)
         steps = run_until(None, lambda: do(plane, act))
         shutil.rmtree(plane)
-        for _ in range(int(os.environ.get("PADDOCK_DYING_RECOVERIES", "12"))):
+        for _ in range(int(os.environ.get("PADDOCK_DYING_RECOVERIES", "5"))):
             shutil.copytree(prepared, plane, symlinks=True)
             run_until(chance.randrange(steps), lambda: do(plane, act))
             for _ in range(3):

@@ -45,7 +45,9 @@ def main(sandbox: str, arguments: list[str]) -> int:
 
     try:
         project = open_project(console.directory, read_environment(console.variables))
-        setting = Setting(project, options.agent, options.model, console.variables, Examined(SANDBOXES[sandbox]))
+        setting = Setting(
+            project, options.agent, options.model, console.variables, Examined(SANDBOXES[sandbox])
+        )
         streams = Streams(console.stdin, console.stdout, console.variables)
         run = run_json if options.json else run_plain if options.plain else run_admin
         return run(setting, streams)

@@ -90,7 +90,7 @@ class Site:
         file = self.base / "steps.json"
         classified = {"structured": {"speech_act": "command", "ambiguity": "low"}}
         file.write_text(json.dumps([classified, *steps]))
-        return f"scripted:{file}"
+        return f"scripted:../{file.name}"
 
     def use_server(self, wire: str, url: str) -> str:
         """`--model` for a server on this machine that speaks this API; its key is TEST_KEY."""
@@ -110,6 +110,8 @@ class Site:
         """The shell in this process, on a pipe; its status and what it showed."""
         everything = self.variables({"TEST_KEY": "sk-test", **variables})
         project = open_project(self.here, read_environment(everything))
+        if model is not None:
+            model = model.replace("scripted:..", f"scripted:{self.base}")
         setting = Setting(project, None, model, everything, Examined(SANDBOXES[sandbox]))
         out = io.StringIO()
         source = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
@@ -148,6 +150,8 @@ _CHANGING = (
     (r"CALL-[0-9a-f]{16}", "CALL-0123456789abcdef"),
     (r"builtin_[0-9a-f]{16}", "builtin_0123456789abcdef"),
     (r"sha256:[0-9a-f]{16}(?=…)", "sha256:0123456789abcdef"),
+    (r"sha256:[0-9a-f]{64}", f"sha256:{'0123456789abcdef' * 4}"),
+    (r"scripted:/\S+", "scripted:steps.json"),
     (r"(?<!\w)\d+ ms$", "N ms"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "2026-01-31T12:00:00"),
 )

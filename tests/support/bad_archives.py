@@ -108,12 +108,18 @@ def many_files() -> bytes:
 def manifest_saying(**fields) -> bytes:
     value = manifest_json(FILES) | fields
     text = json.dumps(value).encode()
-    members = [replace(each, content=text) if each.name == "manifest.json" else each for each in members_of(FILES)]
+    members = [
+        replace(each, content=text) if each.name == "manifest.json" else each
+        for each in members_of(FILES)
+    ]
     return gzipped(tar_bytes(members))
 
 
 def manifest_text(text: bytes) -> bytes:
-    members = [replace(each, content=text) if each.name == "manifest.json" else each for each in members_of(FILES)]
+    members = [
+        replace(each, content=text) if each.name == "manifest.json" else each
+        for each in members_of(FILES)
+    ]
     return gzipped(tar_bytes(members))
 
 
@@ -165,7 +171,10 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "a name with ..": (lambda: with_members(Member("HOT/../../x", b"x")), "component"),
     "a name that begins with ..": (lambda: with_members(Member("../x", b"x")), "component"),
     "a name that is ..": (lambda: with_members(Member("..", b"x")), "component"),
-    "a name that begins with ./": (lambda: with_members(Member("./HOT/kernel/c", b"x")), "component"),
+    "a name that begins with ./": (
+        lambda: with_members(Member("./HOT/kernel/c", b"x")),
+        "component",
+    ),
     "a doubled slash": (lambda: with_members(Member("HOT//kernel/c", b"x")), "component"),
     "an absolute name, undeclared": (lambda: with_members(Member("/tmp/x", b"x")), "absolute"),
     "a backslash": (lambda: with_members(Member("HOT\\kernel\\c", b"x")), "backslash"),
@@ -189,7 +198,10 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
         lambda: with_members(Member("HOT/Kernel/c", b"a\n")),
         "one name",
     ),
-    "another manifest by letter case": (lambda: with_members(Member("MANIFEST.json", b"{}")), "manifest"),
+    "another manifest by letter case": (
+        lambda: with_members(Member("MANIFEST.json", b"{}")),
+        "manifest",
+    ),
     "two Unicode forms": (
         lambda: with_members(Member("HOT/e\u0301", b"x"), Member("HOT/\u00e9", b"x")),
         "NFC",
@@ -277,7 +289,9 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "a manifest that is no JSON": (lambda: manifest_text(b"{"), "JSON"),
     "a manifest with a key twice": (
         lambda: manifest_text(
-            json.dumps(manifest_json(FILES)).replace('"layer": 1', '"layer": 1, "layer": 1').encode()
+            json.dumps(manifest_json(FILES))
+            .replace('"layer": 1', '"layer": 1, "layer": 1')
+            .encode()
         ),
         "twice",
     ),
@@ -285,7 +299,9 @@ BAD: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "a manifest that declares a path outside": (lambda: asset_saying(path="../x"), "component"),
     "a package id with a slash": (lambda: manifest_saying(package_id="PKG-A/../B"), "package id"),
     "an executable manifest": (
-        lambda: gzipped(tar_bytes([replace(members_of(FILES)[0], mode=0o755), *members_of(FILES)[1:]])),
+        lambda: gzipped(
+            tar_bytes([replace(members_of(FILES)[0], mode=0o755), *members_of(FILES)[1:]])
+        ),
         "mode",
     ),
 }

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.host import clients_folder
-from tests.support.wire_server import Received, WireServer
-from tests.support.wire_words import Call, Said
+from tests.support.wire_server import Raw, Received, Reply, Speak, WireServer
+from tests.support.wire_words import Call, Said, responses_events, says
 
 PROGRAM = [sys.executable, "-c", "from paddock.apps.cli.main import console; console()"]
 TIMEOUT_S = 120
@@ -26,6 +26,61 @@ def wants(tool: str, /, **arguments: Any) -> Said:
     """A turn that asks for one call, under an id that no other turn has."""
     call = Call(f"toolu_{next(_numbers)}", tool, json.dumps(arguments))
     return Said((), (call,), "tool_use")
+
+
+def namespaced(said: Said, namespace: str) -> Raw:
+    """A turn whose call is one of a namespace's tools, as Codex wants it of a model."""
+    events = responses_events(said)
+    for _, event in events:
+        for item in [event.get("item"), *event.get("response", {}).get("output", [])]:
+            if item is not None and item.get("type") == "function_call":
+                item["namespace"] = namespace
+    lines = [f"event: {kind}\ndata: {json.dumps(event)}\n\n" for kind, event in events]
+    return Raw("".join(lines).encode())
+
+
+ERRAND = "ERRAND: "
+"""What the message to a sub-agent begins with: by it its requests are told from others."""
+
+
+class TwoAgents:
+    """Replies by who asks: in the place of a server's queue, for requests at the same time.
+
+    The main agent hands out an errand, waits for it, and ends; the sub-agent's turns are given.
+    """
+
+    def __init__(self, server: WireServer, errand: Said, turns: tuple[Said, ...]) -> None:
+        self._requests = server.requests
+        self._errand = errand
+        self._turns = list(turns)
+        self._has_waited = False
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def popleft(self) -> Reply:
+        items = self._requests[-1].body["input"]
+        if any(_is_errand(item) for item in items):
+            return Speak(self._turns.pop(0) if self._turns else says("done"))
+        outputs = [item for item in items if item.get("type") == "function_call_output"]
+        if not outputs:
+            return namespaced(self._errand, "multi_agent_v1")
+        if not self._has_waited:
+            self._has_waited = True
+            agent = json.loads(_text(outputs[0]["output"]))["agent_id"]
+            wait = wants("wait_agent", targets=[agent], timeout_ms=20_000)
+            return namespaced(wait, "multi_agent_v1")
+        return Speak(says("done"))
+
+
+def _is_errand(item: dict[str, Any]) -> bool:
+    content = item.get("content")
+    return item.get("role") == "user" and any(
+        part.get("text", "").startswith(ERRAND) for part in content or ()
+    )
 
 
 @dataclass(frozen=True)
@@ -111,10 +166,16 @@ class Desk:
             program = [str(clients_folder() / "claude"), "-p", "go", *options]
             return self._ran(server, [*program, "--output-format", "json"])
 
-    def codex(self, *said: Said) -> Session:
-        """As `claude`; without Codex's own sandbox and approvals."""
+    def codex(self, *said: Said, errand: Said | None = None) -> Session:
+        """As `claude`; without Codex's own sandbox and approvals.
+
+        With an `errand` the turns are those of the sub-agent that it is given to.
+        """
         with WireServer() as server:
-            server.say(*said)
+            if errand is None:
+                server.say(*said)
+            else:
+                server._state.replies = TwoAgents(server, errand, said)
             config = self.home / ".codex" / "config.toml"
             config.write_text(config.read_text().replace("@URL@", server.url))
             program = [str(clients_folder() / "codex"), "exec", "--skip-git-repo-check", "--json"]

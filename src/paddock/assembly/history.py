@@ -1,5 +1,6 @@
 """The history of a plane, as every runtime writes it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,7 +8,7 @@ from paddock.assembly.project import Project
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.policy.engine import Policy
-from paddock.workspace.change_recovery import Recovered, recover
+from paddock.workspace.change_recovery import Recovered, Settled, recover
 from paddock.workspace.disk import Disk
 from paddock.workspace.resolution import detect_resolution
 
@@ -43,6 +44,15 @@ def settle_sets(project: Project) -> tuple[Recovered, ...]:
         return ()
     with open_journal(project) as journal:
         return recover(journal, Disk(), detect_resolution())
+
+
+def notices_of(found: Sequence[Recovered]) -> tuple[str, ...]:
+    """What a person is to be told of sets that a killed process left, and that left something."""
+    return tuple(
+        f"a set of changes that was cut short {'waits' if is_waiting else 'left something'}: {why}"
+        for is_waiting, why in ((each.settled is Settled.WAITING, each.why) for each in found)
+        if why
+    )
 
 
 def open_journal(project: Project) -> Journal:

@@ -10,7 +10,7 @@ from typing import cast
 from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, CORE
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
-from paddock.assembly.history import GeneratedPaths, open_history, settle_sets
+from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
 from paddock.assembly.lazy_packages import packages_of
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
@@ -84,7 +84,7 @@ def open_runtime(
         ConfigError: the agent does not load.
         HostError: workspace or ledger cannot be opened.
     """
-    settle_sets(project)
+    notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(agent or project.default_agent)
     # The place alone: a decision shows it to a model, which must see no host path.
     root = project.layout.root
@@ -126,7 +126,7 @@ def open_runtime(
         history=history,
     )
     closing = _Closing(shell, workspace, ledger, history)
-    return Runtime(Dispatcher(context), registry, new_call_id, closing.close, project.notices)
+    return Runtime(Dispatcher(context), registry, new_call_id, closing.close, notices)
 
 
 def open_workspace(

@@ -15,6 +15,7 @@ the next user of the store removes. See `holding` for large files, `pruning` for
 
 import os
 import threading
+import time
 from collections.abc import Collection, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -27,6 +28,7 @@ from paddock.history.disk import StoreDisk, converting
 from paddock.history.holding import Held, can_be_held, hold
 from paddock.history.locking import StoreLock
 from paddock.history.packing import digest_of, digest_of_file, name_of
+from paddock.history.pins import pinned, remove_pin, write_pin
 from paddock.history.pruning import prune
 from paddock.history.shelf import Shelf, Staged
 from paddock.history.usage import add_usage, read_usage
@@ -316,16 +318,35 @@ class ObjectStore:
         """Whether `prune` would do something, by what was known when it was told last."""
         return self._usage_bytes > self._bytes_max
 
+    def pin(self, name: str, digests: Collection[str], *, until_s: float | None = None) -> None:
+        """Keep these contents from being pruned, durably; the same name pins anew.
+
+        `until_s`: in seconds since 1970, after which the pin is nothing; None: until
+        `unpin`. To be called inside the `held` in which the contents were put, or found.
+
+        Raises:
+            IntegrityError: one of them is no digest.
+        """
+        self.sync()
+        with self.held(), converting(_KEEP):
+            write_pin(self._shelf, name, digests, until_s)
+
+    def unpin(self, name: str) -> None:
+        """What was pinned under this name may be pruned; no such pin is fine."""
+        with converting("let a content go"):
+            remove_pin(self._shelf, name)
+
     def prune(self, keep: Collection[str]) -> int:
         """Pack, then forget the oldest until the size is kept; how many bytes that freed.
 
-        `keep`: digests that stay, whatever the size; see `pruning`. Does nothing, and
+        `keep`: digests that stay, whatever the size, as what is pinned does. Does nothing, and
         frees 0, while anybody else is putting: the next one prunes.
         """
         with self._mutex, converting("prune the history"), self._lock.alone() as is_alone:
             if not is_alone:
                 return 0
             self._uncounted_bytes = self._uncounted = 0
-            freed = prune(self._shelf, self._bytes_max, keep)
+            spared = pinned(self._shelf, time.time())
+            freed = prune(self._shelf, self._bytes_max, keep, spared)
             self._usage_bytes = read_usage(self._shelf.fd)
             return freed

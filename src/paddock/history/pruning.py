@@ -34,10 +34,13 @@ _ROOM_PART: Final = 16
 """So much less than the bound is left, that the next write does not prune again: a sixteenth."""
 
 
-def prune(shelf: Shelf, bytes_max: int, keep: Collection[str]) -> int:
+def prune(
+    shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collection[str] = ()
+) -> int:
     """Bring the store under `bytes_max`; how many bytes that freed.
 
-    The caller has the store's lock alone. `keep`: digests that stay.
+    The caller has the store's lock alone. `keep`: digests that stay; `pinned`: names of
+    objects that do.
     """
     rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
     before = total = sum(row.size_bytes for row in rows)
@@ -46,7 +49,8 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str]) -> int:
         total -= _pack_oldest(shelf, rows, total - goal)
         if total > bytes_max:
             rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
-            total -= _forget_oldest(shelf, rows, total - goal, {name_of(d) for d in keep})
+            spared = {*map(name_of, keep), *pinned}
+            total -= _forget_oldest(shelf, rows, total - goal, spared)
         shelf.disk.sync(shelf.fd)
     reset_usage(shelf.fd, total)
     return before - total

@@ -4,7 +4,7 @@ What stands there:
 
     <64 hex digits>          an object, as it is
     <64 hex digits>.z        an object, packed
-    usage, notes/            see there
+    usage, notes/, pins/     see there
     incoming/<random>.part   a draft, where the file system lacks O_TMPFILE
     incoming/<random>.held   a second name of a large file that is about to be replaced
 """

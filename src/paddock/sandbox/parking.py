@@ -6,6 +6,8 @@ meanwhile is a conflict and not a surprise.
 """
 
 import os
+import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import Any, Final, cast
@@ -71,6 +73,11 @@ def park_phases(phases: Phases, store: ObjectStore) -> list[Json]:
         )
     with store.held():
         parked = [[_written(change, store) for change in phase] for phase in phases]
+        digests = {str(each["content"]) for phase in parked for each in phase if "content" in each}
+        if digests:
+            # Until nobody can ask for it any more: other calls go on, and the store may fill.
+            until_s = time.time() + limits.approval_kept_s + limits.approval_granted_s
+            store.pin(f"parked-{secrets.token_hex(16)}", digests, until_s=until_s)
         store.sync()
     return cast("list[Json]", parked)
 

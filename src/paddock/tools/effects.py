@@ -94,10 +94,12 @@ def changes_from_bytes(content: bytes) -> tuple[Change, ...]:
         ValueError: it is none.
     """
     try:
-        rows = cast("list[dict[str, Json]]", json.loads(content))
-        return tuple(change_from_json(row) for row in rows)
+        rows = cast("object", json.loads(content))
+        if isinstance(rows, list):
+            return tuple(change_from_json(row) for row in cast("list[dict[str, Json]]", rows))
     except (TypeError, AttributeError) as error:
         raise ValueError("no list of changes") from error
+    raise ValueError("no list of changes")
 
 
 def change_json(change: Change) -> dict[str, Json]:

@@ -181,11 +181,11 @@ class BoundSwap:
         # By the inode: whoever had the old file open may have written to it since.
         known = {mark.inode for mark in self._marks()}
         displaced, old = self._displaced(), self.step.old
-        if displaced is not None and old is not None and old.kind is MarkKind.DIRECTORY:
-            # Threat: somebody whose working directory it is makes a file in it now, which
-            # stands nowhere else. What was not compared is not removed.
-            if not self._directory_removed(displaced, old):
-                return False
+        is_directory = old is not None and old.kind is MarkKind.DIRECTORY
+        # Threat: somebody whose working directory it is makes a file in it now, which stands
+        # nowhere else. What was not compared is not removed.
+        if displaced is not None and is_directory and not self._directory_removed(displaced, old):
+            return False
         remove_any(self.disk, self.dir_fd, self.going)
         return self._clean(lambda name, status: status.inode in known)
 

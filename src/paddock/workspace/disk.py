@@ -86,11 +86,14 @@ class Disk:
             self._move_new_by_link(from_fd, name, to_fd, to)
 
     def take(self, from_fd: int, path: str, to_fd: int, to: str) -> bool:
-        """As `move_new`, out of a tree that is ours alone; False for another file system."""
+        """As `move_new`, out of a tree that is ours alone; False where it cannot be moved.
+
+        EXDEV: another file system. EPERM: a directory, where there is no flag of renameat2.
+        """
         try:
             self.move_new(from_fd, path, to_fd, to)
         except OSError as failure:
-            if failure.errno != errno.EXDEV:
+            if failure.errno not in (errno.EXDEV, errno.EPERM):
                 raise
             return False
         return True

@@ -79,7 +79,14 @@ def test_the_signature_covers_compact_json_of_the_other_fields_in_their_order():
         separators=(",", ":"),
     )
     assert public_half(KEY).verifies(text.encode(), APPROVAL.signature)
-    assert list(APPROVAL.as_json()) == ["wo_id", "digest", "scope", "expires", "key_id", "signature"]
+    assert list(APPROVAL.as_json()) == [
+        "wo_id",
+        "digest",
+        "scope",
+        "expires",
+        "key_id",
+        "signature",
+    ]
     assert APPROVAL.expires == "2027-01-15T08:01:00Z"
 
 

@@ -65,7 +65,9 @@ def test_a_direct_dependency_hands_over_and_it_is_recorded(bench):
 
 def test_it_comes_back_with_content_and_mode(bench):
     before = bench.tree()
-    bench.install({"HOT/kernel/b": b"no program\n"}, package_id="PKG-OVER", dependencies=["PKG-BASE"])
+    bench.install(
+        {"HOT/kernel/b": b"no program\n"}, package_id="PKG-OVER", dependencies=["PKG-BASE"]
+    )
     assert (bench.root / "HOT/kernel/b").stat().st_mode & 0o777 == 0o644
 
     bench.uninstall("PKG-OVER")

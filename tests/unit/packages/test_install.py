@@ -117,7 +117,9 @@ def test_an_upgrade_replaces_adds_and_removes_in_one_swap(bench):
     report = bench.install(NEW, version="1.1.0")
 
     assert (report.status, report.previous) == ("upgraded", "1.0.0")
-    assert {change.path: (change.before is None, change.after is None) for change in report.changes} == {
+    assert {
+        change.path: (change.before is None, change.after is None) for change in report.changes
+    } == {
         "HOT/kernel/a.txt": (False, False),
         "HOT/kernel/new.txt": (True, False),
         "HOT/scripts/sub/run.sh": (False, True),
@@ -276,7 +278,14 @@ def test_nothing_is_written_through_a_linked_directory(bench, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "path",
-    ["HOT/registries/keys/x.json", "HOT/installed/PKG-B/receipt.json", "HOT/ledger/x", "agents/a/agent.json", "objects/x", "x"],
+    [
+        "HOT/registries/keys/x.json",
+        "HOT/installed/PKG-B/receipt.json",
+        "HOT/ledger/x",
+        "agents/a/agent.json",
+        "objects/x",
+        "x",
+    ],
 )
 def test_what_is_the_planes_own_is_not_brought(path, bench):
     before = bench.tree()

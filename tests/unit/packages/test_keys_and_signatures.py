@@ -181,17 +181,27 @@ def test_a_signature_holds_for_its_digest_and_key():
         (sign_digest(KEY, DIGEST), "sha256:" + "00" * 32, KEYS),
         (sign_digest(OTHER, DIGEST), DIGEST, KEYS),
         (sign_digest(KEY, DIGEST), DIGEST, {}),
-        (Signature(DIGEST, public_half(KEY).key_id, sign_digest(OTHER, DIGEST).signature), DIGEST, KEYS),
+        (
+            Signature(DIGEST, public_half(KEY).key_id, sign_digest(OTHER, DIGEST).signature),
+            DIGEST,
+            KEYS,
+        ),
         (Signature(DIGEST, public_half(KEY).key_id, ""), DIGEST, KEYS),
         (Signature(DIGEST, public_half(KEY).key_id, "A" * 88), DIGEST, KEYS),
-        (Signature(DIGEST, public_half(KEY).key_id, sign_digest(KEY, DIGEST).signature + "="), DIGEST, KEYS),
+        (
+            Signature(DIGEST, public_half(KEY).key_id, sign_digest(KEY, DIGEST).signature + "="),
+            DIGEST,
+            KEYS,
+        ),
         (
             Signature(DIGEST, public_half(OTHER).key_id, sign_digest(KEY, DIGEST).signature),
             DIGEST,
             {public_half(OTHER).key_id: public_half(OTHER)},
         ),
         (
-            Signature("sha256:" + "00" * 32, public_half(KEY).key_id, sign_digest(KEY, DIGEST).signature),
+            Signature(
+                "sha256:" + "00" * 32, public_half(KEY).key_id, sign_digest(KEY, DIGEST).signature
+            ),
             "sha256:" + "00" * 32,
             KEYS,
         ),
@@ -218,7 +228,9 @@ def test_the_signature_lies_beside_the_archive(tmp_path: Path):
     assert list(json.loads(path.read_text())) == ["digest", "key_id", "signature"]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"digest": "x"}', '{"digest":"x","key_id":"y","signature":"z","a":1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"digest": "x"}', '{"digest":"x","key_id":"y","signature":"z","a":1}']
+)
 def test_a_signature_file_that_is_none_does_not_load(text, tmp_path: Path):
     (tmp_path / "a.sig").write_text(text)
     with pytest.raises(ConfigError):

@@ -18,7 +18,18 @@ def test_a_package_id_is_upper_case(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "PKG-", "PKG-a", "pkg-A", "XPKG-A", "PKG-A ", "PKG-A\n", "PKG-../A", "PKG-À", "PKG-" + "A" * 97],
+    [
+        "",
+        "PKG-",
+        "PKG-a",
+        "pkg-A",
+        "XPKG-A",
+        "PKG-A ",
+        "PKG-A\n",
+        "PKG-../A",
+        "PKG-À",
+        "PKG-" + "A" * 97,
+    ],
 )
 def test_nothing_else_is_a_package_id(text):
     assert not is_package_id(text)

@@ -48,7 +48,9 @@ def test_layer_then_dependencies_then_name():
     ],
 )
 def test_a_graph_that_is_not_closed_is_refused(packages, said):
-    assert any(said in str(each) for each in find_graph_problems({p.package_id: p for p in packages}))
+    assert any(
+        said in str(each) for each in find_graph_problems({p.package_id: p for p in packages})
+    )
     with pytest.raises(GateRefusedError) as caught:
         install_order(packages)
     assert caught.value.gate == "G3"

@@ -48,13 +48,17 @@ TRANSACTION = Transaction(
     manifest_before=DIGEST,
     manifest_after=None,
     changes=(
-        PathChange("HOT/a", Before(Kind.FILE, DIGEST, 0o644, backup="TX-0/0"), After(DIGEST, 0o755)),
+        PathChange(
+            "HOT/a", Before(Kind.FILE, DIGEST, 0o644, backup="TX-0/0"), After(DIGEST, 0o755)
+        ),
         PathChange("HOT/b", Before(Kind.LINK, DIGEST, 0o777, link_text="x"), None),
         PathChange("HOT/c", None, After(DIGEST, 0o644)),
     ),
     made=("HOT/x", "HOT/x/y"),
     removed=(RemovedDirectory("HOT/z", 0o700),),
-    entry=Entry("PACKAGE_INSTALLED", "WO-1", "allow", "why", call_id="TX", metadata={"a": [1, None]}),
+    entry=Entry(
+        "PACKAGE_INSTALLED", "WO-1", "allow", "why", call_id="TX", metadata={"a": [1, None]}
+    ),
     receipt=RECEIPT,
 )
 

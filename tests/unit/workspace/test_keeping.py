@@ -20,6 +20,9 @@ OLD = b"old content\n"
 class Kept:
     keeper: "Keeper"
 
+    def require_untouched(self) -> None:
+        pass
+
     def settle(self) -> None:
         self.keeper.ends.append("settled")
         if self.keeper.settle_failure is not None:

@@ -64,7 +64,7 @@ class HelpCommand:
             row("Ctrl-R", "search in what was typed before"),
             row("Alt-Enter", "a new line; so does a line that ends in \\"),
             row("Ctrl-C", "cancel what runs; twice on an empty line leaves"),
-            row("a space", "in front: said to the model, and not kept in the history"),
+            row("a space in front", "not a command, and not kept in the history"),
         )
         desk.screen.show(Table((*rows, row("", ""), *keys)))
 

@@ -28,14 +28,16 @@ _INSTALLED: Final = "list_packages"
 class ShowCommand:
     """Frameworks, packages, configuration."""
 
-    usage = f"/show {'|'.join(SHOWN)}"
-    summary = "what is installed on this plane, or its configuration"
+    usage = "/show WHAT"
+    summary = "WHAT is frameworks, packages or config"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show what was asked for."""
         what = rest.strip()
         if what not in SHOWN:
-            raise UsageError(f"{quote(what)} cannot be shown", where="/show", hint=self.usage)
+            raise UsageError(
+                f"{quote(what)} cannot be shown", where="/show", hint=f"one of: {', '.join(SHOWN)}"
+            )
         if what == "config":
             _show_config(desk)
             return
@@ -78,7 +80,7 @@ class PolicyCommand:
     """What decides."""
 
     usage = "/policy [ACTION]"
-    summary = "the policy in force; with ACTION, what it decides and why"
+    summary = "what decides; with ACTION, how and why"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show or explain."""
@@ -113,8 +115,8 @@ def _rule_row(rule: RuleMatch) -> Row:
 class LedgerCommand:
     """What is on record."""
 
-    usage = "/ledger [NAME [TYPE] [LAST]] | /ledger verify"
-    summary = "the newest entries of a ledger, or verify all ledgers"
+    usage = "/ledger [NAME [TYPE]] [LAST]"
+    summary = "newest entries; /ledger verify looks at all"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show entries, or verify."""

@@ -51,7 +51,7 @@ class ResumeCommand:
     """Going on with an earlier session."""
 
     usage = "/resume SESSION"
-    summary = "go on with an earlier session; this one ends"
+    summary = "go on with an earlier one; this one ends"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Open it and show where it stopped. Raises: UsageError; then this one stays."""
@@ -79,7 +79,7 @@ class CostCommand:
     """What was spent."""
 
     usage = "/cost"
-    summary = "tokens and calls of this session, and what is left"
+    summary = "what this session has spent, and what is left"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show the sums."""
@@ -114,7 +114,7 @@ class StatusCommand:
     """How things stand."""
 
     usage = "/status"
-    summary = "agent, profile, model, dual gate, sandbox, tokens"
+    summary = "how things stand: agent, gate, sandbox, tokens"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show all of the status line, in words."""

@@ -35,8 +35,8 @@ class ToolsCommand:
 class CallCommand:
     """A governed call of the operator's own."""
 
-    usage = "/call TOOL [JSON | NAME=VALUE ...]"
-    summary = "call a tool yourself; decided and recorded as every call"
+    usage = "/call TOOL [NAME=VALUE ...]"
+    summary = "call a tool yourself, governed as every call"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Call it, show its line and what came back."""
@@ -68,7 +68,7 @@ class ExpandCommand:
     """One call in full."""
 
     usage = "/expand [NUMBER]"
-    summary = "a call in full, by its number; without one, the last"
+    summary = "a call in full (default: the last)"
 
     def run(self, rest: str, desk: Desk) -> None:
         """Show it."""

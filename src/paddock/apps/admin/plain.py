@@ -141,6 +141,7 @@ class PlainKeyboard:
             self._screen.show(block)
         if not self._is_terminal:
             return Silence.NOBODY
+        self._screen.show(question.keys)
         self._screen.write(question.prompt)
         try:
             descriptor = self._source.fileno()

@@ -47,6 +47,8 @@ class Question:
 
     id: str
     blocks: tuple[Block, ...]
+    keys: Block
+    """What can be typed."""
     prompt: str
     choices: tuple[Choice, ...]
     timeout_s: float

@@ -111,11 +111,11 @@ def question_for(
     choices = [Choice.YES, Choice.NO]
     # What was not shown whole is agreed to at most once.
     choices.append(Choice.ALWAYS if is_whole else Choice.EXPAND)
-    keys = "y/N/a" if is_whole else "y/N/e"
+    letters = "y/N/a" if is_whole else "y/N/e"
     more = "a: always exactly this, in this session" if is_whole else "e: show all of it"
-    blocks.append(line(Span(f"  y: once, n: no (the default), {more}", Look.DIM)))
-    prompt = f"{question_id} allow {request.tool}? [{keys}] "
-    return Question(question_id, tuple(blocks), prompt, tuple(choices), timeout_s)
+    keys = line(Span(f"  y: once, n: no (the default), {more}", Look.DIM))
+    prompt = f"{question_id} allow {request.tool}? [{letters}] "
+    return Question(question_id, tuple(blocks), keys, prompt, tuple(choices), timeout_s)
 
 
 def _pieces(request: ApprovalRequest, preview: Preview | None) -> Iterator[tuple[str, str]]:

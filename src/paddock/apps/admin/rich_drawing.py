@@ -63,11 +63,16 @@ class RichDrawing:
 
     def _text(self, block: Text, width: int) -> list[str]:
         found: list[str] = []
-        inner = max(width - cell_len(block.gutter), 10)
+        inner = max(width - cell_len(block.gutter), _WIDTH_MIN)
         for each in block.rows:
-            self._console.print(_rich(each), width=inner, overflow="fold", soft_wrap=False)
-            found += [f"{block.gutter}{text}" for text in self._taken() or [""]]
+            found += [f"{block.gutter}{text}" for text in self._wrapped(_rich(each), inner)]
         return found
+
+    def _wrapped(self, text: Rich, width: int) -> list[str]:
+        """Where a line goes on, it stands as far in as it began."""
+        indent = min(len(text.plain) - len(text.plain.lstrip(" ")), width // 2)
+        self._console.print(text[indent:], width=width - indent, overflow="fold")
+        return [f"{' ' * indent}{each}".rstrip(" ") for each in self._taken()]
 
     def _table(self, block: Table) -> Padding:
         count = max((len(each) for each in block.rows), default=len(block.head))

@@ -80,10 +80,10 @@ class Shell:
         status = desk.status()
         desk.screen.status(status)
         desk.keyboard.learn(vocabulary(desk))
-        tools = ", ".join(desk.session.charter.tools_allowed) or "none"
         self._show(line(Span("paddock admin", Look.STRONG), f" · {desk.session.session_id}"))
-        self._show(line(f"agent {status.agent} on {desk.project.root.path.name}, tools: {tools}"))
-        self._show(line(Span("/help lists the commands; Ctrl-D leaves", Look.DIM)))
+        self._show(line(f"agent {status.agent} works on {desk.project.root.path.name}"))
+        keys = "/help lists the commands, /tools its tools; Ctrl-D leaves"
+        self._show(line(Span(keys, Look.DIM)))
         for notice in desk.session.notices:
             self._show(line(Span("note: ", Look.WARN), notice))
         self._show(line(""))

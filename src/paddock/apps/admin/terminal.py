@@ -131,7 +131,7 @@ class Terminal:
         """See `Keyboard`."""
         if self._has_left:
             return Silence.LEFT
-        for block in question.blocks:
+        for block in (*question.blocks, question.keys):
             self.show(block)
         self._in_loop(partial(self._begin_asking, question))
         answer = self._answers.get()

@@ -11,7 +11,7 @@ from tests.support.terminals import Terminal
 from tests.support.wire_server import Speak, WireServer
 from tests.support.wire_words import says
 
-GREETED = "/help lists the commands; Ctrl-D leaves"
+GREETED = "/help lists the commands, /tools its tools; Ctrl-D leaves"
 
 
 @pytest.fixture

@@ -1,18 +1,15 @@
 """Questions on a real terminal: what is shown, what counts as an answer, what cannot be forged."""
 
-import fcntl
-import io
 import os
 import pty
 import select
-import struct
-import termios
 import tty
 
 import pytest
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output import DummyOutput
 
+from paddock.apps.admin.blocks import line
 from paddock.apps.admin.modes import Mode
 from paddock.apps.admin.panel import Panel
 from paddock.apps.admin.ports import Choice, Question
@@ -102,7 +99,7 @@ def test_what_waits_in_the_terminal_when_a_question_is_drawn_is_thrown_away():
     with os.fdopen(slave, encoding="utf-8") as source:
         panel = Panel([], _Deaf())
         app = panel.application(Vt100Input(source), DummyOutput(), colours=False)
-        panel.begin_asking(Question("Q1", (), "allow? ", (Choice.YES, Choice.NO), 30))
+        panel.begin_asking(Question("Q1", (), line(""), "allow? ", (Choice.YES, Choice.NO), 30))
         assert panel.mode is Mode.DRAWING
         app.after_render.fire()
         assert panel.mode is Mode.ASKING
@@ -230,7 +227,9 @@ def test_a_result_and_an_answer_cannot_draw(project):
         terminal.say("/expand")
         assert terminal.screen.title == ""
         assert "look" in terminal.everything()
-        assert "it says \\x1b[2J\\x1b[1;1Hpwned\\x1b]0;title\\x07\\u202eevil" in terminal.everything()
+        assert (
+            "it says \\x1b[2J\\x1b[1;1Hpwned\\x1b]0;title\\x07\\u202eevil" in terminal.everything()
+        )
         terminal.say("/cost")
     raw = terminal.raw.decode("utf-8", "replace")
     assert "\x1b[2J" not in raw

@@ -1,0 +1,250 @@
+"""Kill processes while they install, upgrade, hand over and remove packages, and look at the plane.
+
+    python tests/fault/kill_install.py --rounds 200
+
+Two operators share one plane. Each goes round with packages of its own: install, upgrade
+with acceptance commands, another package that takes a file over, and both removed again.
+Each says the number of the state that it reached only after the command returned. All are
+killed with SIGKILL at a random moment, then recoverers are killed too; the last one may
+finish. Afterwards, for the round:
+
+  * each operator's packages are in the state that was acknowledged last, or in the one
+    that was to follow, and every file of theirs is as its manifest says;
+  * receipts and the packages ledger tell the same story, and the ledger verifies;
+  * no file is there that no package brought, nothing is left in the journal, no draft and
+    no record of a change.
+
+Prints one line of totals; exits 1 with the first thing that does not hold.
+"""
+
+import argparse
+import os
+import random
+import select
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from paddock.packages.changing import changing
+from paddock.packages.installed import read_installed
+from tests.support.changes import memory_directory
+from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_whole
+
+OPERATORS = 2
+STATES = 5
+RECOVERERS = 3
+ROUNDS_A_PLANE = 25
+LIFE_S = (0.0, 0.25)
+RECOVERY_S = (0.0, 0.03)
+TESTED = [{"command": "pass", "timeout_s": 5}]
+
+
+class Broken(AssertionError):
+    """Something that must hold does not."""
+
+
+@dataclass
+class Totals:
+    """What a run came to."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    settled: Counter[str] = field(default_factory=Counter)
+
+
+def base_id(operator: int) -> str:
+    return f"PKG-BASE-{operator}"
+
+
+def over_id(operator: int) -> str:
+    return f"PKG-OVER-{operator}"
+
+
+def files_of(operator: int, version: str) -> dict[str, bytes]:
+    own = f"HOT/kernel/o{operator}"
+    text = f"{operator} {version}\n".encode()
+    found = {f"{own}/shared.txt": text, f"{own}/deep/er/x.txt": text * 50}
+    found[f"HOT/scripts/run{operator}.sh"] = PROGRAM + text
+    if version.endswith(".1.0"):
+        del found[f"{own}/deep/er/x.txt"]
+        found[f"{own}/new.txt"] = text
+    return found
+
+
+def packages_in(operator: int, state: int) -> dict[str, str]:
+    """The operator's packages and their versions in one state."""
+    turn, step = divmod(state, STATES)
+    low, high = f"{turn}.0.0", f"{turn}.1.0"
+    base, over = base_id(operator), over_id(operator)
+    return [{}, {base: low}, {base: high}, {base: high, over: low}, {base: high}][step]
+
+
+def advance(bench: Bench, operator: int, state: int) -> None:
+    """From `state` to the next."""
+    turn, step = divmod(state, STATES)
+    base, over = base_id(operator), over_id(operator)
+    if step in (0, 1):
+        version = f"{turn}.{step}.0"
+        tested = TESTED if step else []
+        files = files_of(operator, version)
+        bench.install(files, package_id=base, version=version, acceptance=tested)
+    elif step == 2:
+        bench.install(
+            {f"HOT/kernel/o{operator}/shared.txt": b"taken over\n"},
+            package_id=over,
+            version=f"{turn}.0.0",
+            dependencies=[base],
+            acceptance=TESTED if turn % 2 else [],
+        )
+    else:
+        bench.uninstall(over if step == 3 else base)
+
+
+def operate(root: Path, operator: int, state: int, told: int) -> None:
+    """Go on and on until killed; tell each state when it is reached."""
+    with open_bench(root, Runner()) as bench:
+        os.write(told, b"?")
+        while True:
+            advance(bench, operator, state)
+            state += 1
+            os.write(told, b"%d\n" % state)
+
+
+def recover(root: Path, told: int) -> None:
+    """As the next command on the plane."""
+    with open_bench(root, Runner()) as bench:
+        os.write(told, b"?")
+        with changing(bench.depot) as recovered:
+            if recovered is not None:
+                os.write(told, f"{recovered.outcome.value}\n".encode())
+
+
+@dataclass
+class Child:
+    """A process that tells."""
+
+    pid: int
+    reader: int
+
+    def end(self) -> tuple[int, bytes]:
+        """Wait; how it ended, and what it told."""
+        _, status = os.waitpid(self.pid, 0)
+        with os.fdopen(self.reader, "rb") as told:
+            return os.waitstatus_to_exitcode(status), told.read()
+
+
+def start(act: Callable[[int], None]) -> Child:
+    """A child that does `act` with the pipe on which it tells."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 9
+        try:
+            os.close(reader)
+            act(writer)
+            code = 0
+        except Exception:
+            os.write(2, traceback.format_exc().encode())
+        finally:
+            os._exit(code)
+    os.close(writer)
+    return Child(pid, reader)
+
+
+def kill_after(children: list[Child], life_s: float) -> None:
+    """Let all of them begin, and kill them a while later."""
+    for child in children:
+        select.select([child.reader], [], [], 30)
+    select.select([], [], [], life_s)
+    for child in children:
+        with suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+
+
+def run_round(root: Path, states: list[int], chance: random.Random, totals: Totals) -> list[int]:
+    """One round; the states that the operators' packages are in afterwards."""
+    children = [
+        start(lambda told, operator=operator: operate(root, operator, states[operator], told))
+        for operator in range(OPERATORS)
+    ]
+    kill_after(children, chance.uniform(*LIFE_S))
+    acknowledged: list[int] = []
+    for operator, child in enumerate(children):
+        code, said = child.end()
+        if code != -signal.SIGKILL:
+            raise Broken(f"an operator ended by itself with {code}")
+        reached = said.removeprefix(b"?").split(b"\n")[:-1]
+        totals.acknowledged += len(reached)
+        acknowledged.append(int(reached[-1]) if reached else states[operator])
+    for _ in range(chance.randrange(RECOVERERS + 1)):
+        child = start(lambda told: recover(root, told))
+        kill_after([child], chance.uniform(*RECOVERY_S))
+        _, said = child.end()
+        totals.settled.update(said.decode().removeprefix("?").splitlines())
+    code, said = start(lambda told: recover(root, told)).end()
+    if code != 0:
+        raise Broken(f"the last recovery ended with {code}: {said!r}")
+    totals.settled.update(said.decode().removeprefix("?").splitlines())
+    return check(root, acknowledged)
+
+
+def check(root: Path, acknowledged: list[int]) -> list[int]:
+    """Everything that must hold."""
+    with open_bench(root, Runner()) as bench:
+        require_whole(bench)
+        installed = read_installed(bench.layout).packages
+        found = {name: package.manifest.version.text for name, package in installed.items()}
+    states: list[int] = []
+    for operator, last in enumerate(acknowledged):
+        own = {
+            name: version for name, version in found.items() if name.endswith(f"-{operator}")
+        }
+        whole = [state for state in (last, last + 1) if own == packages_in(operator, state)]
+        if not whole:
+            raise Broken(f"operator {operator} is neither in state {last} nor in the next: {own}")
+        states.append(whole[0])
+    return states
+
+
+def run(rounds: int, seed: int) -> Totals:
+    """So many rounds, on a fresh plane now and then."""
+    chance = random.Random(seed)
+    totals = Totals()
+    while totals.rounds < rounds:
+        with memory_directory() as base:
+            states = [0] * OPERATORS
+            with open_bench(base / "plane"):
+                pass
+            for _ in range(min(ROUNDS_A_PLANE, rounds - totals.rounds)):
+                states = run_round(base / "plane", states, chance, totals)
+                totals.rounds += 1
+    return totals
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
+    options = parser.parse_args()
+    try:
+        totals = run(options.rounds, options.seed)
+    except AssertionError as broken:
+        print(f"BROKEN (seed {options.seed}): {broken}")
+        return 1
+    settled = ", ".join(f"{count} {what}" for what, count in sorted(totals.settled.items()))
+    print(
+        f"{totals.rounds} rounds (seed {options.seed}): {totals.acknowledged} acknowledged changes "
+        f"stand whole; recovered: {settled or 'nothing'}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""The inbox: bounded, private, and no file in it counts for more than the record of it."""
+
+import os
+import stat
+import threading
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from paddock import limits
+from paddock.errors import ApprovalExpiredError, ApprovalUnavailableError, ConfigError
+from paddock.runtime.approval_records import GRANTED
+from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
+from paddock.runtime.inbox import Inbox
+from paddock.runtime.inbox_approver import InboxApprover, Limited
+from paddock.runtime.parked import Parked
+
+
+@dataclass
+class Book:
+    granted: list[Parked] = field(default_factory=list)
+
+    def answered(self, parked: Parked, answer: str) -> None:
+        if answer == GRANTED:
+            self.granted.append(parked)
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        return any(
+            (each.id, each.request.digest) == (parked.id, parked.request.digest)
+            and now < each.expires_at
+            for each in self.granted
+        )
+
+    def is_kept(self, parked: Parked) -> bool:
+        return True
+
+
+@dataclass
+class Place:
+    inbox: Inbox
+    book: Book
+    now: float = 1_000_000.0
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.inbox.directory))
+
+
+@pytest.fixture
+def place(tmp_path) -> Place:
+    book, count = Book(), iter(range(1, 10_000))
+    made = Place(None, book)
+    made.inbox = Inbox(
+        tmp_path / "calls", book, lambda: made.now, lambda size: next(count).to_bytes(size, "big")
+    )
+    return made
+
+
+def request(number: int = 1, agent: str = "main", content: str = "x") -> ApprovalRequest:
+    digest = f"sha256:{number:064x}"
+    arguments = {"path": "a", "content": content}
+    return ApprovalRequest(digest, "create_file", arguments, ("x",), agent, "why", "rule")
+
+
+def test_a_kept_request_is_read_back_whole(place):
+    odd = replace(request(), arguments={"content": "\udcff\u202e\0é", "n": 1, "flag": None})
+    kept = place.inbox.keep(odd)
+    assert place.inbox.find(kept.id) == kept
+    assert place.inbox.list_all() == [kept]
+    (name,) = place.names()
+    assert stat.S_IMODE(os.stat(place.inbox.directory / name).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(place.inbox.directory).st_mode) == 0o700
+
+
+def test_one_agent_cannot_crowd_out_the_others(place, monkeypatch):
+    monkeypatch.setattr(limits, "approvals_of_agent_max", 3)
+    for number in range(3):
+        place.inbox.keep(request(number))
+    with pytest.raises(ApprovalUnavailableError, match="wait already"):
+        place.inbox.keep(request(9))
+    assert place.inbox.keep(request(9, "other")).request.agent == "other"
+    place.now += limits.approval_kept_s
+    assert place.inbox.keep(request(9)).request.agent == "main"
+
+
+@pytest.mark.parametrize("bound", ["approvals_max", "approvals_bytes_max"])
+def test_all_requests_together_are_bounded(place, monkeypatch, bound):
+    monkeypatch.setattr(limits, bound, 1)
+    place.inbox.keep(request(1))
+    with pytest.raises(ApprovalUnavailableError):
+        place.inbox.keep(request(2, "other"))
+
+
+def test_a_call_that_is_too_large_is_not_kept_and_the_refusal_says_so(place):
+    large = request(content="x" * limits.approval_kept_bytes_max)
+    said = InboxApprover(NoApprover(), place.inbox).answer(large)
+    assert (said.is_granted, said.code, said.request_id) == (False, "approval.unavailable", "")
+    assert "it is not kept" in said.note
+    assert place.names() == []
+
+
+def test_what_somebody_else_could_have_put_there_is_not_looked_at(place):
+    kept = place.inbox.keep(request())
+    place.inbox.grant(kept.id, "operator")
+    os.chmod(place.inbox.directory, 0o777)
+    with pytest.raises(ConfigError, match="written by others"):
+        place.inbox.take(request())
+
+
+def test_a_broken_file_hides_no_other_and_counts_for_nothing(place):
+    broken, kept = place.inbox.keep(request(1)), place.inbox.keep(request(2))
+    (file,) = place.inbox.directory.glob(f"{broken.id}.*")
+    file.write_bytes(b"{")
+    assert place.inbox.list_all() == [kept]
+    with pytest.raises(ConfigError):
+        place.inbox.take(request(1))
+    said = InboxApprover(YesApprover("me"), place.inbox)
+    with pytest.raises(ConfigError):
+        said.answer(request(1))
+
+
+@pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
+def test_only_files_are_read(place, tmp_path, kind):
+    kept = place.inbox.keep(request())
+    (file,) = place.inbox.directory.glob(f"{kept.id}.*")
+    os.rename(file, tmp_path / "elsewhere")
+    {
+        "link": lambda: os.symlink(tmp_path / "elsewhere", file),
+        "directory": lambda: os.mkdir(file),
+        "fifo": lambda: os.mkfifo(file),
+    }[kind]()
+    assert place.inbox.list_all() == []
+
+
+def test_a_request_that_has_expired_is_not_answered(place):
+    kept = place.inbox.keep(request())
+    place.now += limits.approval_kept_s
+    for answer in (place.inbox.grant, place.inbox.refuse):
+        with pytest.raises(ApprovalExpiredError):
+            answer(kept.id, "operator")
+    assert place.inbox.list_all() == []
+
+
+def test_a_grant_that_came_too_late_is_said_to_be_late_and_is_kept_anew(place):
+    kept = place.inbox.keep(request())
+    place.inbox.grant(kept.id, "operator")
+    place.now += limits.approval_granted_s
+    said = InboxApprover(NoApprover(), place.inbox).answer(request())
+    assert (said.is_granted, said.code) == (False, "approval.expired")
+    assert said.request_id not in {"", kept.id}
+
+
+def test_whoever_can_be_asked_is_asked_and_nothing_is_kept(place):
+    assert InboxApprover(YesApprover("me"), place.inbox).answer(request()) == Approval(True, "me")
+    assert not place.inbox.directory.exists()
+
+
+def test_a_kept_request_is_settled_once_and_only_while_it_waits(place):
+    kept = place.inbox.keep(request())
+    assert not place.inbox.settle("APR-0", request())
+    assert not place.inbox.settle(kept.id, request(2))
+    assert place.inbox.settle(kept.id, request())
+    assert not place.inbox.settle(kept.id, request())
+    refused = place.inbox.keep(request())
+    place.inbox.refuse(refused.id, "operator")
+    assert not place.inbox.settle(refused.id, request())
+
+
+def test_somebody_elses_approver_has_no_more_than_its_time():
+    release = threading.Event()
+
+    class Slow:
+        def answer(self, asked: ApprovalRequest) -> Approval:
+            release.wait(30)
+            return Approval(True, "late")
+
+    said = Limited(Slow(), 0.01).answer(request())
+    release.set()
+    assert (said.is_granted, said.code) == (False, "approval.unavailable")
+    assert Limited(YesApprover("me"), 10.0).answer(request()) == Approval(True, "me")

@@ -1,0 +1,309 @@
+"""The shell tools over a shell that runs nothing: what they hand on, and what they answer."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from paddock import limits
+from paddock.errors import (
+    PathNotADirectoryError,
+    PathTraversalError,
+    SandboxUnavailableError,
+)
+from paddock.policy.settings import ShellLimits
+from paddock.sandbox.outcome import (
+    CommandLine,
+    KeptOutput,
+    PreparedLine,
+    RefusedChange,
+    ShellOutcome,
+    Stream,
+)
+from paddock.sandbox.values import Ending, Enforced, Held, SandboxPlan
+from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.effects import changes_from_bytes
+from paddock.tools.run_shell import run_shell_tool
+from paddock.tools.run_shell_dev import run_shell_dev_tool
+from paddock.tools.shell_port import NO_SHELL
+from paddock.tools.spec import Ports
+from paddock.values.cancelling import NEVER, Cancel, LeftEffect
+from paddock.workspace import EntryKind, Workspace
+from paddock.workspace.changes import ChangedPath, EntryState
+from paddock.workspace.names import unchecked_path as at
+
+PLAN = SandboxPlan(
+    *("/ws", (), (), (), "loopback", "safe", "each", "required"),
+    limits=ShellLimits(),
+    environment=(),
+    policy_digest="",
+)
+FULL = Enforced("stage", Held.FULL)
+OUTCOME = ShellOutcome("bash", Ending.EXITED, 0, Stream("out\n"), Stream(""), 0.1234, FULL)
+
+
+@dataclass
+class TestShell:
+    """Says what it was told to say, and remembers what it was asked."""
+
+    __test__ = False
+    outcome: ShellOutcome = OUTCOME
+    timeout_max_s: int = 120
+    lines: list[CommandLine] = field(default_factory=list)
+    kept: list[bytes] = field(default_factory=list)
+
+    def prepare(self, line: CommandLine) -> PreparedLine:
+        self.lines.append(line)
+        return PreparedLine(line, PLAN, FULL, "/bin/bash", "sha256:plan")
+
+    def asks_about_diff(self, prepared: PreparedLine) -> bool:
+        return True
+
+    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+        return self.outcome
+
+    def stage(self, prepared: PreparedLine, cancel: Cancel) -> "HeldOutcome":
+        return HeldOutcome(self.outcome)
+
+    def keep(self, content: bytes) -> str:
+        self.kept.append(content)
+        return "sha256:kept"
+
+
+@dataclass
+class HeldOutcome:
+    outcome: ShellOutcome
+    digest: str = "sha256:diff"
+    diff: str = "the difference"
+    is_closed: bool = False
+
+    def commit(self) -> ShellOutcome:
+        return self.outcome
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass(frozen=True)
+class ShowsAll:
+    def is_shown(self, relative: str) -> bool:
+        return relative != "hidden"
+
+    def may_view(self, relative: str) -> bool:
+        return True
+
+    def allows(self, action: object) -> bool:
+        return True
+
+
+@pytest.fixture(params=[run_shell_tool, run_shell_dev_tool])
+def tool(request: pytest.FixtureRequest):
+    return request.param()
+
+
+@pytest.fixture
+def ports(tmp_path: Path):
+    (tmp_path / "sub/deep").mkdir(parents=True)
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "file").write_text("x")
+    with Workspace.open(str(tmp_path)) as workspace:
+        yield Ports(workspace, ShowsAll(), shell=TestShell())
+
+
+def plan_of(tool, ports: Ports, **arguments):
+    bound, _ = tool.binder.bind({"command": "true", **arguments})
+    return tool.handler.resolve(bound, ports)
+
+
+def run(tool, ports: Ports, outcome: ShellOutcome = OUTCOME, **arguments):
+    ports.shell.outcome = outcome
+    return tool.handler.run(plan_of(tool, ports, **arguments), ports)
+
+
+def test_a_plan_is_the_line_and_what_it_would_be_judged_as(tool, ports):
+    plan = plan_of(tool, ports, command="git status", timeout=7, cwd="sub")
+
+    assert plan.line == CommandLine("git status", "sub", 7, is_dry_run=False)
+    assert list(map(str, plan.actions)) == ["tool:shell:run git status"]
+    assert ports.shell.lines == []
+
+
+def test_redirections_are_judged_from_where_the_line_runs(tool, ports):
+    line = "echo 1 > x; echo 2 > ../y; echo 3 > ../../z; echo 4 > x"
+    plan = plan_of(tool, ports, command=line, cwd="sub/deep")
+
+    assert list(map(str, plan.actions))[1:] == [
+        "tool:file:create sub/deep/x",
+        "tool:file:create sub/y",
+        "tool:file:create z",
+    ]
+    at_root = plan_of(tool, ports, command=line)
+    assert len(at_root.actions) == 1
+
+
+@pytest.mark.parametrize(
+    ("cwd", "error", "message"),
+    [
+        ("..", PathTraversalError, "cwd: path escapes root"),
+        ("file", PathNotADirectoryError, "cwd is not a directory: 'file'"),
+        ("file/", PathNotADirectoryError, "cwd is not a directory: 'file/'"),
+        ("none", PathNotADirectoryError, "cwd is not a directory: 'none'"),
+        ("hidden", PathNotADirectoryError, "cwd is not a directory: 'hidden'"),
+    ],
+)
+def test_a_directory_that_is_none_is_refused(tool, ports, cwd, error, message):
+    with pytest.raises(error) as caught:
+        plan_of(tool, ports, cwd=cwd)
+    assert caught.value.message.startswith(message)
+
+
+def test_policy_lowers_the_time(tool, ports):
+    ports.shell.timeout_max_s = 5
+
+    assert plan_of(tool, ports, timeout=90).line.timeout_s == 5
+
+
+def test_an_approval_is_bound_to_the_plan_or_to_the_difference(tool, ports):
+    handler = tool.handler
+    plan, digest = handler.pin(plan_of(tool, ports), ports)
+    assert digest == "sha256:plan"
+    assert handler.asks_about_effect(plan, ports)
+    dry, _ = handler.pin(plan_of(tool, ports, dry_run=True), ports)
+    assert not handler.asks_about_effect(dry, ports)
+
+    staged, held = handler.stage(plan, ports)
+    assert (held.digest, held.diff) == ("sha256:diff", "the difference")
+    assert handler.run(staged, ports).details["stdout"] == "out\n"
+    handler.release(staged)
+    assert held.is_closed
+
+
+def test_the_fields_of_a_result(tool, ports):
+    output = run(tool, ports)
+
+    assert output.details == {
+        "exit_code": 0,
+        "stdout": "out\n",
+        "stderr": "",
+        "timed_out": False,
+        "duration_seconds": 0.123,
+        "files_changed": [],
+        "changes_refused": [],
+        "sandbox": {"backend": "stage", "enforcement": "full", "gaps": []},
+        "shell": "bash",
+    }
+    assert output.content == (
+        "exit code 0 (bash, 0.12 s)\nfiles changed: none\nsandbox: stage, full\n"
+        "stdout: 1 line\nout\nstderr: empty"
+    )
+    assert set(output.details) <= set(tool.spec.output_schema["properties"])
+
+
+def state(version: str | None = "sha256:1", kind: EntryKind = EntryKind.FILE) -> EntryState:
+    return EntryState(kind, 0o644, 1, 0, version)
+
+
+def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports):
+    kept = KeptOutput("sha256:log", 10, 20)
+    outcome = replace(
+        OUTCOME,
+        ending=Ending.TIMED_OUT,
+        exit_code=-1,
+        stdout=Stream("files changed: 9\n", kept),
+        stderr=Stream("Command timed out after 3 seconds"),
+        enforced=Enforced("landlock", Held.PARTIAL, ("one gap",)),
+        changed=(ChangedPath(at("a\u202eb"), None, state(), kept=False),),
+        refused=(RefusedChange("k.key", "policy.protected", "*.key (paths.protected)"),),
+        warnings=("careful",),
+        notes=("a note",),
+    )
+    output = run(tool, ports, outcome)
+
+    assert output.content.split("\n") == [
+        "timed out (bash, 0.12 s)",
+        "files changed: 1",
+        "  created a\\u202eb",
+        "changes refused: 1",
+        "  k.key: *.key (paths.protected)",
+        "[warning: careful]",
+        "[a note]",
+        "sandbox: landlock, partial, with 1 gaps",
+        "stdout: 1 line",
+        "[kept in the history: 10 of 20 bytes as sha256:log]",
+        "files changed: 9",
+        "stderr: 1 line",
+        "Command timed out after 3 seconds",
+    ]
+    assert output.details["output_kept"] == {"stdout": "sha256:log"}
+    assert output.details["changes_refused"] == [
+        {"path": "k.key", "rule": "*.key (paths.protected)"}
+    ]
+    assert output.details["timed_out"] is True
+    assert set(output.details) <= set(tool.spec.output_schema["properties"])
+
+
+def test_a_conflict_is_said_first(tool, ports):
+    output = run(tool, ports, replace(OUTCOME, conflict="'a' changed"))
+
+    assert output.content.split("\n")[1:3] == [
+        "NOTHING WAS KEPT: 'a' changed",
+        "look at those files again, then repeat the command",
+    ]
+    assert output.details["conflict"] == "'a' changed"
+
+
+def test_a_dry_run_has_no_changes(tool, ports):
+    output = run(tool, ports, replace(OUTCOME, diff="--- a/x\n+++ b/x"), dry_run=True)
+
+    assert "dry run, nothing was changed. It would be: 2 lines\n--- a/x\n" in output.content
+    assert output.details["diff"] == "--- a/x\n+++ b/x"
+    assert output.changes == ()
+
+
+def test_long_lists_are_cut_and_that_is_said(tool, ports):
+    rows = tuple(
+        ChangedPath(at(f"f{number:05}"), None, state(), kept=False) for number in range(1500)
+    )
+    output = run(tool, ports, replace(OUTCOME, changed=rows))
+
+    assert len(output.details["files_changed"]) == limits.shell_changes_listed_max
+    assert output.details["not_listed"] == {"files_changed": 500, "changes_refused": 0}
+    assert "  [and 1450 more]" in output.content
+    assert len(output.changes) == limits.effects_listed_max
+    assert (output.stored.digest, output.stored.total) == ("sha256:kept", 1500)
+    [content] = ports.shell.kept
+    assert [change.path for change in changes_from_bytes(content)] == [
+        row.path.relative for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("is_staged", "effect"), [(True, LeftEffect.NONE), (False, LeftEffect.UNKNOWN)]
+)
+def test_a_command_that_was_cancelled_says_what_it_left(tool, ports, is_staged, effect):
+    outcome = replace(OUTCOME, ending=Ending.CANCELLED, is_staged=is_staged)
+    with pytest.raises(CallCancelledError) as caught:
+        run(tool, ports, outcome)
+    assert caught.value.effect is effect
+
+
+def test_a_workspace_without_a_shell_says_so(tool, ports):
+    bare = replace(ports, shell=NO_SHELL)
+    plan = plan_of(tool, bare)
+    with pytest.raises(SandboxUnavailableError):
+        tool.handler.run(plan, bare)
+    with pytest.raises(SandboxUnavailableError):
+        tool.handler.pin(plan, bare)
+    prepared = TestShell().prepare(plan.line)
+    assert not NO_SHELL.asks_about_diff(prepared)
+    for act in (NO_SHELL.run, NO_SHELL.stage):
+        with pytest.raises(SandboxUnavailableError):
+            act(prepared, NEVER)
+    with pytest.raises(SandboxUnavailableError):
+        NO_SHELL.keep(b"")
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"[{}]", b'[{"path": 1}]', b"\xff"])
+def test_a_list_of_effects_that_is_none_is_said_to_be_so(content):
+    with pytest.raises(ValueError):  # noqa: PT011 - any message
+        changes_from_bytes(content)
