@@ -203,9 +203,7 @@ def check(root: Path, acknowledged: list[int]) -> list[int]:
         found = {name: package.manifest.version.text for name, package in installed.items()}
     states: list[int] = []
     for operator, last in enumerate(acknowledged):
-        own = {
-            name: version for name, version in found.items() if name.endswith(f"-{operator}")
-        }
+        own = {name: version for name, version in found.items() if name.endswith(f"-{operator}")}
         whole = [state for state in (last, last + 1) if own == packages_in(operator, state)]
         if not whole:
             raise Broken(f"operator {operator} is neither in state {last} nor in the next: {own}")

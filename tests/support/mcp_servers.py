@@ -44,7 +44,9 @@ class McpPlace:
 
     @property
     def variables(self) -> dict[str, str]:
-        return {"HOME": str(self.home), "PATH": os.environ["PATH"]}
+        # PYTHONPATH: the tree that is tested may be a mutant's.
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        return {"HOME": str(self.home), **kept}
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -98,7 +98,10 @@ class LazyShell:
 
     def _make(self) -> "SandboxShell":
         from paddock.sandbox.committing import Place  # noqa: PLC0415 - late on purpose
-        from paddock.sandbox.shell import Ground, SandboxShell  # noqa: PLC0415
+        from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
+            Ground,
+            SandboxShell,
+        )
 
         ground = self._ground
         place = Place(ground.workspace, ground.history, self._open_journal, ground.policy)

@@ -34,9 +34,7 @@ _ROOM_PART: Final = 16
 """So much less than the bound is left, that the next write does not prune again: a sixteenth."""
 
 
-def prune(
-    shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collection[str] = ()
-) -> int:
+def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collection[str] = ()) -> int:
     """Bring the store under `bytes_max`; how many bytes that freed.
 
     The caller has the store's lock alone. `keep`: digests that stay; `pinned`: names of

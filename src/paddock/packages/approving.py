@@ -43,7 +43,7 @@ def approve(
     """
     with changing(depot):
         installed = require_installed(depot)
-        enrolled = _enrol(depot, key)
+        is_known = _is_known(depot, key)
         old = installed.packages.get(manifest.package_id)
         # An upgrade takes away what the version before it brought alone.
         had = () if old is None else tuple(old.manifest.by_path)
@@ -56,11 +56,13 @@ def approve(
             scope or exact_scope(paths),
             now + expires_s,
         )
+        if not is_known:
+            _enrol(depot, key)
         write_approval(depot.layout, approval)
         settles = False
         if old is not None and old.manifest.digest == manifest.digest:
             settles = _settle_install(depot, manifest, approval)
-        return Approved(approval, enrolled, settles)
+        return Approved(approval, not is_known, settles)
 
 
 def _settle_install(depot: Depot, manifest: Manifest, approval: Approval) -> bool:
@@ -75,19 +77,21 @@ def _settle_install(depot: Depot, manifest: Manifest, approval: Approval) -> boo
     return True
 
 
-def _enrol(depot: Depot, key: SigningKey) -> bool:
-    """Whether the plane had no key, and got this one. Raises: ConfigError."""
+def _is_known(depot: Depot, key: SigningKey) -> bool:
+    """Whether the plane has this key; False where it has none at all. Raises: ConfigError."""
     keys: Keys = read_keys(depot.layout)
     public = public_half(key)
-    if public.key_id in keys:
-        return False
-    if keys:
+    if keys and public.key_id not in keys:
         # Threat: a plane of somebody else, whose own operators decide what changes it.
         raise ConfigError(
             f"your key {public.key_id} is none of this plane's",
             where="HOT/registries/keys",
             hint="have one of its operators put your public key there",
         )
-    depot.ledger.append(enrolled_entry(public))
-    enrol_key(depot.layout, public)
-    return True
+    return bool(keys)
+
+
+def _enrol(depot: Depot, key: SigningKey) -> None:
+    """The plane's first key. On record first: a key without an entry is nobody's."""
+    depot.ledger.append(enrolled_entry(public_half(key)))
+    enrol_key(depot.layout, public_half(key))

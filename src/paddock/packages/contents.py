@@ -1,6 +1,7 @@
 """Content from memory, as a set of changes takes it."""
 
 import os
+import tempfile
 from dataclasses import dataclass
 
 from paddock.workspace.changes import LazyContent
@@ -14,8 +15,7 @@ class InMemory:
 
     def open(self) -> int:
         """A descriptor to read from, the caller's to close."""
-        # A file without a name in memory: memfd_create(2).
-        fd = os.memfd_create("package", os.MFD_CLOEXEC)
+        fd = _unnamed()
         try:
             rest = memoryview(self.content)
             while rest:
@@ -25,6 +25,14 @@ class InMemory:
             os.close(fd)
             raise
         return fd
+
+
+def _unnamed() -> int:
+    """A file that nobody else can open: in memory, memfd_create(2), where there is that."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("package", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def given(content: bytes) -> LazyContent:

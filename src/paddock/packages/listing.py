@@ -1,10 +1,11 @@
 """The rows of a plane's packages, each looked at now; and whose file is whose."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from paddock.packages.attic import Attic
 from paddock.packages.checking import check_package, file_problem
 from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
 from paddock.packages.log import PackageLedger
@@ -35,11 +36,18 @@ class PlanePackages:
                 wo_id = log.approval_of(package.package_id, package.manifest.digest)
                 rows.append(_row(package, installed, workspace, wo_id))
         rows.sort(key=_rank)
-        damaged = (
-            PackageRow(each.file.rpartition("/")[2], State.DAMAGED, failures=(each,))
-            for each in installed.problems
-        )
-        return (*rows, *damaged)
+        on_its_way = Attic.of(self.layout).read()
+        return (*rows, *_unread(installed, "" if on_its_way is None else on_its_way.package_id))
+
+
+def _unread(installed: InstalledSet, changing: str) -> Iterator[PackageRow]:
+    """What in `HOT/installed` is no whole package: damaged, or on its way."""
+    for failure in installed.problems:
+        name = failure.file.rpartition("/")[2]
+        if name == changing:
+            yield PackageRow(name, State.CHANGING)
+        else:
+            yield PackageRow(name, State.DAMAGED, failures=(failure,))
 
 
 def _row(

@@ -18,6 +18,8 @@ class State(StrEnum):
     """Every file that it owns is as it brought it; configuration is there."""
     CHANGED = "changed"
     """A file is missing, or another one, or has another mode."""
+    CHANGING = "changing"
+    """It is being installed, upgraded or removed right now."""
     DAMAGED = "damaged"
     """Its manifest or its receipt does not load."""
 

@@ -230,9 +230,7 @@ class Dispatcher:
             ready.call, ready.arguments, ready.actions, ready.judged, ready.bounds
         )
 
-    def _outcome(
-        self, ready: Prepared, outcome: Ran, duration_us: int, intent: str = ""
-    ) -> Entry:
+    def _outcome(self, ready: Prepared, outcome: Ran, duration_us: int, intent: str = "") -> Entry:
         bounds = ready.bounds
         if isinstance(outcome, ToolOutput):
             return self._recorder.result(ready.call, outcome, duration_us, bounds, intent)

@@ -164,11 +164,12 @@ class Recorder:
         where it was stopped and nobody can tell.
         """
         refusal = failed.refusal
+        changes = [_change_json(change) for change in failed.changes]
         metadata: dict[str, Json] = {
             "tool": call.tool,
             "status": "error",
             "code": refusal.code,
-            "effects": [_change_json(change) for change in failed.changes] if failed.is_known else "unknown",
+            "effects": changes if failed.is_known else "unknown",
             "duration_us": duration_us,
         }
         if intent:

@@ -38,7 +38,7 @@ class Moments:
 
     def __init__(self, directory: Path) -> None:
         """`directory` is ours, best on the workspace's file system. Raises: OSError."""
-        self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
+        self._file: IO[bytes] = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - held until `close`
         self._device = os.fstat(self._file.fileno()).st_dev
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.packages.rows import PackageRow
+from paddock.packages.rows import PackageRow, State
 from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType
 from paddock.tools.outputs import result_schema
@@ -67,7 +67,8 @@ SPEC: Final = ToolSpec(
     title="List packages",
     description=(
         "List the installed packages: id, version, tier, framework, spec and state. The state is "
-        "installed, changed (a file is not as the package brought it) or damaged."
+        "installed, changed (a file is not as the package brought it), changing (right now) or "
+        "damaged."
     ),
     toolset="core",
     arguments=ListPackagesArguments,
@@ -85,7 +86,7 @@ SPEC: Final = ToolSpec(
                         "tier": _TEXT,
                         "framework": _TEXT,
                         "spec": _TEXT,
-                        "state": {"enum": ["installed", "changed", "damaged"]},
+                        "state": {"enum": [str(state) for state in State]},
                     },
                     "required": ["package_id", "version", "tier", "framework", "spec", "state"],
                     "additionalProperties": False,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from paddock.errors import (
     InvalidArgumentsError,
+    InvalidPathError,
     PathError,
     PathNotADirectoryError,
     PathTraversalError,
@@ -100,7 +101,6 @@ class RunShell:
         _require_not_cancelled(outcome)
         return shell_output(outcome, ports.shell)
 
-
     def release(self, plan: ShellPlan) -> None:
         """Let go of what was held back; what was committed stands."""
         if plan.held is not None:
@@ -116,16 +116,20 @@ def _resolve_directory(cwd: str, ports: Ports) -> str:
     """The directory's workspace-relative name, links followed."""
     try:
         path = ports.workspace.resolve_read(cwd).real
-        is_there = path.is_root or ports.shown.is_shown(path.relative)
-        if is_there and is_directory(ports.workspace.tree, path):
-            return path.relative
-    except PathNotADirectoryError:
-        pass
     except PathTraversalError as error:
         raise PathTraversalError(f"cwd: {error.message}", hint=error.hint) from error
+    except PathNotADirectoryError as error:
+        raise _no_directory(cwd) from error
     except PathError as error:
-        raise type(error)(f"cwd: {error.message}", hint=error.hint) from error
-    raise PathNotADirectoryError(
+        raise InvalidPathError(f"cwd: {error.message}", hint=error.hint) from error
+    is_named = path.is_root or ports.shown.is_shown(path.relative)
+    if not is_named or not is_directory(ports.workspace.tree, path):
+        raise _no_directory(cwd)
+    return path.relative
+
+
+def _no_directory(cwd: str) -> PathNotADirectoryError:
+    return PathNotADirectoryError(
         f"cwd is not a directory: {quote(cwd)}", hint="name a directory of the workspace"
     )
 

@@ -80,9 +80,7 @@ def recover(journal: Journal, disk: Disk, resolution: Resolution) -> tuple[Recov
     return tuple(_settle(entry, disk, resolution) for entry in journal.claim_dead())
 
 
-def _settle(
-    entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolution
-) -> Recovered:
+def _settle(entry: JournalEntry | UnclaimedEntry, disk: Disk, resolution: Resolution) -> Recovered:
     if isinstance(entry, UnclaimedEntry):
         return Recovered(entry.name, "", Settled.WAITING, why=entry.why)
     try:

@@ -181,15 +181,19 @@ class BoundSwap:
         # By the inode: whoever had the old file open may have written to it since.
         known = {mark.inode for mark in self._marks()}
         displaced, old = self._displaced(), self.step.old
-        is_directory = old is not None and old.kind is MarkKind.DIRECTORY
-        # Threat: somebody whose working directory it is makes a file in it now, which stands
-        # nowhere else. What was not compared is not removed.
-        if displaced is not None and is_directory and not self._directory_removed(displaced, old):
+        if displaced is not None and old is not None and not self._is_cleared(displaced, old):
             return False
         remove_any(self.disk, self.dir_fd, self.going)
         return self._clean(lambda name, status: status.inode in known)
 
-    def _directory_removed(self, displaced: str, old: Mark) -> bool:
+    def _is_cleared(self, displaced: str, old: Mark) -> bool:
+        """Of a displaced directory: remove it. False: something is in it that it did not hold.
+
+        # Threat: somebody whose working directory it is makes a file in it now, which stands
+        # nowhere else. What was not compared is not removed.
+        """
+        if old.kind is not MarkKind.DIRECTORY:
+            return True
         status = self._at(displaced)
         if status is None or status.inode != old.inode:
             return False
@@ -198,11 +202,9 @@ class BoundSwap:
             return False
         # From here on it may be half removed, and fit no more: its name says so.
         self._move(displaced, self.going)
-        try:
-            is_gone = remove_held(self.disk, self.dir_fd, self.going, held)
-        except OSError:
-            is_gone = False
-        if not is_gone and self._at(self.going) is not None:
+        is_gone = remove_held(self.disk, self.dir_fd, self.going, held)
+        if not is_gone:
+            # Under its first name it fits no more, and stays.
             self._move(self.going, displaced)
         return is_gone
 

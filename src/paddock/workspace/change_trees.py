@@ -6,6 +6,7 @@ holds is looked at before and after, and must be the same.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -193,10 +194,15 @@ def _remove_named(disk: Disk, dir_fd: int, name: str, names: set[str], above: st
                 remove_any(disk, fd, child)
     finally:
         os.close(fd)
-    if is_empty:
-        # rmdir(2) itself refuses if something came after the listing.
+    if not is_empty:
+        return False
+    try:
         _insisting(dir_fd, lambda: disk.remove_directory(dir_fd, name))
-    return is_empty
+    except OSError as failure:
+        if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False  # it came after the listing
+    return True
 
 
 def _insisting(dir_fd: int, act: Callable[[], None]) -> None:

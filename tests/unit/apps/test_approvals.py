@@ -108,6 +108,39 @@ def test_a_grant_of_one_agent_is_none_of_another(asking):
     assert ask(asking).json["status"] == "ok"
 
 
+def test_a_grant_that_is_put_back_after_its_use_does_not_count_again(asking):
+    kept = ask(asking).json["approval"]
+    asking.run("approvals", "grant", kept)
+    (file,) = (asking.home / ".local/state/paddock").rglob(f"{kept}.*.json")
+    granted = file.read_bytes()
+    assert ask(asking).json["status"] == "ok"
+    os.unlink(asking.project / "asked/a")
+    file.write_bytes(granted)
+    assert ask(asking).json["code"] == "approval.unavailable"
+    assert not (asking.project / "asked/a").exists()
+
+
+@pytest.mark.parametrize("name", ["state", "digest"])
+def test_a_file_that_says_granted_counts_for_nothing_without_the_record(asking, name):
+    first, other = ask(asking).json["approval"], ask(asking, content="y").json["approval"]
+    state = asking.home / ".local/state/paddock"
+    (file,) = state.rglob(f"{other}.*.json")
+    members = json.loads(file.read_bytes())
+    if name == "digest":
+        # A grant for one call, given to another.
+        asking.run("approvals", "grant", other)
+        members = json.loads(file.read_bytes())
+        (wanted,) = state.rglob(f"{first}.*.json")
+        members["digest"] = json.loads(wanted.read_bytes())["digest"]
+        file = file.with_name(f"{other}.{wanted.name.split('.')[1]}.json")
+        os.unlink(wanted)
+    members["state"] = "granted"
+    file.write_text(json.dumps(members))
+    content = "x" if name == "digest" else "y"
+    assert ask(asking, content=content).json["code"] == "approval.unavailable"
+    assert "asked/a" not in asking.files()
+
+
 def test_a_resumed_call_runs_now_and_its_grant_is_used(asking):
     kept = ask(asking).json["approval"]
     ran = asking.run("approvals", "grant", kept, "--resume", "--json")
@@ -168,7 +201,9 @@ def test_of_two_processes_with_one_grant_exactly_one_runs(asking):
     kept = asking.call("write_output", "--no-input", name="b", content="x").json["approval"]
     asking.run("approvals", "grant", kept)
     call = [sys.executable, "-c", PADDOCK, "call", "write_output", '{"name": "b", "content": "x"}']
-    environment = {"HOME": str(asking.home), "PATH": os.environ["PATH"]}
+    kept_names = ("PATH", "PYTHONPATH")
+    environment = {name: os.environ[name] for name in kept_names if name in os.environ}
+    environment["HOME"] = str(asking.home)
     running = [
         subprocess.Popen(
             [*call, "--no-input"],

@@ -65,6 +65,7 @@ def test_init_makes_a_plane_with_configuration_schema_and_policy(tmp_path):
         "read_file",
         "query_ledger",
         "list_files",
+        "list_packages",
     ]
     assert (config["agent_id"], config["tool_profile"]) == ("admin", "production")
     assert list(tmp_path.joinpath("home").rglob("plane.json")) == []
@@ -169,13 +170,13 @@ def test_a_tool_taken_out_is_not_offered_and_still_exists(operator):
 
     whole = json.loads(operator.config.read_bytes())["tools"]
     assert names() == (
-        ("read_file", "query_ledger", "list_files"),
-        ["read_file", "query_ledger", "list_files"],
+        ("read_file", "query_ledger", "list_files", "list_packages"),
+        ["read_file", "query_ledger", "list_files", "list_packages"],
     )
     operator.change(tools=[tool for tool in whole if tool["tool_id"] == "read_file"])
-    assert names() == (("read_file",), ["read_file", "query_ledger", "list_files"])
+    assert names() == (("read_file",), ["read_file", "query_ledger", "list_files", "list_packages"])
     operator.change(tools=[])
-    assert names() == ((), ["read_file", "query_ledger", "list_files"])
+    assert names() == ((), ["read_file", "query_ledger", "list_files", "list_packages"])
 
 
 def test_without_a_list_every_core_tool_is_allowed_and_the_gate_adds_its_own(operator):
@@ -184,7 +185,12 @@ def test_without_a_list_every_core_tool_is_allowed_and_the_gate_adds_its_own(ope
     operator.config.write_text(json.dumps(config | {"tool_profile": "development"}))
     closed = find_project(operator.plane, operator.environment(), None)
     opened = find_project(operator.plane, operator.environment(RISKY), None)
-    assert tools_allowed(closed, "admin") == ("read_file", "query_ledger", "list_files")
+    assert tools_allowed(closed, "admin") == (
+        "read_file",
+        "query_ledger",
+        "list_files",
+        "list_packages",
+    )
     assert set(tools_allowed(opened, "admin")) >= {"read_file", "write_file_dev", "edit_file_dev"}
     operator.change(tools=[])
     opened = find_project(operator.plane, operator.environment(RISKY), None)
@@ -333,6 +339,29 @@ def test_paddocks_own_state_is_in_no_listing_and_the_ledgers_are(operator):
     assert not any(name.startswith("objects") or ".d/" in name for name in listed)
 
 
+def test_what_a_file_held_before_it_was_forbidden_is_read_under_no_other_name(operator):
+    operator.change(tool_profile="development", permissions={"forbidden": []})
+    write = {"path": "HO2/scratch/a", "content": "the password"}
+    for content in ("the password", "another"):
+        assert operator.call("write_file_dev", variables=RISKY, **write | {"content": content})
+    kept = [path for path in operator.plane.glob("objects/*") if len(path.name) == 64]
+    assert [path.read_bytes() for path in kept] == [b"the password"]
+    operator.change(permissions={"forbidden": ["HO2/scratch/a"]})
+    name = f"objects/{kept[0].name}"
+    for tool, arguments in (
+        ("read_file", {"path": name}),
+        ("list_files", {"path": "objects"}),
+        ("grep_dev", {"path": "objects", "pattern": "password"}),
+        ("grep_dev", {"path": name, "pattern": "password"}),
+    ):
+        ran = operator.call(tool, variables=RISKY, **arguments)
+        assert (ran.json["code"], "password" in ran.out) == ("policy.secret", "pattern" in ran.out)
+    # Its own copy of the same bytes is a file like any other.
+    operator.write("HO2/scratch/objects/b", kept[0].read_bytes())
+    ran = operator.call("read_file", path="HO2/scratch/objects/b")
+    assert "the password" in ran.json["content"]
+
+
 def test_the_policy_of_the_plane_holds_for_the_admin_too(operator):
     operator.change(tool_profile="development")
     policy = operator.plane / "HOT/config/policy.toml"
@@ -453,6 +482,7 @@ def test_from_python_the_admin_is_the_agent(operator, monkeypatch):
             "read_file",
             "query_ledger",
             "list_files",
+            "list_packages",
         ]
         assert runtime.call("list_files", {}).refusal is None
 

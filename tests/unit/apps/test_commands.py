@@ -46,6 +46,12 @@ def test_no_command_is_a_usage_error_that_shows_the_help(user):
         (["agent", "show", "nobody"], "there is no agent"),
         (["policy", "explain", "file:view x"], "error[usage]"),
         (["--plane", "/no/such/dir", "where"], "/no/such/dir"),
+        (["--plane", "", "where"], "--plane is empty"),
+        (["--plane=", "where"], "--plane is empty"),
+        (["where", "--plane", ""], "--plane is empty"),
+        (["init", "--bare", ""], "DIR is empty"),
+        (["init", ""], "DIR is empty"),
+        (["trust", "--yes", ""], "DIR is empty"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_two_with_a_reason_and_nothing_on_stdout(

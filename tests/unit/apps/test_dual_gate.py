@@ -13,8 +13,8 @@ from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
 from tests.support.planes import RISKY, Operator, operator_in
 
-CORE = ["read_file", "query_ledger", "list_files"]
-DEVELOPMENT = ["write_file_dev", "edit_file_dev", "grep_dev"]
+CORE = ["read_file", "query_ledger", "list_files", "list_packages"]
+DEVELOPMENT = ["write_file_dev", "edit_file_dev", "grep_dev", "run_shell_dev"]
 PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
 STATES = [
     ("development", "1", True),
@@ -40,7 +40,7 @@ def names_at_every_place(operator: Operator, variables: dict[str, str]) -> dict[
     found: dict[str, list[str]] = {}
     project = open_project(operator.plane, operator.environment(variables))
     with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
-        every = [*CORE, *DEVELOPMENT, "run_shell_dev", "view", "create_file"]
+        every = [*CORE, *DEVELOPMENT, "view", "create_file"]
         found["door"] = [
             name
             for name in every

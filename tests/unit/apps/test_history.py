@@ -347,6 +347,28 @@ def test_a_call_that_was_killed_before_its_result_can_be_found_and_undone(person
     assert readme.read_bytes() == old
 
 
+def test_a_killed_call_with_the_id_of_an_earlier_one_is_found_and_undone(person):
+    # Threat: a model chooses the ids of its calls, and may give the same one twice.
+    first = person.call("create_file", path="a", content="x")
+    history = History(str(person.objects), bytes_max=1 << 20)
+    readme = person.root / "README.md"
+    old, session = readme.read_bytes(), person.calls()[0]["session"]
+    mark = CallMark(first, "create_file", "main", session, "LED-killed")
+    with history.running(mark) as running, readme.open("rb") as file:
+        history.store.put_file(file.fileno())
+        history.store.sync()
+        before, after = digest_of(old), digest_of(b"new")
+        history.note_all(running, [Doing("README.md", "overwritten", before=before, after=after)])
+    history.close()
+    readme.write_bytes(b"new")
+    for _ in range(2):  # looking removes no note that is still needed
+        done, killed = person.calls()
+        assert (done["call"], killed["call"]) == (first, first)
+        assert (killed["entry"], killed["outcome"]) == ("LED-killed", "unknown")
+    assert person.undo("LED-killed").status == 0
+    assert readme.read_bytes() == old
+
+
 def test_an_agent_that_is_gone_leaves_a_history_that_cannot_be_undone(person):
     assert person.place.run("agent", "create", "helper", "--profile", "standard").status == 0
     ran = person.place.run(

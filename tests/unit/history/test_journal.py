@@ -10,6 +10,7 @@ from paddock.history.journal import Journal
 from paddock.history.journal_format import Intent, Mark, MarkKind, Records, SwapStep
 from paddock.testing.failing_disk import FailingDisk, Fault, Moment
 from paddock.workspace.disk import Disk
+from tests.support.users import give_to_plain_user, run_as_plain_user
 
 INTENT = Intent("/root", 1, "a" * 24, (".",), "C-1")
 STEPS = (SwapStep(".", "x", 0, None, Mark(MarkKind.FILE, 1, 2, 3)),)
@@ -199,3 +200,43 @@ def test_a_journal_that_is_a_link_is_not_opened(directory, tmp_path):
     os.symlink(tmp_path / "elsewhere", directory)
     with pytest.raises(ConfigError):
         open_journal(directory)
+
+
+STRANGE = {
+    "a link": lambda path: os.symlink("/nowhere", path),
+    "a directory": os.mkdir,
+    "a socket": lambda path: os.mknod(path, 0o140600),
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_cannot_be_opened_is_told_and_stops_nobody(directory, kind):
+    with open_journal(directory) as journal:
+        entry = journal.new_entry()
+        entry.release()
+        name = "0" * 32 + ".entry"
+        STRANGE[kind](os.path.join(directory, name))
+        strange, dead = journal.claim_dead()
+        assert (strange.name, dead.name) == (name, entry.name)
+        assert f"belongs to user {os.getuid()} and cannot be opened" in strange.why
+
+
+@pytest.mark.needs("root")
+def test_an_entry_of_another_user_is_told_and_stops_nobody(tmp_path):
+    directory = tmp_path / "journal"
+    with open_journal(str(directory)) as journal:
+        theirs = journal.new_entry()
+        theirs.release()
+        give_to_plain_user(directory)
+        os.chown(directory / theirs.name, 0, 0)
+
+    def act():
+        with open_journal(str(directory)) as journal:
+            ours = journal.new_entry()
+            ours.release()
+            found = {each.name: each for each in journal.claim_dead()}
+            assert found.keys() == {ours.name, theirs.name}
+            why = found[theirs.name].why
+            assert "belongs to user 0 and cannot be opened: Permission denied" in why
+
+    run_as_plain_user(act)

@@ -149,3 +149,25 @@ def test_a_note_that_cannot_be_written_is_told_and_swallows_no_later_one(tmp_pat
         notes.write(OTHER, CREATE)
         assert [note.doing for note in notes.read_all()] == [EDIT, CREATE]
         notes.close()
+
+
+def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
+    numbers = notes.write(CALL, EDIT)
+    numbers += notes.write(OTHER, CREATE)
+    last = os.stat(place / "notes" / files(place)[0]).st_size
+    numbers += notes.write(OTHER, DELETE)
+    size = os.stat(place / "notes" / files(place)[0]).st_size
+    for read, found in ((size - last, [DELETE]), (size - last + 1, [DELETE])):
+        monkeypatch.setattr("paddock.history.notes._FILE_BYTES_MAX", read)
+        assert [note.doing for note in notes.read_all()] == found
+    monkeypatch.setattr("paddock.history.notes._FILE_BYTES_MAX", size)
+    assert [note.doing for note in notes.read_all()] == [EDIT, CREATE, DELETE]
+    notes.over(numbers)
+
+
+def test_a_note_of_a_version_without_intents_is_read(notes, place):
+    numbers = notes.write(CALL, EDIT)
+    file = place / "notes" / files(place)[0]
+    file.write_bytes(file.read_bytes().replace(b'"SES-1",""]', b'"SES-1"]'))
+    assert [note.call for note in notes.read_all()] == [CALL]
+    notes.over(numbers)

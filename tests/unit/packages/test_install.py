@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -577,8 +578,9 @@ def test_an_approval_that_is_too_narrow_settles_no_install(bench):
 def test_a_signature_that_comes_along_has_to_hold(approved):
     digest = manifest_of(FILES).digest
     archive = archive_of(FILES)
-    for signature in (sign_digest(OTHER, digest), sign_digest(KEY, manifest_of(NEW).digest)):
-        refused_by("G5", lambda: install(approved.depot, archive, InstallWish(signature=signature)))
+    for key, signed in ((OTHER, digest), (KEY, manifest_of(NEW).digest)):
+        wish = InstallWish(signature=sign_digest(key, signed))
+        refused_by("G5", partial(install, approved.depot, archive, wish))
     install(approved.depot, archive, InstallWish(signature=sign_digest(KEY, digest)))
     receipt = read_installed(approved.layout).packages["PKG-A-001"].receipt
     assert receipt.signature == sign_digest(KEY, digest)

@@ -7,8 +7,10 @@ import pytest
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.packages.installed import read_installed
+from paddock.packages.listing import PlanePackages
 from paddock.packages.receipts import HandOver, InstalledFile, Receipt, parse_receipt
 from paddock.packages.registries import Framework, Spec, read_registries
+from paddock.packages.rows import State
 from paddock.packages.signatures import sign_digest
 from paddock.packages.transaction import (
     After,
@@ -22,6 +24,7 @@ from paddock.packages.transaction import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.values.entries import Entry
+from paddock.workspace import Workspace
 from tests.support.changes import memory_directory
 from tests.support.packages import KEY, Runner, open_bench
 
@@ -189,3 +192,30 @@ def test_what_does_not_load_is_named_and_does_not_count(name, value, tmp_path: P
 def test_a_plane_without_registries_has_none(tmp_path: Path):
     found = read_registries(PlaneLayout(tmp_path, "bare"))
     assert (found.specs, found.frameworks, found.problems) == ({}, {}, ())
+
+
+# Listing
+
+
+def test_a_package_on_its_way_is_neither_installed_nor_damaged():
+    seen = []
+
+    def look():
+        packages = PlanePackages(
+            bench.layout, bench.depot.ledger, lambda: Workspace.open(str(bench.root))
+        )
+        seen.append([(row.package_id, row.state) for row in packages.list_all()])
+
+    tested = [{"command": "pass", "timeout_s": 1}]
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
+        (bench.root / "HOT/installed").mkdir(exist_ok=True)
+        bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B")
+        bench.install({"HOT/kernel/a": b"a"}, acceptance=tested)
+        bench.install({"HOT/kernel/a": b"A"}, acceptance=tested, version="2.0.0")
+        look()
+        (bench.root / "HOT/installed/PKG-B/receipt.json").unlink()
+        look()
+    on_its_way = [("PKG-B", State.INSTALLED), ("PKG-A-001", State.CHANGING)]
+    done = [("PKG-A-001", State.INSTALLED), ("PKG-B", State.INSTALLED)]
+    damaged = [("PKG-A-001", State.INSTALLED), ("PKG-B", State.DAMAGED)]
+    assert seen == [on_its_way, on_its_way, done, damaged]

@@ -250,12 +250,23 @@ def test_a_configuration_behind_a_linked_directory_does_not_load(layout, tmp_pat
         read_admin_config(layout)
 
 
-@pytest.mark.parametrize("which", ["root", "hot", "config"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        *("root", "hot", "config", "ho1", "ho2", "registries", "installed", "agents", "objects"),
+        *("root/HOT/registries/keys", "root/HOT/registries/approvals", "root/HO1/contracts"),
+        *("root/HOT/ledger", "root/HO2/ledger", "root/HO1/ledger", "root/HOT/schemas"),
+    ],
+)
 def test_a_configuration_where_others_can_write_does_not_load(layout, which):
-    getattr(layout, which).chmod(0o777)
-    with pytest.raises(ConfigError, match="can be written by others"):
-        read_admin_config(layout)
-    getattr(layout, which).chmod(0o755)
+    name, _, below = which.partition("/")
+    directory = getattr(layout, name) / below
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for mode in (0o777, 0o775):
+        directory.chmod(mode)
+        with pytest.raises(ConfigError, match="can be written by others"):
+            read_admin_config(layout)
+    directory.chmod(0o755)
     read_admin_config(layout)
 
 

@@ -23,7 +23,7 @@ def store(project, environment) -> AgentStore:
 
 def declare(store: AgentStore, name: str, /, **fields: object) -> Path:
     file = store.layout.agent_file(name)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.write_text(json.dumps({"name": name, "profile": "standard"} | fields))
     return file
 
@@ -380,6 +380,39 @@ def test_a_directory_that_is_a_link_declares_nobody(store, project):
     for act in (lambda: store.read("evil"), store.read_all, lambda: store.create(NewAgent("evil"))):
         with pytest.raises(ConfigError, match="is not a directory"):
             act()
+
+
+def test_agents_that_is_a_link_declares_nobody_and_a_real_one_does(store, project):
+    agents, away = store.layout.agents, project / "away"
+    declare(store, "kid")
+    agents.rename(away)
+    agents.symlink_to(away)
+    before = sorted(away.rglob("*"))
+    for act in (
+        store.names,
+        store.read_all,
+        lambda: store.read("kid"),
+        lambda: store.create(NewAgent("new")),
+        lambda: store.remove("kid"),
+    ):
+        with pytest.raises(ConfigError, match="is not a directory"):
+            act()
+    assert sorted(away.rglob("*")) == before
+    agents.unlink()
+    away.rename(agents)
+    assert store.names() == ("kid", "main")
+
+
+@pytest.mark.parametrize("name", ["agents", "agents/kid"])
+def test_where_others_may_declare_agents_nobody_is_declared(store, name):
+    declare(store, "kid")
+    directory = store.layout.root / name
+    for mode in (0o777, 0o770, 0o702):
+        directory.chmod(mode)
+        with pytest.raises(ConfigError, match="can be written by others"):
+            store.read("kid")
+    directory.chmod(0o755)
+    assert store.read("kid").agent.name == "kid"
 
 
 def test_a_declaration_that_is_a_link_does_not_load(store, project):

@@ -295,6 +295,20 @@ def test_a_directory_above_what_may_be_read_can_be_searched() -> None:
     assert decide(DEFAULT, (who,), (view("a"),)).outcome is DENY
 
 
+def test_a_directory_that_the_list_itself_names_can_be_searched() -> None:
+    who = agent("open", read=("/src/lib/", "!/docs/"))
+    asked = {".": ALLOW, "src": ALLOW, "src/lib": ALLOW, "src/lib/a": ALLOW, "src/li": DENY}
+    asked |= {"src/library": DENY, "src/Lib": DENY, "lib": DENY, "docs": DENY}
+    for operation in ("grep", "find", "ls"):
+        found = {
+            path: decide(DEFAULT, (who,), (Action("search", operation, path),)).outcome
+            for path in asked
+        }
+        assert found == asked, operation
+    # A file of that name is none of what is in it.
+    assert decide(DEFAULT, (who,), (view("src/lib"),)).outcome is DENY
+
+
 def test_what_permissions_take_out_stays_out() -> None:
     who = agent("open", read=("**", "!private/"))
     assert decide(DEFAULT, (who,), (view("private/a"),)).code == "policy.forbidden"

@@ -1,11 +1,14 @@
 """The one door: every step in order, every refusal without effect, everything on record."""
 
 import hashlib
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pytest
 
 from paddock.errors import (
+    ConfigError,
+    FileChangedError,
     HostError,
     LedgerBusyError,
     LedgerDamagedError,
@@ -13,12 +16,16 @@ from paddock.errors import (
     PermissionDeniedError,
     StringNotFoundError,
 )
+from paddock.history.keeping import Running
+from paddock.history.notes import CallMark
 from paddock.runtime.approvals import Approval, YesApprover
 from paddock.tools.arguments import ArgumentType, clamped_integer
+from paddock.tools.cancelling import CallCancelledError
 from paddock.tools.spec import READS, Effects, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
 from paddock.values.calls import ToolCall
+from paddock.values.cancelling import LeftEffect
 from tests.unit.runtime.conftest import ASKING, Answers
 
 
@@ -491,3 +498,97 @@ class FailsTheLedger(Fine):
     def run(self, plan, ports):
         self._ledger.fail_with(LedgerFullError("full"))
         return ToolOutput("done", {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Where(ArgumentType):
+    pass
+
+
+@dataclass(frozen=True)
+class _NoActions:
+    actions: tuple[Action, ...] = (Action("file", "create", "x"),)
+
+
+class _HostFails:
+    """A tool whose host fails, when it is prepared or when it runs."""
+
+    def __init__(self, error, at):
+        self.error, self.at = error, at
+
+    def resolve(self, arguments, ports):
+        if self.at == "prepare":
+            raise self.error
+        return _NoActions()
+
+    def run(self, plan, ports):
+        raise self.error
+
+
+@pytest.mark.parametrize("at", ["prepare", "run"])
+@pytest.mark.parametrize("reads_only", [True, False])
+@pytest.mark.parametrize(
+    "error", [HostError("cannot open '/plane/x': broken"), ConfigError("'/plane' is a link")]
+)
+def test_a_host_that_fails_is_no_defect_of_ours_and_shows_no_path_of_its_own(
+    door, error, at, reads_only
+):
+    effects = READS if reads_only else Effects(reads_only=False)
+    spec = ToolSpec("fails", "f", "f", "workspace", _Where, effects)
+    dispatcher = door.dispatcher(more=(Tool(spec, _HostFails(error, at)),))
+    result = dispatcher.dispatch(ToolCall("C-1", "fails", {}))
+    assert result.refusal.code == "storage.full"
+    assert "/plane" not in str(result.as_json())
+    metadata = door.metadata()
+    assert metadata["frames"] == [f"{type(error).__name__}: {error.message}"]
+    assert metadata.get("effects") == ("unknown" if at == "run" else None)
+
+
+class _Notes:
+    """A history that says which calls were told to be on record."""
+
+    def __init__(self):
+        self.done = []
+
+    @contextmanager
+    def running(self, mark):
+        yield Running(mark)
+
+    def recorded(self, running):
+        self.done.append(running.mark)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_over"),
+    [
+        (FileChangedError("changed"), True),
+        (CallCancelledError(LeftEffect.PARTIAL), True),
+        (CallCancelledError(LeftEffect.UNKNOWN), False),
+        (HostError("broken"), False),
+        (RuntimeError("a defect"), False),
+    ],
+)
+def test_the_notes_of_a_failed_call_are_over_exactly_if_its_entry_names_what_it_left(
+    door, error, is_over
+):
+    history = _Notes()
+    spec = ToolSpec("fails", "f", "f", "workspace", _Where, Effects(reads_only=False))
+    dispatcher = door.dispatcher(more=(Tool(spec, _HostFails(error, "run")),))
+    dispatcher._context = replace(dispatcher._context, history=history)
+    dispatcher.dispatch(ToolCall("C-1", "fails", {}))
+    intent = door.ledger.entries[0].id
+    mark = CallMark("C-1", "fails", "main", "SES-1", intent)
+    assert history.done == ([mark] if is_over else [])
+    assert door.metadata()["intent"] == intent
+
+
+def test_two_writes_of_one_call_id_are_told_apart_on_record(door):
+    for name in ("a", "b"):
+        door.call("create_file", path=name, content="x")
+    intents = [e.id for e in door.ledger.entries if e.entry.event_type == "TOOL_INTENT"]
+    results = [
+        e.entry.metadata["intent"]
+        for e in door.ledger.entries
+        if e.entry.event_type == "TOOL_RESULT"
+    ]
+    assert (results, len(set(results))) == (intents, 2)

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from paddock.errors import UsageError
@@ -5,6 +7,7 @@ from paddock.history.notes import CallMark, Doing, Note
 from paddock.ledger.effects import Effects
 from paddock.ledger.format_lines import StoredEntry
 from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls
+from paddock.tools.effects import change_json
 from paddock.tools.spec import Change
 from paddock.values.entries import Entry
 
@@ -106,3 +109,84 @@ def test_a_call_is_found_by_either_id_and_never_guessed():
     for wanted in ("", "LED-", "nothing"):
         with pytest.raises(UsageError, match="no call"):
             find_call(calls, wanted)
+
+
+def intent_note(intent: str, path: str = "b") -> Note:
+    call = CallMark("call_0", "create_file", "main", "S", intent)
+    return Note("file", 2_000_000_000.0, call, Doing(path, "created"))
+
+
+def test_a_result_of_the_same_call_id_does_not_hide_a_call_that_was_killed():
+    # Threat: a model chooses the ids of its calls, and may give the same one twice.
+    first = result(1, "call_0", intent="LED-i1")
+    notes = (intent_note("LED-i1"), intent_note("LED-i2", "precious"))
+    calls = past(first, notes=notes)
+    assert [(c.entry_id, c.outcome, c.changes[0].path) for c in calls] == [
+        ("LED-1", "done", "a"),
+        ("LED-i2", "unknown", "precious"),
+    ]
+    assert ended_notes(Effects((first,), (), ()), notes) == {notes[0]}
+    assert find_call(calls, "LED-i2").changes[0].path == "precious"
+    with pytest.raises(UsageError) as refused:
+        find_call(calls, "call_0")
+    assert refused.value.hint == "name one of them by its ledger entry: LED-1, LED-i2"
+
+
+def test_a_result_of_an_older_version_ends_no_note_that_names_its_intent():
+    calls = past(result(1, "call_0"), notes=(intent_note("LED-i2"),))
+    assert [c.outcome for c in calls] == ["done", "unknown"]
+
+
+def test_a_note_of_an_older_version_is_ended_by_a_result_of_that_version_alone():
+    notes = (note("c1"),)
+    assert ended_notes(Effects((result(1, "c1"),), (), ()), notes) == set(notes)
+    newer = result(1, "c1", intent="LED-i1")
+    assert ended_notes(Effects((newer,), (), ()), notes) == set()
+
+
+def test_an_undo_is_told_by_its_intent():
+    undo = stored(1, "TOOL_INTENT", "u", "(operator)", arguments={"call": "c1", "agent": "helper"})
+    other = stored(3, "TOOL_INTENT", "u", "(operator)", arguments={"call": "c2", "agent": "main"})
+    done = stored(
+        2,
+        "TOOL_RESULT",
+        "u",
+        "(operator)",
+        tool="undo",
+        status="ok",
+        effects=[EFFECT],
+        intent="LED-1",
+    )
+    (call,) = past(done, intents=(undo, other))
+    assert (call.workspace_of, call.undoes) == ("helper", "c1")
+
+
+MANY = (EDIT, Change("b", "created", None, "sha256:3"))
+WHOLE = {"digest": "sha256:list", "total": 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "outcome"),
+    [
+        (json.dumps([change_json(change) for change in MANY]).encode(), MANY, "done"),
+        (None, (), "done"),
+        (b"[{}]", (), "unreadable"),
+        (b"no JSON", (), "unreadable"),
+    ],
+)
+def test_a_list_of_effects_that_is_too_long_is_read_from_the_history(content, changes, outcome):
+    asked = []
+
+    def read(digest: str) -> bytes | None:
+        asked.append(digest)
+        return content
+
+    row = result(1, "c1", effects_stored=WHOLE)
+    (call,) = past_calls(Effects((row,), (), ()), (), read)
+    assert (call.changes, call.outcome, asked) == (changes, outcome, ["sha256:list"])
+
+
+@pytest.mark.parametrize("whole", ["sha256:list", {}, 7])
+def test_a_record_of_such_a_list_that_is_none_is_unreadable(whole):
+    (call,) = past(result(1, "c1", effects_stored=whole))
+    assert (call.changes, call.outcome) == ((), "unreadable")

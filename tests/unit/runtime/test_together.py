@@ -339,3 +339,22 @@ def test_the_calls_of_a_message_are_answered_in_order(door):
         ("t2", True),
         ("t3", False),
     ]
+
+
+class Deaf(Watch):
+    def decided(self, call, judged):
+        raise RuntimeError("the watcher failed")
+
+
+def test_a_call_is_let_go_where_its_watcher_fails_once_it_was_prepared(door):
+    released = []
+
+    class Holds(Does):
+        def release(self, plan):
+            released.append(plan.name)
+
+    spec = ToolSpec("holds", "h", "h", "workspace", Named, WRITES)
+    dispatcher = door.dispatcher(policy=OPEN, more=(Tool(spec, Holds(None)),))
+    with pytest.raises(RuntimeError):
+        dispatch_all(dispatcher, calls(("holds", "a")), watcher=Deaf())
+    assert released == ["a"]

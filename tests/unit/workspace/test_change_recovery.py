@@ -252,3 +252,16 @@ def test_a_removal_that_could_not_be_undone_is_not_done_twice(tmp_path, settle):
         bench.commit(RemoveFile(at("c"), seen(bench.root, "c")))
     assert settle() == ()
     assert "c" not in model_of(tmp_path / "ws")
+
+
+def test_an_entry_that_cannot_be_opened_waits_and_keeps_no_set_from_being_made(tmp_path, settle):
+    lay_out(tmp_path / "ws", OLD)
+    (tmp_path / "journal").mkdir(0o700)
+    name = "0" * 32 + ".entry"
+    (tmp_path / "journal" / name).symlink_to("/nowhere")
+    with open_bench(tmp_path) as bench:
+        bench.become(NEW)
+    assert model_of(tmp_path / "ws") == NEW
+    (waiting,) = settle()
+    assert (waiting.entry, waiting.settled, waiting.root) == (name, Settled.WAITING, "")
+    assert f"belongs to user {os.getuid()}" in waiting.why

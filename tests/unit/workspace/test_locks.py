@@ -2,11 +2,12 @@
 
 import fcntl
 import os
+import resource
 import threading
 
 import pytest
 
-from paddock.errors import PathError
+from paddock.errors import PathError, StorageFullError
 from paddock.workspace import locks as module
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import unchecked_path
@@ -114,3 +115,25 @@ def test_a_directory_that_was_replaced_while_waiting_is_opened_again(
         assert os.fstat(fd).st_ino == os.stat(ground.root / "a").st_ino
         assert not is_locked(ground.root / "moved")
     assert taken == [os.stat(ground.root / name).st_ino for name in ("moved", "a")]
+
+
+def test_more_directories_than_descriptors_are_refused_before_any_is_locked(
+    ground, root_fd, resolution
+):
+    names = [f"d{number}" for number in range(100)]
+    for name in names:
+        (ground.root / name).mkdir()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = len(os.listdir("/proc/self/fd"))
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 120, before[1]))
+        with (
+            pytest.raises(StorageFullError, match="100 directories are changed at once"),
+            LockedDirectories(root_fd, resolution, *map(p, names)),
+        ):
+            pass
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 200, before[1]))
+        with LockedDirectories(root_fd, resolution, *map(p, names)) as fds:
+            assert len(fds) == 100
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

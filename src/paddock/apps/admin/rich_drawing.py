@@ -63,7 +63,7 @@ class RichDrawing:
 
     def _text(self, block: Text, width: int) -> list[str]:
         found: list[str] = []
-        inner = max(width - cell_len(block.gutter), _WIDTH_MIN)
+        inner = max(width - cell_len(block.gutter), _WIDTH_MIN // 2)
         for each in block.rows:
             found += [f"{block.gutter}{text}" for text in self._wrapped(_rich(each), inner)]
         return found

@@ -5,12 +5,13 @@ import os
 import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.demo_copy import copy_project
+from paddock.apps.cli.demo_scene import Scene
+from paddock.apps.cli.demo_session import SessionTour
 from paddock.apps.cli.options import Options
 from paddock.assembly import (
     Project,
@@ -40,32 +41,13 @@ _LINK = "paddock-demo-shortcut"
 _ROW_CHARS_MAX = 110
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What one act of the tour showed."""
-
-    title: str
-    did: str
-    outcome: str
-    detail: str
-
-    def as_json(self) -> dict[str, Json]:
-        """For `--json`."""
-        return {
-            "title": self.title,
-            "did": self.did,
-            "outcome": self.outcome,
-            "detail": self.detail,
-        }
-
-
 class Demo:
     """Seconds, no key, no network, no root; ends with the verified ledger."""
 
     summary = (
         "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
-        "question, refusals, an escape attempt that the kernel stops, an explanation, and a\n"
-        "ledger that catches an edited byte."
+        "question, refusals, an escape attempt that the kernel stops, an explanation, a whole\n"
+        "session of the built-in model, and a ledger that catches an edited byte."
     )
     examples = "  paddock demo\n  paddock demo --keep /tmp/paddock-demo"
 
@@ -96,8 +78,7 @@ def _play(directory: Path, options: Options, console: Console) -> int:
     stage = _set_up(directory, console)
     tour = Tour(stage, directory)
     scenes: list[Scene] = []
-    for act in tour.acts():
-        scene = act()
+    for scene in tour.scenes():
         scenes.append(scene)
         if not options.json:
             _show(scene, console)
@@ -127,7 +108,9 @@ def _show(scene: Scene, console: Console) -> None:
     colour = {"allowed": "32", "refused": "31", "asked": "33"}.get(scene.outcome, "36")
     console.say("")
     console.print(console.paint(scene.title, "1") + "\n")
-    console.say(f"  $ {scene.did}")
+    # What is said to a model has a prompt of its own.
+    prompt = "" if scene.did.startswith("> ") else "$ "
+    console.say(f"  {prompt}{scene.did}")
     console.print(f"  {console.paint(scene.outcome, colour)}\n")
     for row in scene.detail.split("\n"):
         for line in textwrap.wrap(row, _ROW_CHARS_MAX, drop_whitespace=False) or [""]:
@@ -142,8 +125,17 @@ class Tour:
         self._directory = directory
         self.surprises: list[str] = []
 
-    def acts(self) -> list[Callable[[], Scene]]:
-        """The acts in their order."""
+    def scenes(self) -> Iterator[Scene]:
+        """One after another, each when it has happened."""
+        for act in self._acts():
+            yield act()
+        session = SessionTour(self._project)
+        yield from session.scenes()
+        self.surprises += session.surprises
+        yield self.recorded()
+        yield self.tampered()
+
+    def _acts(self) -> list[Callable[[], Scene]]:
         return [
             self.look,
             self.write,
@@ -155,8 +147,6 @@ class Tour:
             self.dots,
             self.link,
             self.explained,
-            self.recorded,
-            self.tampered,
         ]
 
     def look(self) -> Scene:

@@ -229,6 +229,32 @@ def test_a_terminal_that_goes_away_ends_the_session(plane):
     assert len(plane.entries("ho2m", "SESSION_END")) == 1
 
 
+@pytest.mark.needs("stage")
+def test_a_terminal_that_goes_away_while_a_command_runs_ends_both(tmp_path):
+    project = new_project(tmp_path, '[profiles.standard]\nallow = ["tool:*"]\n')
+    with project.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("$ sleep 1235.5\r")
+        terminal.wait_until(lambda: _sleepers("1235.5") == 1, "the command")
+        terminal.hang_up()
+        assert terminal.result() == 0
+    assert _sleepers("1235.5") == 0
+    [turn] = project.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["outcome"] == "cancelled"
+    assert len(project.entries("ho2m", "SESSION_END")) == 1
+
+
+def test_a_question_that_nobody_is_there_for_any_more_is_a_no_and_waits(project):
+    with project.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("delete README.md\r")
+        terminal.wait_for("Q1 allow delete_file? [y/N/a]")
+        terminal.hang_up()
+        assert terminal.result() == 0
+    assert (project.here / "README.md").exists()
+    assert len(project.entries("ho2m", "SESSION_END")) == 1
+
+
 def test_sigint_from_elsewhere_is_ctrl_c(plane):
     with plane.open() as terminal:
         terminal.wait_for_prompt()

@@ -31,6 +31,8 @@ IMAGE_BYTES_MAX = 8_000_000
 FILE_BYTES_MAX = 2_000_000
 CONTENT, NAME, FOLLOWED = 0, 1, 2
 """Kinds of what was looked at: a file's bytes, what stands under a name, bytes through links."""
+_INNER = int.from_bytes(b"\x36" * 64, "big")
+_OUTER = int.from_bytes(b"\x5c" * 64, "big")
 _READ = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
 _REGULAR = 0o100000
 _KIND = 0o170000
@@ -146,10 +148,10 @@ def digest_at(path: str, through_links: bool) -> "Json":
 
 def seal(key: bytes, body: bytes) -> bytes:
     """HMAC-SHA-256 (RFC 2104) of an image's body."""
-    padded = key.ljust(64, b"\0")
-    inner = sha256(bytes(byte ^ 0x36 for byte in padded))
+    padded = int.from_bytes(key.ljust(64, b"\0"), "big")
+    inner = sha256((padded ^ _INNER).to_bytes(64, "big"))
     inner.update(body)
-    outer = sha256(bytes(byte ^ 0x5C for byte in padded))
+    outer = sha256((padded ^ _OUTER).to_bytes(64, "big"))
     outer.update(inner.digest())
     return outer.digest()
 

@@ -228,9 +228,12 @@ def _write(file: int, head: int, before: Mark, body: bytes) -> Mark:
         written = posix.write(file, line)
         while written < len(line):
             written += posix.write(file, line[written:])
-    except BaseException as fault:
+    except OSError as fault:
         _cut_back(file, before.offset)
         raise AppendFailedError(f"the ledger cannot be written: {_why(fault)}") from fault
+    except BaseException:
+        _cut_back(file, before.offset)
+        raise
     after = Mark(
         before.generation + 1, before.entries + 1, before.offset + len(line), leaf, before.boot
     )
@@ -308,5 +311,5 @@ def _lead(head: int, file: int, mine: Mark) -> None:
     _store(head, _DURABLE + _SECTOR * slot, newest)
 
 
-def _why(fault: BaseException) -> str:
-    return getattr(fault, "strerror", None) or type(fault).__name__
+def _why(fault: OSError) -> str:
+    return fault.strerror or type(fault).__name__

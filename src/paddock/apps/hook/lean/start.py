@@ -11,6 +11,7 @@ A call that cannot be decided is refused by the JSON of a denial, and where even
 cannot be written by exit status 2 with one line that names the repair.
 """
 
+import gc
 import marshal  # noqa: TID251 - as the interpreter reads compiled files
 import posix
 import sys
@@ -46,6 +47,8 @@ class StoppedError(BaseException):
 
 def main() -> int:
     """Answer one event; the exit status."""
+    # Nothing here lives long enough to be collected, and looking for it costs time.
+    gc.disable()
     try:
         _require_streams()
         for number in (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM):
@@ -160,6 +163,7 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
     import os
     import site
 
+    gc.enable()
     # Without -S this happens at every start; here only when the library is needed.
     sys.path.append(_PACKAGE.rpartition("/")[0])
     site.main()

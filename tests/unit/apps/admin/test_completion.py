@@ -1,0 +1,39 @@
+"""What can stand at the cursor."""
+
+import pytest
+
+from paddock.apps.admin.completion import Candidate, Vocabulary, candidates
+
+KNOWN = Vocabulary(
+    commands={"call": "call a tool", "cost": "what was spent", "show": "show things"},
+    parameters={"list_files": ("path", "depth"), "list_packages": (), "view": ("path",)},
+    words={"show": ("frameworks", "packages")},
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "found"),
+    [
+        ("/c", [("/call", 2), ("/cost", 2)]),
+        ("/", [("/call", 1), ("/cost", 1), ("/show", 1)]),
+        ("/x", []),
+        ("/show p", [("packages", 1)]),
+        ("/show ", [("frameworks", 0), ("packages", 0)]),
+        ("/cost ", []),
+        ("/call li", [("list_files", 2), ("list_packages", 2)]),
+        ("/call list_files p", [("path=", 1)]),
+        ("/call list_files path=. d", [("depth=", 1)]),
+        ("/call nothing p", []),
+        ("list_f", [("list_files", 6)]),
+        ("list_files ", [("path=", 0), ("depth=", 0)]),
+        ("view p", [("path=", 1)]),
+        ("", []),
+        ("what files", []),
+    ],
+)
+def test_candidates(before, found):
+    assert [(each.text, each.replaces) for each in candidates(before, KNOWN)] == found
+
+
+def test_a_candidate_says_what_it_is():
+    assert next(candidates("/ca", KNOWN)) == Candidate("/call", 3, "call a tool")

@@ -1,0 +1,201 @@
+"""The loop and its commands, on a pipe and in this process: no terminal, no key, no network."""
+
+import io
+import json
+
+import pytest
+
+from paddock.apps.admin.opening import Streams
+from tests.support.admin_shells import RISKY, Site, new_plane, new_project
+
+
+@pytest.fixture
+def plane(tmp_path) -> Site:
+    return new_plane(tmp_path)
+
+
+@pytest.fixture
+def project(tmp_path) -> Site:
+    return new_project(tmp_path)
+
+
+def blocks(shown: str) -> dict[str, list[str]]:
+    """What was shown below each line that was typed."""
+    found: dict[str, list[str]] = {}
+    rows: list[str] = []
+    for each in shown.split("\n"):
+        head, prompt, said = each.partition("> ")
+        if prompt and head.split("] ")[-1] in {"admin", "main"}:
+            rows = found.setdefault(said, [])
+        else:
+            rows.append(each)
+    return found
+
+
+def test_a_pipe_that_ends_ends_the_session(plane):
+    status, shown = plane.shell("hello\n")
+    assert status == 0
+    assert "1 turn, 0 tokens" in shown
+    assert [entry.event_type for entry in plane.entries("ho2m")][-1] == "SESSION_END"
+
+
+def test_a_last_line_without_its_end_counts(plane):
+    plane.shell("hello")
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "hello"
+
+
+def test_exit_leaves_and_nothing_behind_it_is_read(plane):
+    _, shown = plane.shell("/exit\nhello\n")
+    assert plane.entries("ho2m", "TURN_RECORDED") == []
+    assert "0 turns" in shown
+
+
+def test_empty_lines_say_nothing(plane):
+    plane.shell("\n   \n\t\n")
+    assert plane.entries("ho2m", "TURN_RECORDED") == []
+
+
+def test_a_turn_without_an_answer_is_the_status_of_a_pipe(project):
+    model = project.script({"error": {"kind": "request", "message": "no"}})
+    assert project.shell("go\n", model=model)[0] == 1
+    model = project.script({"text": "yes"})
+    assert project.shell("go\n", model=model)[0] == 0
+
+
+def test_a_command_that_fails_says_so_and_the_shell_goes_on(plane):
+    _, shown = plane.shell("/resume SES-0\n/sesions\n/call\n/show x\n/ledger x\n/expand\nhello\n")
+    found = blocks(shown)
+    assert found["/resume SES-0"][0] == "error[usage]: there is no session 'SES-0'"
+    assert found["/sesions"][1].startswith("  hint:  did you mean /sessions")
+    assert found["/call"][0] == "error[usage]: no tool was named"
+    assert found["/show x"][0] == "error[usage]: 'x' cannot be shown"
+    assert found["/ledger x"][0] == "error[usage]: 'x' is no ledger"
+    assert found["/expand"][0] == "error[usage]: there is no call yet"
+    assert found["hello"][0].startswith("Hello.")
+
+
+def test_a_line_that_begins_with_a_space_is_said_to_the_model(plane):
+    plane.shell(" /cost\n")
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "/cost"
+
+
+def test_the_frameworks_and_the_gates_are_listed_or_said_not_to_be_there(plane):
+    lines = {"what frameworks are installed?": "list_packages", "run the gate check": "gate_check"}
+    _, shown = plane.shell("\n".join([*lines, "/show packages", "/show frameworks", ""]))
+    found = blocks(shown)
+    for said, tool in lines.items():
+        first = found[said][0]
+        is_called = first.startswith("  #") and f" ok {tool} " in first
+        assert is_called or first.startswith(f"That needs the tool {tool}, which I do not have")
+    for what in ("packages", "frameworks"):
+        first = found[f"/show {what}"][0]
+        assert " ok list_packages" in first or "cannot be listed" in first
+
+
+@pytest.mark.parametrize(
+    "given", ['{"path": "HOT/config"}', "path=HOT/config", "path='HOT/config'"]
+)
+def test_a_call_of_ones_own_is_governed_and_recorded(plane, given):
+    _, shown = plane.shell(f"/call list_files {given}\n")
+    assert "  │ HOT/config/admin_config.json" in shown
+    [start] = plane.entries("ho2m", "SESSION_START")
+    [intent] = plane.entries("ho1m", "TOOL_INTENT")
+    assert (intent.session_id, intent.agent) == (start.session_id, "admin")
+
+
+def test_a_call_of_ones_own_is_refused_as_every_other(plane):
+    _, shown = plane.shell("/call nothing\n/call write_file_dev path=a content=b\n/call view {\n")
+    found = blocks(shown)
+    assert "tool.unknown · not run" in found["/call nothing"][0]
+    assert "tool.unknown · not run" in found["/call write_file_dev path=a content=b"][0]
+    assert found["/call view {"][0].startswith("error[args.invalid]")
+    denied = [entry.metadata["code"] for entry in plane.entries("ho1m", "TOOL_DENIED")]
+    assert denied == ["tool.unknown", "tool.unknown"]
+    assert not (plane.here / "a").exists()
+
+
+def test_on_a_pipe_nobody_is_asked_and_the_question_waits(project):
+    _, shown = project.shell("delete README.md\ny\ny\n")
+    assert "asks to run delete_file" in shown
+    assert "ask: no · approval.unavailable · not run" in shown
+    assert "[y/N" not in shown
+    assert (project.here / "README.md").exists()
+    assert len(list(project.base.rglob("APR-*"))) == 1
+
+
+def test_sessions_are_listed_and_resumed(plane):
+    plane.shell("hello\n")
+    [start] = plane.entries("ho2m", "SESSION_START")
+    before = start.session_id
+    _, shown = plane.shell(f"/sessions\n/resume {before}\nshow me turn events\n/resume {before}\n")
+    found = blocks(shown)
+    [row] = [each for each in found["/sessions"] if before in each]
+    assert row.split()[2:] == ["ended", "1", "hello"]
+    assert f"resumed {before} after 1 turns" in found[f"/resume {before}"]
+    assert any("that is this very session" in each for each in found[f"/resume {before}"])
+    turns = [(e.session_id, e.metadata["turn"]) for e in plane.entries("ho2m", "TURN_RECORDED")]
+    assert turns == [(before, 1), (before, 2)]
+    ends = [entry.session_id for entry in plane.entries("ho2m", "SESSION_END")]
+    assert (len(ends), ends[-1]) == (3, before)
+
+
+def test_what_is_shown_of_the_plane_is_what_governs_it(plane):
+    text = "/show config\n/policy\n/policy tool:file:create HOT/kernel/x\n/tools\n/status\n/cost\n"
+    _, shown = plane.shell(f"{text}/ledger governance\n/ledger ho2m 1\n/ledger verify\n/doctor\n")
+    found = blocks(shown)
+    assert any("tool_profile" in each and "production" in each for each in found["/show config"])
+    assert any("tool:ledger:*" in each for each in found["/policy"])
+    assert (
+        found["/policy tool:file:create HOT/kernel/x"][0] == "deny: tool:file:create HOT/kernel/x"
+    )
+    assert any(each.split()[:3] == ["list_files", "core", "reads"] for each in found["/tools"])
+    assert any("dual gate" in each and "closed" in each for each in found["/status"])
+    assert any("costs nothing" in each for each in found["/cost"])
+    assert any("PLANE_CREATED" in each for each in found["/ledger governance"])
+    assert [each.split()[2] for each in found["/ledger ho2m 1"][1:2]] == ["SESSION_START"]
+    assert {each.split()[1] for each in found["/ledger verify"][1:] if each} == {"whole"}
+    assert any(each.split()[:1] == ["yes"] and "python" in each for each in found["/doctor"])
+
+
+def test_the_gate_decides_what_the_model_is_offered_and_the_badge_says_so(tmp_path):
+    plane = new_plane(tmp_path, "development")
+    for variables, is_open in (({}, False), (RISKY, True)):
+        _, shown = plane.shell("/tools\n", **variables)
+        assert ("*** DEVELOPMENT TOOLS ARE ON ***" in shown) is is_open
+        assert ("[DEVELOPMENT TOOLS ARE ON] admin> /tools" in shown) is is_open
+        assert ("write_file_dev" in shown) is is_open
+
+
+def test_what_a_pipe_holds_is_repeated_escaped(plane):
+    _, shown = plane.shell("/\x1b[2J\u202e\n")
+    assert "admin> /\\x1b[2J\\u202e" in shown
+    assert "\x1b" not in shown
+
+
+def test_bytes_that_are_no_text_do_not_end_the_shell(plane):
+    ran = plane.pipe("hello\n")
+    assert ran.returncode == 0
+    source = io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n/cost\n"), encoding="utf-8")
+    streams = Streams(source, io.StringIO(), {"TERM": "xterm"})
+    assert streams.is_terminal is False
+
+
+def test_json_lines_hold_all_that_happens(plane):
+    ran = plane.pipe("what files are in the kernel directory?\n/cost\n", "--json")
+    rows = [json.loads(each) for each in ran.stdout.splitlines()]
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert {row["kind"] for row in rows} == {"status", "text", "turn"}
+    [turn] = [row for row in rows if row["kind"] == "turn"]
+    assert (turn["outcome"], turn["response"]) == ("success", "Files:\n[nothing to list]")
+    assert rows[0]["kind"] == "status"
+    assert rows[0]["gate_is_open"] is False
+    assert ran.stdout.isascii()
+
+
+def test_an_agent_or_model_that_is_not_there_is_an_error_with_its_exit(plane):
+    for options, status in ((["--agent", "nobody"], 2), (["--model", "nothing:x"], 3)):
+        ran = plane.pipe("hello\n", *options)
+        assert (ran.returncode, ran.stderr.startswith("error[")) == (status, True), ran
+    assert plane.entries("ho2m", "TURN_RECORDED") == []

@@ -1,0 +1,61 @@
+"""The status line always says what is held; the badge says what is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from paddock.apps.admin.status import Sandboxed, Status, status_text
+from paddock.sandbox.values import Held
+
+STRICT = Status(
+    agent="admin",
+    profile="admin",
+    provider="builtin",
+    model="paddock-rules-1",
+    gate_is_open=False,
+    sandbox=Sandboxed(Held.FULL, "stage"),
+    tokens=1_234,
+    tokens_left=998_766,
+)
+
+
+@pytest.mark.parametrize("width", [*range(1, 140), None])
+def test_every_form_fits_and_says_what_is_held_first_of_all(width):
+    text = status_text(STRICT, width)
+    assert width is None or len(text) <= width
+    if width is None or width >= 25:
+        assert "gate closed" in text
+        assert "sandbox full"[: 25 if width is None else width] in text
+
+
+def test_the_longest_form_says_everything():
+    assert status_text(STRICT) == (
+        "agent admin  profile admin  model builtin:paddock-rules-1  gate closed  sandbox full  "
+        "tokens 1,234 (998,766 left)  cost none"
+    )
+    assert "(" not in status_text(replace(STRICT, tokens_left=None))
+
+
+@pytest.mark.parametrize(
+    ("gate", "sandbox", "badges"),
+    [
+        (False, Sandboxed(Held.FULL, "stage"), ()),
+        (True, Sandboxed(Held.FULL, "stage"), ("DEVELOPMENT TOOLS ARE ON",)),
+        (False, Sandboxed(Held.PARTIAL, "landlock"), ("SANDBOX PARTIAL: held by landlock",)),
+        (False, Sandboxed(Held.NONE, "none"), ("SANDBOX NONE: commands run unconfined",)),
+        (False, Sandboxed(Held.NONE, refused=True), ("SANDBOX NONE: commands are refused",)),
+        (
+            True,
+            Sandboxed(Held.NONE, "none"),
+            ("DEVELOPMENT TOOLS ARE ON", "SANDBOX NONE: commands run unconfined"),
+        ),
+    ],
+)
+def test_a_badge_for_each_thing_that_is_relaxed(gate, sandbox, badges):
+    assert replace(STRICT, gate_is_open=gate, sandbox=sandbox).badges == badges
+
+
+def test_money_is_nothing_or_unknown_and_never_invented():
+    assert STRICT.cost == "none"
+    assert replace(STRICT, provider="anthropic").cost == "unknown"
+    assert replace(STRICT, provider="anthropic", tokens=0).cost == "none"

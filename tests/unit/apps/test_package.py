@@ -1,0 +1,378 @@
+"""`paddock package` from the command line: what it prints, and with which status it ends."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from paddock.packages.names import TRANSACTION
+from paddock.packages.transaction import Phase, parse_transaction
+from tests.support.disks import tree
+from tests.support.packages import (
+    Runner,
+    archive_bytes,
+    lay_source,
+    manifest_of,
+    open_bench,
+    plane_tree,
+)
+from tests.support.planes import Operator, operator_in
+
+FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/run.sh": b"#!/bin/sh\n"}
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    return operator_in(tmp_path).make()
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Operator:
+    return operator_in(tmp_path).make("--dev")
+
+
+def packed(operator: Operator, name: str = "a.tar.gz", files=None, **fields) -> str:
+    path = operator.base / name
+    path.write_bytes(archive_bytes(files or FILES, **fields))
+    return str(path)
+
+
+def package(operator: Operator, *arguments: str):
+    return operator.run("package", *arguments, "--json")
+
+
+def approve(operator: Operator, archive: str, *options: str) -> dict:
+    ran = package(operator, "approve", archive, *options)
+    assert ran.status == 0, ran.err
+    return ran.json
+
+
+# The whole way
+
+
+def test_from_a_source_to_an_installed_package_and_back(operator):
+    before = plane_tree(operator.plane)
+    source = lay_source(operator.base / "src", FILES)
+    value = json.loads((source / "manifest.json").read_text())
+    del value["assets"][0]["sha256"]
+    (source / "manifest.json").write_text(json.dumps(value))
+
+    assert package(operator, "hash", str(source), "--check").status == 1
+    assert package(operator, "hash", str(source)).json["status"] == "written"
+    assert package(operator, "hash", str(source), "--check").status == 0
+    made = package(operator, "pack", str(source), str(operator.base)).json
+    archive = made["archive"]
+    assert (made["digest"], made["left_out"]) == (manifest_of(FILES).digest, [])
+    assert package(operator, "verify", archive).json["signature"] == "none"
+    signed = package(operator, "sign", archive).json
+    assert signed["file"] == f"{archive}.sig"
+    assert package(operator, "verify", archive).json["signature"] == "valid"
+    approval = approve(operator, archive)
+    assert package(operator, "install", archive, "--dry-run").json["status"] == "planned"
+
+    installed = package(operator, "install", archive)
+
+    assert (installed.status, installed.json["status"]) == (0, "installed")
+    assert installed.json["wo_id"] == approval["wo_id"]
+    again = package(operator, "install", archive)
+    assert (again.status, again.json["status"]) == (1, "unchanged")
+    (row,) = package(operator, "list").json
+    assert {
+        name: row[name]
+        for name in ("package_id", "version", "tier", "framework", "spec", "state", "wo_id")
+    } == {
+        "package_id": "PKG-A-001",
+        "version": "1.0.0",
+        "tier": "HOT",
+        "framework": "FMWK-000",
+        "spec": "SPEC-A-001",
+        "state": "installed",
+        "wo_id": approval["wo_id"],
+    }
+    assert package(operator, "uninstall", "PKG-A-001").json["status"] == "uninstalled"
+    assert package(operator, "list").json == []
+    after = plane_tree(operator.plane)
+    assert {name for name in after.keys() - before.keys() if "/keys" not in name} == {
+        f"HOT/registries/approvals/{approval['wo_id']}.json 600"
+    }
+
+
+def test_a_person_reads_the_same(operator):
+    archive = packed(operator)
+    assert operator.run("package", "approve", archive).out.startswith("WO-")
+    assert operator.run("package", "install", archive).out.startswith("installed: PKG-A-001 1.0.0")
+    assert "PKG-A-001  1.0.0" in operator.run("package", "list").out
+    why = operator.run("package", "why", "HOT/kernel/a.txt")
+    assert why.out.startswith("HOT/kernel/a.txt: PKG-A-001 1.0.0")
+
+
+# Statuses
+
+
+def test_a_gate_is_2(operator):
+    ran = package(operator, "install", packed(operator))
+    assert (ran.status, ran.json["gate"]) == (2, "G2")
+    assert "paddock package approve" in ran.err
+
+
+def test_an_archive_that_is_not_safe_is_2_at_install_and_4_at_verify(operator):
+    path = Path(packed(operator))
+    path.write_bytes(path.read_bytes() + b"more")
+    for action, status in (("install", 2), ("verify", 4), ("sign", 4), ("approve", 4)):
+        ran = package(operator, action, str(path))
+        assert (ran.status, ran.json["gate"]) == (status, "G0A"), action
+
+
+def test_ownership_is_3(dev):
+    assert package(dev, "install", packed(dev)).status == 0
+    other = packed(dev, "b.tar.gz", {"HOT/kernel/a.txt": b"b\n"}, package_id="PKG-B")
+    ran = package(dev, "install", other)
+    assert (ran.status, ran.json["code"], ran.json["gate"]) == (3, "package.ownership", None)
+    assert ran.json["failures"][0]["file"] == "HOT/kernel/a.txt"
+
+
+def test_a_lower_version_is_2(dev):
+    assert package(dev, "install", packed(dev, version="2.0.0")).status == 0
+    ran = package(dev, "install", packed(dev, version="1.0.0"))
+    assert (ran.status, ran.json["gate"]) == (2, "G5")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("install", "nowhere.tar.gz"),
+        ("uninstall", "PKG-X"),
+        ("approve", "../a.tar.gz", "--expires", "soon"),
+        ("approve", "../a.tar.gz", "--expires", "0h"),
+        ("approve", "../a.tar.gz", "--expires", "999999999d"),
+        ("approve", "../a.tar.gz", "--scope", "!x"),
+        ("pack", "nowhere", "x.tar.gz"),
+        ("frobnicate",),
+        (),
+    ],
+)
+def test_usage_is_2_and_changes_nothing(arguments, operator):
+    packed(operator)
+    before = plane_tree(operator.plane)
+    ran = operator.run("package", *arguments)
+    assert ran.status == 2, ran.err
+    assert plane_tree(operator.plane) == before
+
+
+def test_a_projects_plane_takes_no_packages(operator, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    archive = packed(operator)
+    for arguments in (
+        ("install", archive),
+        ("approve", archive),
+        ("list",),
+        ("uninstall", "PKG-A"),
+    ):
+        ran = operator.run("package", *arguments, here=project)
+        assert (ran.status, "no bare plane" in ran.err) == (2, True), arguments
+
+
+def test_a_plane_of_somebody_elses_is_not_changed_before_it_is_trusted(operator):
+    os.rename(operator.plane, operator.base / "moved")
+    archive = packed(operator)
+    here = operator.base / "moved"
+    for arguments in (("install", archive, "--dev"), ("approve", archive)):
+        ran = operator.run("package", *arguments, here=here)
+        assert (ran.status, "trust" in ran.err) == (3, True), ran.err
+    assert not (here / "HOT/kernel/a.txt").exists()
+
+
+# Approvals and keys
+
+
+def test_the_operators_key_lies_with_the_user_and_its_public_half_in_the_plane(operator):
+    made = approve(operator, packed(operator))
+
+    private = operator.home / ".config/paddock/keys/operator.key"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert sorted(os.listdir(operator.plane / "HOT/registries/keys")) == [f"{made['key_id']}.json"]
+    seed = private.read_bytes().rsplit(b"+", 1)[1].strip()
+    for content in tree(operator.plane).values():
+        assert not isinstance(content, bytes) or seed not in content
+
+
+def test_an_approval_is_the_file_that_it_says(operator):
+    made = approve(operator, packed(operator), "--scope", "HOT/**", "HO1/**", "--expires", "90m")
+
+    path = operator.plane / "HOT/registries/approvals" / f"{made['wo_id']}.json"
+    value = json.loads(path.read_text())
+    assert list(value) == ["wo_id", "digest", "scope", "expires", "key_id", "signature"]
+    assert (value["digest"], value["scope"]) == (manifest_of(FILES).digest, ["HOT/**", "HO1/**"])
+    assert {name: made[name] for name in value} == value
+
+
+def test_an_approval_counts_once(operator):
+    archive = packed(operator)
+    approve(operator, archive)
+    assert package(operator, "install", archive).status == 0
+    assert package(operator, "uninstall", "PKG-A-001").status == 0
+    ran = package(operator, "install", archive)
+    assert (ran.status, "used already" in ran.json["failures"][0]["reason"]) == (2, True)
+
+
+def test_dev_installs_without_and_is_approved_afterwards(operator):
+    archive = packed(operator)
+    ran = package(operator, "install", archive, "--dev")
+    assert (ran.status, "G2 and G5" in ran.err) == (0, True)
+    (row,) = package(operator, "list").json
+    assert (row["wo_id"], row["dev"]) == (None, True)
+    made = approve(operator, archive)
+    assert made["settles_install"] is True
+    (row,) = package(operator, "list").json
+    assert row["wo_id"] == made["wo_id"]
+
+
+def test_a_plane_that_was_made_for_development_asks_for_none_and_says_so(dev):
+    ran = package(dev, "install", packed(dev))
+    assert (ran.status, "made with --dev" in ran.err) == (0, True)
+
+
+def test_editing_the_configuration_does_not_make_a_plane_one_for_development(operator):
+    operator.change(tool_profile="development")
+    assert operator.run("tools").status == 0
+    assert package(operator, "install", packed(operator)).status == 2
+
+
+def test_a_spoiled_signature_stops_an_install(operator):
+    archive = packed(operator)
+    approve(operator, archive)
+    package(operator, "sign", archive)
+    path = Path(f"{archive}.sig")
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps(value | {"signature": "A" * 86 + "=="}))
+
+    assert package(operator, "verify", archive).status == 4
+    assert package(operator, "install", archive).json["gate"] == "G5"
+    path.write_text(json.dumps(value))
+    assert package(operator, "install", archive).status == 0
+
+
+def test_a_strangers_signature_is_said_to_be_one(operator):
+    archive = packed(operator)
+    package(operator, "sign", archive)
+    (operator.home / ".config/paddock/keys/operator.key").unlink()
+    assert package(operator, "verify", archive).json["signature"] == "unknown key"
+
+
+# Whose file
+
+
+def test_why_says_whose_a_file_is(dev):
+    package(dev, "install", packed(dev))
+    found = package(dev, "why", str(dev.plane / "HOT/kernel/a.txt")).json
+    assert (found["path"], found["owner"], found["problem"]) == (
+        "HOT/kernel/a.txt",
+        "PKG-A-001",
+        "",
+    )
+    (dev.plane / "HOT/kernel/a.txt").write_bytes(b"edited")
+    assert "digest" in package(dev, "why", "HOT/kernel/a.txt").json["problem"]
+    assert package(dev, "list").json[0]["state"] == "changed"
+    ran = package(dev, "why", "HOT/config/policy.toml")
+    assert (ran.status, ran.json["owner"]) == (1, None)
+
+
+def test_why_names_who_gave_it_up(dev):
+    package(dev, "install", packed(dev))
+    other = packed(
+        dev,
+        "b.tar.gz",
+        {"HOT/kernel/a.txt": b"b\n"},
+        package_id="PKG-B",
+        dependencies=["PKG-A-001"],
+    )
+    assert package(dev, "install", other).json["handed_over"] == [
+        {"path": "HOT/kernel/a.txt", "from": "PKG-A-001"}
+    ]
+    found = package(dev, "why", "HOT/kernel/a.txt").json
+    assert (found["owner"], found["handed_over_by"]) == ("PKG-B", ["PKG-A-001"])
+
+
+def test_the_admin_lists_the_packages(dev):
+    package(dev, "install", packed(dev))
+    ran = dev.call("list_packages")
+    assert (ran.status, ran.json["packages"]) == (
+        0,
+        [
+            {
+                "package_id": "PKG-A-001",
+                "version": "1.0.0",
+                "tier": "HOT",
+                "framework": "FMWK-000",
+                "spec": "SPEC-A-001",
+                "state": "installed",
+            }
+        ],
+    )
+
+
+# Acceptance, in the sandbox
+
+
+@pytest.mark.needs("stage")
+def test_acceptance_commands_see_the_new_files_and_change_nothing(dev):
+    command = "test -x HOT/scripts/run.sh && grep -q a HOT/kernel/a.txt && echo x > HOT/kernel/x"
+    acceptance = [{"command": command, "timeout_s": 20}]
+    ran = package(dev, "install", packed(dev, acceptance=acceptance))
+    assert (ran.status, ran.json["acceptance"][0]["passed"]) == (0, True), ran.err
+    assert not (dev.plane / "HOT/kernel/x").exists()
+
+
+@pytest.mark.needs("stage")
+def test_an_acceptance_command_that_fails_undoes_the_install(dev):
+    before = plane_tree(dev.plane)
+    acceptance = [{"command": "echo no such luck >&2; exit 3", "timeout_s": 20}]
+    ran = package(dev, "install", packed(dev, acceptance=acceptance))
+    assert (ran.status, ran.json["gate"]) == (2, "G4")
+    assert "no such luck" in ran.json["failures"][0]["reason"]
+    assert plane_tree(dev.plane) == before
+
+
+@pytest.mark.needs("stage")
+def test_an_acceptance_command_that_hangs_undoes_the_install(dev):
+    ran = package(dev, "install", packed(dev, acceptance=[{"command": "sleep 60", "timeout_s": 1}]))
+    assert (ran.status, ran.json["gate"]) == (2, "G4")
+
+
+# After a crash
+
+
+def test_the_next_command_on_the_plane_settles_what_was_left(dev):
+    """The swap happened, the process died before it could be tested."""
+    before = plane_tree(dev.plane)
+
+    class DiedError(Exception):
+        pass
+
+    def die():
+        # What stands on the disk at this moment is what a kill would leave.
+        nonlocal left
+        left = (dev.plane / "objects/packages" / TRANSACTION).read_bytes()
+        raise DiedError
+
+    left = b""
+    with open_bench(dev.plane, Runner(die)) as bench, pytest.raises(DiedError):
+        bench.install(FILES, acceptance=[{"command": "pass", "timeout_s": 1}])
+    assert parse_transaction(left, "").phase is Phase.BEGUN
+    assert plane_tree(dev.plane) == before
+
+    # As if it had not been undone: the record stands there, and so do the files.
+    with open_bench(dev.plane, Runner()) as bench:
+        bench.install(FILES)
+    (dev.plane / "HOT/installed/PKG-A-001/receipt.json").unlink()
+    (dev.plane / "HOT/installed/PKG-A-001/manifest.json").write_bytes(
+        manifest_of(FILES, acceptance=[{"command": "pass", "timeout_s": 1}]).canonical
+    )
+    (dev.plane / "objects/packages" / TRANSACTION).write_bytes(left)
+
+    assert dev.call("list_files").status == 0
+    assert plane_tree(dev.plane) == before
+    assert not (dev.plane / "objects/packages" / TRANSACTION).exists()

@@ -1,0 +1,156 @@
+"""A question about what a call would change: done first, held back, and then granted or let go."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from paddock.errors import SandboxUnavailableError, StorageFullError
+from paddock.runtime.approvals import Approval, NoApprover
+from paddock.tools.arguments import ArgumentType, flag
+from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.values.actions import Action
+from paddock.values.calls import ToolCall
+from tests.unit.runtime.conftest import Answers, Door
+
+POLICY = '[profiles.standard]\nask = ["tool:client:stager"]\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Given(ArgumentType):
+    effect: bool = flag("Whether the question is about the effect.", default=True)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A plan, with what it holds back."""
+
+    effect: bool
+    held: Any = None
+    actions: tuple[Action, ...] = (Action("client", "stager", ""),)
+
+
+@dataclass
+class HeldBack:
+    """What was done and does not stand yet."""
+
+    log: list[str]
+    digest: str = "sha256:effect"
+    diff: str = "+ one line"
+
+    def commit(self) -> None:
+        self.log.append("commit")
+
+    def close(self) -> None:
+        self.log.append("close")
+
+
+@dataclass
+class Stager:
+    """Says in its log what it was told to do, in order."""
+
+    log: list[str] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def resolve(self, arguments: Given, ports: Ports) -> Staged:
+        return Staged(arguments.effect)
+
+    def pin(self, plan: Staged, ports: Ports) -> tuple[Staged, str]:
+        return plan, "sha256:plan"
+
+    def asks_about_effect(self, plan: Staged, ports: Ports) -> bool:
+        return plan.effect
+
+    def stage(self, plan: Staged, ports: Ports) -> tuple[Staged, HeldBack]:
+        self.log.append("stage")
+        if self.failure is not None:
+            raise self.failure
+        held = HeldBack(self.log)
+        return Staged(plan.effect, held), held
+
+    def run(self, plan: Staged, ports: Ports) -> ToolOutput:
+        self.log.append("run")
+        if plan.held is not None:
+            plan.held.commit()
+        return ToolOutput("done", {})
+
+    def release(self, plan: Staged) -> None:
+        if plan.held is not None:
+            plan.held.close()
+
+
+@dataclass
+class Scene:
+    door: Door
+    stager: Stager = field(default_factory=Stager)
+
+    def call(self, approver, **arguments):
+        spec = ToolSpec("stager", "Stager", "d", "test", Given, Effects(reads_only=False))
+        tool = Tool(spec, self.stager)
+        dispatcher = self.door.dispatcher(approver, policy=POLICY, more=(tool,))
+        return dispatcher.dispatch(ToolCall("C-1", "stager", arguments))
+
+
+@pytest.fixture
+def scene(door: Door) -> Scene:
+    return Scene(door)
+
+
+def test_a_yes_lets_just_the_effect_stand_that_was_shown(scene: Scene):
+    approver = Answers()
+    approver.before_answer = lambda: scene.stager.log.append("asked")
+    result = scene.call(approver)
+
+    assert result.refusal is None
+    assert scene.stager.log == ["stage", "asked", "run", "commit", "close"]
+    [request] = approver.asked
+    assert (request.diff, request.target_digest) == ("+ one line", "sha256:effect")
+    assert scene.door.events() == ["TOOL_STAGED", "TOOL_INTENT", "TOOL_RESULT"]
+    staged = scene.door.ledger.entries[0].entry
+    assert (staged.decision, staged.call_id) == ("ask", "C-1")
+
+
+@pytest.mark.parametrize(
+    ("approver", "code"),
+    [
+        (Answers(Approval(False, "test")), "approval.refused"),
+        (NoApprover(), "approval.unavailable"),
+    ],
+)
+def test_any_other_answer_lets_it_go(scene: Scene, approver, code):
+    assert scene.call(approver).refusal.code == code
+    assert scene.stager.log == ["stage", "close"]
+    assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
+
+
+def test_nothing_is_done_before_it_is_on_record(scene: Scene):
+    scene.door.ledger.fail_with(StorageFullError("no space"))
+    result = scene.call(Answers())
+
+    assert result.refusal is not None
+    assert scene.stager.log == []
+
+
+def test_a_question_that_cannot_be_recorded_lets_it_go(scene: Scene):
+    scene.door.approvals.failure = StorageFullError("no space")
+
+    assert scene.call(Answers()).refusal is not None
+    assert scene.stager.log == ["stage", "close"]
+
+
+def test_what_cannot_be_done_is_refused_without_a_question(scene: Scene):
+    scene.stager.failure = SandboxUnavailableError("the sandbox failed")
+    approver = Answers()
+
+    assert scene.call(approver).refusal.code == "sandbox.unavailable"
+    assert approver.asked == []
+    assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
+
+
+def test_a_question_about_the_call_does_nothing_before_it(scene: Scene):
+    approver = Answers()
+
+    assert scene.call(approver, effect=False).refusal is None
+    assert scene.stager.log == ["run"]
+    assert (approver.asked[0].diff, approver.asked[0].target_digest) == ("", "sha256:plan")
+    assert scene.door.events() == ["TOOL_INTENT", "TOOL_RESULT"]
