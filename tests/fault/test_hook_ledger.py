@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.apps.hook.lean import ledger as lean
-from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.records import Record

@@ -294,13 +294,13 @@ def test_an_answer_counts_for_one_difference_alone(asking: Yard):
         assert terminal.refuse("echo same > a") == "approval.unavailable"
     waiting = asking.cli("approvals", "list", "--json").json
     rows = waiting["requests"] if isinstance(waiting, dict) else waiting
-    for row in rows:
-        assert asking.cli("approvals", "grant", row["id"]).status == 0
-    with asking.opened(NoApprover()) as terminal:
-        assert terminal.refuse("cat /proc/sys/kernel/random/uuid > a") == "approval.unavailable"
-        assert (asking.root / "a").read_text() == "old\n"
-        assert terminal.run("echo same > a")["files_changed"] == ["a"]
-        assert terminal.refuse("echo same > a; true") == "approval.unavailable"
+    same = next(row["id"] for row in rows if "echo same" in str(row["actions"]))
+    other = next(row["id"] for row in rows if row["id"] != same)
+
+    assert asking.cli("approvals", "grant", same).status == 0
+    assert (asking.root / "a").read_text() == "same\n"
+    assert asking.cli("approvals", "grant", other).status == 1
+    assert (asking.root / "a").read_text() == "same\n"
 
 
 def test_what_changed_while_the_question_was_open_is_a_conflict(asking: Yard):
@@ -309,6 +309,43 @@ def test_what_changed_while_the_question_was_open_is_a_conflict(asking: Yard):
 
     assert (said["files_changed"], "'a'" in said["conflict"]) == ([], True)
     assert tree(asking.root) == {"a": b"theirs\n", "paddock.toml": asking.policy.encode()}
+
+
+def test_a_change_that_hides_its_time_while_the_question_is_open_is_a_conflict(asking: Yard):
+    def rewrite() -> None:
+        path = asking.root / "a"
+        look = path.stat()
+        path.write_text("OLD\n")
+        os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns))
+
+    with asking.opened(Asked(True, rewrite)) as terminal:
+        said = terminal.run("echo new > a")
+
+    assert (said["files_changed"], "'a'" in said["conflict"]) == ([], True)
+    assert (asking.root / "a").read_text() == "OLD\n"
+
+
+@pytest.mark.parametrize("guess", ["hunter2", "hunter3"])
+def test_a_guess_at_a_secret_is_refused_alike_whether_it_is_right(tmp_path: Path, guess: str):
+    with a_terminal(tmp_path) as terminal:
+        terminal.yard.write({".env": "hunter2"})
+        said = terminal.sneak(f"printf {guess} > .env; touch -r paddock.toml .env; chmod 644 .env")
+        dry = terminal.sneak(f"printf {guess} > .env", dry_run=True)
+
+    for each in (said, dry):
+        assert refused(each) == {".env": ".env* (paths.protected, built-in)"}
+        assert each["files_changed"] == []
+    assert "hunter2" not in dry["diff"]
+
+
+def test_a_dry_run_does_not_show_what_may_be_written_and_not_read(tmp_path: Path):
+    policy = '[profiles.standard]\nallow = ["tool:*"]\ndeny = ["tool:file:view closed/**"]\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        terminal.yard.write({"closed/a": "what it says\n"})
+        said = terminal.sneak("cat closed/a; echo mine > closed/a", dry_run=True)
+
+    assert "what it says" not in json.dumps(said)
+    assert said["diff"] == "closed/a: modified, and may not be read"
 
 
 def test_a_question_about_the_difference_covers_what_policy_asks_about_in_it(tmp_path: Path):

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.apps.hook.full import entry_of
-from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import Mark as LeanMark
 from paddock.apps.hook.lean.ledger import find_pair
 from paddock.apps.hook.lean.lines import chain_line, encode_body, format_timestamp

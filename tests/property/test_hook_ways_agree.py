@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.hook.lean.asked import ShapeError
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
 from paddock.errors import ConfigError
 from paddock.policy import PolicySource, load_policy
 from tests.support.hooks import BothWays, Client

@@ -135,7 +135,7 @@ class Client:
         return [row.entry for row in query(str(self.ledger), Filter(event_type)).entries]
 
 
-class RememberedPorts(flow.Ports):
+class RememberedPorts:
     """Keeps what would be recorded."""
 
     def __init__(self) -> None:

@@ -23,12 +23,12 @@ from paddock.history.keeping import History, Running, current_call
 from paddock.history.notes import Doing
 from paddock.policy.engine import Policy
 from paddock.sandbox.comparing import Comparing
-from paddock.sandbox.differences import Difference, Differences, status_of_look
+from paddock.sandbox.differences import Difference, Differences, Layers, status_of_look
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import ChangeKind
 from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.parking import park_phases
-from paddock.sandbox.settling import Layers, Settled
+from paddock.sandbox.settling import Settled
 from paddock.sandbox.upper import Kind
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
@@ -120,9 +120,13 @@ def park_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> li
     return park_phases(_phases(landing, layers, place.policy), place.history.store)
 
 
-def describe_conflict(differences: Differences) -> str:
-    """Why nothing is kept, where somebody else was at work; empty where nobody was."""
-    paths = differences.conflicts
+def describe_conflict(differences: Differences, settled: Sequence[Settled]) -> str:
+    """Why nothing is kept, where somebody else was at work; empty where nobody was.
+
+    What does not land anyway is in nobody's way.
+    """
+    landing = {each.judgement.change.path for each in settled if each.lands}
+    paths = [path for path in differences.conflicts if path in landing]
     if not paths:
         return ""
     shown = ", ".join(quote(path) for path in paths[:_NAMED_MAX])

@@ -41,6 +41,24 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class Layers:
+    """Descriptors of the layer's root and of the workspace's."""
+
+    upper_fd: int
+    lower_fd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a command started from."""
+
+    started_ns: int
+    """A moment; see `moments`."""
+    hidden: frozenset[str]
+    """Names that were not there for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """One path that is not as it was."""
 
@@ -65,17 +83,13 @@ class Differences:
     is_whole: bool
 
 
-def find_differences(
-    layer: UpperLayer, upper_fd: int, lower_fd: int, started_ns: int
-) -> Differences:
-    """What a command that began at `started_ns`, a moment (`moments`), changed.
-
-    Both descriptors are of directories: the layer's root, the workspace's root.
+def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Differences:
+    """What a command changed.
 
     Raises:
         HostError: something of the layer cannot be read.
     """
-    finding = _Finding(upper_fd, lower_fd, started_ns, Comparing(upper_fd, lower_fd))
+    finding = _Finding(layers, ground, Comparing(layers.upper_fd, layers.lower_fd))
     too_deep = frozenset(layer.too_deep)
     try:
         for raw in layer.changes:
@@ -107,9 +121,8 @@ def status_of_look(look: Look) -> FileStatus:
 
 @dataclass(slots=True)
 class _Finding:
-    upper_fd: int
-    lower_fd: int
-    started_ns: int
+    layers: Layers
+    ground: Ground
     comparing: Comparing
     found: list[Difference] = field(default_factory=list[Difference])
     conflicts: list[str] = field(default_factory=list[str])
@@ -134,7 +147,8 @@ class _Finding:
         elif upper.kind is Kind.FILE:
             self._compare(raw, lower, upper)
         elif upper.kind is Kind.LINK:
-            if self.comparing.link_text(raw.path) != raw.link_text:
+            is_other = self.comparing.link_text(raw.path) != raw.link_text
+            if is_other or self._is_hidden(raw.path):
                 self._create(raw, upper, lower, is_replaced=False)
         else:
             # A FIFO that stood there already is neither made nor changed by looking at it.
@@ -167,10 +181,10 @@ class _Finding:
             self.found.append(Difference(change, lower, upper))
         if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
             self._opaque.append(f"{raw.path}/")
-            stays = {name for name, _ in names_below(self.upper_fd, raw.path)}
+            stays = {name for name, _ in names_below(self.layers.upper_fd, raw.path)}
             self._delete_all(
                 (name, look)
-                for name, look in names_below(self.lower_fd, raw.path)
+                for name, look in names_below(self.layers.lower_fd, raw.path)
                 if name not in stays
             )
 
@@ -178,7 +192,8 @@ class _Finding:
         """A file that is still one."""
         version = None
         kind = ChangeKind.MODIFIED
-        if upper.size_bytes == lower.size_bytes:
+        # Threat: a guess at a secret's content, that is no change where it is right.
+        if upper.size_bytes == lower.size_bytes and not self._is_hidden(raw.path):
             version = self.comparing.common_version(raw.path)
         if version is not None:
             if upper.mode == lower.mode and upper.mtime_ns == lower.mtime_ns:
@@ -187,10 +202,15 @@ class _Finding:
         change = StagedChange(raw.path, kind, NodeKind.FILE, upper.mode)
         self._add(Difference(change, lower, upper, version))
 
+    def _is_hidden(self, path: str) -> bool:
+        hidden = self.ground.hidden
+        parts = path.split("/")
+        return any("/".join(parts[:depth]) in hidden for depth in range(1, len(parts) + 1))
+
     def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         self._delete_one(path, lower, is_replaced=is_replaced)
         if lower.kind is Kind.DIRECTORY:
-            self._delete_all(names_below(self.lower_fd, path))
+            self._delete_all(names_below(self.layers.lower_fd, path))
 
     def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
         for path, look in names:
@@ -203,7 +223,7 @@ class _Finding:
 
     def _add(self, difference: Difference) -> None:
         lower = difference.lower
-        if lower is not None and lower.ctime_ns >= self.started_ns:
+        if lower is not None and lower.ctime_ns >= self.ground.started_ns:
             self.conflicts.append(difference.change.path)
         self.found.append(difference)
 
@@ -216,7 +236,7 @@ class _Finding:
         known = self._changed_directories.get(path)
         if known is None:
             changed_ns = self.comparing.directory_changed_ns(path)
-            known = changed_ns is not None and changed_ns >= self.started_ns
+            known = changed_ns is not None and changed_ns >= self.ground.started_ns
             self._changed_directories[path] = known
         return known
 

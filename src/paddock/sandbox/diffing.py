@@ -14,9 +14,10 @@ from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.format_json import encode_json
 from paddock.sandbox.comparing import Comparing
+from paddock.sandbox.differences import Layers
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import ChangeKind
-from paddock.sandbox.settling import Layers, Settled
+from paddock.sandbox.settling import Settled
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.workspace.reading import digest_of
@@ -34,17 +35,22 @@ class Shown:
     digest: str
 
 
-def show_settled(settled: Sequence[Settled], layers: Layers) -> Shown:
-    """The diff of all that would land. Raises: HostError: the layer cannot be read."""
+def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[str]) -> Shown:
+    """The diff of all that would land. Raises: HostError: the layer cannot be read.
+
+    `hidden` are the names that the command could not see: what stands under them is not
+    shown here either.
+    """
+    closed = tuple(f"{name}/" for name in hidden)
     try:
-        return _show([each for each in settled if each.lands], layers)
+        return _show([each for each in settled if each.lands], layers, closed)
     except OSError as error:
         raise HostError(
             f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
         ) from error
 
 
-def _show(landing: Sequence[Settled], layers: Layers) -> Shown:
+def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -> Shown:
     comparing = Comparing(layers.upper_fd, layers.lower_fd)
     rows: list[str] = []
     bound: list[list[str | int]] = []
@@ -52,7 +58,7 @@ def _show(landing: Sequence[Settled], layers: Layers) -> Shown:
     hidden = 0
     for each in landing:
         bound.append(_bound(each, comparing, layers))
-        row = _row(each, comparing, layers) if left > 0 else ""
+        row = _row(each, comparing, layers, closed) if left > 0 else ""
         left -= len(row)
         if left < 0:
             hidden += 1
@@ -85,7 +91,7 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
     ]
 
 
-def _row(settled: Settled, comparing: Comparing, layers: Layers) -> str:
+def _row(settled: Settled, comparing: Comparing, layers: Layers, closed: tuple[str, ...]) -> str:
     change = settled.judgement.change
     name = show_name(change.path)
     if change.kind is ChangeKind.MODE:
@@ -95,6 +101,9 @@ def _row(settled: Settled, comparing: Comparing, layers: Layers) -> str:
     if change.node is NodeKind.LINK:
         leads = f" -> {show_name(change.link_text)}" if change.link_text else ""
         return f"{name}{leads}: link {change.kind.value}"
+    # Threat: `dry_run` over a file that may be written and not read.
+    if f"{change.path}/".startswith(closed):
+        return f"{name}: {change.kind.value}, and may not be read"
     was_file = settled.difference.lower is not None and not settled.difference.is_replaced
     before = _content(comparing, layers.lower_fd, change.path) if was_file else b""
     after = b""

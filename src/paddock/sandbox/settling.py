@@ -13,7 +13,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.policy.settings import Commit
-from paddock.sandbox.differences import Difference, Differences, paths_of
+from paddock.sandbox.differences import Difference, Differences, Layers, paths_of
 from paddock.sandbox.git_rules import (
     CONTENT_BYTES_MAX,
     NodeKind,
@@ -38,14 +38,6 @@ from paddock.workspace.resolution import READ_FILE, detect_resolution
 
 _PERMISSIONS: Final = 0o777
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
-
-
-@dataclass(frozen=True, slots=True)
-class Layers:
-    """Descriptors of the layer's root and of the workspace's."""
-
-    upper_fd: int
-    lower_fd: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,20 +56,27 @@ class Ground:
 class HeldCommand:
     """A line that has run, and whose changes wait for an answer; see `outcome.HeldLine`."""
 
-    __slots__ = ("_command", "_outcome", "diff", "digest")
+    __slots__ = ("_command", "_outcome", "_shown", "diff", "digest")
 
     def __init__(self, prepared: PreparedLine, command: StagedCommand, streams: Streams) -> None:
         """Takes the command over. Raises: HostError: its changes cannot be read."""
-        shown, _ = command.show(grants_asks=True)
-        bound = hashlib.sha256(f"{prepared.digest}\n{shown.digest}".encode()).hexdigest()
+        self._shown, _ = command.show(grants_asks=True)
+        bound = hashlib.sha256(f"{prepared.digest}\n{self._shown.digest}".encode()).hexdigest()
         self._command = command
         self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
-        self.diff: str = shown.text
+        self.diff: str = self._shown.text
         self.digest: str = f"sha256:{bound}"
 
     def commit(self) -> ShellOutcome:
         """See `HeldLine`."""
-        return with_kept(self._outcome, _commit(self._command, grants_asks=True))
+        with _host_failures():
+            self._command.look_again()
+            shown, _ = self._command.show(grants_asks=True)
+        # Threat: what is committed is not what was shown, because somebody was at work
+        # while the question was open. A conflict says so path by path; this says so at all.
+        is_same = shown.digest == self._shown.digest
+        kept = _commit(self._command, grants_asks=True) if is_same else self._command.give_up()
+        return with_kept(self._outcome, kept)
 
     def park(self) -> list[Json]:
         """See `HeldLine`."""

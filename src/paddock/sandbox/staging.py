@@ -21,20 +21,21 @@ from paddock.sandbox.committing import (
     park_settled,
 )
 from paddock.sandbox.conversation import Cancel, Progress, Spools
-from paddock.sandbox.differences import Differences, find_differences
+from paddock.sandbox.differences import Differences, Ground, Layers, find_differences
 from paddock.sandbox.diffing import Shown, show_settled
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.judging import Bench
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import RefusedChange
-from paddock.sandbox.settling import Layers, Settled, Terms, over_count, refusals_of, settle
+from paddock.sandbox.settling import Settled, Terms, over_count, refusals_of, settle
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.upper import read_changes
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
 
 _OVER: Final = "the command changed too much"
+_NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +70,38 @@ class Kept:
     settled: tuple[Settled, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command, when it started, and how it ended."""
+
+    request: CommandRequest
+    started_ns: int
+    end: CommandEnd
+
+
 class StagedCommand:
     """A command that has run; its changes lie beside the workspace until they are wanted.
 
     Belongs to who ran it, until `close`.
     """
 
-    __slots__ = ("_differences", "_layers", "_request", "_room", "_stage", "end")
+    __slots__ = ("_differences", "_layers", "_ran", "_room", "_stage", "end")
 
-    def __init__(
-        self, room: Room, request: CommandRequest, stage: StageDirectories, end: CommandEnd
-    ) -> None:
+    def __init__(self, room: Room, ran: Ran, stage: StageDirectories) -> None:
+        """Finds what changed. Takes the stage over, once that has gone well.
+
+        Raises: HostError.
+        """
         self._room = room
-        self._request = request
+        self._ran = ran
         self._stage = stage
-        self._layers: Layers | None = None
-        self._differences = Differences((), (), (), is_whole=True)
-        self.end = end
+        self.end = ran.end
+        self._layers: Layers | None = Layers(stage.open_upper(), room.place.workspace.tree.root_fd)
+        try:
+            self._differences = self._look(self._layers)
+        except BaseException:
+            os.close(self._layers.upper_fd)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -105,24 +121,27 @@ class StagedCommand:
             self._layers = None
         close_stage(self._stage)
 
-    def look(self, started_ns: int) -> None:
-        """Find what changed. Raises: HostError."""
-        upper_fd = self._stage.open_upper()
-        self._layers = Layers(upper_fd, self._room.place.workspace.tree.root_fd)
-        layer = read_changes(upper_fd, self._layers.lower_fd)
-        self._differences = find_differences(layer, upper_fd, self._layers.lower_fd, started_ns)
+    def _look(self, layers: Layers) -> Differences:
+        ground = Ground(self._ran.started_ns, frozenset(self._ran.request.plan.hidden))
+        layer = read_changes(layers.upper_fd, layers.lower_fd)
+        return find_differences(layer, layers, ground)
+
+    def look_again(self) -> None:
+        """After a while: what somebody else has changed since. Raises: HostError."""
+        self._differences = self._look(self._held())
 
     def show(self, *, grants_asks: bool) -> tuple[Shown, tuple[RefusedChange, ...]]:
         """The diff of what would land, and what would be refused. Raises: HostError."""
         settled = self.settle(grants_asks=grants_asks)
-        return show_settled(settled, self._held()), self._refusals(settled)
+        hidden = self._ran.request.plan.hidden
+        return show_settled(settled, self._held(), hidden), self._refusals(settled)
 
     def settle(self, *, grants_asks: bool) -> tuple[Settled, ...]:
         """Judge what changed. Raises: HostError: it cannot be read.
 
         `grants_asks`: somebody who saw the diff said yes to what policy asks about.
         """
-        terms = Terms(self._request.plan.commit, self._room.bytes_max, grants_asks)
+        terms = Terms(self._ran.request.plan.commit, self._room.bytes_max, grants_asks)
         return settle(self._differences, self._held(), self._room.bench, terms)
 
     def commit(self, settled: tuple[Settled, ...]) -> Kept:
@@ -133,7 +152,7 @@ class StagedCommand:
         refused = self._refusals(settled)
         if not self._differences.is_whole:
             return Kept(Committed(), all_refused(settled, refused, _OVER), settled)
-        conflict = describe_conflict(self._differences)
+        conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
             committed = commit_settled(settled, self._held(), self._room.place)
@@ -146,13 +165,20 @@ class StagedCommand:
 
         Raises: ApprovalUnavailableError: nothing would be committed, or it is too large.
         """
-        conflict = describe_conflict(self._differences)
+        conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
             raise ApprovalUnavailableError(conflict or _OVER)
         return park_settled(settled, self._held(), self._room.place)
 
+    def give_up(self) -> Kept:
+        """Nothing of it is kept: it is not what was granted. Raises: HostError."""
+        settled = self.settle(grants_asks=True)
+        conflict = describe_conflict(self._differences, settled) or _NOT_AS_SHOWN
+        refused = all_refused(settled, self._refusals(settled), conflict)
+        return Kept(Committed(conflict=conflict), refused, settled)
+
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
-        hidden = self._request.plan.hidden
+        hidden = self._ran.request.plan.hidden
         return (*refusals_of(settled, hidden), *over_count(self._differences))
 
     def _held(self) -> Layers:
@@ -191,16 +217,10 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
             spools=observed.spools,
             progress=observed.progress,
         )
+        return StagedCommand(replace(room, bench=bench), Ran(request, started_ns, end), stage)
     except BaseException:
         close_stage(stage)
         raise
-    staged = StagedCommand(replace(room, bench=bench), request, stage, end)
-    try:
-        staged.look(started_ns)
-    except BaseException:
-        staged.close()
-        raise
-    return staged
 
 
 def close_stage(stage: StageDirectories) -> None:

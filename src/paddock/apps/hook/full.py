@@ -92,7 +92,7 @@ def _keep_image(ground: Ground, asked: Asked, given: Given) -> None:
         sys.stderr.write(f"paddock hook: no image is kept: {error.message}\n")
 
 
-class FullPorts(flow.Ports):
+class FullPorts:
     """The whole ledger, and what the plane keeps for the hook."""
 
     __slots__ = ("_base", "_ground", "_ledger", "_program")

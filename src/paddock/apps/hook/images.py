@@ -14,8 +14,7 @@ from typing import Final
 
 from paddock.apps.hook import tables
 from paddock.apps.hook.ground import Ground, also_write, chain_of_type, default_chain
-from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
     FOLLOWED,

@@ -7,7 +7,6 @@ from paddock.apps.hook.lean.judging import (
     NOTHING,
     OTHERWISE,
     RULE,
-    Engine,
     Finding,
     Line,
     Rule,
@@ -31,7 +30,7 @@ _GUARD_RANK = -1
 """The rank that the policy engine gives to what no profile lifts."""
 
 
-class PolicyEngine(Engine):
+class PolicyEngine:
     """Judges for one chain of agents with the policy itself."""
 
     __slots__ = ("_also", "_chain", "_judge", "_policy", "_secret_outside", "hook")
@@ -69,7 +68,7 @@ class PolicyEngine(Engine):
         return self.hook.sandbox_shell
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         writer = Writer.COMMAND if by_command else Writer.FILE_TOOL
         action = Action("file", "create" if is_write else "view", path)
         found = [_denial(each) for each in self._policy.guards.denials(path, is_write, writer)]
@@ -78,7 +77,7 @@ class PolicyEngine(Engine):
         return found
 
     def profile(self, category: str, operation: str, target: str) -> list[Finding]:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         action = Action(category, operation, target)
         found: list[Finding] = []
         for profile in self._judge.profiles():
@@ -88,7 +87,7 @@ class PolicyEngine(Engine):
         return found
 
     def line(self, text: str, base: str) -> Line:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         action = Action("shell", "run", text)
         judge = judge_line(action)
         if judge.refusal:
@@ -102,16 +101,16 @@ class PolicyEngine(Engine):
         return Line(found, tuple(targets.targets), targets.patches, targets.removes)
 
     def find_warning(self, path: str) -> str:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         found = self._policy.guards.find_warning(path)
         return "" if found is None else found.text
 
     def is_safe(self, path: str) -> bool:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         return self._policy.guards.is_safe(path)
 
     def find_secret_outside(self, path: str) -> Rule | None:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         for layer in self._secret_outside:
             found = layer.match(path.lstrip("/") or ".")
             if found is not None:
@@ -120,7 +119,7 @@ class PolicyEngine(Engine):
         return None
 
     def may_write_outside(self, path: str) -> bool:
-        """See `Engine`."""
+        """See `judging.Engine`."""
         return self._also.permits(path.lstrip("/") or ".")
 
 

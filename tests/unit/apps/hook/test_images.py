@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.image import FORMAT, KEY_BYTES, seal
 from tests.support.hooks import Client
 from tests.support.users import plain_ids

@@ -8,7 +8,11 @@ Codex ignores `ask` and runs the call.
 from _json import encode_basestring_ascii as text
 
 from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.judging import ASK, DENY, OTHERWISE, Engine, Verdict
+from paddock.apps.hook.lean.judging import ASK, DENY, OTHERWISE, Verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paddock.apps.hook.lean.judging import Engine
 
 SILENT = "none"
 """The client's own settings and prompts decide."""
@@ -16,7 +20,7 @@ MESSAGE_CHARS_MAX = 4000
 """One text of an answer; clients cut at 10,000 characters themselves."""
 
 
-def find_word(asked: Asked, verdict: Verdict, engine: Engine) -> str:
+def find_word(asked: Asked, verdict: Verdict, engine: "Engine") -> str:
     """Return `deny`, `ask`, `allow` or `none`: what the client is told about the call."""
     if verdict.outcome == DENY:
         return "deny"

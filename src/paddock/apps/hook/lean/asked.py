@@ -37,6 +37,10 @@ class ShapeError(Exception):
     """The input is none that we know; the text says why, without the input's own text."""
 
 
+class DeclinedError(Exception):
+    """The lean path leaves a call to the full one; nothing was recorded yet. The text says why."""
+
+
 class Asked:
     """One event of a client. Texts are empty where the input has none."""
 

@@ -7,8 +7,7 @@ import posix
 import time
 
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, parse_asked
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, DeclinedError, parse_asked
 from paddock.apps.hook.lean.image import find_homes, image_path, key_path, load_image, look_at
 from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
@@ -84,7 +83,7 @@ class Attempt:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
 
 
-class LeanPorts(flow.Ports):
+class LeanPorts:
     """The ledger's files as the image names them."""
 
     __slots__ = ("_image", "_marks", "has_begun")

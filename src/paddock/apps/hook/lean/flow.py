@@ -6,31 +6,34 @@ is on disk. Who judges and who appends is handed in.
 
 from paddock.apps.hook.lean import answers, records
 from paddock.apps.hook.lean.asked import PERMISSION_REQUEST, Asked
-from paddock.apps.hook.lean.judging import DENY, Engine, Verdict, judge
+from paddock.apps.hook.lean.judging import DENY, Verdict, judge
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.wanted import Wanted, find_wanted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
 
-class Ports:
-    """What a flow works with besides the engine. A subclass does it."""
+    from paddock.apps.hook.lean.judging import Engine
 
-    __slots__ = ()
+    class Ports(Protocol):
+        """What a flow works with besides the engine."""
 
-    def append(self, record: records.Record) -> None:
-        """Make a record durable, or raise."""
-        raise NotImplementedError
+        def append(self, record: records.Record) -> None:
+            """Make a record durable, or raise."""
+            ...
 
-    def is_first(self, session_id: str, pattern: str) -> bool:
-        """Whether a warning was not yet given in this session; from now on it was."""
-        raise NotImplementedError
+        def is_first(self, session_id: str, pattern: str) -> bool:
+            """Whether a warning was not yet given in this session; from now on it was."""
+            ...
 
-    def randomness(self, size: int) -> bytes:
-        """So many unpredictable bytes."""
-        raise NotImplementedError
+        def randomness(self, size: int) -> bytes:
+            """So many unpredictable bytes."""
+            ...
 
-    def wrap(self, asked: Asked) -> str:
-        """JSON text of an input whose command runs in the sandbox; empty to leave it."""
-        raise NotImplementedError
+        def wrap(self, asked: Asked) -> str:
+            """JSON text of an input whose command runs in the sandbox; empty to leave it."""
+            ...
 
 
 class Judged:
@@ -44,14 +47,14 @@ class Judged:
         self.verdict = verdict
 
 
-def judge_call(asked: Asked, scene: Scene, engine: Engine, base: str) -> Judged:
+def judge_call(asked: Asked, scene: Scene, engine: "Engine", base: str) -> Judged:
     """Judge a call; nothing is recorded. Raises: ShapeError."""
     wanted = find_wanted(asked)
     return Judged(asked, wanted, judge(asked, wanted, scene, engine, base))
 
 
 def answer_call(
-    judged: Judged, scene: Scene, engine: Engine, who: records.Identity, ports: Ports
+    judged: Judged, scene: Scene, engine: "Engine", who: records.Identity, ports: "Ports"
 ) -> bytes:
     """Record a judged call and return the answer. Raises what `append` raises."""
     asked, verdict = judged.asked, judged.verdict
@@ -76,7 +79,7 @@ def answer_call(
     return answers.verdict_answer(word, verdict, warnings, scene.today, updated)
 
 
-def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: Ports) -> bytes:
+def answer_event(asked: Asked, scene: Scene, who: records.Identity, ports: "Ports") -> bytes:
     """Record an event that nothing is decided about, and return the answer.
 
     Raises what `append` raises.
@@ -96,7 +99,7 @@ def refusal_for(asked: "Asked | None", reason: str, today: str) -> bytes:
     return b""
 
 
-def _due_warnings(asked: Asked, verdict: Verdict, engine: Engine, ports: Ports) -> "list[str]":
+def _due_warnings(asked: Asked, verdict: Verdict, engine: "Engine", ports: "Ports") -> "list[str]":
     if engine.warnings == "off":
         return []
     due: list[str] = []

@@ -14,8 +14,7 @@ import marshal  # noqa: TID251 - nothing is read that our key did not seal
 import posix
 import sys
 
-from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.places import folded
 from paddock.apps.hook.lean.records import sha256
 

@@ -15,6 +15,10 @@ from paddock.apps.hook.lean.asked import Asked, ShapeError
 from paddock.apps.hook.lean.places import Place, Scene, find_place, relative
 from paddock.apps.hook.lean.wanted import Wanted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
 ALLOW, ASK, DENY = 0, 1, 2
 WORDS = ("allow", "ask", "deny")
 
@@ -97,43 +101,58 @@ class Line:
         self.removes = removes
 
 
-class Engine:
-    """Whoever knows the policy, for one agent. A subclass answers; this one knows nothing."""
+if TYPE_CHECKING:
 
-    __slots__ = ()
+    class Engine(Protocol):
+        """Whoever knows the policy, for one agent."""
 
-    on_allow = "silent"
-    warnings = "once"
-    paranoid = False
-    sandbox_shell = False
+        @property
+        def on_allow(self) -> str:
+            """`silent` or `approve`."""
+            ...
 
-    def denials(self, path: str, is_write: bool, by_command: bool) -> "list[Finding]":
-        """The path lists and the agent's own, which no profile lifts; `code` says which."""
-        raise NotImplementedError
+        @property
+        def warnings(self) -> str:
+            """`all`, `once` or `off`."""
+            ...
 
-    def profile(self, category: str, operation: str, target: str) -> "list[Finding]":
-        """What the agent's profiles say to an action that is no command."""
-        raise NotImplementedError
+        @property
+        def paranoid(self) -> bool:
+            """Whether writing outside `safe` is denied."""
+            ...
 
-    def line(self, text: str, base: str) -> Line:
-        """What the profiles say to a line of shell that is run in `base`, and its targets."""
-        raise NotImplementedError
+        @property
+        def sandbox_shell(self) -> bool:
+            """Whether an approved command is wrapped in the sandbox."""
+            ...
 
-    def find_warning(self, path: str) -> str:
-        """The pattern that warns of writing there; empty for none, or where it is safe."""
-        raise NotImplementedError
+        def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
+            """The path lists and the agent's own, which no profile lifts; `code` says which."""
+            ...
 
-    def is_safe(self, path: str) -> bool:
-        """Whether `safe` names the path."""
-        raise NotImplementedError
+        def profile(self, category: str, operation: str, target: str) -> list[Finding]:
+            """What the agent's profiles say to an action that is no command."""
+            ...
 
-    def find_secret_outside(self, path: str) -> "Rule | None":
-        """The pattern by which an absolute path outside the project is secret."""
-        raise NotImplementedError
+        def line(self, text: str, base: str) -> Line:
+            """What the profiles say to a line of shell run in `base`, and what it writes."""
+            ...
 
-    def may_write_outside(self, path: str) -> bool:
-        """Whether `also_write` names an absolute path outside the project."""
-        raise NotImplementedError
+        def find_warning(self, path: str) -> str:
+            """The pattern that warns of writing there; empty for none, or where it is safe."""
+            ...
+
+        def is_safe(self, path: str) -> bool:
+            """Whether `safe` names the path."""
+            ...
+
+        def find_secret_outside(self, path: str) -> Rule | None:
+            """The pattern by which an absolute path outside the project is secret."""
+            ...
+
+        def may_write_outside(self, path: str) -> bool:
+            """Whether `also_write` names an absolute path outside the project."""
+            ...
 
 
 class Verdict:
@@ -162,7 +181,7 @@ class _Judging:
 
     __slots__ = ("actions", "engine", "findings", "scene", "tool", "warned")
 
-    def __init__(self, tool: str, scene: Scene, engine: Engine) -> None:
+    def __init__(self, tool: str, scene: Scene, engine: "Engine") -> None:
         self.tool = tool
         self.scene = scene
         self.engine = engine
@@ -247,7 +266,7 @@ class _Judging:
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
 
 
-def judge(asked: Asked, wanted: Wanted, scene: Scene, engine: Engine, base: str) -> Verdict:
+def judge(asked: Asked, wanted: Wanted, scene: Scene, engine: "Engine", base: str) -> Verdict:
     """Judge one call for someone who stands in `base`. Total but for `ShapeError`.
 
     Raises:

@@ -15,7 +15,7 @@ import posix
 import time
 from zlib import crc32
 
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.lines import chain_line, leaf_hash
 
 _RECORD_BYTES = 89

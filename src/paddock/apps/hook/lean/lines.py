@@ -7,7 +7,7 @@ import. What a line may not hold is declined, and the full path says what is wro
 import time
 from _json import encode_basestring, make_encoder
 
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.records import Record, sha256
 
 ENTRY_BYTES_MAX = 1_048_576

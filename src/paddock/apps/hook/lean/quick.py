@@ -5,7 +5,7 @@ plain ASCII, a line of shell with anything but plain words, an agent whose lists
 rules an image does not hold.
 """
 
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.indexes import deciding, find_hits, matches_text
 from paddock.apps.hook.lean.judging import (
     ALSO,
@@ -14,7 +14,6 @@ from paddock.apps.hook.lean.judging import (
     OTHERWISE,
     RULE,
     WORDS,
-    Engine,
     Finding,
     Line,
     Rule,
@@ -37,7 +36,7 @@ OWN, PROTECTED, GENERATED, SECRET, WARNED, SAFE = (
 _CODES = {OWN: "protected", PROTECTED: "protected", GENERATED: "generated", SECRET: "secret"}
 
 
-class QuickEngine(Engine):
+class QuickEngine:
     """Judges with an image's tables. `profiles` are the numbers of the agent's own."""
 
     __slots__ = (

@@ -9,7 +9,7 @@ Threat: a line that bash reads otherwise. Whatever is not on these lists is left
 parser, and a property test holds both against each other.
 """
 
-from paddock.apps.hook.lean.declined import DeclinedError
+from paddock.apps.hook.lean.asked import DeclinedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ ANSWER_TIMEOUT_S = 25
 INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
 LOADED = (
-    *("asked", "declined", "places", "wanted", "judging", "records", "answers", "flow"),
+    *("asked", "places", "wanted", "judging", "records", "answers", "flow"),
     *("image", "lines", "ledger", "indexes", "quick", "seen", "door"),
 )
 """Modules of the lean path, each after those that it imports."""
@@ -103,8 +103,7 @@ def _lean(data: bytes, client: str, variables: "dict[str, str]") -> "tuple[bytes
         sys.modules[name] = package
     for name in LOADED:
         _load(name)
-    from paddock.apps.hook.lean.asked import ShapeError
-    from paddock.apps.hook.lean.declined import DeclinedError
+    from paddock.apps.hook.lean.asked import DeclinedError, ShapeError
     from paddock.apps.hook.lean.door import Attempt
 
     attempt = Attempt(data, client, variables)
