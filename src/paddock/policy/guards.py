@@ -94,9 +94,8 @@ class PathGuards:
             if writer is Writer.FILE_TOOL:
                 what = "written by commands alone"
                 found += _denials(self.generated, touched, path, "generated", what)
-        if self.ours.state is not None:
-            touched -= {self.ours.state}  # It has said so already, in its own words.
-        found += _denials(self.secret, touched, path, "secret", "secret")
+        secret = tuple(layer for layer in self.secret if layer is not self.ours.state)
+        found += _denials(secret, touched, path, "secret", "secret")
         return tuple(found)
 
     def find_warning(self, path: str) -> MatchedPattern | None:

@@ -1,9 +1,13 @@
 """paddock call: one governed call, one JSON object, an honest exit status."""
 
+import io
 import json
+from pathlib import Path
 
 import pytest
 
+from paddock.apps.cli.call import Progress
+from paddock.apps.cli.console import Console
 from paddock.errors import LedgerBusyError, LedgerFullError
 
 
@@ -148,3 +152,14 @@ def test_output_is_ascii_so_that_no_terminal_is_misled(user):
     (user.project / "a.txt").write_text("\u202egnp.exe\n", encoding="utf-8")
     ran = user.call("view", path="a.txt")
     assert ran.out.isascii()
+
+
+def test_a_long_command_says_on_a_terminal_how_far_it_is():
+    stderr = io.StringIO()
+    console = Console(io.StringIO(), io.StringIO(), stderr, {}, Path())
+    progress = Progress(console)
+    progress.wipe()
+    assert stderr.getvalue() == ""
+    progress(3.2, 12_345_678)
+    progress.wipe()
+    assert stderr.getvalue() == "\r\x1b[Krunning 3 s, 12,346 kB of output\r\x1b[K"

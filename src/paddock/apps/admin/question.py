@@ -51,7 +51,7 @@ class _Draft:
     notices: list[str] = field(default_factory=list[str])
     is_whole: bool = True
 
-    def add(self, name: str, text: str) -> None:
+    def add(self, name: str, text: str, look: Look) -> None:
         """One piece: its name, then its lines."""
         shown = text[: self.extent.chars_max]
         revealed = reveal(shown)
@@ -60,7 +60,7 @@ class _Draft:
         missing_chars = len(text) - len(shown)
         label = Span(f"{name:<9}", Look.DIM)
         if len(kept) == 1:
-            self.rows.append((label, Span(kept[0], Look.STRONG)))
+            self.rows.append((label, Span(kept[0], look)))
         else:
             self.rows.append(row(label, Span(f"{len(kept)} lines", Look.DIM)))
             self.rows += [row(Span("  ┊ ", Look.DIM), each) for each in kept]
@@ -85,8 +85,10 @@ def question_for(
 ) -> Question:
     """The question about a request, and what can be answered to it."""
     draft = _Draft(extent)
-    for name, text in _pieces(request, preview):
-        draft.add(name, text)
+    for name, text in _arguments(request, preview):
+        draft.add(name, text, Look.STRONG)
+    for name, text in _reasons(request):
+        draft.add(name, text, Look.PLAIN)
     size = sum(len(str(value)) for value in request.arguments.values())
     draft.add_own("call", f"{request.digest[:_DIGEST_CHARS]}…, {size} characters of arguments")
     blocks: list[Block] = [
@@ -118,13 +120,16 @@ def question_for(
     return Question(question_id, tuple(blocks), keys, prompt, tuple(choices), timeout_s)
 
 
-def _pieces(request: ApprovalRequest, preview: Preview | None) -> Iterator[tuple[str, str]]:
+def _arguments(request: ApprovalRequest, preview: Preview | None) -> Iterator[tuple[str, str]]:
     has_diff = preview is not None and preview.is_diff and preview.is_whole
     for name, value in request.arguments.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
         if has_diff and name in _IN_DIFF:
             continue
         yield name, text
+
+
+def _reasons(request: ApprovalRequest) -> Iterator[tuple[str, str]]:
     for action in request.actions:
         yield "action", _brief(action, request)
     yield "why", request.reason

@@ -45,8 +45,13 @@ class Call:
         source = _read_arguments(options.arguments, console)
         try:
             project = use_project(options, console)
-            with open_runtime(project, agent=options.agent, approver=approver) as runtime:
+            progress = Progress(console) if console.stderr.isatty() else None
+            with open_runtime(
+                project, agent=options.agent, approver=approver, progress=progress
+            ) as runtime:
                 result = _run(runtime, options.tool, source)
+            if progress is not None:
+                progress.wipe()
         except ToolError as error:
             # The host could not even open a ledger: the caller gets its object all the same.
             refusal = Refusal(error.code, error.message, error.hint)
@@ -55,6 +60,28 @@ class Call:
         if result.refusal is None:
             return 0
         return 5 if result.refusal.code in _HOST_CODES else 1
+
+
+class Progress:
+    """One line on a terminal that says how long a command has run, and how much it printed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_shown = False
+
+    def __call__(self, seconds: float, output_bytes: int) -> None:
+        """About once a second while it runs."""
+        self._is_shown = True
+        self._write(f"running {seconds:.0f} s, {output_bytes / 1000:,.0f} kB of output")
+
+    def wipe(self) -> None:
+        """Take the line away."""
+        if self._is_shown:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        self._console.stderr.write(f"\r\x1b[K{text}")
+        self._console.stderr.flush()
 
 
 def _run(runtime: Runtime, tool: str, source: str | bytes) -> ToolResult:

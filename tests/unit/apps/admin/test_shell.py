@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -199,3 +201,30 @@ def test_an_agent_or_model_that_is_not_there_is_an_error_with_its_exit(plane):
         ran = plane.pipe("hello\n", *options)
         assert (ran.returncode, ran.stderr.startswith("error[")) == (status, True), ran
     assert plane.entries("ho2m", "TURN_RECORDED") == []
+
+
+LOADED = """
+import sys
+from paddock.apps.cli.main import console
+try:
+    console()
+finally:
+    found = {"rich", "prompt_toolkit"} & set(sys.modules)
+    print("loaded:", sorted(found))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["admin"], ["admin", "--json"], ["call", "list_files", "{}"]]
+)
+def test_without_a_terminal_no_library_that_draws_is_loaded(plane, arguments):
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments],
+        input="hello\n",
+        cwd=plane.here,
+        env=plane.variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout.splitlines()[-1] == "loaded: []", ran
