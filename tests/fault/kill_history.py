@@ -97,7 +97,7 @@ class Rounds:
     @staticmethod
     def written(past) -> set[str]:
         """Every content that the ledger says stood in the file."""
-        changes = [change for call in past.calls if call.entry_id for change in call.changes]
+        changes = [change for call in past.calls if call.outcome == "done" for change in call.changes]
         return {v for change in changes for v in (change.before, change.after)} - {None}
 
     def whole(self, past, present: str | None) -> set[str]:
@@ -117,7 +117,7 @@ class Rounds:
                 self.wrong.append(f"round {number}: no call left what stands there")
             return
         last = calls[-1]
-        self.found_by_note += not last.entry_id
+        self.found_by_note += last.outcome == "unknown"
         for wanted in (last.changes[0].before, left):
             result = past.undo(last).result
             now = version(self.file.read_text()) if self.file.exists() else None

@@ -249,5 +249,3 @@ def test_an_attack_that_works_without_a_sandbox_does_not_work_within(name: str):
     assert not held.reached, held
     if ATTACKS[name].works_for == "root":
         assert free.reached == (os.geteuid() == 0), free
-    elif ATTACKS[name].works_for == "everybody" and not free.reached:
-        pytest.skip(f"this host refuses it to everybody: {free.why}")

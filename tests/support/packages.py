@@ -256,6 +256,8 @@ def require_whole(bench: Bench) -> None:
         assert checked.failures == (), checked.failures
         owned |= set(package.manifest.by_path)
     last: dict[str, Any] = {}
+    told = [stored.entry.call_id for stored in bench.log().entries if stored.entry.call_id]
+    assert len(set(told)) == len(told), "a change is on record twice"
     for stored in bench.log().entries:
         metadata = stored.entry.metadata
         if "package_id" in metadata and stored.entry.event_type != "PACKAGE_APPROVED":

@@ -115,7 +115,7 @@ def test_a_damaged_ledger_stops_the_call(user):
 def test_a_ledger_that_cannot_be_opened_is_one_json_object_and_exit_five(user, monkeypatch, error):
     from paddock.apps.cli import call
 
-    def refused(project, *, agent, approver):
+    def refused(project, **_):
         raise error("not now")
 
     monkeypatch.setattr(call, "open_runtime", refused)

@@ -17,7 +17,7 @@ from paddock.errors import (
 )
 from paddock.ledger.keys import make_key
 from paddock.packages.approving import approve
-from paddock.packages.finishing import settle
+from paddock.packages.finishing import Outcome, settle
 from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
@@ -643,6 +643,44 @@ class _Meddling(Disk):
             self.is_armed = False
             self.path.write_bytes(b"somebody else's\n")
         return super().create(dir_fd, name, mode)
+
+
+@pytest.mark.parametrize("has_receipt", [True, False])
+def test_a_change_that_was_recorded_before_the_crash_is_recorded_once(has_receipt):
+    left = []
+
+    def look():
+        left.append(bench.depot.attic.read())
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
+        bench.install(FILES, acceptance=TESTED)
+        before, events = bench.tree(), bench.events()
+        bench.depot.attic.write(replace(left[0], phase=Phase.DECIDED))
+        if not has_receipt:
+            (bench.root / "HOT/installed/PKG-A-001/receipt.json").unlink()
+
+        settle(bench.depot)
+
+        assert (bench.tree(), bench.events()) == (before, events)
+        require_whole(bench)
+
+
+def test_a_swap_that_was_to_be_tested_is_undone_by_the_next_command():
+    left = []
+
+    def look():
+        left.append(bench.depot.attic.read())
+
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
+        before = bench.tree()
+        bench.install(FILES, acceptance=TESTED)
+        bench.uninstall()
+        bench.install(FILES, acceptance=TESTED)
+        bench.depot.attic.write(left[1])
+        (bench.root / "HOT/installed/PKG-A-001/receipt.json").unlink()
+
+        assert settle(bench.depot).outcome is Outcome.UNDONE
+        assert bench.tree() == before
 
 
 def test_a_manifest_that_is_neither_old_nor_new_is_said(bench):
