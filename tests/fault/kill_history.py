@@ -97,7 +97,9 @@ class Rounds:
     @staticmethod
     def written(past) -> set[str]:
         """Every content that the ledger says stood in the file."""
-        changes = [change for call in past.calls if call.outcome == "done" for change in call.changes]
+        changes = [
+            change for call in past.calls if call.outcome == "done" for change in call.changes
+        ]
         return {v for change in changes for v in (change.before, change.after)} - {None}
 
     def whole(self, past, present: str | None) -> set[str]:
