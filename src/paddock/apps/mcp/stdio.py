@@ -12,7 +12,7 @@ from mcp.server.stdio import stdio_server
 
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
-from paddock.errors import HostError
+from paddock.errors import HostError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO
 
     Calls that still run are told to stop, and waited for.
 
-    Raises: UsageError, ConfigError; HostError: the streams cannot be used.
+    Raises: UsageError: also where what comes in is not UTF-8; ConfigError;
+        HostError: the streams cannot be used.
     """
     try:
         # What cannot be served is said to whoever starts it, and not to each request.
@@ -40,6 +41,12 @@ def serve_stdio(agents: Agents, agent: str | None, streams: tuple[TextIO, TextIO
         calls_max = agents.project.policy.settings.mcp.calls_max
         anyio.run(partial(_serve, make_server(OneAgent(agents, agent), calls_max), streams))
     except ExceptionGroup as group:
+        if group.subgroup(UnicodeDecodeError):
+            raise UsageError(
+                "what came in is not UTF-8",
+                where="standard input",
+                hint="MCP messages are JSON in UTF-8",
+            ) from group
         _, rest = group.split(OSError)
         if rest is not None:
             raise
