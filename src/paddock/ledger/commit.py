@@ -37,9 +37,9 @@ _SLEEP_MIN_S: Final = 2e-3
 _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
-_LOOKS_MAX: Final = 30
-"""At the turn, before a lead or a sleep. Each lets another writer run; a processor that
-has nothing to run is slow to wake, and its caches are cold."""
+_LOOKS_MAX: Final = 250
+"""At the turn, before a lead or a sleep: about a millisecond. Each lets another writer run;
+a processor that has nothing to run is slow to wake, and its caches are cold."""
 _PATIENCE_MIN_S: Final = 250e-6
 _PATIENCE_MAX_S: Final = 1e-3
 """How long to wait for the rest before one leads without them: half a sync. Below the
