@@ -30,7 +30,12 @@ def plain_ids() -> tuple[int, int]:
 
 
 def give_to_plain_user(path: str | os.PathLike[str]) -> None:
-    """Make a tree below the temporary directory the plain user's own, and let it get there."""
+    """Make a tree below the temporary directory the plain user's own, and let it get there.
+
+    Started by a plain user already, it is that user's own.
+    """
+    if os.geteuid() != 0:
+        return
     for folder in Path(path).parents:
         if Path(tempfile.gettempdir()) in folder.parents:
             os.chmod(folder, os.stat(folder).st_mode | 0o011)

@@ -105,8 +105,13 @@ class Confinement:
     """One sandbox in the making. `step` names what is being done, for the report."""
 
     def __init__(self, base: Base, layers: Layers, program: bytes, released: int) -> None:
-        """`released` becomes readable when the launcher, being root, has mapped our users."""
+        """Made before the new user namespace: in it nobody has an id until ids are mapped.
+
+        `released` becomes readable when the launcher, being root, has mapped our users.
+        """
         self.step = b"start"
+        self._user = os.getuid()
+        self._group = os.getgid()
         self._base = base
         self._layers = layers
         self._program = program
@@ -139,7 +144,7 @@ class Confinement:
 
     def _become_user(self) -> None:
         if not self._as_root:
-            uid, gid = os.getuid(), os.getgid()
+            uid, gid = self._user, self._group
             # Our own ids are all that a plain user may map (user_namespaces(7)).
             users, groups = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
             namespaces.write_id_maps(None, users, groups, keep_groups=False)

@@ -53,6 +53,7 @@ class Loop:
     def __init__(self, door: _socket.socket, runtime: int) -> None:
         self._door = door
         self._runtime = os.pidfd_open(runtime)
+        self._user = os.geteuid(), os.getegid()
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
         self._programs: dict[bytes, bytes] = {}
@@ -144,10 +145,13 @@ class Loop:
         released, release = os.pipe()
         try:
             new = _NAMESPACES | (0 if base.network == b"host" else namespaces.NEW_NETWORK)
+            program = self._programs.get(base.network) or _program(base.network)
+            room = confine.Confinement(base, layers, program, released if as_root else -1)
             pid = namespaces.clone_process(new)
             if pid == 0:
                 os.close(release)
-                self._become(base, control, layers, released if as_root else -1)
+                kept = {control, self._life, released, *layers.descriptors()}
+                self._become(room, base.memory_mb * 1024, control, kept)
             self._keep(pid)
             if as_root:
                 namespaces.write_id_maps(pid, _MAPS, _MAPS, keep_groups=True)
@@ -169,22 +173,21 @@ class Loop:
         self._step = b"identity-mapped mounts"
         return confine.detach_layers(base, layers, self._id_map)
 
-    def _become(self, base: Base, control: int, layers: confine.Layers, released: int) -> None:
+    def _become(
+        self, room: confine.Confinement, memory_kb: int, control: int, kept: set[int]
+    ) -> None:
         """In the child: be the sandbox's first process. Never returns.
 
         # Threat: an exception that gets past here would leave a second launcher.
         """
         code = 1
         try:
-            kept = {control, self._life, released, *layers.descriptors()}
             _close_all_but(kept)
-            program = self._programs.get(base.network) or _program(base.network)
-            room = confine.Confinement(base, layers, program, released)
             try:
                 room.confine()
                 _close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
-                First(door, self._life, base.memory_mb * 1024).serve()
+                First(door, self._life, memory_kb).serve()
                 code = 0
             except OSError as error:
                 _answer(control, Report(NOT_CONFINED, code=error.errno or 0, where=room.step))
