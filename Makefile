@@ -94,6 +94,10 @@ mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
 torture: $(STAMP) ## property, fault and kernel tests, long
 	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PY) -m pytest -n $(WORKERS) tests/property tests/fault tests/kernel
 
+.PHONY: reference
+reference: $(STAMP) ## write docs/reference/ from the code
+	@$(PY) scripts/make_reference.py
+
 .PHONY: bench
 bench: $(STAMP) ## measure, and write docs/performance.md
 	@$(PY) bench/page.py --write docs/performance.md

@@ -67,17 +67,17 @@ secret    = [".env*", "*.key"]
 # match     = ["tool:file:create migrations/0001.sql"]
 # not_match = ["tool:file:create src/migrations.py"]
 
-# What follows is read and checked, and has no effect yet: this version has neither
-# a shell tool nor a hook. Commands will run in a sandbox. network: none, loopback
-# (a private one) or host. git: safe, read-only or none. enforcement: required or
-# best-effort. commit: each (allowed changes land, others are refused) or all (all
-# or nothing).
+# Commands run in a sandbox. network: none, loopback (a private one) or host. git:
+# safe, read-only or none. enforcement: required, or best-effort where a host lacks
+# a part of it. commit: each (allowed changes land, others are refused) or all (all
+# or nothing). approve: the command line, or the diff of what it did.
 #
 # [shell]
 # network     = "loopback"
 # git         = "safe"
 # enforcement = "required"
 # commit      = "each"
+# approve     = "command"
 
 # A client's own tools under `paddock hook`. on_allow: silent or approve.
 # warnings: all, once or off.

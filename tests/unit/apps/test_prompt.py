@@ -55,7 +55,7 @@ class Terminal:
 
     def answer(self, keys: bytes) -> None:
         """Type an answer until it is taken: keys that come before the question do not count."""
-        self.wait_for(PROMPT)
+        self.wait_for("\n" + PROMPT)  # at the beginning of a line: arguments may show it, too
         while self.process.poll() is None:
             with contextlib.suppress(OSError):
                 os.write(self.master, keys)

@@ -1,0 +1,237 @@
+"""Write docs/reference/ from the code: tools, command line, policy, error codes.
+
+    make reference        (python scripts/make_reference.py)
+
+Nothing on these pages is typed by hand; a test compares them with what this prints.
+"""
+
+import argparse
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from dataclasses import fields, is_dataclass
+from inspect import cleandoc, getdoc
+from pathlib import Path
+from typing import Any
+
+os.environ["COLUMNS"] = "88"  # argparse wraps by the terminal's width
+os.environ["NO_COLOR"] = "1"
+
+from paddock import errors
+from paddock.apps.cli import main as command_line
+from paddock.apps.cli.console import Console
+from paddock.plane.template import POLICY_TEMPLATE
+from paddock.policy import settings
+from paddock.policy.presets import presets
+from paddock.tools.spec import Effects, Tool
+from paddock.tools.toolsets import all_tools
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+MADE = "Made from the code by `make reference`; a test keeps it true.\n"
+
+
+def pages() -> dict[str, str]:
+    """Every page by its file's name."""
+    return {
+        "tools.md": "\n".join(_tools()),
+        "cli.md": "\n".join(_commands()),
+        "policy.md": "\n".join(_policy()),
+        "errors.md": "\n".join(_errors()),
+    }
+
+
+# --- tools --------------------------------------------------------------------
+
+
+def _tools() -> Iterator[str]:
+    yield f"# Tools\n\n{MADE}"
+    yield "What a model reads of each tool, and the arguments that it may give. An argument that"
+    yield "is not listed is refused; workspace, agent, profile and approval are never arguments.\n"
+    toolsets: dict[str, list[Tool[Any]]] = {}
+    for tool in all_tools():
+        toolsets.setdefault(tool.spec.toolset, []).append(tool)
+    yield "| toolset | tools |\n| --- | --- |"
+    for name, tools in toolsets.items():
+        links = " ".join(f"[`{tool.spec.name}`](#{tool.spec.name})" for tool in tools)
+        yield f"| `{name}` | {links} |"
+    yield ""
+    for tools in toolsets.values():
+        for tool in tools:
+            yield from _tool(tool)
+
+
+def _tool(tool: Tool[Any]) -> Iterator[str]:
+    spec = tool.spec
+    yield f"## {spec.name}\n\n{_prose(spec.description)}\n"
+    yield f"Toolset `{spec.toolset}`; {_effects(spec.effects)}.\n"
+    schema: Mapping[str, Any] = tool.binder.schema
+    required = schema.get("required", [])
+    yield "| argument | type | |\n| --- | --- | --- |"
+    for name, about in schema["properties"].items():
+        needed = "required. " if name in required else ""
+        yield f"| `{name}` | {_kind(about)} | {needed}{_cell(about.get('description', ''))} |"
+    yield ""
+
+
+def _kind(about: Mapping[str, Any]) -> str:
+    """What a value may be, from its JSON Schema."""
+    if "enum" in about:
+        return " or ".join(f"`{json.dumps(value)}`" for value in about["enum"])
+    if "anyOf" in about:
+        return " or ".join(_kind(part) for part in about["anyOf"])
+    kind = about.get("type", "any")
+    kind = " or ".join(kind) if isinstance(kind, list) else kind
+    if kind == "array":
+        kind = f"array of {_kind(about.get('items', {}))}"
+    low, high = about.get("minimum"), about.get("maximum")
+    if low is not None or high is not None:
+        kind += f" {'' if low is None else low}..{'' if high is None else high}"
+    return kind
+
+
+def _effects(effects: Effects) -> str:
+    if effects.reads_only:
+        return "only reads"
+    return "may destroy what is there" if effects.is_destructive else "writes"
+
+
+# --- command line ---------------------------------------------------------------
+
+
+def _commands() -> Iterator[str]:
+    yield f"# Command line\n\n{MADE}"
+    yield _shown(command_line.help_text())
+    for name, listed in command_line.COMMANDS.items():
+        yield f"## paddock {name}\n"
+        yield _shown(_help_of(name))
+        for part in listed.parts:
+            yield f"### paddock {name} {part}\n"
+            yield _shown(_help_of(name, part))
+
+
+def _help_of(*words: str) -> str:
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        try:
+            command_line.main([*words, "--help"], Console.of_process())
+        except SystemExit as end:
+            if end.code:
+                raise
+    return printed.getvalue()
+
+
+# --- policy -----------------------------------------------------------------------
+
+
+def _policy() -> Iterator[str]:
+    yield f"# Policy\n\n{MADE}"
+    yield "The file that `paddock init` writes. Everything in it says what holds without it:\n"
+    yield _shown(POLICY_TEMPLATE.decode(), "toml")
+    yield "## Built-in profiles\n"
+    yield "The strictest rule that matches wins; where none matches, it is denied.\n"
+    for profile in presets():
+        yield f"### {profile.name}\n"
+        yield "| outcome | what |\n| --- | --- |"
+        for rule in profile.rules:
+            yield f"| {rule.outcome.name.lower()} | `{rule.shown.text}` |"
+        for entry in profile.otherwise:
+            yield f"| {entry.outcome.name.lower()}, where no rule matches | `{entry.head.text}` |"
+        yield ""
+    yield "## Tables and their defaults\n"
+    for name in ("shell", "hook", "history", "mcp", "ledger"):
+        yield from _table(name, getattr(settings.Settings(), name))
+    yield "### [limits]\n\nEach can be lowered, none raised.\n"
+    yield "| key | most |\n| --- | --- |"
+    for key, cap in sorted(settings.hard_caps().items()):
+        yield f"| `{key}` | {cap} |"
+    yield ""
+
+
+def _table(name: str, value: Any) -> Iterator[str]:
+    yield f"### [{name}]\n\n{_prose(cleandoc(getdoc(type(value)) or ''))}\n"
+    yield "| key | default |\n| --- | --- |"
+    parts = []
+    for field in fields(value):
+        default = getattr(value, field.name)
+        if is_dataclass(default):
+            parts.append((field.name, default))
+            continue
+        yield f"| `{field.name}` | {_default(default)} |"
+    yield ""
+    for part, default in parts:
+        yield from _table(f"{name}.{part}", default)
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "each client's own"
+    return f"`{json.dumps(list(value) if isinstance(value, tuple) else value)}`"
+
+
+# --- errors -----------------------------------------------------------------------
+
+
+def _errors() -> Iterator[str]:
+    yield f"# Error codes\n\n{MADE}"
+    yield "Codes are stable, wording is not. An error reads `error[code]: what happened`, then"
+    yield "`where:` and `hint:`. What a model can act on comes back as the result of its call.\n"
+    yield "| code | when | who acts |\n| --- | --- | --- |"
+    rows = {}
+    for kind in _kinds(errors.PaddockError):
+        about = _prose(cleandoc(kind.__doc__ or "")).split("\n")[0]
+        actor = "the model" if issubclass(kind, errors.ToolError) else _exit_of(kind)
+        rows.setdefault(kind.code, f"| `{kind.code}` | {_cell(about)} | {actor} |")
+    yield from (row for _, row in sorted(rows.items()))
+    yield ""
+
+
+def _kinds(kind: type[errors.PaddockError]) -> Iterator[type[errors.PaddockError]]:
+    for child in kind.__subclasses__():
+        if not child.__subclasses__() or "code" in vars(child):
+            yield child
+        yield from _kinds(child)
+
+
+def _exit_of(kind: type[errors.PaddockError]) -> str:
+    actors = (
+        (errors.UsageError, "whoever types (exit 2)"),
+        (errors.ConfigError, "the operator (exit 3)"),
+        (errors.IntegrityError, "the auditor (exit 4)"),
+        (errors.HostError, "the operator of the host (exit 5)"),
+    )
+    return next((who for base, who in actors if issubclass(kind, base)), "us: report it (exit 70)")
+
+
+# --- text -------------------------------------------------------------------------
+
+
+def _prose(text: str) -> str:
+    """A docstring for a page: what a bracket or a star would be in Markdown is escaped."""
+    return re.sub(r"([<|])", r"\\\1", text)
+
+
+def _cell(text: str) -> str:
+    return _prose(" ".join(text.split()))
+
+
+def _shown(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def main() -> int:
+    """Write the pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--into", type=Path, default=FOLDER, help="where the pages go")
+    folder = parser.parse_args().into
+    folder.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

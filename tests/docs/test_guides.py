@@ -1,0 +1,61 @@
+"""What the guides show is what happens: every block of every guide is run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents import Typed, blocks, run_document
+from tests.support.repository import ROOT
+
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "home").mkdir()
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {"HOME": str(tmp_path / "home"), "PATH": programs, "LC_ALL": "C.UTF-8"}
+
+
+@pytest.fixture
+def project(tmp_path: Path, environment: dict[str, str]) -> Path:
+    """A small project under version control, as a reader's could be."""
+    made = tmp_path / "widgets"
+    (made / "src").mkdir(parents=True)
+    (made / "README.md").write_text("# Widgets\n\nWidgets for teh web.\n")
+    (made / "src" / "widgets.py").write_text("SIZE = 3\n")
+    (made / ".env").write_text("TOKEN=of-nobody\n")
+    subprocess.run(["git", "init", "-q", str(made)], env=environment, check=True)
+    return made
+
+
+@pytest.mark.needs("stage")
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_a_guide_can_be_followed(guide: Path, project: Path, environment: dict[str, str]):
+    assert len(blocks(guide)) >= 3
+    assert run_document(guide, project, environment) == []
+
+
+def test_a_guide_that_shows_something_else_is_caught(
+    tmp_path: Path, project: Path, environment: dict[str, str]
+):
+    guide = tmp_path / "wrong.md"
+    guide.write_text(
+        "```console\n$ echo one; false\none\n$ echo two\nthree\n$ false\n```\n"
+        "```python\nraise SystemExit(2)\n```\n```yaml\na: 1\n```\n"
+    )
+
+    assert [problem.split("\n")[0] for problem in run_document(guide, project, environment)] == [
+        "wrong.md:1: $ echo two",
+        "wrong.md:1: $ false",
+        "wrong.md:8: ",
+        "wrong.md:11: a block of yaml that nothing looks at",
+    ]
+
+
+def test_dots_stand_for_anything_and_nothing_else_does():
+    assert Typed("x", "a … c", "a b\nb c", 0).problem == ""
+    assert Typed("x", "a.c", "abc", 0).problem == "printed:\nabc"

@@ -1,0 +1,123 @@
+"""Running what a document shows: each document is one session in a project of its own.
+
+A block's language says what it is:
+
+- `console`: lines after `$ ` are typed into one shell, in order. What stands below a
+  command is what it prints, standard error included; `…` stands for anything, and a
+  command with nothing below it may print anything but has to succeed.
+- `python`: a program, run from the project's folder.
+- `toml NAME`, `json NAME`, `python NAME`, `text NAME`: a file, written where NAME says.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+BLOCK = re.compile(r"^```(\w+)(?: ([^\n]+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ANYTHING = "…"
+_END = "-- end of command"
+"""What the shell prints after each command, with its exit status."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    name: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Typed:
+    """One command, what has to be printed, and what was."""
+
+    command: str
+    shown: str
+    printed: str
+    status: int
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it; empty for nothing."""
+        if not self.shown:
+            return "" if self.status == 0 else f"exit status {self.status}: {self.printed}"
+        pattern = ".*?".join(re.escape(piece) for piece in self.shown.split(ANYTHING))
+        if re.fullmatch(pattern, self.printed, re.DOTALL):
+            return ""
+        return f"printed:\n{self.printed}"
+
+
+def blocks(document: Path) -> list[Block]:
+    """The fenced blocks in order."""
+    text = document.read_text(encoding="utf-8")
+    return [
+        Block(found[1], found[2] or "", found[3], text.count("\n", 0, found.start()) + 1)
+        for found in BLOCK.finditer(text)
+    ]
+
+
+def run_document(document: Path, folder: Path, environment: dict[str, str]) -> list[str]:
+    """Run the blocks in `folder`; what went wrong, with places."""
+    problems = []
+    for block in blocks(document):
+        if block.language == "console":
+            found = [
+                f"$ {typed.command}\n{typed.problem}"
+                for typed in _type(block.text, folder, environment)
+                if typed.problem
+            ]
+        elif block.name:
+            (folder / block.name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.name).write_text(block.text, encoding="utf-8")
+            found = []
+        elif block.language == "python":
+            found = _run_python(block.text, folder, environment)
+        else:
+            found = [f"a block of {block.language} that nothing looks at"]
+        problems += [f"{document.name}:{block.line}: {problem}" for problem in found]
+    return problems
+
+
+def _type(text: str, folder: Path, environment: dict[str, str]) -> Iterator[Typed]:
+    """Type the commands of a block into one shell."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    pairs = []
+    for part in parts:
+        command, _, shown = part.partition("\n")
+        while command.endswith("\\"):
+            more, _, shown = shown.partition("\n")
+            command = f"{command}\n{more}"
+        pairs.append((command, shown.strip("\n")))
+    script = "".join(f"{command}\necho '{_END}' $?\n" for command, _ in pairs)
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    ends = re.split(rf"^{_END} (\d+)\n", done.stdout, flags=re.MULTILINE)
+    printed, statuses = ends[:-1:2], ends[1::2]
+    assert len(printed) == len(pairs), done.stdout
+    for (command, shown), out, status in zip(pairs, printed, statuses, strict=True):
+        yield Typed(command, shown, out.rstrip("\n"), int(status))
+
+
+def _run_python(text: str, folder: Path, environment: dict[str, str]) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [] if done.returncode == 0 else [done.stderr]
