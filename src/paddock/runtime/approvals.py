@@ -126,7 +126,10 @@ class CallbackApprover:
             return Approval(False, "callback", "approval.unavailable", note)
         if asking.problem:
             return Approval(False, "callback", "approval.unavailable", asking.problem)
-        return Approval(asking.said is True, "callback")
+        if type(asking.said) is not bool:
+            note = "the approver gave no clear answer: True is yes, False is no"
+            return Approval(False, "callback", "approval.unavailable", note)
+        return Approval(asking.said, "callback")
 
 
 class _Asking(threading.Thread):

@@ -44,10 +44,18 @@ def test_a_callback_that_says_true_is_a_yes() -> None:
     assert seen == [REQUEST]
 
 
-@pytest.mark.parametrize("said", [False, None, 1, "yes"])
-def test_anything_but_true_is_a_no(said: object) -> None:
-    approval = CallbackApprover(lambda _: said).answer(REQUEST)
-    assert approval == Approval(False, "callback")
+def test_a_callback_that_says_false_is_a_no() -> None:
+    assert CallbackApprover(lambda _: False).answer(REQUEST) == Approval(False, "callback")
+
+
+@pytest.mark.parametrize("said", [None, 1, "yes", Approval(True, "me")])
+def test_anything_but_true_or_false_is_a_no_and_says_so(said: object) -> None:
+    assert CallbackApprover(lambda _: said).answer(REQUEST) == Approval(
+        False,
+        "callback",
+        "approval.unavailable",
+        "the approver gave no clear answer: True is yes, False is no",
+    )
 
 
 def test_a_callback_that_raises_is_a_no() -> None:
