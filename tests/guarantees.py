@@ -264,5 +264,21 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=("tests/unit/tools/test_write_output.py",),
             mutants=("next-name-is-not-judged.toml", "outputs-overwrite.toml"),
         ),
+        "G29": Guarantee(
+            tests=(
+                "tests/unit/policy/test_policy_own_places.py",
+                "tests/unit/sandbox/test_own_directories.py",
+                "tests/kernel/test_own_directories.py",
+                "tests/unit/plane/test_agents.py",
+                "tests/unit/plane/test_admin_config.py",
+            ),
+            mutants=(
+                "own-directories-are-open.toml",
+                "own-state-is-readable.toml",
+                "contracts-are-anybodys.toml",
+                "agents-directory-is-not-looked-at.toml",
+                "command-renames-own-directories.toml",
+            ),
+        ),
     }
 )
