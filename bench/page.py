@@ -3,7 +3,9 @@
     make bench            (python bench/page.py --write docs/performance.md)
 
 Nothing on that page is typed by hand. Figures are of one machine in one run;
-carry the ratios, which were taken side by side, and not the milliseconds.
+carry the ratios, which were taken side by side, and not the milliseconds. Beside the
+page stands its picture. What is over its budget (bench/budgets.toml), or was not
+measured, is listed at the end, and the exit status is 1.
 """
 
 import argparse
@@ -16,6 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import budget
+import figure
+
 HERE = Path(__file__).parent
 INTRODUCTION = """\
 # Performance
@@ -23,6 +28,8 @@ INTRODUCTION = """\
 Made by `make bench`, which runs the programs in `bench/` and copies what they print.
 A ratio compares two ways of doing the same work, taken in turns in one run;
 look at those, as milliseconds are this machine's.
+
+![how much of each budget is used](performance.svg)
 """
 
 
@@ -37,7 +44,12 @@ class Part:
     @property
     def command(self) -> str:
         """As a person types it."""
-        return " ".join(("python", f"bench/{self.program}", *self.arguments))
+        return f"python bench/{self.call}"
+
+    @property
+    def call(self) -> str:
+        """The program and its arguments, as bench/budgets.toml names them."""
+        return " ".join((self.program, *self.arguments))
 
     def run(self) -> str:
         """What it prints; what went wrong, if it did."""
@@ -57,9 +69,11 @@ PARTS = (
     Part("A view deep in a long file", "view.py"),
     Part("An edit", "edit.py"),
     Part("A governed call around an empty tool", "overhead.py"),
+    Part("A policy decision", "policy.py"),
     Part("Binding arguments", "arguments.py"),
     Part("Resolving a path", "resolve.py"),
     Part("Ledger appends", "ledger_append.py"),
+    Part("Ledger appends, where a sync takes longer", "ledger_append.py", ("--slower-ms", "0.2")),
     Part("Starting a confined command", "spawn.py"),
     Part("run_shell", "shell.py"),
     Part("The hook", "hook.py"),
@@ -85,28 +99,46 @@ def describe_machine() -> str:
     )
 
 
-def write_page(parts: Sequence[Part]) -> str:
-    """Run the parts; the page."""
-    pieces = [INTRODUCTION, f"Machine: {describe_machine()}.\n"]
+def run(parts: Sequence[Part]) -> dict[str, str]:
+    """What each part printed, by its call."""
+    printed = {}
     for part in parts:
-        if not (HERE / part.program).exists():
-            continue
         print(f"== {part.command}", file=sys.stderr, flush=True)
-        pieces.append(f"## {part.title}\n\n`{part.command}`\n\n```text\n{part.run()}\n```\n")
+        printed[part.call] = part.run()
+    return printed
+
+
+def write_page(parts: Sequence[Part], printed: dict[str, str], rows: list[budget.Kept]) -> str:
+    """The page."""
+    pieces = [INTRODUCTION, f"Machine: {describe_machine()}.\n", budget.table(rows) + "\n"]
+    pieces += [
+        f"## {part.title}\n\n`{part.command}`\n\n```text\n{printed[part.call]}\n```\n"
+        for part in parts
+    ]
     return "\n".join(pieces)
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", type=Path, default=None, help="where the page goes")
     parser.add_argument("--only", default="", help="programs whose name holds this word")
     arguments = parser.parse_args()
-    page = write_page([part for part in PARTS if arguments.only in part.program])
+    parts = [part for part in PARTS if arguments.only in part.program]
+    printed = run(parts)
+    budgets = [row for row in budget.read_budgets() if row.bench in printed]
+    rows = budget.compare(budgets, printed)
+    page = write_page(parts, printed, rows)
     if arguments.write is None:
         print(page)
     else:
         arguments.write.write_text(page, encoding="utf-8")
+        arguments.write.with_suffix(".svg").write_text(figure.draw(rows), encoding="utf-8")
+    broken = [row for row in rows if not row.holds]
+    for row in broken:
+        found = "not measured" if row.found is None else f"{row.found:g}"
+        print(f"over budget: {row.budget.area}: {found}, must {row.budget.must:g}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

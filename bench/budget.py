@@ -1,0 +1,88 @@
+"""The budgets of bench/budgets.toml, and what a run of the benchmarks makes of them."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FILE = Path(__file__).with_name("budgets.toml")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One promise: a ratio that a benchmark prints, and the most that it may be."""
+
+    area: str
+    bench: str
+    """The benchmark, as `make bench` calls it, without `python bench/`."""
+    find: str
+    """A regular expression in what it prints; its one group is the figure."""
+    must: float
+    moonshot: float
+    least: bool = False
+    """Whether `must` is the least that it may be, instead of the most."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A budget beside what was measured; None where the benchmark did not print it."""
+
+    budget: Budget
+    found: float | None
+
+    @property
+    def said(self) -> str:
+        """In one word, for the table."""
+        if self.found is None:
+            return "NOT MEASURED"
+        if not self.holds:
+            return "OVER"
+        return "moonshot" if self._within(self.budget.moonshot) else "kept"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the must is met."""
+        return self._within(self.budget.must)
+
+    @property
+    def share(self) -> float | None:
+        """How much of the budget is used: 1 is all of it."""
+        if self.found is None:
+            return None
+        used = self.found / self.budget.must
+        return 1 / used if self.budget.least else used
+
+    def _within(self, bound: float) -> bool:
+        if self.found is None:
+            return False
+        return self.found >= bound if self.budget.least else self.found <= bound
+
+
+def read_budgets() -> list[Budget]:
+    """Return the budgets in the file's order. Raises: TypeError for an unknown key."""
+    rows = tomllib.loads(FILE.read_text(encoding="utf-8"))["budget"]
+    return [Budget(**row) for row in rows]
+
+
+def compare(budgets: list[Budget], printed: Mapping[str, str]) -> list[Kept]:
+    """Find each budget's figure in what its benchmark printed."""
+    kept = []
+    for budget in budgets:
+        found = re.search(budget.find, printed.get(budget.bench, ""), re.MULTILINE)
+        kept.append(Kept(budget, float(found[1]) if found else None))
+    return kept
+
+
+def table(rows: list[Kept]) -> str:
+    """The rows as Markdown."""
+    lines = ["| area | measured | must | moonshot | |", "| --- | ---: | ---: | ---: | --- |"]
+    for row in rows:
+        budget = row.budget
+        found = "-" if row.found is None else f"{row.found:g}"
+        sign = "≥" if budget.least else "≤"
+        lines.append(
+            f"| {budget.area} | {found} | {sign} {budget.must:g} | {sign} {budget.moonshot:g} "
+            f"| {row.said} |"
+        )
+    return "\n".join(lines)
