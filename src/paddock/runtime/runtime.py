@@ -1,6 +1,5 @@
 """What an embedding program holds: one agent's tools on one workspace."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -117,6 +116,8 @@ class Runtime:
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
     ) -> ToolResult:
         """`call`, in a worker thread."""
+        import asyncio  # noqa: PLC0415 - whoever awaits has it loaded; a command line has not
+
         return await asyncio.to_thread(self.call, tool, arguments, call_id=call_id)
 
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:

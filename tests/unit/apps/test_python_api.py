@@ -356,7 +356,7 @@ class Refuses:
     [
         (None, ApprovalUnavailableError, "no approver"),
         (lambda request: False, ApprovalRefusedError, "not approved"),
-        (lambda request: "yes", ApprovalRefusedError, "not approved"),
+        (lambda request: "yes", ApprovalUnavailableError, "no clear answer"),
         (raises, ApprovalUnavailableError, "RuntimeError"),
         (Refuses(), ApprovalRefusedError, "not on a Friday"),
     ],
