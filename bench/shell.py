@@ -2,10 +2,14 @@
 
     python bench/shell.py [--folder DIR] [--files 100 70000] [--rounds 30] [--skip ROW ...]
 
-    start     one `true`, warm, over a bare spawn: at so many files, secret patterns on. Must: 10 ms
-    cold      a whole `paddock call run_shell`, from nothing
+    start     one `true`, warm, over a bare spawn: at so many files, with secrets among them,
+              from the call to its recorded result. Must: 10 ms
+    cold      a whole `paddock call run_shell`, from nothing, over a bare spawn. No must
     files     file-heavy work, commit included, over the same under bubblewrap. Must: 1.5
-    output    100 MB of output over a plain pipe, and our memory before and after. Must: 2.0
+    output    100 MB of output over `head | cat`, all of it kept in the history, and how much
+              larger that makes us. Must: 2.0, and 5 MiB
+    kill      a tree of five with escapees that is out of time: how long after it the call has
+              ended, beside killpg, and what is left. Must: nothing
 
 Rows that need a program that is not there are skipped, with the reason. Machines and disks
 differ: rounds alternate, so look at the ratios. `--folder` is where the workspaces are made;
@@ -26,12 +30,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from spawn import TREE, kill_group, marked
+
 from tests.support.shells import OPEN, Terminal, Yard
 
 START_MUST_MS = 10.0
 FILES_MUST = 1.5
 OUTPUT_MUST = 2.0
 OUTPUT_BYTES = 100_000_000
+MEMORY_MUST_KIB = 5 * 1024
+TIMEOUT_S = 1
 HEAVY = """
 import os
 os.makedirs("heavy", exist_ok=True)
@@ -58,10 +66,12 @@ def fill(root: Path, count: int) -> None:
             (path / f"f{number}.py").write_bytes(b"x = 1\n")
         if folder % 10 == 0:
             (path / ".env").write_bytes(b"token\n")
+    # What is written back later would be waited for by every record.
+    os.sync()
 
 
-def warm(terminal: Terminal, rounds: int) -> tuple[float, float]:
-    """Medians: a call, a bare spawn."""
+def warm(terminal: Terminal, rounds: int) -> tuple[float, float, float]:
+    """Medians: a call, a bare spawn, and by how much a call takes longer than its neighbour."""
     ours, bare = [], []
     for _ in range(3):
         terminal.run("true")
@@ -70,7 +80,8 @@ def warm(terminal: Terminal, rounds: int) -> tuple[float, float]:
         time.sleep(0.05)
         ours.append(ms(lambda: terminal.run("true")))
         bare.append(ms(lambda: subprocess.run(["bash", "-c", "true"], check=True)))
-    return statistics.median(ours), statistics.median(bare)
+    more = statistics.median(a - b for a, b in zip(ours, bare, strict=True))
+    return statistics.median(ours), statistics.median(bare), more
 
 
 def start_rows(base: Path, counts: list[int], rounds: int) -> int:
@@ -80,8 +91,7 @@ def start_rows(base: Path, counts: list[int], rounds: int) -> int:
         fill(yard.root, count)
         time.sleep(3.2)  # directories that have just changed are read anew each time
         with yard.opened() as terminal:
-            ours, bare = warm(terminal, rounds)
-        more = ours - bare
+            ours, bare, more = warm(terminal, rounds)
         is_over = more > START_MUST_MS
         over += is_over
         print(
@@ -105,7 +115,9 @@ def cold_row(base: Path) -> None:
 
     call()
     found = [ms(call) for _ in range(7)]
-    print(f"cold   paddock call    {statistics.median(found):7.1f} ms")
+    bare = [ms(lambda: subprocess.run(["bash", "-c", "true"], check=True)) for _ in range(7)]
+    more = statistics.median(found) - statistics.median(bare)
+    print(f"cold   paddock call    {statistics.median(found):7.1f} ms: {more:+7.1f} ms")
 
 
 def bubblewrap(root: Path, *argv: str) -> list[str]:
@@ -169,31 +181,64 @@ def _worked(said: dict) -> None:
 
 def output_row(base: Path, rounds: int) -> int:
     yard = Yard(base / "output", OPEN).make()
-    line = f"head -c {OUTPUT_BYTES} /dev/zero | tr '\\0' x"
+    log = b"2026-01-01 00:00:00 [info] step 17 of 99 took 0.017 s, nothing to report\n"
+    (yard.root / "log").write_bytes((log * (OUTPUT_BYTES // len(log) + 1))[:OUTPUT_BYTES])
+    os.sync()
+    line = "head -c 1000000000 log"
     ours: list[float] = []
     plain: list[float] = []
     with yard.opened() as terminal:
-        terminal.run("true")
+        terminal.run("head -c 1000000 log")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for _ in range(rounds):
-            ours.append(ms(lambda: terminal.run(line, timeout=120)))
-            plain.append(ms(lambda: _read(line)))
+            ours.append(ms(lambda: _printed(terminal.run(line, timeout=120))))
+            plain.append(ms(lambda: _piped(line, yard.root)))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     ratio = statistics.median(a / b for a, b in zip(ours, plain, strict=True))
-    is_over = ratio > OUTPUT_MUST
     found, free = statistics.median(ours), statistics.median(plain)
     print(
         f"output 100 MB          {found:7.0f} ms, pipe {free:6.0f}: x{ratio:.2f}"
-        f"   must {OUTPUT_MUST}{'  OVER' if is_over else ''}   memory +{grown / 1024:.0f} MiB"
+        f"   must {OUTPUT_MUST}{'  OVER' if ratio > OUTPUT_MUST else ''}"
     )
-    return int(is_over)
+    print(
+        f"output memory          {grown / 1024:+7.1f} MiB"
+        f"   must {MEMORY_MUST_KIB // 1024}{'  OVER' if grown > MEMORY_MUST_KIB else ''}"
+    )
+    return int(ratio > OUTPUT_MUST) + int(grown > MEMORY_MUST_KIB)
 
 
-def _read(line: str) -> None:
-    """A plain pipe, read to its end in pieces of 64 KiB."""
-    with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE) as process:
-        while process.stdout.read1(65_536):
-            continue
+def _piped(line: str, where: Path) -> None:
+    subprocess.run(f"{line} | cat > /dev/null", shell=True, cwd=where, check=True)
+
+
+def _printed(said: dict) -> None:
+    assert said["exit_code"] == 0, said["stderr"]
+    assert "TRUNCATED" in said["stdout"]
+
+
+def kill_row(base: Path, rounds: int) -> int:
+    yard = Yard(base / "kill", OPEN).make()
+    mark = f"92.{os.getpid()}"
+    line = TREE.format(mark=mark, end=f"sleep {mark}")
+    late: list[float] = []
+    group: list[float] = []
+    with yard.opened() as terminal:
+        terminal.run("true")
+        for _ in range(rounds):
+            took = ms(lambda: _timed_out(terminal.run(line, timeout=TIMEOUT_S)))
+            late.append(took - TIMEOUT_S * 1000)
+            group.append(kill_group())
+    left = len(marked(mark))
+    print(
+        f"kill   out of time     {statistics.median(late):7.1f} ms later,"
+        f" killpg {statistics.median(group):.1f} and leaves three"
+        f"   left {left}   must 0{'  OVER' if left else ''}"
+    )
+    return int(left > 0)
+
+
+def _timed_out(said: dict) -> None:
+    assert said["timed_out"], said
 
 
 def main() -> int:
@@ -214,6 +259,8 @@ def main() -> int:
             over += files_row(base, max(3, options.rounds // 6))
         if "output" not in options.skip:
             over += output_row(base, max(3, options.rounds // 6))
+        if "kill" not in options.skip:
+            over += kill_row(base, max(3, options.rounds // 6))
     return 1 if over else 0
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from paddock.assembly import open_workspace as open  # noqa: A004 - the name a reader expects
+    from paddock.assembly.embedding import open_session_at as open_session
     from paddock.errors import (
         ConfigError,
         HostError,
@@ -63,12 +64,13 @@ _HOMES: Final = {
     "flag": "paddock.tools.arguments",
     "needed_text": "paddock.tools.arguments",
     "open": "paddock.assembly",
+    "open_session": "paddock.assembly.embedding",
     "optional_integer": "paddock.tools.arguments",
     "optional_text": "paddock.tools.arguments",
     "plain_text": "paddock.tools.arguments",
 }
-_OTHER_NAMES: Final = {"open": "open_workspace"}
-"""Public name → name at home, where that would hide a builtin."""
+_OTHER_NAMES: Final = {"open": "open_workspace", "open_session": "open_session_at"}
+"""Public name → name at home, where that would hide another."""
 
 __all__ = [
     "Approval",
@@ -92,6 +94,7 @@ __all__ = [
     "flag",
     "needed_text",
     "open",
+    "open_session",
     "optional_integer",
     "optional_text",
     "plain_text",

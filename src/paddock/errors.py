@@ -34,6 +34,8 @@
     │   │   ├── ApprovalUnavailableError approval.unavailable
     │   │   ├── ApprovalRefusedError     approval.refused
     │   │   └── ApprovalExpiredError     approval.expired
+    │   ├── CallCancelledError           call.cancelled
+    │   ├── CallDroppedError             call.dropped
     │   ├── SandboxUnavailableError      sandbox.unavailable
     │   ├── LedgerUnknownError           ledger.unknown
     │   ├── LedgerBusyError              ledger.busy
@@ -45,6 +47,8 @@
     ├── IntegrityError                   the auditor; work stops    (exit 4)
     │   └── LedgerDamagedError           ledger.damaged
     ├── HostError                        the operator of the host   (exit 5)
+    │   ├── ModelFailedError             model.failed
+    │   └── BudgetExhaustedError         budget.exhausted
     └── InternalError                    us; please report          (exit 70)
 
 A message says what happened with the offending value quoted, in lower case and
@@ -273,6 +277,18 @@ class ApprovalExpiredError(ApprovalError):
     code = "approval.expired"
 
 
+class CallCancelledError(ToolError):
+    """Somebody stopped the call; the hint says what it left behind."""
+
+    code = "call.cancelled"
+
+
+class CallDroppedError(ToolError):
+    """The call was not run: its turn was cut, or its work order ended."""
+
+    code = "call.dropped"
+
+
 class SandboxUnavailableError(ToolError):
     """This host cannot enforce the policy on a command."""
 
@@ -337,6 +353,18 @@ class HostError(PaddockError):
     """This host could not do it."""
 
     code = "host"
+
+
+class ModelFailedError(HostError):
+    """A model could not be asked, or its answer could not be used."""
+
+    code = "model.failed"
+
+
+class BudgetExhaustedError(HostError):
+    """A scope has fewer tokens left than a request may need: it is not sent."""
+
+    code = "budget.exhausted"
 
 
 class InternalError(PaddockError):

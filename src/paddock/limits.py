@@ -42,6 +42,8 @@ message_value_chars_max: Final = 200
 argument_bytes_max: Final = 64_000_000
 """One JSON argument object as text."""
 argument_depth_max: Final = 32
+cassette_bytes_max: Final = 256_000_000
+"""Of a file of recorded exchanges that is played."""
 path_bytes_max: Final = 4096
 """PATH_MAX of Linux, the terminating NUL included."""
 name_bytes_max: Final = 255
@@ -118,6 +120,25 @@ ledger_commit_timeout_s: Final = 30.0
 ledger_problems_listed_max: Final = 100
 """Problems that one verification lists; the rest is counted."""
 ledger_scan_chunk_bytes: Final = 1 << 18
+export_page_entries_max: Final = 50_000
+"""Entries of one exported page; a browser holds them all in memory."""
+export_page_bytes_max: Final = 64_000_000
+ledger_segment_bytes: Final = 1 << 28
+"""A ledger goes on in a new file rather than make one longer than this, but for one append."""
+ledger_unposted_bytes_max: Final = 1 << 18
+"""Of lines that are not posted, a search reads so much before it posts them."""
+ledger_posted_bytes_max: Final = 1 << 30
+"""What one query posts; beyond that it reads the lines."""
+checkpoint_note_bytes_max: Final = 16_384
+"""One signed note."""
+checkpoint_entries_max: Final = 1_024
+"""Entries after which a checkpoint is due."""
+checkpoint_interval_s: Final = 1.0
+"""Time after which a checkpoint is due where there are new entries."""
+checkpoints_kept_max: Final = 64
+"""Checkpoints kept beside a ledger and in an anchor; each says all that an older one does."""
+anchor_timeout_s: Final = 30.0
+"""What a command that anchors a checkpoint may take."""
 
 # The plane's own files
 plane_record_bytes_max: Final = 16_384
@@ -266,6 +287,8 @@ acceptance_timeout_s_max: Final = 300
 """One acceptance command."""
 acceptance_output_chars_max: Final = 2_000
 """Of a failed command's output, what a refusal shows."""
+gate_failures_listed_max: Final = 20
+"""Of one gate, to a model; the host gets all."""
 approval_file_bytes_max: Final = 2_000_000
 """One approval of a change to the plane, or one public key, or one signature."""
 approval_scope_max: Final = 20_000

@@ -102,6 +102,34 @@ def test_the_clients_id_of_a_call_finds_its_entries_and_says_nothing_else(
     assert {entry["call_id"] for entry in found} & {value} == set()
 
 
+@pytest.mark.parametrize("name", ["claude", "codex"])
+def test_the_hooks_entry_and_the_servers_are_found_by_one_id(place, connect: Connect, name):
+    key = {"claude": "claudecode/toolUseId", "codex": "callId"}[name]
+    place.govern('[profiles.standard]\nallow = ["tool:file:view", "tool:mcp:*"]\n')
+    event = {
+        "hook_event_name": "PreToolUse",
+        "tool_name": "mcp__paddock__view",
+        "tool_input": {"path": "README.md"},
+        "tool_use_id": "one-call",
+        "session_id": "s",
+        "cwd": str(place.project),
+    }
+    asked = place.run("hook", "--client", name, given=json.dumps(event))
+    assert (asked.returncode, asked.stdout) == (0, ""), asked.stderr
+
+    async def run() -> None:
+        async with connect() as client:
+            await client.call_tool("view", {"path": "README.md"}, meta={key: "one-call"})
+
+    anyio.run(run)
+    found = place.entries("ho1m", "--call", "one-call")
+    assert [entry["event_type"] for entry in found] == [
+        "HOOK_DECISION",
+        "TOOL_INTENT",
+        "TOOL_RESULT",
+    ]
+
+
 def test_what_is_asked_about_is_put_to_the_client_and_runs_after_a_yes(place, connect: Connect):
     async def run() -> None:
         person = Person(content=YES)
@@ -184,7 +212,9 @@ def processes_with(mark: str) -> list[str]:
 
 
 @pytest.mark.needs("stage")
-def test_cancelling_a_call_kills_its_whole_process_tree_and_no_other_call(place, connect: Connect):
+def test_cancelling_one_call_of_32_kills_its_whole_process_tree_and_no_other(
+    place, connect: Connect
+):
     place.govern(SHELL)
     mark = os.urandom(6).hex()
     away = f'setsid bash -c "sleep 98; : {mark}"'
@@ -199,13 +229,19 @@ def test_cancelling_a_call_kills_its_whole_process_tree_and_no_other_call(place,
         async def slow(client: Client) -> None:
             await client.call_tool("run_shell", {"command": command}, progress_callback=progress)
 
+        async def view(client: Client) -> None:
+            assert not (await client.call_tool("view", {"path": "README.md"})).is_error
+
         async with connect() as client:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(slow, client)
                 await heard.wait()
                 assert len(processes_with(mark)) >= 2
-                # One slow call holds no other.
-                assert not (await client.call_tool("view", {"path": "README.md"})).is_error
+                # One slow call holds none of the 31 beside it.
+                async with anyio.create_task_group() as others:
+                    for _ in range(31):
+                        others.start_soon(view, client)
+                assert len(processes_with(mark)) >= 2
                 tasks.cancel_scope.cancel()
             with anyio.fail_after(30):
                 while processes_with(mark):  # noqa: ASYNC110 - they end without telling us

@@ -3,7 +3,8 @@
     python tests/fault/ledger_kill.py --rounds 200
 
 Each round forks the writers, lets them append lines of mixed sizes for a moment,
-and kills them one after the other. A writer notes an entry's id in a file of
+and kills them one after the other. With `--segment-bytes` the ledger goes on in a new file
+every so many bytes, so that writers are killed in the middle of that too. A writer notes an entry's id in a file of
 its own as soon as, and only if, `append` has returned. At the end of every
 chapter of rounds the ledger is opened as the next process would, verified as a
 whole, and compared with the notes. Prints one JSON object; exit code 1 if
@@ -11,6 +12,7 @@ anything acknowledged is missing or anything does not verify.
 """
 
 import argparse
+import glob
 import json
 import os
 import random
@@ -25,6 +27,7 @@ from typing import NoReturn
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
+from paddock import limits
 from paddock.errors import LedgerBusyError
 from paddock.ledger.format_lines import parse_line
 from paddock.ledger.verify import verify
@@ -49,17 +52,26 @@ class Totals:
     torn_bytes: int = 0
     unreported_tails: int = 0
     busy: int = 0
+    segments: int = 0
 
 
-def append_for_ever(path: str, notes: str, seed: int, sizes: tuple[int, ...]) -> NoReturn:
+@dataclass(frozen=True)
+class Kind:
+    """What the writers write."""
+
+    sizes: tuple[int, ...]
+    segment_bytes: int
+
+
+def append_for_ever(path: str, notes: str, seed: int, kind: Kind) -> NoReturn:
     """Append, note the id, append again; the end comes from outside."""
     chance = random.Random(seed)
     acknowledged = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        ledger = open_ledger(path)
+        ledger = open_ledger(path, segment_bytes=kind.segment_bytes)
         while True:
             count = chance.choice((1, 1, 1, 2, 5))
-            receipt = ledger.append([note("kill", chance.choice(sizes)) for _ in range(count)])
+            receipt = ledger.append([note("kill", chance.choice(kind.sizes)) for _ in range(count)])
             os.write(acknowledged, "".join(f"{entry}\n" for entry in receipt.ids).encode())
     except LedgerBusyError:
         os._exit(3)
@@ -67,14 +79,14 @@ def append_for_ever(path: str, notes: str, seed: int, sizes: tuple[int, ...]) ->
         os._exit(4)
 
 
-def run_round(path: str, folder: str, chance: random.Random, sizes: tuple[int, ...]) -> int:
+def run_round(path: str, folder: str, chance: random.Random, kind: Kind) -> int:
     """One generation of writers; how many gave up on a busy ledger."""
     children = []
     for _ in range(WRITERS):
         seed = chance.getrandbits(60)
         child = os.fork()
         if child == 0:
-            append_for_ever(path, os.path.join(folder, f"notes.{seed}"), seed, sizes)
+            append_for_ever(path, os.path.join(folder, f"notes.{seed}"), seed, kind)
         children.append(child)
     time.sleep(chance.uniform(*LIFE_S))
     busy = 0
@@ -101,20 +113,23 @@ def read_notes(folder: str) -> list[str]:
     return found
 
 
-def run_chapter(folder: str, rounds: int, chance: random.Random, sizes: tuple[int, ...]) -> Totals:
+def run_chapter(folder: str, rounds: int, chance: random.Random, kind: Kind) -> Totals:
     """Some generations on one ledger, then a look at all of it."""
     path = os.path.join(folder, "x.jsonl")
     open_ledger(path).close()
     totals = Totals(rounds=rounds)
     for _ in range(rounds):
-        totals.busy += run_round(path, folder, chance, sizes)
+        totals.busy += run_round(path, folder, chance, kind)
     ledger = open_ledger(path, create=None)
     ledger.append([note("after")])
     ledger.close()
     found = verify(path)
     torn = os.path.join(folder, "x.d", "torn")
-    with open(path, "rb") as file:
-        stored = [parse_line(line.removesuffix(b"\n")) for line in file]
+    stored = []
+    parts = sorted(glob.glob(os.path.join(folder, "x.*jsonl")))
+    for part in parts:
+        with open(part, "rb") as file:
+            stored += [parse_line(line.removesuffix(b"\n")) for line in file]
     there = {each.id for each in stored}
     reported = {
         os.path.basename(each.entry.metadata["file"])
@@ -129,6 +144,8 @@ def run_chapter(folder: str, rounds: int, chance: random.Random, sizes: tuple[in
     totals.bad_lines = len(found.problems) + found.problems_omitted + bool(found.torn_bytes)
     totals.torn_tails = len(tails)
     totals.torn_bytes = sum(os.path.getsize(os.path.join(torn, name)) for name in tails)
+    totals.segments = len(parts)
+    totals.bad_lines += [each.seq for each in stored] != list(range(len(stored)))
     totals.unreported_tails = len(tails - reported)
     return totals
 
@@ -138,15 +155,17 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--sizes", choices=SIZES, default="mixed")
+    parser.add_argument("--segment-bytes", type=int, default=limits.ledger_segment_bytes)
     parser.add_argument("--folder", default=None, help="where the ledgers are made")
     arguments = parser.parse_args()
     seed = random.SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     chance = random.Random(seed)
     totals = Totals()
+    kind = Kind(SIZES[arguments.sizes], arguments.segment_bytes)
     left = arguments.rounds
     while left > 0:
         folder = tempfile.mkdtemp(prefix="ledger-kill-", dir=arguments.folder)
-        chapter = run_chapter(folder, min(left, ROUNDS_PER_CHAPTER), chance, SIZES[arguments.sizes])
+        chapter = run_chapter(folder, min(left, ROUNDS_PER_CHAPTER), chance, kind)
         left -= chapter.rounds
         for name, value in asdict(chapter).items():
             setattr(totals, name, getattr(totals, name) + value)

@@ -5,6 +5,7 @@ call that is added later is failed too.
 """
 
 import errno
+import glob
 import os
 import shutil
 import tempfile
@@ -125,7 +126,19 @@ def act_go_on(scene: Scene, disk: FaultyDisk) -> None:
     ledger.close()
 
 
-ACTS = {"append": act_append, "two_phase": act_two_phase, "go_on": act_go_on}
+def act_rotate(scene: Scene, disk: FaultyDisk) -> None:
+    """As `act_go_on`, each entry in a file of its own."""
+    ledger = open_ledger(scene.path, disk=disk, waiting=QUICK, segment_bytes=4000)
+    for text in ("three", "four", "five"):
+        try:
+            ledger.append([note(text, 3500)])
+        except PaddockError:
+            continue
+        scene.acknowledged.append(text)
+    ledger.close()
+
+
+ACTS = {"append": act_append, "two_phase": act_two_phase, "go_on": act_go_on, "rotate": act_rotate}
 STARTS: dict[str, list[Callable[[str], None]]] = {
     "new": [],
     "whole": [fill],
@@ -140,7 +153,7 @@ def case(part: object) -> str:
 CASES = [(act, fault) for act in ACTS for fault in CRASHES] + [
     # A process that goes on after an error does all that one does that gives up.
     (act, fault)
-    for act in ("two_phase", "go_on")
+    for act in ("two_phase", "go_on", "rotate")
     for fault in ERRORS
 ]
 
@@ -194,8 +207,10 @@ def assert_quarantined(scene: Scene) -> None:
     pieces = {name: os.path.getsize(os.path.join(torn, name)) for name in os.listdir(torn)}
     assert 5015 in {size for name, size in pieces.items() if not name.endswith(".pending")}
     assert not any(name.endswith(".pending") for name in pieces)
-    with open(scene.path, encoding="utf-8") as file:
-        text = file.read()
+    text = ""
+    for part in glob.glob(os.path.join(scene.folder, "x.*jsonl")):
+        with open(part, encoding="utf-8") as file:
+            text += file.read()
     for name in pieces:
         if name != "draft":
             assert name in text

@@ -1,23 +1,36 @@
 """`init --bare` killed at every change that it makes: no plane yet or the whole one, never a part."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
-from paddock.assembly.blueprint import bare_plane_blueprint
-from paddock.plane.bare import make_bare_plane
+import pytest
+
+from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.project import find_project
+from paddock.packages.bootstrap import load_packages
+from paddock.packages.installed import read_installed
+from paddock.packages.keys import read_keys
+from paddock.packages.log import PackageLedger
+from paddock.packages.recorded import find_deviations, replay
+from paddock.packages.vouching import find_key_problems, read_vouched
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment, read_environment
+from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import is_registered_bare_plane
-from tests.support.disks import tree
+from tests.support.changes import memory_directory
+from tests.support.packages import plane_tree
 
-BLUEPRINT = bare_plane_blueprint("production")
-CHANGES = frozenset({"os.mkdir", "os.link", "os.rename", "os.remove"})
-WRITING = os.O_WRONLY | os.O_CREAT
+CHANGES = frozenset({"os.mkdir", "os.link", "os.rename", "os.remove", "os.truncate"})
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 KILLED, DONE = 9, 0
+STRIDE = int(os.environ.get("PADDOCK_DYING_STRIDE", "7"))
+"""Every so many-th change; 1 for all of them."""
+PACKAGES = {archive.manifest.package_id for archive in load_packages()}
 
 
-def run_until(change: int, plane: Path, environment: Environment) -> int:
+def run_until(change: int, plane: Path, environment: Environment, profile: str) -> int:
     """Make the plane in a child that ends, without a word, before its `change`th change."""
     child = os.fork()
     if child == 0:
@@ -33,40 +46,86 @@ def run_until(change: int, plane: Path, environment: Environment) -> int:
                 left[0] -= 1
 
         sys.addaudithook(stop)
-        make_bare_plane(plane, BLUEPRINT, environment)
+        init_bare_plane(plane, environment, profile)
         os._exit(DONE)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def without_temporaries(plane: Path) -> dict[str, object]:
-    return {name: found for name, found in tree(plane).items() if ".tmp" not in name}
+def without_names(plane: Path) -> dict[str, object]:
+    """The tree, but for what differs between two planes: ids, times and signatures."""
+    return {
+        name: None if name.split(" ")[0].endswith("/receipt.json") else content
+        for name, content in plane_tree(plane).items()
+        if not name.startswith(("HOT/registries/approvals/", "HOT/registries/keys/"))
+    }
 
 
-def test_a_killed_init_leaves_no_plane_or_the_whole_one_and_the_next_completes_it(tmp_path):
-    (tmp_path / "home").mkdir()
-    whole: dict[str, object] | None = None
-    change, seen_whole = 0, 0
-    while True:
-        base = tmp_path / str(change)
-        (base / "home").mkdir(parents=True)
+def require_whole(plane: Path, environment: Environment, profile: str) -> None:
+    """Files, receipts, ledger, keys and signatures tell one story, once."""
+    layout = PlaneLayout(plane, "bare")
+    assert is_registered_bare_plane(plane, environment)
+    installed = read_installed(layout)
+    assert (set(installed.packages), installed.problems) == (PACKAGES, ())
+    entries = PackageLedger(layout.ledger_paths()["packages"], lambda: None).read().entries
+    assert find_deviations(replay(entries), installed) == ()
+    told = [stored.entry.call_id for stored in entries if stored.entry.call_id]
+    assert len(told) == len(set(told)) == len(PACKAGES)
+    vouched = read_vouched(entries)
+    assert vouched.problems == ()
+    assert list(find_key_problems(vouched, read_keys(layout))) == []
+    used = {package.receipt.wo_id for package in installed.packages.values()}
+    if profile == "development":
+        assert (used, vouched.statements) == ({None}, 0)
+    else:
+        standing = {
+            name.removesuffix(".json") for name in os.listdir(layout.registries / "approvals")
+        }
+        assert used <= standing
+        assert vouched.statements == 1
+        assert len(vouched.rows) == len(PACKAGES)
+
+
+@pytest.mark.parametrize("profile", ["production", "development"])
+def test_a_killed_init_leaves_no_plane_or_the_whole_one_and_the_next_completes_it(profile):
+    with memory_directory() as base:
+        whole: dict[str, object] | None = None
+        change, seen_whole = 0, 0
+        while True:
+            here = base / "here"
+            (here / "home").mkdir(parents=True)
+            environment = read_environment({"HOME": str(here / "home")})
+            plane = here / "plane"
+            code = run_until(change, plane, environment, profile)
+            if is_bare_plane(plane):
+                seen_whole += 1
+                left = without_names(plane)
+                require_whole(plane, environment, profile)
+            made, _ = init_bare_plane(plane, environment, profile)
+            after = without_names(plane)
+            if made.made == ():
+                assert after == left
+            assert made.registered
+            require_whole(plane, environment, profile)
+            assert [name for name in after if ".paddock-" in name] == [], change
+            whole = whole or after
+            assert after == whole
+            assert find_project(plane, environment, plane).gate.tool_profile == profile
+            shutil.rmtree(here)
+            if code == DONE:
+                break
+            assert code == KILLED
+            change += STRIDE
+        assert change > 100
+        assert seen_whole >= 1
+
+
+def test_killed_again_and_again_it_is_made_in_the_end():
+    with memory_directory() as base:
+        (base / "home").mkdir()
         environment = read_environment({"HOME": str(base / "home")})
         plane = base / "plane"
-        code = run_until(change, plane, environment)
-        if is_bare_plane(plane):
-            seen_whole += 1
-            assert is_registered_bare_plane(plane, environment)
-            left = without_temporaries(plane)
-        made = make_bare_plane(plane, BLUEPRINT, environment)
-        after = without_temporaries(plane)
-        if made.made == ():
-            assert after == left
-        assert made.registered
-        whole = whole or after
-        assert after == whole
-        if code == DONE:
-            break
-        assert code == KILLED
-        change += 1
-    # Directories, three files with temporaries, the registration: each was a place to die.
-    assert change > len(BLUEPRINT.directories) + 8
-    assert 1 <= seen_whole < 5
+        for change in range(3, 400, 16 * STRIDE):
+            if run_until(change, plane, environment, "production") == DONE:
+                break
+        init_bare_plane(plane, environment, "production")
+        require_whole(plane, environment, "production")

@@ -11,9 +11,11 @@ import pytest
 
 from tests.support.admin_shells import Site, new_plane, new_project, settled
 from tests.support.terminals import Terminal
+from tests.support.wire_server import Speak, WireServer
+from tests.support.wire_words import says
 
 FOLDER = Path(__file__).parent / "admin"
-SIZES = {80: 24, 120: 30}
+SIZES = {80: 24, 120: 40}
 
 PROSE = (
     "The README greets the world, and has one typing mistake: it says teh where it means the. "
@@ -106,7 +108,7 @@ def test_the_commands_and_their_completion(tmp_path, columns):
         terminal.say("/cost")
         terminal.say("/nothing")
         terminal.type("/s\t")
-        terminal.wait_for("/show")
+        terminal.wait_for("/sessions  the sessions of this agent")
         require_screen("commands", terminal)
 
 
@@ -128,6 +130,100 @@ def test_a_turn_that_fails(project, columns):
     with project.open("--model", model, columns=columns, rows=SIZES[columns]) as terminal:
         terminal.say("what is wrong with the README?")
         require_screen("failure", terminal)
+
+
+SESSION = (
+    "hello",
+    "what files are in HO2/scratch?",
+    'write a file at HO2/scratch/test.txt with the content "hello from admin"',
+    'search for "def handle_turn" in the HO2/scratch directory',
+    "/expand 2",
+    "delete the kernel",
+)
+
+
+def test_a_session_with_the_built_in_model(tmp_path, columns):
+    plane = new_plane(tmp_path, "development")
+    (plane.here / "HO2/scratch/code.py").write_text("def handle_turn(): ...\n")
+    with plane.open(columns=columns, rows=SIZES[columns], CP_ADMIN_ENABLE_RISKY_TOOLS="1") as shell:
+        for line in SESSION:
+            shell.say(line)
+        require_screen("session", shell)
+
+
+@pytest.mark.loopback
+def test_an_answer_that_still_comes_in_and_one_that_was_cancelled(project, columns):
+    classified = says('{"speech_act": "question", "ambiguity": "low"}')
+    answer = says("# What I found\n\nThe README greets the world, ", "and has one mistake")
+    with WireServer() as server:
+        model = project.use_server("anthropic", server.url)
+        server.reply(Speak(classified), Speak(answer, hold_after=4))
+        with project.open(
+            "--model", model, columns=columns, rows=SIZES[columns], TEST_KEY="sk-test"
+        ) as terminal:
+            terminal.wait_for_prompt()
+            terminal.type("what is wrong with the README?\r")
+            terminal.wait_for("and has one mistake")
+            terminal.type("and then?")
+            terminal.wait_until(lambda: terminal.line() == "… and then?", "what is typed ahead")
+            require_screen("streaming", terminal)
+            terminal.type("\x03")
+            terminal.wait_until(lambda: terminal.line() == "> and then?", "the prompt")
+            require_screen("cancelled", terminal)
+
+
+def test_a_message_of_several_lines_and_a_search_in_what_was_said(project, columns):
+    model = project.script({"text": "There."})
+    with project.open("--model", model, columns=columns, rows=SIZES[columns]) as terminal:
+        terminal.say("/cost")
+        terminal.type(
+            "first\nsecond, which is long enough to go on in another line " + "and on " * 12
+        )
+        terminal.wait_for("second")
+        require_screen("several-lines", terminal)
+        terminal.type("\x03")
+        terminal.wait_for_prompt()
+        terminal.type("\x12")
+        terminal.wait_for("search back:")
+        terminal.type("co")
+        terminal.wait_for("> /cost\nsearch back: co")
+        require_screen("search-back", terminal)
+
+
+def styles(terminal: Terminal) -> str:
+    """What is not plain on the screen: a row, what stands there, and how it is shown."""
+    found = []
+    for number in range(terminal.rows):
+        cells = terminal.screen.buffer[number]
+        spans: list[tuple[str, str]] = []
+        for column in range(terminal.columns):
+            cell = cells[column]
+            marks = (cell.bold and "bold", cell.reverse and "reverse", cell.fg, cell.bg)
+            look = " ".join(mark for mark in marks if mark and mark != "default")
+            text = cell.data if look else ""
+            if spans and spans[-1][0] == look:
+                spans[-1] = (look, spans[-1][1] + text)
+            else:
+                spans.append((look, text))
+        found += [f"{number:>3}  {look:<18} {text.rstrip()}" for look, text in spans if look]
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("colours", ["on", "off"])
+def test_the_looks_of_a_question_and_of_calls(project, colours):
+    look = {"name": "view", "arguments": {"path": "README.md"}}
+    denied = {"name": "create_file", "arguments": {"path": "migrations/1.sql", "content": "drop"}}
+    edit = {
+        "name": "str_replace",
+        "arguments": {"path": "README.md", "old_str": "hello teh", "new_str": "hello to the"},
+    }
+    model = project.script({"calls": [look, denied]}, {"calls": [edit]}, {"text": "done"})
+    variables = {} if colours == "on" else {"NO_COLOR": "1"}
+    with project.open("--model", model, sandbox="partial", rows=30, **variables) as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("mend it\r")
+        terminal.wait_for("Q1 allow str_replace? [y/N/a]")
+        require_golden(f"looks-colours-{colours}", styles(terminal))
 
 
 def test_a_session_on_a_pipe(project):

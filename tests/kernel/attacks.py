@@ -850,6 +850,138 @@ def a_posix_queue_of_the_host(world):
     return call(240, 180, os.fsencode(world["posix_queue"]), os.O_RDONLY, 0, 0) >= 0
 
 
+# --- what a hostile reader of the list added ----------------------------------------
+
+
+@attack
+def a_datagram_through_a_pair(world):
+    """One of a pair of datagram sockets sends to any name, though no socket can be made."""
+    ours, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    return ours.sendto(b"x", world["readable_datagrams"])
+
+
+@attack
+def a_descriptor_handed_out_through_a_pair(world):
+    ours, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.connect(world["readable_datagrams"])
+    with open("/dev/null") as kept:
+        rights = struct.pack("i", kept.fileno())
+        return ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+
+
+@attack
+def an_abstract_datagram_through_a_raw_pair(world):
+    """SOCK_RAW is another word for SOCK_DGRAM there."""
+    ours, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_RAW)
+    return ours.sendto(b"x", "\0" + world["abstract_datagrams"])
+
+
+@attack
+def hold_a_lease(world):
+    """On a file that may be read: whoever writes it waits for us, 45 seconds by default."""
+    fd = os.open(f"{world['readable']}/leased", os.O_RDONLY)
+    return call(72, 25, fd, 1024, fcntl.F_RDLCK) == 0
+
+
+@attack
+def dump_core_for_the_hosts_handler(world):
+    """It is started for every limit but 1, for 0 too."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+    return resource.getrlimit(resource.RLIMIT_CORE)[0] != 1
+
+
+NOBODYS_ID = 1_999_999_999
+
+
+def _reaches_a_user(x86: int, arm: int, *arguments) -> bool:
+    """Nobody has this id, so that nothing is slowed where it is allowed."""
+    try:
+        return call(x86, arm, *arguments) >= 0
+    except OSError as error:
+        return error.errno == errno.ESRCH or _raise(error)
+
+
+@attack
+def slow_everything_of_a_user(world):
+    """The first process in here, which keeps the time, is of our user too."""
+    return _reaches_a_user(141, 140, os.PRIO_USER, NOBODYS_ID, 19)
+
+
+@attack
+def slow_the_disk_for_everything_of_a_user(world):
+    return _reaches_a_user(251, 30, 3, NOBODYS_ID, 3 << 13)
+
+
+@attack
+def change_a_line_discipline(world):
+    """Whatever number is given, the kernel loads the module for it."""
+    _, slave = os.openpty()
+    return fcntl.ioctl(slave, 0x5423, struct.pack("i", 0))
+
+
+@attack
+def open_the_memory_of_the_first_process(world):
+    who = world["victim"] if os.path.exists(f"/proc/{world['victim']}") else 1
+    return os.open(f"/proc/{who}/mem", os.O_RDWR) >= 0
+
+
+@where_offered
+def learn_a_files_handle(world):
+    handle = ctypes.create_string_buffer(8 + 128)
+    struct.pack_into("II", handle, 0, 128, 0)
+    mount_id = ctypes.c_int()
+    place = os.fsencode(world["readable"])
+    return not call(303, 264, -100, place, ctypes.addressof(handle), ctypes.addressof(mount_id), 0)
+
+
+@where_offered
+def enter_the_kernel_by_x32(world):
+    if not X86:
+        raise OSError(errno.ENOSYS, "x86_64 only")
+    return call(39 | 0x40000000, -1) == os.getpid()
+
+
+@as_root
+def make_a_time_namespace(world):
+    call(272, 97, 0x80)
+    return True
+
+
+@as_root
+def take_other_groups(world):
+    os.setgroups([0, 12345])
+    return True
+
+
+@as_root
+def mark_a_file_as_overlays_do(world):
+    path = Path(world["workspace"], "marked")
+    path.write_text("x")
+    os.setxattr(path, "trusted.overlay.opaque", b"y")
+    return True
+
+
+@as_root
+def share_mounts_with_others(world):
+    _own_mounts()
+    return _mount(b"none", b"/", b"none", 0x100000 | 0x4000)
+
+
+@where_offered
+def trigger_a_system_request(world):
+    return os.open("/proc/sysrq-trigger", os.O_WRONLY) >= 0
+
+
+@as_root
+def have_capabilities_after_exec(world):
+    ran = subprocess.run(["cat", "/proc/self/status"], capture_output=True, text=True, check=True)
+    (line,) = (each for each in ran.stdout.splitlines() if each.startswith("CapEff:"))
+    return int(line.split()[1], 16)
+
+
 # --- the program --------------------------------------------------------------------
 
 

@@ -72,6 +72,12 @@ def listeners(where: Path, readable: Path) -> Generator[dict, None, None]:
             server = stack.enter_context(socket.socket(socket.AF_UNIX))
             server.bind(f"\0{address}" if name == "abstract" else address)
             server.listen()
+        paths |= {"readable_datagrams": str(readable / "datagrams")}
+        names = {"abstract_datagrams": f"\0paddock-datagrams-{os.getpid()}"}
+        for address in (*paths.values(), *names.values()):
+            if "datagrams" in address:
+                receiver = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+                receiver.bind(address)
         ports = {name: stack.enter_context(each).getsockname()[1] for name, each in servers.items()}
         threading.Thread(target=_call_back, args=(servers["tcp"],), daemon=True).start()
         threading.Thread(target=_echo, args=(udp,), daemon=True).start()
@@ -79,6 +85,7 @@ def listeners(where: Path, readable: Path) -> Generator[dict, None, None]:
             "tcp6": 9,
             **ports,
             **paths,
+            **{name: address[1:] for name, address in names.items()},
             "udp": udp.getsockname()[1],
             "abstract": f"paddock-{os.getpid()}",
         }
@@ -151,6 +158,7 @@ def a_world(home: Path) -> Generator[dict, None, None]:
     (workspace / ".env").write_text("token")
     (workspace / "deep/down/.env").write_text("token")
     shutil.copy(PROGRAM, readable / "attacks.py")
+    (readable / "leased").write_text("waited for")
     marked = {
         "shm": f"/dev/shm/paddock-{os.getpid()}",
         "tmp": f"{tempfile.gettempdir()}/paddock-{os.getpid()}",

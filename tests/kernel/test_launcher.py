@@ -1,5 +1,6 @@
 """The launcher's own life: one for each process, gone with it, and nothing outlives it."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -347,7 +348,7 @@ def test_where_user_namespaces_are_closed_the_canary_says_so_and_what_to_do(tmp_
     )
 
     assert ran.stdout == (
-        "none|the host allows no more user namespaces|sysctl -w user.max_user_namespaces=15000\n"
+        "none|the host allows no user namespaces|sysctl -w user.max_user_namespaces=15000\n"
     ), ran.stderr
 
 
@@ -384,6 +385,37 @@ def test_where_a_containers_filter_forbids_it_the_canary_says_so_and_what_to_do(
     assert ran.stdout.startswith(
         "none|a seccomp filter, such as a container's, forbids it|start the container with"
     ), (ran.stdout, ran.stderr)
+
+
+def test_a_sandbox_that_cannot_be_made_for_the_moment_is_no_reason_for_a_weaker_one(
+    tmp_path: Path,
+):
+    busy = FILTERED.replace("0x00050001", f"0x0005{errno.EAGAIN:04x}").rpartition("with Launcher")[
+        0
+    ]
+    busy += """
+from paddock.errors import SandboxUnavailableError
+from paddock.sandbox.backends import Backends
+with Launcher(Path(sys.argv[1])) as launcher:
+    backends = Backends(launcher, Path(sys.argv[1]))
+    for enforcement in ("required", "best-effort"):
+        try:
+            print(backends.choose(enforcement))
+        except SandboxUnavailableError as error:
+            print(error.message, error.hint, sep="|")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", busy, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
+    )
+
+    said = "the sandbox failed just now: stage: the sandbox cannot be made here: user namespace: "
+    rest = "|try again; while it fails, commands are refused\n"
+    assert ran.stdout == (said + os.strerror(errno.EAGAIN) + rest) * 2, ran.stderr
 
 
 STACKED = """

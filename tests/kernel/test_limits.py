@@ -256,7 +256,7 @@ def test_no_signal_reaches_the_first_process_from_within(room: Room):
 def test_limits_cannot_be_raised_from_within(room: Room):
     code = """
 import resource
-for name in ("CORE", "CPU", "FSIZE", "NOFILE", "NPROC"):
+for name in ("CPU", "FSIZE", "NOFILE", "NPROC", "RTPRIO", "NICE"):
     what = getattr(resource, "RLIMIT_" + name)
     soft, hard = resource.getrlimit(what)
     try:
@@ -268,8 +268,39 @@ for name in ("CORE", "CPU", "FSIZE", "NOFILE", "NPROC"):
     end = room.python(code)
 
     assert said(end) == "".join(
-        f"kept {name} True\n" for name in ("CORE", "CPU", "FSIZE", "NOFILE", "NPROC")
+        f"kept {name} True\n" for name in ("CPU", "FSIZE", "NOFILE", "NPROC", "RTPRIO", "NICE")
     )
+
+
+@pytest.mark.parametrize("wanted", ["0", "unlimited"])
+def test_no_crash_starts_the_hosts_handler_whatever_limit_a_command_asks_for(
+    room: Room, wanted: str
+):
+    # Of 1 alone the kernel makes an exception.
+    end = room.python(
+        "import resource as r, subprocess as s\n"
+        f"s.run(['sh', '-c', 'ulimit -c {wanted}'], check=True)\n"
+        f"r.setrlimit(r.RLIMIT_CORE, (r.RLIM_INFINITY if {wanted!r} != '0' else 0,) * 2)\n"
+        "print(r.getrlimit(r.RLIMIT_CORE), r.prlimit(0, r.RLIMIT_CORE))"
+    )
+
+    assert (end.exit_code, said(end)) == (0, "(1, 1) (1, 1)\n"), complained(end)
+
+
+def test_no_command_slows_the_first_process_with_all_of_its_user(room: Room):
+    code = """
+import os
+for who in (0, os.getuid()):
+    try:
+        os.setpriority(os.PRIO_USER, who, 19)
+        print("slowed")
+    except PermissionError:
+        pass
+os.setpriority(os.PRIO_PROCESS, 0, 5)
+niceness = [open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[16] for pid in (1, "self")]
+print(niceness)
+"""
+    assert said(room.python(code)) == "['0', '5']\n"
 
 
 def test_the_exit_status_of_a_command_is_told(room: Room):

@@ -68,6 +68,11 @@ def file_of(place: McpPlace, identity: str):
     return file
 
 
+def pins_of(place: McpPlace) -> set[str]:
+    folders = (place.home / ".local/state/paddock").rglob("pins")
+    return {name for folder in folders for name in os.listdir(folder)}
+
+
 def test_a_yes_commits_exactly_what_was_shown_without_running_it_again(place):
     kept = parked(place)
     shown = place.run("approvals", "show", kept["id"]).stdout
@@ -83,6 +88,14 @@ def test_a_yes_commits_exactly_what_was_shown_without_running_it_again(place):
     assert found["stamp"][0].decode().strip() in stamp
     assert place.waiting() == []
     assert place.run("approvals", "grant", kept["id"]).returncode == 2
+
+
+@pytest.mark.parametrize("answer", ["grant", "refuse"])
+def test_the_history_keeps_the_contents_until_somebody_has_answered(place, answer):
+    kept = parked(place)
+    assert pins_of(place) == {f"parked-{kept['id']}"}
+    assert place.run("approvals", answer, kept["id"]).returncode == 0
+    assert pins_of(place) == set()
 
 
 def test_a_commit_is_undone_like_any_other_call(place):
@@ -111,7 +124,7 @@ def test_a_workspace_that_has_changed_is_a_conflict_and_nothing_lands(place, cha
     before = tree(place)
     refused = grant(place, kept["id"])
     assert refused["code"] == "approval.expired", refused
-    assert tree(place) == before
+    assert (tree(place), pins_of(place)) == (before, set())
 
 
 def test_changes_that_were_exchanged_are_not_committed(place):

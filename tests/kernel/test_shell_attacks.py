@@ -257,6 +257,66 @@ ATTACKS = {
     "set times outside": Attack(
         "touch -d @1 ../outside/file", lambda _, o: (o / "file").stat().st_mtime == 1
     ),
+    # --- what a hostile reader of this list added
+    "a git file that leads to a repository made ready": Attack(
+        "mkdir -p ready/objects ready/refs && echo 'ref: refs/heads/x' > ready/HEAD"
+        " && echo 'gitdir: ../ready' > sub/.git",
+        there("sub/.git"),
+    ),
+    "the configuration of one worktree": Attack(
+        "printf '[core]\n\tfsmonitor = evil\n' > .git/config.worktree",
+        there(".git/config.worktree"),
+    ),
+    "a branch that is a link": Attack(
+        "mkdir -p .git/refs/heads && ln -s ../../../.env .git/refs/heads/main",
+        there(".git/refs/heads/main"),
+    ),
+    "a strategy that is a program": Attack(
+        "mkdir .git/rebase-merge && echo evil > .git/rebase-merge/strategy",
+        there(".git/rebase-merge/strategy"),
+    ),
+    "a bare repository from one that has just been made": Attack(
+        "git init -q n2 && mv n2/.git n3 && echo evil >> n3/config", says("n3/config", "evil")
+    ),
+    "times of a key": Attack(
+        "touch -d @1 src/old.key", lambda r, _: (r / "src/old.key").stat().st_mtime == 1
+    ),
+    "a key behind a mark of overlays": Attack(
+        PY.format("import os;os.setxattr('src', 'user.overlay.opaque', b'y')"),
+        lambda r, _: "user.overlay.opaque" in os.listxattr(r / "src"),
+    ),
+    "an access list for others on a key": Attack(
+        PY.format(
+            "import os,struct\nx=struct.pack('<I',2)+b''.join(struct.pack('<HHI',*e) for e in"
+            " [(1,6,2**32-1),(2,6,65534),(4,0,2**32-1),(16,6,2**32-1),(32,0,2**32-1)])\n"
+            "os.setxattr('src/old.key','system.posix_acl_access',x)"
+        ),
+        lambda r, _: "system.posix_acl_access" in os.listxattr(r / "src/old.key"),
+    ),
+    "exchange a protected directory": Attack(
+        "mkdir -p e/kernel && echo evil > e/kernel/code && "
+        + PY.format("import ctypes;print(ctypes.CDLL(None).renameat2(-100,b'HOT',-100,b'e',2))"),
+        says("HOT/kernel/code", "evil"),
+    ),
+    "a file in the place of a protected directory": Attack(
+        "rm -rf HOT && echo evil > HOT", says("HOT", "evil")
+    ),
+    "protected code in another case": Attack(
+        "mkdir -p hot/KERNEL && echo evil > hot/KERNEL/code", there("hot/KERNEL/code")
+    ),
+    "a copy that keeps the size and the time of a key": Attack(
+        "printf 'evl\n' > e && touch -r src/old.key e && mv e src/old.key",
+        says("src/old.key", "evl"),
+    ),
+    "a file that is mostly holes": Attack(
+        "truncate -s 1G holes", lambda r, _: (r / "holes").stat().st_size > 150_000_000
+    ),
+    "many files that are mostly holes": Attack(
+        "for i in 1 2 3; do truncate -s 90M holes$i; done", there("holes3")
+    ),
+    "a hard link to what a hidden directory holds": Attack(
+        "mkdir c9 && ln conf/.env.prod c9/plain && cat c9/plain > seen", says("seen", TOKEN)
+    ),
     # --- too much
     "one large file": Attack(
         "head -c 300000000 /dev/zero > big",

@@ -51,6 +51,13 @@ class Book:
         )
 
 
+class Released:
+    """A history that has nothing to let go."""
+
+    def release(self, pin: str) -> None:
+        raise AssertionError(f"no request here brings changes: {pin}")
+
+
 class Approvals(RuleBasedStateMachine):
     """Agents ask, operators answer, time passes, and somebody plays with the files."""
 
@@ -58,7 +65,9 @@ class Approvals(RuleBasedStateMachine):
     def begin(self) -> None:
         self.base = Path(tempfile.mkdtemp())
         self.book, self.now, self.count = Book(), 1_000_000.0, 0
-        self.inbox = Inbox(self.base / "calls", self.book, lambda: self.now, self.randomness)
+        self.inbox = Inbox(
+            self.base / "calls", self.book, lambda: self.now, self.randomness, Released()
+        )
         self.copies: dict[str, bytes] = {}
         self.runs: list[tuple[str, str]] = []
 

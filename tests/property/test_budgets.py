@@ -5,8 +5,8 @@ import threading
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from paddock.errors import BudgetExhaustedError
 from paddock.providers.budgets import session_budget
-from paddock.providers.failures import BudgetExhaustedError
 from paddock.values.models import Usage
 
 TOKENS = st.integers(0, 120)

@@ -4,6 +4,7 @@ import itertools
 import os
 from collections.abc import Callable, Sequence
 
+from paddock import limits
 from paddock.ledger.disk import Disk, Waiting
 from paddock.ledger.format_genesis import Genesis, VerifierKey
 from paddock.ledger.query import Filter, query
@@ -53,6 +54,7 @@ def open_ledger(
     waiting: Waiting | None = None,
     randomness: Callable[[int], bytes] = os.urandom,
     clock: Callable[[], float] = no_time,
+    segment_bytes: int = limits.ledger_segment_bytes,
 ) -> LedgerFile:
     """The ledger at a path, made if there is none."""
     return LedgerFile.open(
@@ -62,6 +64,7 @@ def open_ledger(
         randomness=randomness,
         disk=disk,
         waiting=waiting,
+        segment_bytes=segment_bytes,
     )
 
 

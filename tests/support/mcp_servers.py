@@ -48,11 +48,12 @@ class McpPlace:
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         return {"HOME": str(self.home), **kept}
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*PADDOCK, *arguments],
             cwd=self.project,
             env=self.variables,
+            input=given,
             capture_output=True,
             text=True,
             check=False,

@@ -7,7 +7,9 @@
         print(terminal.text())
 
 Nothing sleeps: one waits for what the screen shows, up to a deadline far above what
-anything takes, and a screen that never shows it is in the failure's message.
+anything takes, and a screen that never shows it is in the failure's message. The cursor is
+hidden while a screen is drawn: what is seen then is half of one screen and half of
+another, and counts for nothing.
 """
 
 import errno
@@ -140,7 +142,7 @@ class Terminal:
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while not holds():
+        while self.screen.cursor.hidden or not holds():
             assert time.monotonic() < deadline, f"waited for {what}:\n{self.everything()}"
             if not self._take(0.05) and not holds():
                 raise AssertionError(

@@ -11,9 +11,10 @@ from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, Reservation
 from paddock.providers.estimate import estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.ports import Cancel, TextSink
+from paddock.providers.ports import TextSink
 from paddock.providers.transcript import message_as_json, request_digest
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
 from paddock.values.models import Message, ModelRequest, ModelTurn
 
 _NOTHING_CHARGED: Final = frozenset(

@@ -17,8 +17,8 @@ from paddock.agent.events import OrderMoved
 from paddock.agent.hands import Assignment, Hands
 from paddock.agent.loop import OrderStoppedError, Run
 from paddock.agent.steps import Answer, Fail
-from paddock.errors import IntegrityError, PaddockError
-from paddock.providers.failures import BudgetExhaustedError, FailureKind, ProviderError
+from paddock.errors import BudgetExhaustedError, IntegrityError, PaddockError
+from paddock.providers.failures import FailureKind, ProviderError
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.models import Message

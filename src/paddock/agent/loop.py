@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from paddock import limits
@@ -20,11 +21,10 @@ from paddock.agent.steps import (
     RunCalls,
     next_step,
 )
-from paddock.errors import LedgerUnknownError
+from paddock.errors import CallCancelledError, CallDroppedError, LedgerUnknownError
 from paddock.runtime.messages import Asked, Malformed
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.together import Done
-from paddock.tools.cancelling import CallCancelledError
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.models import (
     AssistantMessage,
@@ -107,7 +107,7 @@ class Run:
                     self._refuse(turn.tool_calls, step.error.code)
                     if turn.text.strip():
                         self.added.append(AssistantMessage(turn.text))
-                    return step
+                    return step if step.partial else replace(step, partial=self.partial)
 
     # The model
 
@@ -191,7 +191,8 @@ class Run:
         """Put calls on record that do not run: the order has ended, or their turn was cut."""
         if not calls:
             return
-        code = CallCancelledError.code if why is OrderFailure.CANCELLED else f"order.{why.value}"
+        is_cancelled = why is OrderFailure.CANCELLED
+        code = CallCancelledError.code if is_cancelled else CallDroppedError.code
         refusal = Refusal(code, f"it was not run: {why.value}")
         asked = [Malformed(ToolCall(call.id, call.name, {}), refusal) for call in calls]
         self._hands.calls.call_all(asked, self._bounds, HeardCalls(self._hands.listener))

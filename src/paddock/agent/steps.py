@@ -40,7 +40,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """The turn was cut: none of its calls runs, and the model is told, once."""
+    """The turn was cut, perhaps inside a call: nothing of it runs, and the model is told, once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,8 @@ def _after_calls(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple
         said = f"the same call came {progress.repeats} times in a row: {turn.tool_calls[-1].name}"
         return _fail(OrderFailure.STUCK, said, turn, allowed), progress
     if progress.turns >= allowed.turn_limit:
-        said = f"{allowed.turn_limit} turns are used up and calls are pending"
+        spent = "1 turn is" if allowed.turn_limit == 1 else f"{allowed.turn_limit} turns are"
+        said = f"{spent} used up and calls are pending"
         return _fail(OrderFailure.TURN_LIMIT_EXCEEDED, said, turn, allowed), progress
     return _sort_calls(turn.tool_calls, allowed), progress
 
@@ -175,7 +176,7 @@ def _text_of(call: ToolUse) -> str:
 
 
 def _after_cut(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[Step, Progress]:
-    """Cut by the output limit, perhaps inside a call's arguments: nothing of it runs."""
+    """Cut by the output limit: asked again once, where the order has a turn left for it."""
     if progress.was_truncated or progress.turns >= allowed.turn_limit:
         said = "the answer was cut at the output limit"
         return _fail(OrderFailure.TRUNCATED, said, turn, allowed), progress

@@ -12,7 +12,13 @@ from paddock.assembly.always import AlwaysReview, review_always, save_always
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
 from paddock.assembly.listing import tools_shown
-from paddock.assembly.opening import init_bare_plane, init_project, open_project
+from paddock.assembly.opening import init_project, open_project
+from paddock.assembly.policies import (
+    PlanePolicies,
+    find_ledger_paths,
+    find_policy_files,
+    read_candidate,
+)
 from paddock.assembly.project import Project, find_project
 from paddock.assembly.resuming import resume
 from paddock.assembly.runtimes import (
@@ -29,11 +35,13 @@ __all__ = [
     "ADMIN_AGENT",
     "LEDGER_TIERS",
     "AlwaysReview",
+    "PlanePolicies",
     "Project",
     "TrustReview",
     "create_agent",
+    "find_ledger_paths",
+    "find_policy_files",
     "find_project",
-    "init_bare_plane",
     "init_project",
     "new_call_id",
     "new_session_id",
@@ -42,6 +50,7 @@ __all__ = [
     "open_project",
     "open_runtime",
     "open_workspace",
+    "read_candidate",
     "remove_agent",
     "resume",
     "review_always",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from paddock.assembly.history import open_history
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
 from paddock.ledger.format_events import APPROVAL_ANSWERED
@@ -28,7 +29,20 @@ from paddock.values.entries import Entry
 def open_inbox(project: Project) -> Inbox:
     """The inbox of the project's plane; nothing is made before something is kept."""
     directory = project.layout.registries / "approvals" / "calls"
-    return Inbox(directory, GovernanceBook(project), time.time, os.urandom)
+    contents = HistoryContents(project)
+    return Inbox(directory, GovernanceBook(project), time.time, os.urandom, contents)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryContents:
+    """The plane's history, as the inbox uses it."""
+
+    project: Project
+
+    def release(self, pin: str) -> None:
+        """See `KeptContents`."""
+        with closing(open_history(self.project)) as history:
+            history.store.unpin(pin)
 
 
 @dataclass(frozen=True, slots=True)

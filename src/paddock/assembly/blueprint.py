@@ -1,26 +1,123 @@
-"""What a new bare plane is made of: the one place that decides it."""
+"""What a new bare plane is made of: packages, and whose word stands for them."""
 
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import Final
 
 from paddock.assembly.admin import declared_core_tools
+from paddock.assembly.ledgers import open_plane_ledger
+from paddock.errors import ConfigError
+from paddock.history.journal import Journal
+from paddock.history.keeping import History
+from paddock.ledger.keys import SigningKey
+from paddock.ledger.store import LedgerFile
+from paddock.packages.archive import Archive
+from paddock.packages.bootstrap import load_packages
+from paddock.packages.depot import Depot
+from paddock.packages.founding import Charter, found
+from paddock.packages.log import LEDGER, PackageLedger
+from paddock.packages.names import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.plane import admin_config as config
-from paddock.plane.admin_schema import admin_config_schema_bytes
-from paddock.plane.bare import Blueprint
+from paddock.plane.bare import BARE_DIRECTORIES, Blueprint
 from paddock.plane.dual_gate import ToolProfile
-from paddock.plane.strict_json import write_object
-from paddock.plane.template import BARE_POLICY_TEMPLATE
+from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
+from paddock.plane.strict_json import parse_object, write_object
+from paddock.policy.settings import HistorySettings
 from paddock.values.calls import Json
+from paddock.workspace import Workspace
+from paddock.workspace.change_recovery import recover
+from paddock.workspace.disk import Disk
 
-POLICY: Final = "HOT/config/policy.toml"
-SCHEMA: Final = "HOT/schemas/admin_config.schema.json"
+_LEFTOVERS: Final = (
+    f"HOT/ledger/{LEDGER}.",
+    f"{INSTALLED}/",
+    "HOT/registries/approvals/",
+    "HOT/registries/keys/",
+    "objects/",
+)
+"""What a founding makes that another one would make otherwise; see `Blueprint`."""
 
 
-def bare_plane_blueprint(tool_profile: ToolProfile) -> Blueprint:
-    """Configuration with every default said aloud, its schema, and a commented policy."""
+def bare_plane_blueprint(
+    tool_profile: ToolProfile,
+    archives: tuple[Archive, ...] | None = None,
+    beside: frozenset[str] = frozenset(),
+) -> Blueprint:
+    """The files of a new plane: of these packages, else of those that the distribution brings.
+
+    Raises: GateRefusedError, ConfigError, HostError: the distribution is damaged.
+    """
+    packages = load_packages() if archives is None else archives
+    files = {file.path: file.content for each in packages for file in each.files}
+    config = files.pop(PLANE_MARKER, None)
+    if config is None:
+        raise ConfigError(f"no package brings {PLANE_MARKER}, and without it there is no plane")
+    for archive in packages:
+        files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
+    above = {parent.as_posix() for name in files for parent in PurePath(name).parents} - {"."}
     return Blueprint(
-        config=write_object(_config(tool_profile)),
-        files={SCHEMA: admin_config_schema_bytes(), POLICY: BARE_POLICY_TEMPLATE},
+        config=_with_profile(config, tool_profile),
+        files=files,
+        directories=tuple(dict.fromkeys((*BARE_DIRECTORIES, *sorted(above)))),
+        leftovers=_LEFTOVERS,
+        beside=beside,
     )
+
+
+def _with_profile(content: bytes, tool_profile: ToolProfile) -> bytes:
+    """The configuration as it was brought, with this profile."""
+    members = parse_object(content, PLANE_MARKER).members
+    if members.get("tool_profile") == tool_profile:
+        return content
+    return write_object({**members, "tool_profile": tool_profile})
+
+
+@dataclass(frozen=True, slots=True)
+class Founder:
+    """Makes a plane of packages; see `Builder`."""
+
+    archives: tuple[Archive, ...]
+    key: SigningKey | None
+    environment: Environment
+
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
+        """See `Builder`. Raises: as `found`."""
+        with ExitStack() as held:
+            store = str(layout.objects)
+            history = History(store, bytes_max=HistorySettings().bytes_max)
+            held.callback(history.close)
+            journal = held.enter_context(Journal.open(f"{store}/journal", Disk()))
+            workspace = held.enter_context(Workspace.open(str(layout.root)))
+            recover(journal, Disk(), workspace.resolution)
+            depot = Depot(
+                layout=layout,
+                workspace=workspace,
+                objects=history.store,
+                journal=journal,
+                ledger=PackageLedger(
+                    layout.ledger_paths()[LEDGER], _Opening(layout, self.environment).open
+                ),
+                clock=time.time,
+            )
+            return found(depot, Charter(self.archives, self.key, frozenset({PLANE_MARKER})))
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    layout: PlaneLayout
+    environment: Environment
+
+    def open(self) -> LedgerFile:
+        """To append."""
+        return open_plane_ledger(self.layout, self.environment, LEDGER)
+
+
+def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
+    """`HOT/config/admin_config.json` with every default said aloud."""
+    return write_object(_config(tool_profile))
 
 
 def _config(tool_profile: ToolProfile) -> dict[str, Json]:

@@ -4,23 +4,26 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
-from paddock.assembly.blueprint import bare_plane_blueprint
 from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, find_project
 from paddock.ledger.format_events import CONFIG_CHANGED, POLICY_LOADED
 from paddock.ledger.query import Filter, query
 from paddock.plane import records
-from paddock.plane.bare import MadePlane, make_bare_plane
 from paddock.plane.creation import MAIN_AGENT, open_plane
-from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.environment import Environment
 from paddock.plane.init import InitResult
 from paddock.plane.init import init_project as make_project
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+
+
+_LOADED: Final = frozenset(
+    {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}
+)
+"""The configuration that is read when a bare plane is opened."""
 
 
 def open_project(start: Path, environment: Environment, override: Path | None = None) -> Project:
@@ -52,15 +55,9 @@ def init_project(directory: Path, environment: Environment) -> InitResult:
     return result
 
 
-def init_bare_plane(
-    directory: Path, environment: Environment, tool_profile: ToolProfile
-) -> tuple[MadePlane, Project]:
-    """Make `directory` a bare plane; see `paddock.plane.bare`. One that is there stays as it is."""
-    made = make_bare_plane(directory, bare_plane_blueprint(tool_profile), environment)
-    root = made.layout.root
-    project = find_project(root, environment, root)
+def record_news(project: Project) -> None:
+    """Put on record what governance does not know yet. Raises: as `open_ledger`."""
     _record(project, _news(project))
-    return made, project
 
 
 def _record(project: Project, entries: list[Entry]) -> None:
@@ -114,6 +111,8 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
     if own is not None:
         files[own.path.relative_to(root).as_posix()] = own.digest
     before = _recorded_files(governance)
+    # What packages brought besides is told when a gate first looks at it.
+    files = {**{name: each for name, each in before.items() if name not in _LOADED}, **files}
     return [] if before == files else [records.config_changed(before, files, config)]
 
 

@@ -18,6 +18,7 @@ from paddock.runtime.approvals import NoApprover, approval_digest
 from paddock.runtime.commit_parked import commit_tool
 from paddock.runtime.context import Context
 from paddock.runtime.dispatch import Dispatcher
+from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import ChangedSince
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
@@ -43,7 +44,7 @@ def resume(project: Project, wanted: str, by: str) -> ToolResult:
     inbox = open_inbox(project)
     granted = inbox.grant(wanted, by)
     if granted.changes is not None:
-        return _commit(project, granted)
+        return _commit_kept(project, inbox, granted)
     request = granted.request
     try:
         with open_runtime(project, agent=request.agent, approver=ChangedSince()) as runtime:
@@ -53,11 +54,19 @@ def resume(project: Project, wanted: str, by: str) -> ToolResult:
         inbox.withdraw(granted)
 
 
-def _commit(project: Project, granted: Parked) -> ToolResult:
-    if not open_inbox(project).take_changes(granted):
+def _commit_kept(project: Project, inbox: Inbox, granted: Parked) -> ToolResult:
+    if not inbox.take_changes(granted):
         raise ApprovalExpiredError(
             "the kept changes are not those that were asked about", hint="run the command again"
         )
+    try:
+        return _commit(project, granted)
+    finally:
+        # Whatever came of it: the grant is used up, and nobody can ask for them again.
+        inbox.withdraw(granted)
+
+
+def _commit(project: Project, granted: Parked) -> ToolResult:
     settle_sets(project)
     request = granted.request
     lineage = project.agents.lineage(request.agent)

@@ -11,6 +11,7 @@ from paddock import limits
 from paddock.assembly.admin import ADMIN_AGENT, CORE
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
+from paddock.assembly.lazy_gates import gates_of
 from paddock.assembly.lazy_packages import packages_of
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
@@ -117,6 +118,7 @@ def open_runtime(
             PlaneLedgers(project.layout.ledger_paths()),
             shell,
             packages_of(project),
+            gates_of(project, chain[0].name),
         ),
         ledger=ledger,
         approver=InboxApprover(approver, open_inbox(project)),
@@ -146,12 +148,13 @@ def open_workspace(
         HostError: something of the host is missing.
     """
     project = open_project(Path(path).absolute(), process_environment())
-    return open_runtime(project, agent=agent, approver=_approver_of(approver))
+    return open_runtime(project, agent=agent, approver=approver_of(approver))
 
 
-def _approver_of(
+def approver_of(
     approver: Approver | Callable[[ApprovalRequest], bool] | None,
 ) -> Approver:
+    """What an embedding program gave, as an approver that answers in time."""
     if approver is None:
         return NoApprover()
     if hasattr(approver, "answer"):

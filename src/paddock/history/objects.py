@@ -153,10 +153,36 @@ class ObjectStore:
                     self._staged[known] = draft
         return known
 
-    def _new_draft(self) -> Staged:
+    def open_draft(self) -> int | None:
+        """A new file for writing that nobody sees, to be filled and then kept by `adopt`.
+
+        The caller's to close. None where the file system lacks O_TMPFILE.
+        """
+        with converting(_KEEP):
+            return self._shelf.disk.open_unnamed(self._shelf.fd)
+
+    def adopt(self, fd: int, digest: str) -> None:
+        """Keep a filled draft of `open_draft`: it becomes the object itself, nothing is copied.
+
+        `digest` is its content's, and nobody writes to it any more.
+        """
+        with converting(_KEEP), self._mutex:
+            if digest in self._staged:
+                return
+            self._begin_draft()
+            try:
+                self._staged[digest] = Staged(os.dup(fd), None, os.fstat(fd).st_size)
+            except BaseException:
+                self._end()
+                raise
+
+    def _begin_draft(self) -> None:
         if len(self._staged) >= _STAGED_MAX:
             self.sync()
         self._begin()
+
+    def _new_draft(self) -> Staged:
+        self._begin_draft()
         try:
             return self._shelf.draft()
         except BaseException:

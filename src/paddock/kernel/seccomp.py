@@ -68,6 +68,16 @@ _TIOCSTI = 0x5412
 """Types into a terminal as if its user did (asm-generic/ioctls.h)."""
 _TIOCLINUX = 0x541C
 """The console's selection: pastes into it, in effect TIOCSTI once more."""
+_TIOCSETD = 0x5423
+"""Another line discipline for a terminal: the kernel loads its module, whoever asks."""
+_SET_LEASE = 1024
+_SET_DELEGATION = 1040
+"""F_SETLEASE and F_SETDELEG (linux/fcntl.h)."""
+_PRIORITY_OF_USER = 2
+_IO_PRIORITY_OF_USER = 3
+"""PRIO_USER (sys/resource.h) and IOPRIO_WHO_USER (linux/ioprio.h)."""
+_CORE_LIMIT = 4
+"""RLIMIT_CORE, one number on both machines (asm-generic/resource.h)."""
 
 AF_UNIX = 1
 AF_INET = 2
@@ -102,16 +112,9 @@ ABSENT = (
 )
 """Answered with ENOSYS: libraries know what to do when a kernel is too old for these."""
 
-_FIRST_PROCESS_CALLS = (
-    # name, the argument that names a process
-    ("prlimit64", 0),
-    ("sched_setaffinity", 0),
-    ("sched_setattr", 0),
-    ("sched_setparam", 0),
-    ("sched_setscheduler", 0),
-    ("setpriority", 1),
-    ("ioprio_set", 1),
-)
+_SCHEDULER_CALLS = ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
+"""Their first argument names a process."""
+_FIRST_PROCESS = (1,)
 
 _SEARCH_LEAF = 4
 
@@ -136,6 +139,8 @@ def _answer(verdict: int) -> _Instruction:
 _REFUSE = _answer(_ERRNO | errno.EPERM)
 _MISSING = _answer(_ERRNO | errno.ENOSYS)
 _PASS = _answer(_ALLOW)
+_DONE = _answer(_ERRNO)
+"""Says 0, and nothing is done."""
 
 
 def _refuse_bits(argument: int, bits: int) -> list[_Instruction]:
@@ -144,11 +149,11 @@ def _refuse_bits(argument: int, bits: int) -> list[_Instruction]:
 
 
 def _refuse_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]:
-    """Refused with one of the values, allowed otherwise."""
+    """Refused with one of the values; goes on behind the list otherwise."""
     found = [_load_argument(argument)]
     for value in values:
         found += [(_JUMP_EQUAL, 0, 1, value), _REFUSE]
-    return [*found, _PASS]
+    return found
 
 
 def _refuse_other_values(argument: int, values: tuple[int, ...]) -> list[_Instruction]:
@@ -170,6 +175,41 @@ def _refuse_set_id(mode: int, flags: int | None = None) -> list[_Instruction]:
     return [_load_argument(flags), (_JUMP_ANY_BIT, 1, 0, _OPEN_CREATES), _PASS, *judged]
 
 
+def _refuse_odd_kinds(kind: int) -> list[_Instruction]:
+    """Goes on for SOCK_STREAM (1), SOCK_DGRAM (2) and SOCK_RAW (3), refused otherwise.
+
+    Threat: protocol 0 of another kind is a protocol too: of SOCK_DCCP (6) it loads DCCP.
+    """
+    return [_load_argument(kind), (_JUMP_ANY_BIT, 0, 1, 0b1100), _REFUSE]
+
+
+def _refuse_datagrams(kind: int) -> list[_Instruction]:
+    """Goes on for SOCK_STREAM (1) and SOCK_SEQPACKET (5), refused otherwise.
+
+    Of the kind, the kernel reads four bits and two flags far above them.
+    """
+    return [
+        _load_argument(kind),
+        (_JUMP_ANY_BIT, 1, 0, 0b1010),
+        (_JUMP_ANY_BIT, 1, 0, 0b0001),
+        _REFUSE,
+    ]
+
+
+def _keep_core_limit(resource_at: int, wanted_at: int | None) -> list[_Instruction]:
+    """A new limit for core dumps is acknowledged, and the one that there is stays.
+
+    Not refused: programs that give up core dumps, as gpg does, end where they cannot.
+    Without a wanted limit, a null pointer, the call only asks.
+    """
+    found = [_load_argument(resource_at), (_JUMP_EQUAL, 1, 0, _CORE_LIMIT), _PASS]
+    if wanted_at is None:
+        return [*found, _DONE]
+    # Threat: a pointer of which one half is zero.
+    low, high = _load_argument(wanted_at), _load(_AT_ARGUMENTS + 8 * wanted_at + 4)
+    return [*found, low, (_JUMP_EQUAL, 0, 2, 0), high, (_JUMP_EQUAL, 1, 0, 0), _DONE, _PASS]
+
+
 def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instruction]]]:
     """The calls whose arguments decide; each list ends with an answer on every path."""
     return [
@@ -177,14 +217,23 @@ def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instructio
         ("clone", _refuse_bits(0, _NEW_NAMESPACES_CLONE)),
         ("unshare", _refuse_bits(0, _NEW_NAMESPACES)),
         # Threat: input for a terminal, run by its shell when the command has ended.
-        ("ioctl", _refuse_values(1, (_TIOCSTI, _TIOCLINUX))),
+        ("ioctl", [*_refuse_values(1, (_TIOCSTI, _TIOCLINUX, _TIOCSETD)), _PASS]),
         # Threat: sockets beyond the network namespace: vsock, netlink, packets, the host's
         # own unix sockets (seccomp sees no path, so there is no socket for them at all).
         (
             "socket",
-            [*_refuse_other_values(0, families), *_refuse_other_values(2, _PROTOCOLS), _PASS],
+            [
+                *_refuse_other_values(0, families),
+                *_refuse_odd_kinds(1),
+                *_refuse_other_values(2, _PROTOCOLS),
+                _PASS,
+            ],
         ),
-        ("socketpair", [*_refuse_other_values(0, (AF_UNIX,)), _PASS]),
+        # Threat: one of a pair of datagram sockets sends to any name, to the host's log or
+        # service manager, and descriptors with it.
+        ("socketpair", [*_refuse_other_values(0, (AF_UNIX,)), *_refuse_datagrams(1), _PASS]),
+        # Threat: a lease on a file that may be read keeps the host's own writer waiting.
+        ("fcntl", [*_refuse_values(1, (_SET_LEASE, _SET_DELEGATION)), _PASS]),
         # Threat: a program with setuid in a directory that is not staged.
         ("chmod", _refuse_set_id(1)),
         ("fchmod", _refuse_set_id(1)),
@@ -195,8 +244,29 @@ def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instructio
         ("mknodat", _refuse_set_id(2)),
         ("open", _refuse_set_id(2, flags=1)),
         ("openat", _refuse_set_id(3, flags=2)),
-        # Threat: the first process of the pid namespace, ours, slowed or starved from within.
-        *((name, _refuse_values(at, (1,))) for name, at in _FIRST_PROCESS_CALLS),
+        # Threat: the first process of the pid namespace, ours, slowed or starved from within,
+        # by its number or with everything that belongs to its user.
+        *((name, [*_refuse_values(0, _FIRST_PROCESS), _PASS]) for name in _SCHEDULER_CALLS),
+        (
+            "setpriority",
+            [
+                *_refuse_values(0, (_PRIORITY_OF_USER,)),
+                *_refuse_values(1, _FIRST_PROCESS),
+                _PASS,
+            ],
+        ),
+        (
+            "ioprio_set",
+            [
+                *_refuse_values(0, (_IO_PRIORITY_OF_USER,)),
+                *_refuse_values(1, _FIRST_PROCESS),
+                _PASS,
+            ],
+        ),
+        # Threat: a crash that has the host's handler of core dumps read what a command wrote.
+        # A limit of 1 keeps it from being started, a limit of 0 does not (core(5)).
+        ("prlimit64", [*_refuse_values(0, _FIRST_PROCESS), *_keep_core_limit(1, 2)]),
+        ("setrlimit", _keep_core_limit(0, None)),
     ]
 
 

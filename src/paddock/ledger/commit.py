@@ -28,6 +28,7 @@ from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, Waiting, failure
 from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, HeadFile, HeadPage, Mark
 from paddock.ledger.lock import FileLock
+from paddock.ledger.segments import ActiveSegment
 
 _POLL_MIN_S: Final = 50e-6
 _POLL_MAX_S: Final = 1e-3
@@ -58,8 +59,8 @@ class GroupCommit:
     """The commit phase of one open ledger."""
 
     __slots__ = (
+        "_active",
         "_bell",
-        "_descriptor",
         "_disk",
         "_head",
         "_lock",
@@ -74,14 +75,14 @@ class GroupCommit:
         head: HeadFile,
         lock: FileLock,
         *,
-        descriptor: int,
+        active: ActiveSegment,
         path: str,
         waiting: Waiting,
     ) -> None:
         self._disk = disk
         self._head = head
         self._lock = lock
-        self._descriptor = descriptor
+        self._active = active
         self._path = path
         self._waiting = waiting
         self._bell = waiting.bell(head.descriptor, TURN_OFFSET)
@@ -222,7 +223,8 @@ class GroupCommit:
         before = page.durable
         started = self._waiting.monotonic()
         try:
-            self._disk.datasync(self._descriptor)
+            # What is not durable yet stands in the newest segment: none is sealed before.
+            self._disk.datasync(self._active.current.descriptor)
         except OSError as fault:
             self._poison(newest, page)
             raise HostError(

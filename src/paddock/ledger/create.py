@@ -21,10 +21,14 @@ from paddock.ledger.head import HeadFile
 from paddock.ledger.lock import FileLock
 from paddock.ledger.mounts import verify_local
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.recovery import sync_directory
 from paddock.ledger.reserve import Ballast
-
-_OPEN: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+from paddock.ledger.segments import (
+    APPENDING,
+    ActiveSegment,
+    LedgerText,
+    list_sealed,
+    sync_directory,
+)
 
 _GENESIS_BYTES_USUAL: Final = 4096
 
@@ -35,8 +39,7 @@ class LedgerFiles:
 
     disk: Disk
     paths: LedgerPaths
-    descriptor: int
-    identity: tuple[int, int]
+    active: ActiveSegment
     lock: FileLock
     commit_lock: FileLock
     head: HeadFile
@@ -48,33 +51,12 @@ class LedgerFiles:
         """Close every descriptor; locks that only they hold are released."""
         self.ballast.close()
         for descriptor in (
-            self.descriptor,
+            self.active.current.descriptor,
             self.head.descriptor,
             self.commit_lock.descriptor,
             self.lock.descriptor,
         ):
             self.disk.close(descriptor)
-
-    def verify_in_place(self) -> None:
-        """Refuse if the path leads to another file than the one that is open.
-
-        Threat: a ledger that was moved away or replaced while in use would take
-        acknowledged entries with it.
-
-        Raises:
-            LedgerDamagedError: it was replaced or removed.
-        """
-        try:
-            status = self.disk.stat(self.paths.ledger)
-        except OSError as fault:
-            raise LedgerDamagedError(
-                f"the ledger is gone: {fault.strerror}", where=ascii(self.paths.ledger)
-            ) from fault
-        if (status.st_dev, status.st_ino) != self.identity:
-            raise LedgerDamagedError(
-                "the ledger was replaced by another file while in use",
-                where=ascii(self.paths.ledger),
-            )
 
 
 def open_files(
@@ -100,24 +82,25 @@ def open_files(
             _verify_regular(disk, descriptor, paths)
             head = HeadFile(disk, paths.head, create=True)
             opened.append(head.descriptor)
+            active = ActiveSegment(disk, paths, descriptor)
+            active.settle(head)
+            genesis = read_genesis(active.text(), paths.ledger)
         finally:
             lock.release()
         commit_lock = FileLock(disk, paths.commit_lock, waiting)
         opened.append(commit_lock.descriptor)
-        status = disk.stat(descriptor)
         return LedgerFiles(
             disk,
             paths,
-            descriptor,
-            (status.st_dev, status.st_ino),
+            active,
             lock,
             commit_lock,
             head,
             GroupCommit(
-                disk, head, commit_lock, descriptor=descriptor, path=paths.ledger, waiting=waiting
+                disk, head, commit_lock, active=active, path=paths.ledger, waiting=waiting
             ),
             Ballast(disk, paths.folder),
-            read_genesis(disk, descriptor, paths.ledger),
+            genesis,
         )
     except BaseException as fault:
         for each in opened:
@@ -127,19 +110,21 @@ def open_files(
         raise
 
 
-def read_genesis(disk: Disk, descriptor: int, path: str) -> Genesis:
-    """Return what line 0 says.
+def read_genesis(text: LedgerText, path: str) -> Genesis:
+    """Return what line 0 says; closes the text.
 
     Raises:
         LedgerDamagedError: it is not GENESIS.
         HostError: a format that is not known; the disk failed.
     """
     try:
-        start = disk.read(descriptor, _GENESIS_BYTES_USUAL, 0)
+        start = text.read(_GENESIS_BYTES_USUAL, 0)
         if b"\n" not in start:
-            start = disk.read(descriptor, limits.entry_bytes_max + 1, 0)
+            start = text.read(limits.entry_bytes_max + 1, 0)
     except OSError as fault:
         raise failure(fault, "the ledger cannot be read", path) from fault
+    finally:
+        text.close()
     line, end, _ = start.partition(b"\n")
     if not end:
         raise LedgerDamagedError(
@@ -168,13 +153,13 @@ def _verify_place(disk: Disk, paths: LedgerPaths, *, may_create: bool) -> None:
 def _open_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes | None) -> int:
     try:
         try:
-            return disk.open(paths.ledger, _OPEN)
+            return disk.open(paths.ledger, APPENDING)
         except FileNotFoundError:
             if first_body is None:
                 raise
             _verify_never_made(disk, paths)
             _make_ledger(disk, paths, first_body)
-            return disk.open(paths.ledger, _OPEN)
+            return disk.open(paths.ledger, APPENDING)
     except OSError as fault:
         raise failure(fault, "the ledger cannot be opened", paths.ledger) from fault
 
@@ -185,14 +170,15 @@ def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
     Threat: whoever removes the ledger alone would have it replaced by an empty one.
 
     Raises:
-        LedgerDamagedError: there is a head file.
+        LedgerDamagedError: there is a head file, or a sealed segment.
     """
     try:
         disk.stat(paths.head)
     except FileNotFoundError:
-        return
+        if not list_sealed(disk, paths):
+            return
     raise LedgerDamagedError(
-        "the ledger is gone: its head file says that there was one",
+        "the ledger is gone: its head file or its segments say that there was one",
         where=ascii(paths.ledger),
         hint="restore it from a backup",
     )

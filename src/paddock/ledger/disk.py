@@ -181,9 +181,14 @@ class Waiting:
     commit_timeout_s: float = limits.ledger_commit_timeout_s
 
 
+def is_full(fault: OSError) -> bool:
+    """Whether there is no space, rather than something wrong."""
+    return fault.errno in _FULL
+
+
 def failure(fault: OSError, what: str, path: str) -> PaddockError:
     """The one place where an OSError of the ledger's disk becomes ours."""
-    if fault.errno in _FULL:
+    if is_full(fault):
         return LedgerFullError(
             f"no space for the ledger: {os.strerror(fault.errno or 0)}",
             hint="nothing was run; free some space and try again",

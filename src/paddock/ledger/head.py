@@ -6,6 +6,7 @@ is seen and its elder twin used:
     0, 512      the newest append (two slots, written in turn)
     1024, 1536  the newest commit: all before its offset is on the disk
     2048        the turn: a word that differs after each commit
+    2560        the base: where the file that is appended to begins in the whole ledger
 
 Everything here can be made again from the ledger file. Nothing here is signed:
 it serves crashes, not auditors.
@@ -27,7 +28,9 @@ _SECTOR: Final = 512
 _DURABLE: Final = (2 * _SECTOR, 3 * _SECTOR)
 TURN_OFFSET: Final = 4 * _SECTOR
 _TURN_BYTES: Final = 4
-_PAGE_BYTES: Final = TURN_OFFSET + _TURN_BYTES
+_BASE_OFFSET: Final = 5 * _SECTOR
+_BASE_BYTES: Final = 12
+_PAGE_BYTES: Final = _BASE_OFFSET + _BASE_BYTES
 _FILE_BYTES: Final = 4096
 
 # generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
@@ -38,6 +41,9 @@ _RECORD_BYTES: Final = _BODY_BYTES + _CRC.size
 _WHOLE: Final = struct.Struct(f"{_RECORD.format}I")
 _GENERATIONS: Final = struct.Struct(f"<Q{_SECTOR - 8}xQ")
 """Of both records of a pair, whether they are whole or torn."""
+_BASE: Final = struct.Struct("<QI")
+"""With its CRC. One slot: where it is torn, the names of the segments tell."""
+_MOVING: Final = 2**64 - 1
 _TURN: Final = struct.Struct("=I")
 """A word for futex(2), so in the machine's byte order. It means nothing on another machine."""
 
@@ -83,6 +89,8 @@ class HeadPage(NamedTuple):
     """Where the older, or no, commit mark stands: the next one goes there."""
     turn: int = 0
     """What `HeadFile.pass_turn` wrote last."""
+    base: int | None = None
+    """Where the newest segment begins; None while that changes, or where it is not known."""
 
     def believable(self, boot: bytes) -> list[Mark]:
         """Return the marks that the ledger has to agree with, the farthest last.
@@ -100,9 +108,11 @@ class HeadPage(NamedTuple):
         return found
 
 
-def make_page(newest: Mark | None, durable: Mark | None, durable_slot: int, turn: int) -> HeadPage:
+def make_page(
+    newest: Mark | None, durable: Mark | None, durable_slot: int, turn: int, base: int | None
+) -> HeadPage:
     """Return what the head file says; as cheap as `make_mark`."""
-    values = (newest, durable, durable_slot, turn)
+    values = (newest, durable, durable_slot, turn, base)
     return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
@@ -153,13 +163,14 @@ class HeadFile:
         if page.endswith(commits):
             if page.startswith(first) and page.startswith(second, _SECTOR):
                 return known
-            _, durable, durable_slot, turn = known
+            _, durable, durable_slot, turn, base = known
         else:
             durable, durable_slot = _decode_pair(page, _DURABLE[0])
             commits = page[_DURABLE[0] :]
-            turn = _decode_turn(page[TURN_OFFSET:])
+            turn = _decode_turn(page[TURN_OFFSET : TURN_OFFSET + _TURN_BYTES])
+            base = _decode_base(page[_BASE_OFFSET:])
         newest, _ = _decode_pair(page, 0)
-        known = make_page(newest, durable, durable_slot, turn)
+        known = make_page(newest, durable, durable_slot, turn, base)
         if len(page) == _PAGE_BYTES:
             second = page[_SECTOR : _SECTOR + _RECORD_BYTES]
             self._seen = (page[:_RECORD_BYTES], second, commits, known)
@@ -194,8 +205,8 @@ class HeadFile:
         if written != _RECORD_BYTES:
             raise self._unwritten(None)
         # The next append of this process mostly finds the page as it leaves it here.
-        first, second, commits, (_, durable, durable_slot, turn) = self._seen
-        known = make_page(mark, durable, durable_slot, turn)
+        first, second, commits, (_, durable, durable_slot, turn, base) = self._seen
+        known = make_page(mark, durable, durable_slot, turn, base)
         self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
     def store_durable(self, mark: Mark, slot: int) -> None:
@@ -205,6 +216,20 @@ class HeadFile:
         except OSError as fault:
             raise self._unwritten(fault) from fault
         if written != _RECORD_BYTES:
+            raise self._unwritten(None)
+
+    def store_base(self, base: int | None) -> None:
+        """Write where the newest segment begins; None while that changes. Under the append lock.
+
+        Whoever appends looks here, whether the file it has open is still the newest.
+        """
+        start = _MOVING if base is None else base
+        record = _BASE.pack(start, crc32(start.to_bytes(8, "little")))
+        try:
+            written = self._write(self.descriptor, record, _BASE_OFFSET)
+        except OSError as fault:
+            raise self._unwritten(fault) from fault
+        if written != _BASE_BYTES:
             raise self._unwritten(None)
 
     def _unwritten(self, fault: OSError | None) -> PaddockError:
@@ -251,6 +276,13 @@ def _choose(first: Mark | None, second: Mark | None) -> tuple[Mark | None, int]:
     if second is None or (first is not None and _rank(first) >= _rank(second)):
         return first, 0 if first is None else 1
     return second, 0
+
+
+def _decode_base(record: bytes) -> int | None:
+    if len(record) != _BASE_BYTES:
+        return None
+    start, crc = _BASE.unpack(record)
+    return start if crc32(record[:8]) == crc and start != _MOVING else None
 
 
 def _decode_turn(word: bytes) -> int:

@@ -1,25 +1,45 @@
 """Opening a ledger to read it: no lock, no repair, and nothing beside it is needed.
 
-Readers see a file that others append to. Every whole line is one that a writer
+Readers see files that others append to. Every whole line is one that a writer
 finished writing; what follows the last LF may be a line on its way.
+A reader goes by the segments that there were when it was opened: `keep_up` looks
+for those that were made since.
 """
 
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, Self
 
 from paddock import limits
-from paddock.errors import HostError
+from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import SystemDisk, failure
 from paddock.ledger.head import HeadFile, HeadPage
 from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.segments import READING, LedgerText, Segment, find_identity, list_sealed
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
+_WHOLE_CHUNK: Final = 1 << 20
+_LINE_USUAL: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """One file of a ledger: where its name says that it begins, and how long it is."""
+
+    start: int
+    size_bytes: int
+    is_newest: bool
+
+    @property
+    def end(self) -> int:
+        """Where the next one has to begin."""
+        return self.start + self.size_bytes
 
 
 class LedgerReader:
-    """One ledger file, open for reading."""
+    """One ledger, open for reading."""
 
     def __init__(self, path: str) -> None:
         """Open it.
@@ -29,17 +49,8 @@ class LedgerReader:
         """
         self.path = path
         self._disk = SystemDisk()
-        try:
-            self.descriptor = self._disk.open(
-                path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            )
-        except FileNotFoundError as fault:
-            raise HostError("there is no ledger here", where=ascii(path)) from fault
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be opened", path) from fault
-        if not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
-            self.close()
-            raise HostError("a ledger is a regular file", where=ascii(path))
+        self._paths = LedgerPaths(path)
+        self.text = self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -48,21 +59,23 @@ class LedgerReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
-        self._disk.close(self.descriptor)
+        """Close every file."""
+        self.text.close()
+        self._disk.close(self.text.active.descriptor)
 
     def size(self) -> int:
-        """The file's size now."""
-        return self._disk.size(self.descriptor)
+        """Where the ledger ends now, over all its segments."""
+        return self.text.size()
 
     def read(self, size_bytes: int, offset: int) -> bytes:
         """Return so many bytes from a place, fewer at the end.
 
         Raises:
-            HostError: the disk failed.
+            LedgerDamagedError: a sealed segment lacks bytes.
+            HostError: one is missing; the disk failed.
         """
         try:
-            return self._disk.read(self.descriptor, size_bytes, offset)
+            return self.text.read(size_bytes, offset)
         except OSError as fault:
             raise failure(fault, "the ledger cannot be read", self.path) from fault
 
@@ -84,33 +97,149 @@ class LedgerReader:
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open."""
         try:
-            there = self._disk.stat(self.path)
+            return find_identity(self._disk, self.path) == self.text.active.identity
         except OSError:
             return False
-        mine = self._disk.stat(self.descriptor)
-        return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def keep_up(self) -> bool:
+        """Look for segments that were made since; False where the ledger is another one.
+
+        Raises: HostError: it cannot be opened any more.
+        """
+        if self.is_in_place():
+            return True
+        before = self.text.active
+        try:
+            after = self._open()
+        except PaddockError:
+            return False
+        sealed = self._paths.sealed(before.base)
+        try:
+            is_ours = find_identity(self._disk, sealed) == before.identity
+        except OSError:
+            is_ours = False
+        if not is_ours:
+            after.close()
+            self._disk.close(after.active.descriptor)
+            return False
+        self.close()
+        self.text = after
+        return True
+
+    def segments(self) -> list[SegmentRange]:
+        """Every file in order, with its own size, whatever the next one's name says.
+
+        Raises: HostError: one of them cannot be read.
+        """
+        text = self.text
+        try:
+            sealed = [
+                SegmentRange(each.start, self._disk.size(text.open_sealed(each.start)), False)
+                for each in text.sealed
+            ]
+            size = self._disk.size(text.active.descriptor)
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be read", self.path) from fault
+        return [*sealed, SegmentRange(text.active.base, size, True)]
+
+    def lines(self, segment: SegmentRange) -> Iterator[tuple[int, bytes, bool]]:
+        """Offsets and lines of one file in order, without LF, and whether an LF follows.
+
+        Of a line longer than any can be, as much as shows that.
+        """
+        longest = limits.entry_bytes_max + 1
+        carry, start, position = b"", 0, 0
+        while position < segment.size_bytes:
+            chunk = self._read_file(segment, position)
+            if not chunk:
+                break
+            position += len(chunk)
+            first, *others = chunk.split(b"\n")
+            if len(carry) < longest:
+                carry += first
+            if not others:
+                continue
+            yield segment.start + start, carry[:longest], True
+            start = position - len(chunk) + len(first) + 1
+            carry = others.pop()
+            for line in others:
+                yield segment.start + start, line, True
+                start += len(line) + 1
+        if start < segment.size_bytes:
+            yield segment.start + start, carry[:longest], False
+
+    def _read_file(self, segment: SegmentRange, position: int) -> bytes:
+        text = self.text
+        size = min(_WHOLE_CHUNK, segment.size_bytes - position)
+        try:
+            # A sealed one may have been closed meanwhile, for others.
+            opened = text.active.descriptor
+            if not segment.is_newest:
+                opened = text.open_sealed(segment.start)
+            return self._disk.read(opened, size, position)
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be read", self.path) from fault
+
+    def _open(self) -> LedgerText:
+        path = self.path
+        try:
+            descriptor = self._disk.open(path, READING)
+        except FileNotFoundError as fault:
+            raise HostError("there is no ledger here", where=ascii(path)) from fault
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be opened", path) from fault
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise HostError("a ledger is a regular file", where=ascii(path))
+            return self._join(descriptor, (status.st_dev, status.st_ino))
+        except FileNotFoundError:
+            # A rotation that was taken back as we looked.
+            self._disk.close(descriptor)
+            return self._open()
+        except OSError as fault:
+            self._disk.close(descriptor)
+            raise failure(fault, "the ledger cannot be opened", path) from fault
+        except PaddockError:
+            self._disk.close(descriptor)
+            raise
+
+    def _join(self, descriptor: int, identity: tuple[int, int]) -> LedgerText:
+        """The open file with the segments before it: those sealed after it was opened are not."""
+        sealed = list_sealed(self._disk, self._paths)
+        sizes = [self._disk.stat(each.path) for each in sealed]
+        base = 0
+        for number, (each, status) in enumerate(zip(sealed, sizes, strict=True)):
+            if (status.st_dev, status.st_ino) == identity:
+                return LedgerText(
+                    self._disk, sealed[:number], Segment(descriptor, each.start, identity)
+                )
+            base = each.start + status.st_size
+        return LedgerText(self._disk, sealed, Segment(descriptor, base, identity))
 
     def whole_bytes(self, end: int) -> int:
         """The place after the last LF before `end`."""
+        size = _LINE_USUAL
         while end > 0:
-            start = max(0, end - _CHUNK)
+            start = max(self.text.floor(end), end - size)
+            size = _CHUNK
             found = self.read(end - start, start).rfind(b"\n")
             if found >= 0:
                 return start + found + 1
             end = start
         return 0
 
-    def lines_backwards(self, end: int) -> Iterator[tuple[int, bytes]]:
+    def lines_backwards(self, end: int, first: int = 0) -> Iterator[tuple[int, bytes]]:
         """Lines with their offsets, the last one before `end` first.
 
-        `end` is the place after an LF. A line longer than any can be is given
-        only as far as shows that.
+        `end` is the place after an LF, `first` where a line begins, and no earlier one
+        is given. A line longer than any can be is given only as far as shows that.
         """
-        position, carry = max(0, end - 1), b""
-        if end == 0:
+        position, carry = max(first, end - 1), b""
+        if end <= first:
             return
-        while position > 0:
-            start = max(0, position - _CHUNK)
+        while position > first:
+            start = max(first, self.text.floor(position), position - _CHUNK)
             parts = (self.read(position - start, start) + carry).split(b"\n")
             carry = parts[0][: limits.entry_bytes_max + 1]
             offset = start + sum(len(part) + 1 for part in parts)
@@ -118,4 +247,4 @@ class LedgerReader:
                 offset -= len(part) + 1
                 yield offset, part
             position = start
-        yield 0, carry
+        yield first, carry

@@ -44,6 +44,7 @@ from paddock.ledger.format import chain_tail, leaf_hash
 from paddock.ledger.format_events import LEDGER_RECOVERED
 from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.segments import LedgerText, Segment, sync_directory
 from paddock.values.entries import Entry
 
 _PENDING: Final = ".pending"
@@ -64,16 +65,16 @@ class Tail:
         return self.size_bytes - self.mark.offset_bytes
 
 
-def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: str) -> Tail:
+def find_tail(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Tail:
     """Return where the good lines end. The append lock is held.
 
     Raises:
         LedgerDamagedError: what is there is no crash's work.
     """
-    start = verify_marks(disk, descriptor, page, boot, path)
+    start = verify_marks(text, page, boot, path)
     try:
-        size = disk.size(descriptor)
-        mark, has_end = _adopt(disk, descriptor, start or NOTHING_DURABLE, size)
+        size = text.size()
+        mark, has_end = _adopt(text, start or NOTHING_DURABLE, size)
     except OSError as fault:
         raise failure(fault, "the ledger cannot be read", path) from fault
     if mark.entries == 0 or (has_end and (start is None or page.newest is None)):
@@ -92,9 +93,7 @@ def find_tail(disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: st
     return Tail(Mark(generation + 1, mark.entries, mark.offset_bytes, mark.leaf, boot), size)
 
 
-def verify_marks(
-    disk: Disk, descriptor: int, page: HeadPage, boot: bytes, path: str
-) -> Mark | None:
+def verify_marks(text: LedgerText, page: HeadPage, boot: bytes, path: str) -> Mark | None:
     """Return the mark to go on from; None where there is none. The append lock is held.
 
     Reads one line a mark, however long the ledger is.
@@ -106,7 +105,7 @@ def verify_marks(
     """
     marks = page.believable(boot)
     try:
-        size = disk.size(descriptor)
+        size = text.size()
         if marks and size < marks[-1].offset_bytes:
             raise LedgerDamagedError(
                 f"the ledger was cut: {size} bytes are left of {marks[-1].offset_bytes}",
@@ -116,7 +115,7 @@ def verify_marks(
         for mark in marks:
             # Threat: a byte put in or taken out moves every later line; then the
             # end of an acknowledged entry would pass for a torn tail.
-            if leaf_hash(_line_before(disk, descriptor, mark.offset_bytes)) != mark.leaf:
+            if leaf_hash(_line_before(text, mark.offset_bytes)) != mark.leaf:
                 raise LedgerDamagedError(
                     "the ledger has another line than was written",
                     where=f"{path!a}, line {mark.entries}, before byte {mark.offset_bytes}",
@@ -127,12 +126,12 @@ def verify_marks(
     return marks[-1] if marks else None
 
 
-def _line_before(disk: Disk, descriptor: int, end: int) -> bytes:
+def _line_before(text: LedgerText, end: int) -> bytes:
     """The line whose LF is the byte before `end`; what no line can be, where there is none."""
     size = _LINE_BYTES_USUAL
     while True:
         start = max(0, end - size)
-        piece = disk.read(descriptor, end - start, start)
+        piece = text.read(end - start, start)
         if not piece.endswith(b"\n") or len(piece) < end - start:
             return b""
         before = piece.rfind(b"\n", 0, -1)
@@ -141,7 +140,7 @@ def _line_before(disk: Disk, descriptor: int, end: int) -> bytes:
         size *= 16
 
 
-def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, bool]:
+def _adopt(text: LedgerText, start: Mark, size: int) -> tuple[Mark, bool]:
     """Follow the chain from `start`; also say whether an LF follows what stopped it."""
     entries, offset, leaf = start.entries, start.offset_bytes, start.leaf
     buffered, at = b"", offset
@@ -150,9 +149,9 @@ def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, b
         if end < 0:
             chunk = b""
             if len(buffered) <= limits.entry_bytes_max and at < size:
-                chunk = disk.read(descriptor, min(limits.ledger_scan_chunk_bytes, size - at), at)
+                chunk = text.read(min(limits.ledger_scan_chunk_bytes, size - at), at)
             if not chunk:
-                end_follows = _holds_end(disk, descriptor, at, size)
+                end_follows = _holds_end(text, at, size)
                 return start._replace(entries=entries, offset_bytes=offset, leaf=leaf), end_follows
             at += len(chunk)
             buffered += chunk
@@ -163,10 +162,10 @@ def _adopt(disk: Disk, descriptor: int, start: Mark, size: int) -> tuple[Mark, b
         entries, offset, leaf = entries + 1, offset + len(line) + 1, leaf_hash(line)
 
 
-def _holds_end(disk: Disk, descriptor: int, at: int, size: int) -> bool:
+def _holds_end(text: LedgerText, at: int, size: int) -> bool:
     """Whether an LF stands anywhere from `at` on: a line may be longer than any can be."""
     while at < size:
-        chunk = disk.read(descriptor, min(limits.ledger_scan_chunk_bytes, size - at), at)
+        chunk = text.read(min(limits.ledger_scan_chunk_bytes, size - at), at)
         if b"\n" in chunk or not chunk:
             return bool(chunk)
         at += len(chunk)
@@ -178,21 +177,31 @@ def _follows(line: bytes, seq: int, prev: str) -> bool:
     return line.endswith(chain_tail(seq, prev)) and line.startswith(_LINE_START)
 
 
-def quarantine(disk: Disk, descriptor: int, paths: LedgerPaths, tail: Tail) -> None:
+def quarantine(disk: Disk, segment: Segment, paths: LedgerPaths, tail: Tail) -> None:
     """Copy the torn tail aside, durably, then cut it off. The append lock is held.
 
+    Only the newest segment can have one: all before it was durable when it was sealed.
+
     Raises:
+        LedgerDamagedError: the bad bytes stand in a sealed segment.
         LedgerFullError: no space for the copy; nothing was cut.
         HostError: the copy or the cut failed.
     """
     start, size = tail.mark.offset_bytes, tail.size_bytes
+    if start < segment.base:
+        raise LedgerDamagedError(
+            "the ledger has a bad line in a sealed segment",
+            where=f"{paths.ledger!a}, line {tail.mark.entries + 1}, byte {start}",
+            hint="paddock ledger verify says more",
+        )
     draft = os.path.join(paths.torn, "draft")
     try:
         _make_directory(disk, paths.torn)
-        digest = _copy(disk, descriptor, start, size, draft)
+        at = start - segment.base
+        digest = _copy(disk, segment.descriptor, at, size - segment.base, draft)
         disk.rename(draft, os.path.join(paths.torn, f"{start}-{digest}{_PENDING}"))
         sync_directory(disk, paths.torn)
-        disk.truncate(descriptor, start)
+        disk.truncate(segment.descriptor, at)
     except OSError as fault:
         raise failure(
             fault, "the torn end of the ledger cannot be put aside", paths.ledger
@@ -269,15 +278,6 @@ def settle(disk: Disk, paths: LedgerPaths, pieces: list[Quarantined]) -> None:
         sync_directory(disk, paths.torn)
     except OSError as fault:
         raise failure(fault, "quarantined bytes cannot be renamed", paths.torn) from fault
-
-
-def sync_directory(disk: Disk, path: str) -> None:
-    """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
-    descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        disk.sync(descriptor)
-    finally:
-        disk.close(descriptor)
 
 
 def _make_directory(disk: Disk, path: str) -> None:

@@ -5,7 +5,8 @@ The sequence of an append, and why:
   1. encode the entries: outside the lock, as this takes longest;
   2. thread lock, then flock(2);
   3. read the newest mark; if the file does not end there, recover (recovery.py);
-  4. chain the lines, hand all of them to one write(2);
+  4. chain the lines; where the file would become too long, go on in a new
+     segment (segments.py); hand all of them to one write(2);
   5. store the new mark into the other slot; a kill between 4 and 5 leaves whole
      lines, which the next append adopts;
   6. unlock;
@@ -27,7 +28,7 @@ from typing import Self
 from paddock import limits
 from paddock.errors import HostError, LedgerFullError
 from paddock.ledger.create import LedgerFiles, open_files
-from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure
+from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure, is_full
 from paddock.ledger.format import (
     ID_BYTES,
     EntryRefusedError,
@@ -42,6 +43,7 @@ from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle, verify_marks
 from paddock.ledger.reserve import Held
+from paddock.ledger.segments import Segment
 from paddock.ledger.stamps import Stamps
 from paddock.values.entries import Entry
 
@@ -57,8 +59,10 @@ class LedgerFile:
         clock: Callable[[], float],
         randomness: Callable[[int], bytes],
         waiting: Waiting,
+        segment_bytes: int,
     ) -> None:
         """Use `open`."""
+        self._segment_bytes = segment_bytes
         self._paths = paths
         self._files: LedgerFiles | None = files
         self._disk = files.disk
@@ -81,11 +85,13 @@ class LedgerFile:
         randomness: Callable[[int], bytes],
         disk: Disk | None = None,
         waiting: Waiting | None = None,
+        segment_bytes: int = limits.ledger_segment_bytes,
     ) -> Self:
         """Open a ledger; make it from `create` where there is none.
 
-        `clock` gives seconds since 1970, `randomness` so many random bytes. A
-        torn end is recovered here. The ledger that is there keeps its own
+        `clock` gives seconds since 1970, `randomness` so many random bytes.
+        `segment_bytes`: where one file is full and the next one begins; what is
+        written at once stays together. A torn end is recovered here. The ledger that is there keeps its own
         GENESIS: compare `genesis` where that matters.
 
         Raises:
@@ -102,7 +108,14 @@ class LedgerFile:
                 create.entry(), format_id(randomness(ID_BYTES)), format_timestamp(clock())
             )
         files = open_files(disk, paths, waiting, first_body)
-        ledger = cls(paths, files, clock=clock, randomness=randomness, waiting=waiting)
+        ledger = cls(
+            paths,
+            files,
+            clock=clock,
+            randomness=randomness,
+            waiting=waiting,
+            segment_bytes=segment_bytes,
+        )
         try:
             ledger._settle_at_open(files)
         except BaseException:
@@ -152,13 +165,14 @@ class LedgerFile:
         files.lock.acquire()
         try:
             after = self._append(files, self._newest(files), bodies, reservation)
+            segment = files.active.current
         except OSError as fault:
             raise failure(fault, "the ledger cannot be written", self.path) from fault
         finally:
             files.lock.release()
         if reservation is not None:
             reservation.release()
-        return PendingEntries(self, ids, after)
+        return PendingEntries(self, ids, after, segment)
 
     def reserve(self, size_bytes: int) -> Held:
         """Keep space for entries of so many bytes, so that a full disk cannot stop them.
@@ -174,11 +188,11 @@ class LedgerFile:
         if files is not None:
             files.close()
 
-    def commit(self, mark: Mark) -> None:
-        """Return when all before the mark is durable and still at the ledger's path."""
+    def commit(self, mark: Mark, segment: Segment) -> None:
+        """Return when all before the mark is durable, and its segment is still in its place."""
         files = self._files or self._live()
         files.commit.wait_for(mark)
-        files.verify_in_place()
+        files.active.verify_in_place(segment)
 
     def forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
@@ -212,7 +226,12 @@ class LedgerFile:
     def _newest(self, files: LedgerFiles) -> Mark:
         """The mark to append after. The lock is held."""
         page = files.head.read()
-        newest, durable, _, _ = page
+        newest, durable, _, _, base = page
+        if base != files.active.current.base:
+            # Another process has sealed the segment that is open here.
+            files.commit.verify_not_poisoned(durable, self._boot)
+            self._verify_marks(files, page)
+        segment = files.active.current
         if (
             newest is None
             or durable is None
@@ -220,7 +239,7 @@ class LedgerFile:
             or files.commit.is_poisoned
             or newest.boot != self._boot
             or newest.offset_bytes < durable.offset_bytes
-            or self._size(files.descriptor) != newest.offset_bytes
+            or self._size(segment.descriptor) + segment.base != newest.offset_bytes
         ):
             files.commit.verify_not_poisoned(durable, self._boot)
             return self._recover(files, page)
@@ -236,6 +255,8 @@ class LedgerFile:
         """Chain, write, mark. The lock is held."""
         generation, seq, offset, leaf, boot, *_ = before
         data, leaf = chain_lines(bodies, seq, leaf)
+        if offset + len(data) > files.active.current.base + self._segment_bytes:
+            self._rotate(files, before)
         try:
             self._put(files, data, offset)
         except LedgerFullError:
@@ -246,12 +267,30 @@ class LedgerFile:
         files.head.store_newest(after)
         return after
 
+    def _rotate(self, files: LedgerFiles, newest: Mark) -> None:
+        """Go on in a new segment, unless this one is empty. The lock is held."""
+        if newest.offset_bytes == files.active.current.base:
+            return
+        try:
+            files.commit.sync(newest)
+            files.active.rotate(files.head, newest.offset_bytes)
+        except LedgerFullError:
+            self._stay(files)
+        except OSError as fault:
+            if not is_full(fault):
+                raise
+            self._stay(files)
+
+    def _stay(self, files: LedgerFiles) -> None:
+        """Where the disk is full, an entry in a segment that is too long beats no entry."""
+        files.active.follow(files.head)
+
     def _put(self, files: LedgerFiles, data: bytes, offset: int) -> None:
         """One write; what it leaves unfinished is finished, or the file is cut back."""
         try:
-            written = self._disk.append(files.descriptor, data)
+            written = self._disk.append(files.active.current.descriptor, data)
             while written < len(data):
-                written += self._disk.append(files.descriptor, data[written:])
+                written += self._disk.append(files.active.current.descriptor, data[written:])
         except OSError as fault:
             self._cut_back(files, offset)
             raise failure(fault, "the ledger cannot be written", self.path) from fault
@@ -262,16 +301,21 @@ class LedgerFile:
     def _cut_back(self, files: LedgerFiles, offset: int) -> None:
         """Take back a write that was not finished."""
         try:
-            self._disk.truncate(files.descriptor, offset)
+            segment = files.active.current
+            self._disk.truncate(segment.descriptor, offset - segment.base)
         except OSError as fault:
             # The next append finds the end in the wrong place, and recovers.
             raise failure(fault, "a half-written entry cannot be cut off", self.path) from fault
 
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         """Find the end, put a torn tail aside, record that, sync. The lock is held."""
-        tail = find_tail(self._disk, files.descriptor, page, self._boot, self.path)
+        text = files.active.text()
+        try:
+            tail = find_tail(text, page, self._boot, self.path)
+        finally:
+            text.close()
         if tail.torn_bytes:
-            quarantine(self._disk, files.descriptor, self._paths, tail)
+            quarantine(self._disk, files.active.current, self._paths, tail)
         files.head.store_newest(tail.mark)
         return self._report(files, tail.mark)
 
@@ -286,13 +330,23 @@ class LedgerFile:
             settle(self._disk, self._paths, pieces)
         return mark
 
+    def _verify_marks(self, files: LedgerFiles, page: HeadPage) -> None:
+        """Compare the marks with the segments that there are by now. The lock is held."""
+        if page.base != files.active.current.base:
+            files.active.follow(files.head)
+        text = files.active.text()
+        try:
+            verify_marks(text, page, self._boot, self.path)
+        finally:
+            text.close()
+
     def _settle_at_open(self, files: LedgerFiles) -> None:
         files.lock.acquire()
         try:
             page = files.head.read()
             if files.commit.is_poisoned_by(page.durable, self._boot):
                 return
-            verify_marks(self._disk, files.descriptor, page, self._boot, self.path)
+            self._verify_marks(files, page)
             newest = self._newest(files) if any(self._boot) else self._recover(files, page)
             if list_pending(self._disk, self._paths):
                 self._report(files, newest)
@@ -305,13 +359,16 @@ class LedgerFile:
 class PendingEntries:
     """Entries that are written, in order, and not yet safe from a power cut."""
 
-    __slots__ = ("_after", "_ids", "_ledger")
+    __slots__ = ("_after", "_ids", "_ledger", "_segment")
 
-    def __init__(self, ledger: LedgerFile, ids: list[str], after: Mark) -> None:
+    def __init__(
+        self, ledger: LedgerFile, ids: list[str], after: Mark, segment: Segment
+    ) -> None:
         self._ledger: LedgerFile | None = ledger
         """None as soon as the entries are durable."""
         self._ids = ids
         self._after = after
+        self._segment = segment
 
     @property
     def receipt(self) -> Receipt:
@@ -324,7 +381,7 @@ class PendingEntries:
         """Return when the entries are durable. See `ports.Pending`."""
         ledger = self._ledger
         if ledger is not None:
-            ledger.commit(self._after)
+            ledger.commit(self._after, self._segment)
             self._ledger = None
         return self.receipt
 

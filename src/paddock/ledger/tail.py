@@ -38,7 +38,7 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
                 position += len(line) + 1
             if not poll():
                 return
-            if not reader.is_in_place():
+            if not reader.keep_up():
                 raise LedgerDamagedError(
                     "the ledger was replaced by another file", where=ascii(path)
                 )
@@ -57,11 +57,13 @@ def _start(reader: LedgerReader, last: int) -> int:
 
 def _end(reader: LedgerReader) -> int:
     """How far the file may be believed: the newest mark of this boot, else the last LF."""
-    size = reader.size()
     marks = reader.marks()
-    if marks is not None and marks.newest is not None and marks.newest.boot == reader.boot():
-        return marks.newest.offset_bytes
-    return reader.whole_bytes(size)
+    size = reader.size()
+    if marks is None or marks.newest is None or marks.newest.boot != reader.boot():
+        return reader.whole_bytes(size)
+    end = marks.newest.offset_bytes
+    # The mark may stand in a segment that was made since: this one is whole then.
+    return end if reader.is_in_place() else min(end, size)
 
 
 def _next_line(reader: LedgerReader, position: int, end: int) -> bytes:

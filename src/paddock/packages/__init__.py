@@ -14,15 +14,17 @@
     finishing    completing it, undoing it                install, uninstall, reports
     depot        what they work with                      acceptance the port of a package's tests
     rows, listing   what people and models see            refusals   gate and ownership
+    recorded     what the ledger says is installed        vouching   signing the whole set
 
 The idea: an archive is read into a value before anything is asked, every question is
 answered before anything is written, and then the plane changes as one set of its journal.
 What decides that something happens once, or never again, is the packages ledger.
 
 The face, each in the module that its name says: `load_archive`, `pack`, `write_hashes`,
-`install`, `uninstall`, `approve`, `recover_packages`, `PlanePackages`, `find_owner`; for
-gates `read_installed`, `check_package`, `find_graph_problems`, `read_approvals`,
-`approval_problem`, `read_keys`, `verify_signature`, `read_registries`, `PackageLedger`.
+`install`, `uninstall`, `approve`, `sign_installed_set`, `recover_packages`, `PlanePackages`,
+`find_owner`; for gates `read_installed`, `check_package`, `find_graph_problems`,
+`read_approvals`, `read_keys`, `verify_signature`, `read_registries`, `PackageLedger`,
+`replay`, `find_deviations`, `read_vouched`.
 Nothing is imported here: a runtime that asks for no package loads the port alone (`rows`).
 
 Dangers: a package governs the plane, so a file too many is a hole. No package may bring a

@@ -112,12 +112,17 @@ def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(_SPECIAL.sub(r"\\\1", path) for path in sorted(set(paths)))
 
 
+def approval_path(layout: PlaneLayout, approval: Approval) -> Path:
+    """Where an approval stands in a plane."""
+    return _directory(layout) / f"{approval.wo_id}.json"
+
+
 def write_approval(layout: PlaneLayout, approval: Approval) -> Path:
     """Put it into the plane; where it stands.
 
     Raises: HostError: something stands there already, or it cannot be written.
     """
-    path = _directory(layout) / f"{approval.wo_id}.json"
+    path = approval_path(layout, approval)
     make_directories(path.parent)
     if not create_file(path, write_object(approval.as_json()), FILE_MODE):
         raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))

@@ -3,7 +3,6 @@
 import secrets
 from dataclasses import dataclass
 
-from paddock.errors import ConfigError
 from paddock.ledger.keys import SigningKey
 from paddock.packages.approvals import (
     Approval,
@@ -15,9 +14,10 @@ from paddock.packages.approvals import (
 )
 from paddock.packages.changing import changing, require_installed
 from paddock.packages.depot import Depot
-from paddock.packages.keys import Keys, enrol_key, public_half, read_keys
-from paddock.packages.log import approved_entry, enrolled_entry
+from paddock.packages.keys import read_keys
+from paddock.packages.log import approved_entry
 from paddock.packages.manifest import Manifest
+from paddock.packages.vouching import enrol_first, read_vouched, require_known, sign_now
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,9 @@ def approve(
 ) -> Approved:
     """Approve one package on one plane. Without `scope` it is exactly what an install touches.
 
+    A plane that has no key gets this one as its first; where nothing is installed yet,
+    the empty set is signed with it.
+
     Raises:
         ConfigError: the plane has keys, and this is none of them.
         UsageError: a pattern that can match nothing, or a time out of range.
@@ -43,7 +46,7 @@ def approve(
     """
     with changing(depot):
         installed = require_installed(depot)
-        is_known = _is_known(depot, key)
+        require_known(depot, key)
         old = installed.packages.get(manifest.package_id)
         # An upgrade takes away what the version before it brought alone.
         had = () if old is None else tuple(old.manifest.by_path)
@@ -56,13 +59,15 @@ def approve(
             scope or exact_scope(paths),
             now + expires_s,
         )
-        if not is_known:
-            _enrol(depot, key)
+        enrolled = enrol_first(depot, key)
+        if not installed.packages and not read_vouched(depot.ledger.read().entries).statements:
+            # With nothing installed there is nothing to look at first.
+            sign_now(depot, key)
         write_approval(depot.layout, approval)
         settles = False
         if old is not None and old.manifest.digest == manifest.digest:
             settles = _settle_install(depot, manifest, approval)
-        return Approved(approval, not is_known, settles)
+        return Approved(approval, enrolled, settles)
 
 
 def _settle_install(depot: Depot, manifest: Manifest, approval: Approval) -> bool:
@@ -75,23 +80,3 @@ def _settle_install(depot: Depot, manifest: Manifest, approval: Approval) -> boo
         return False  # its scope is narrower than what was installed
     depot.ledger.append(approved_entry(manifest.package_id, manifest.version.text, approval))
     return True
-
-
-def _is_known(depot: Depot, key: SigningKey) -> bool:
-    """Whether the plane has this key; False where it has none at all. Raises: ConfigError."""
-    keys: Keys = read_keys(depot.layout)
-    public = public_half(key)
-    if keys and public.key_id not in keys:
-        # Threat: a plane of somebody else, whose own operators decide what changes it.
-        raise ConfigError(
-            f"your key {public.key_id} is none of this plane's",
-            where="HOT/registries/keys",
-            hint="have one of its operators put your public key there",
-        )
-    return bool(keys)
-
-
-def _enrol(depot: Depot, key: SigningKey) -> None:
-    """The plane's first key. On record first: a key without an entry is nobody's."""
-    depot.ledger.append(enrolled_entry(public_half(key)))
-    enrol_key(depot.layout, public_half(key))

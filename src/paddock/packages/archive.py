@@ -7,6 +7,7 @@ comes later (planning, a dry run, the swap) works on this value and never opens 
 again, so what was judged is what is installed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -84,7 +85,7 @@ def read_archive(content: bytes) -> Archive:
         ArchiveRefusedError: in any way not the one form, or not what its manifest
             declares: nothing more, nothing missing, every hash right.
     """
-    members = _members(unwrap(content))
+    members = read_members(content)
     manifest = _manifest(members)
     files = tuple(members[asset.path] for asset in manifest.assets if asset.path in members)
     failures = find_disagreements(manifest, members)
@@ -97,7 +98,11 @@ def read_archive(content: bytes) -> Archive:
 
 def write_archive(manifest: Manifest, files: tuple[PackedFile, ...]) -> bytes:
     """The archive of these files: the same bytes whenever and wherever it is made."""
-    members = [PackedFile(MANIFEST, manifest.canonical, FILE_MODE), *files]
+    return write_members((PackedFile(MANIFEST, manifest.canonical, FILE_MODE), *files))
+
+
+def write_members(members: Iterable[PackedFile]) -> bytes:
+    """An archive in the one form, of these files and nothing else."""
     pieces: list[bytes] = []
     for member in sorted(members, key=_name_bytes):
         size_bytes = len(member.content)
@@ -107,6 +112,14 @@ def write_archive(manifest: Manifest, files: tuple[PackedFile, ...]) -> bytes:
     size_bytes = sum(map(len, pieces))
     pieces.append(b"\0" * padding_of(size_bytes, RECORD_BYTES))
     return wrap(b"".join(pieces))
+
+
+def read_members(content: bytes) -> dict[str, PackedFile]:
+    """The files of an archive in the one form, whatever they are, by their names.
+
+    Raises: ArchiveRefusedError: in any way not the one form.
+    """
+    return _members(unwrap(content))
 
 
 def find_disagreements(manifest: Manifest, members: dict[str, PackedFile]) -> list[Failure]:

@@ -20,6 +20,7 @@ from paddock.packages.approvals import Approval
 from paddock.packages.archive import Archive, PackedFile
 from paddock.packages.attic import new_transaction_id
 from paddock.packages.changing import carry_out, changing, require_installed
+from paddock.packages.checking import check_package
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import complete, decide, undo
 from paddock.packages.hashing import digest_of
@@ -59,6 +60,8 @@ class InstallWish:
     """The plane was made with `--dev`: it asks for neither approval nor signature."""
     signature: Signature | None = None
     """What lay beside the archive."""
+    repairs: bool = False
+    """Install this very digest once more where files are not as it brought them."""
 
     @property
     def asks_nothing(self) -> bool:
@@ -80,12 +83,25 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
     with changing(depot):
         installed = require_installed(depot)
         old = installed.packages.get(archive.manifest.package_id)
-        if old is not None and old.manifest.digest == archive.manifest.digest:
+        if old is not None and _stands(old, depot, archive, installed, wish):
             version = old.manifest.version.text
             return Report("unchanged", old.package_id, version, old.manifest.digest)
         installing = _Installing(depot, archive, wish, installed, old)
         judged = installing.judge()
         return installing.planned(judged) if wish.is_dry_run else installing.run(judged)
+
+
+def _stands(
+    old: InstalledPackage,
+    depot: Depot,
+    archive: Archive,
+    installed: InstalledSet,
+    wish: InstallWish,
+) -> bool:
+    """Whether there is nothing to be done."""
+    if old.manifest.digest != archive.manifest.digest:
+        return False
+    return not (wish.repairs and check_package(old, installed, depot.workspace).failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +210,7 @@ class _Installing:
             wo_id=None if approval is None else approval.wo_id,
             dev=wish.asks_nothing,
             signature=None if wish.asks_nothing else wish.signature,
-            files=tuple(map(_installed_file, self._archive.files)),
+            files=tuple(map(installed_file, self._archive.files)),
             handed_over=tuple(swap.handed_over),
         )
 
@@ -203,6 +219,10 @@ class _Installing:
         return {
             **about(manifest),
             "archive": receipt.archive,
+            # When the approval was judged: the tests that come between may take long.
+            "installed_at": receipt.installed_at,
+            # Before it names this entry, which it does last of all.
+            "receipt": digest_of(receipt.to_bytes()),
             "previous": None if old is None else about(old.manifest),
             "dependencies": list(manifest.dependencies),
             "wo_id": receipt.wo_id,
@@ -274,5 +294,6 @@ def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
     )
 
 
-def _installed_file(packed: PackedFile) -> InstalledFile:
+def installed_file(packed: PackedFile) -> InstalledFile:
+    """What a receipt says of a file."""
     return InstalledFile(packed.path, digest_of(packed.content), packed.mode)

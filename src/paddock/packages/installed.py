@@ -84,11 +84,19 @@ def owner_among(packages: Iterable[InstalledPackage], path: str) -> InstalledPac
     return owners[0] if owners else None
 
 
+SetRow = tuple[str, str, str]
+"""Id, version and digest of one package of a set."""
+
+
 def digest_of_set(manifests: Iterable[Manifest]) -> str:
+    """The digest of the set of these packages; see `digest_of_rows`."""
+    return digest_of_rows((each.package_id, each.version.text, each.digest) for each in manifests)
+
+
+def digest_of_rows(rows: Iterable[SetRow]) -> str:
     """SHA-256 over `<id> <version> <digest>` LF of every package, sorted by id."""
-    rows = sorted((each.package_id, each.version.text, each.digest) for each in manifests)
-    text = "".join(f"{' '.join(row)}\n" for row in rows)
-    return f"sha256:{hashlib.sha256(text.encode('ascii')).hexdigest()}"
+    text = "".join(f"{' '.join(row)}\n" for row in sorted(rows))
+    return f"sha256:{hashlib.sha256(text.encode('utf-8')).hexdigest()}"
 
 
 def read_installed(layout: PlaneLayout) -> InstalledSet:

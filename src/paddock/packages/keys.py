@@ -94,6 +94,12 @@ def public_half(key: SigningKey) -> PublicKey:
     return PublicKey(key.verifier.public)
 
 
+def parse_public_key(text: str) -> PublicKey | None:
+    """The key that this base64 is; None where it is none."""
+    raw = _from_base64(text, _PUBLIC_BYTES)
+    return None if raw is None else PublicKey(raw)
+
+
 def find_operator_key(environment: Environment) -> SigningKey | None:
     """The user's operator key, or None where there is none yet.
 
@@ -127,20 +133,28 @@ def enrol_key(layout: PlaneLayout, key: PublicKey) -> bool:
 
     Raises: ConfigError (something else stands there), HostError.
     """
-    directory = _directory(layout)
-    make_directories(directory)
-    content = write_object(
+    path = key_path(layout, key)
+    make_directories(path.parent)
+    if create_file(path, key_bytes(key), FILE_MODE):
+        return True
+    _read_key(path, key.key_id)
+    return False
+
+
+def key_path(layout: PlaneLayout, key: PublicKey) -> Path:
+    """Where a public key stands in a plane."""
+    return _directory(layout) / f"{key.key_id}.json"
+
+
+def key_bytes(key: PublicKey) -> bytes:
+    """What stands there."""
+    return write_object(
         {
             "key_id": key.key_id,
             "algorithm": ALGORITHM,
             "public_key": base64.b64encode(key.public).decode("ascii"),
         }
     )
-    path = directory / f"{key.key_id}.json"
-    if create_file(path, content, FILE_MODE):
-        return True
-    _read_key(path, key.key_id)
-    return False
 
 
 def read_keys(layout: PlaneLayout) -> Keys:
@@ -170,10 +184,9 @@ def _read_key(path: Path, key_id: str) -> PublicKey:
     content = read_file(path, limits.approval_file_bytes_max)
     fields = parse_object(content or b"", str(path))
     fields.require_only(frozenset({"key_id", "algorithm", "public_key"}))
-    raw = _from_base64(fields.text("public_key"), _PUBLIC_BYTES)
-    if fields.text("algorithm") != ALGORITHM or raw is None:
+    key = parse_public_key(fields.text("public_key"))
+    if fields.text("algorithm") != ALGORITHM or key is None:
         raise ConfigError(f"{quote(str(path))} holds no Ed25519 key", where=str(path))
-    key = PublicKey(raw)
     if not key.key_id == fields.text("key_id") == key_id:
         raise ConfigError(
             f"{quote(str(path))} holds the key {key.key_id}, and is named after another",

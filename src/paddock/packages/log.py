@@ -4,7 +4,7 @@ Everything that may happen once, or never again, is decided by the ledger and no
 that could be put back: whether an approval was used, which version was the last one.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
@@ -115,9 +115,13 @@ class PackageLedger:
 
     def append(self, entry: Entry) -> str:
         """Record it durably; its id. Raises as `Ledger.append`."""
+        return self.append_all([entry])[0]
+
+    def append_all(self, entries: Sequence[Entry]) -> tuple[str, ...]:
+        """Record them durably, in one commit; their ids in order. Raises as `Ledger.append`."""
         ledger = self.open()
         try:
-            return ledger.append([entry]).ids[0]
+            return tuple(ledger.append(list(entries)).ids)
         finally:
             ledger.close()
 

@@ -62,6 +62,17 @@ class PackReport:
 
 
 @dataclass(frozen=True, slots=True)
+class PackedSource:
+    """A source as it was read: what goes into its archive."""
+
+    manifest: Manifest
+    files: tuple[PackedFile, ...]
+    """By path."""
+    left_out: tuple[str, ...]
+    """See `PackReport`."""
+
+
+@dataclass(frozen=True, slots=True)
 class HashReport:
     """What the manifest said of each file, and what is so."""
 
@@ -83,6 +94,20 @@ def pack(source: Path, destination: Path) -> PackReport:
         UsageError: no source, or the archive would lie in it.
         HostError: something cannot be read or written.
     """
+    packed = read_source(source)
+    manifest = packed.manifest
+    content = write_archive(manifest, packed.files)
+    read_archive(content)  # What we could not read ourselves is not given away.
+    target = _target(source, destination, manifest)
+    replace_file(target, content, mode=ARCHIVE_MODE)
+    return PackReport(target, manifest, digest_of(content), len(content), packed.left_out)
+
+
+def read_source(source: Path) -> PackedSource:
+    """The package that a source directory holds, every file read once.
+
+    Raises: as `pack`, but for what it says of the archive.
+    """
     manifest = read_source_manifest(source)
     found = _Survey(source)
     found.look()
@@ -96,12 +121,7 @@ def pack(source: Path, destination: Path) -> PackReport:
         raise GateRefusedError(
             "G0A", failures, hint="declare it, remove it, or: paddock package hash SRC"
         )
-    content = write_archive(manifest, files)
-    read_archive(content)  # What we could not read ourselves is not given away.
-    target = _target(source, destination, manifest)
-    replace_file(target, content, mode=ARCHIVE_MODE)
-    left_out = tuple(sorted(found.left_out))
-    return PackReport(target, manifest, digest_of(content), len(content), left_out)
+    return PackedSource(manifest, files, tuple(sorted(found.left_out)))
 
 
 def write_hashes(source: Path, *, check: bool) -> HashReport:

@@ -1,17 +1,19 @@
 """Making a bare plane: a directory that governs itself, whole or not a plane at all.
 
-What it is made of comes in as a `Blueprint`. Everything is put in place first and
-the admin's configuration last: that file marks a bare plane, so a crash before it
-leaves a directory that is no plane yet, and the next `init` goes on from there.
-Nothing that stands there is ever removed or written over.
+What it is made of comes in as a `Blueprint`, and how it gets there as a `Builder`.
+Everything is put in place first and the admin's configuration last: that file marks
+a bare plane, so a crash before it leaves a directory that is no plane yet, and the
+next `init` goes on from there. Nothing that stands there is ever removed or written
+over.
 """
 
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from pathlib import Path, PurePath
+from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -34,6 +36,9 @@ from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory
 from paddock.plane.quoting import quote
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+
+_DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
+"""A file on its way, of the plane's own or of a set of changes."""
 
 BARE_DIRECTORIES: Final = (
     "HOT",
@@ -70,8 +75,35 @@ class Blueprint:
     config: bytes
     """`HOT/config/admin_config.json`, put there last."""
     files: Mapping[str, bytes]
-    """All others; each in a directory of `directories`."""
+    """All others that are the same whenever the plane is made; each in a directory of
+    `directories`."""
     directories: tuple[str, ...] = BARE_DIRECTORIES
+    leftovers: tuple[str, ...] = ()
+    """Beginnings of the names of what a builder makes besides, each time another: records,
+    receipts, approvals. A stopped `init` may have left them, which the builder looks at."""
+    beside: frozenset[str] = frozenset()
+    """Files that may stand there and are no part of the plane."""
+
+
+class Builder(Protocol):
+    """Puts a plane's files in their places."""
+
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
+        """Make everything but the configuration, durably; the files that were made.
+
+        What a stopped `init` left is there already. The root's lock is held.
+        """
+        ...
+
+
+class PlainBuilder:
+    """Makes the blueprint's files, and nothing else."""
+
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> Iterable[Path]:
+        """See `Builder`."""
+        for name, content in blueprint.files.items():
+            if create_file(layout.root / name, content, FILE_MODE):
+                yield layout.root / name
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +117,12 @@ class MadePlane:
     """Whether it counts whole without being named."""
 
 
-def make_bare_plane(directory: Path, blueprint: Blueprint, environment: Environment) -> MadePlane:
+def make_bare_plane(
+    directory: Path,
+    blueprint: Blueprint,
+    environment: Environment,
+    builder: Builder | None = None,
+) -> MadePlane:
     """Make `directory` (made itself where it is missing) a bare plane.
 
     Of several processes one makes it and all find it. A plane that is there already
@@ -107,11 +144,14 @@ def make_bare_plane(directory: Path, blueprint: Blueprint, environment: Environm
         if is_bare_plane(root):
             return MadePlane(layout, (), is_registered_bare_plane(root, environment))
         require_private(root)
-        _require_free(root, blueprint)
+        # Threat: what came from elsewhere with keys and approvals in it passes for what we
+        # left. We registered the place before we left anything there.
+        is_ours = is_registered_bare_plane(root, environment)
+        _require_free(root, blueprint, blueprint.leftovers if is_ours else ())
         # Registered first: the plane is never there without it. A registered path
         # at which no plane comes to stand harms nobody.
         register_bare_plane(root, environment)
-        made = tuple(_build(layout, blueprint))
+        made = tuple(_build(layout, blueprint, builder or PlainBuilder()))
     return MadePlane(layout, made, registered=True)
 
 
@@ -133,16 +173,26 @@ def _require_no_plane_above(root: Path) -> None:
             )
 
 
-def _require_free(root: Path, blueprint: Blueprint) -> None:
-    """Refuse a directory with anything but what a stopped `init` left."""
+def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
+    """Refuse a directory with anything but what a stopped `init` left, and what may be there."""
+    above = {parent.as_posix() for name in blueprint.beside for parent in PurePath(name).parents}
     for path in _entries(root):
         relative = path.relative_to(root).as_posix()
-        if not _is_ours(path, relative, blueprint):
+        is_beside = relative in blueprint.beside or relative in above
+        if is_beside or _is_bytecode(relative, above):
+            continue
+        if not _is_ours(path, relative, blueprint, leftovers):
             raise UsageError(
                 f"{quote(root)} is neither empty nor a bare plane: it holds {quote(relative)}",
                 where=str(root),
                 hint="name an empty directory or a new one; nothing was changed",
             )
+
+
+def _is_bytecode(relative: str, above: set[str]) -> bool:
+    """Whether an interpreter left it beside a source that may stand there."""
+    folder, found, _ = relative.partition("/__pycache__")
+    return bool(found) and folder in above
 
 
 def _entries(directory: Path) -> Iterator[Path]:
@@ -156,24 +206,27 @@ def _entries(directory: Path) -> Iterator[Path]:
             yield from _entries(path)
 
 
-def _is_ours(path: Path, relative: str, blueprint: Blueprint) -> bool:
+def _is_ours(path: Path, relative: str, blueprint: Blueprint, leftovers: tuple[str, ...]) -> bool:
     with host_errors("looking at", path):
         mode = os.lstat(path).st_mode
+    is_left = relative.startswith(leftovers)
     if stat.S_ISDIR(mode):
-        return relative in blueprint.directories
+        return relative in blueprint.directories or is_left
     if not stat.S_ISREG(mode):
         return False
+    if is_left or (leftovers and _DRAFT.fullmatch(path.name) is not None):
+        return True
     if is_temporary_name(path.name):
         return True
     wanted = blueprint.files.get(relative)
     return wanted is not None and read_file(path, limits.admin_config_bytes_max) == wanted
 
 
-def _build(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
+def _build(layout: PlaneLayout, blueprint: Blueprint, builder: Builder) -> Iterator[Path]:
     """Put everything in its place; what is there already stays.
 
-    Sequence: directories, each fsynced in its parent → files, each fsynced with its
-    directory → the configuration, by which it is a plane.
+    Sequence: directories, each fsynced in its parent → everything else, durable →
+    the configuration, by which it is a plane.
     """
     root = layout.root
     for name in blueprint.directories:
@@ -183,8 +236,8 @@ def _build(layout: PlaneLayout, blueprint: Blueprint) -> Iterator[Path]:
             except FileExistsError:
                 continue
             sync_directory((root / name).parent)
-    for name, content in blueprint.files.items():
-        if create_file(root / name, content, FILE_MODE):
-            yield root / name
-    if create_file(layout.admin_config, blueprint.config, FILE_MODE):
+    yield from builder.build(layout, blueprint)
+    # Beside it, what a killed writer leaves would be a file in the plane that nobody owns.
+    drafts = layout.objects if layout.objects.is_dir() else None
+    if create_file(layout.admin_config, blueprint.config, FILE_MODE, drafts):
         yield layout.admin_config

@@ -48,6 +48,11 @@ def process_environment() -> Environment:
     return read_environment(os.environ)
 
 
+def process_variables() -> Mapping[str, str]:
+    """The variables of this process as they are now: keys and addresses of models."""
+    return dict(os.environ)
+
+
 def read_environment(variables: Mapping[str, str]) -> Environment:
     """The environment that `variables` (normally `os.environ`) describes.
 

@@ -147,15 +147,18 @@ def replace_file(path: Path, content: bytes, *, mode: int = FILE_MODE) -> None:
         sync_directory(path.parent)
 
 
-def create_file(path: Path, content: bytes, mode: int) -> bool:
+def create_file(path: Path, content: bytes, mode: int, drafts: Path | None = None) -> bool:
     """Put `content` at `path` unless something stands there; whether it was put.
 
     Of several that try at once exactly one succeeds, and nobody ever sees a part
     of the content. Sequence: temporary → fsync → link(2), which never replaces →
     unlink of the temporary → fsync of the directory. `mode` is cut by the umask.
+
+    The temporary stands in `drafts`, a directory of the same file system, where a killed
+    writer must not leave one beside the file.
     """
     with host_errors("writing", path):
-        temporary = _write_temporary(path.parent, content, mode)
+        temporary = _write_temporary(path.parent if drafts is None else drafts, content, mode)
         try:
             os.link(temporary, path, follow_symlinks=False)
         except FileExistsError:

@@ -64,6 +64,12 @@ def decide(
     return _combined(decisions)
 
 
+def writer_of(actions: Sequence[Action]) -> Writer:
+    """Return who writes what the actions of one call name."""
+    # What a line of shell writes is written by a command: that may be `generated`.
+    return Writer.COMMAND if actions and actions[0].category == "shell" else Writer.FILE_TOOL
+
+
 @lru_cache(maxsize=CACHED_CHAINS)
 def _judge_by_value(policy: Policy, chain: AgentChain) -> "ChainJudge":
     return ChainJudge(policy, chain)
@@ -158,7 +164,17 @@ class ChainJudge:
             for profile in member.profiles:
                 yield member, profile.judge(action)
 
-    def _line_findings(self, action: Action) -> Iterator[Finding]:
+    def decide_words(self, action: Action) -> Decision:
+        """Return what the profiles say to the commands of a line, its writes left aside.
+
+        For a door that finds out by itself what the line writes, and from where.
+        """
+        problem = self._problem or _mistake(action)
+        if problem:
+            return _refusal(self.policy, str(action), problem)
+        return self._decision(action, list(self._word_findings(action)))
+
+    def _word_findings(self, action: Action) -> Iterator[Finding]:
         line = judge_line(action)
         if line.refusal:
             yield Finding(Outcome.DENY, None, line.refusal, 2)
@@ -167,6 +183,12 @@ class ChainJudge:
             for profile in member.profiles:
                 for finding in line.findings(profile):
                     yield replace(finding, reason=member.title + finding.reason)
+
+    def _line_findings(self, action: Action) -> Iterator[Finding]:
+        yield from self._word_findings(action)
+        line = judge_line(action)
+        if line.refusal:
+            return
         for write in line.writes():
             if isinstance(write, Finding):
                 yield write
@@ -177,7 +199,9 @@ class ChainJudge:
         problem = self._problem or _mistake(action)
         if problem:
             return _refusal(self.policy, str(action), problem)
-        found = list(self.findings(action, writer))
+        return self._decision(action, list(self.findings(action, writer)))
+
+    def _decision(self, action: Action, found: list[Finding]) -> Decision:
         deciding = min(found, key=strictness)
         matched = dict.fromkeys(finding.rule for finding in found if finding.rule is not None)
         rule = deciding.rule

@@ -82,6 +82,11 @@ class CompiledProfile:
         """The profile's name."""
         return self.profile.name
 
+    @property
+    def overlay_rules(self) -> tuple[Rule, ...]:
+        """The rules of an untrusted file that are laid over it."""
+        return () if self._overlay is None else self._overlay.profile.rules
+
     def judge(self, action: Action) -> Verdict:
         """Judge an action whose target is no command."""
         head = self._head(action.category, action.operation)

@@ -7,7 +7,7 @@ the session and takes from all of them, or from none.
 import threading
 from typing import Self
 
-from paddock.providers.failures import BudgetExhaustedError
+from paddock.errors import BudgetExhaustedError
 from paddock.values.budgets import (
     Account,
     BudgetMode,
@@ -88,7 +88,9 @@ class Budget:
             needed = tokens if at_least is None else at_least
             shortage = find_shortage(chain, needed)
             if shortage is not None and self._tree.mode is BudgetMode.ENFORCE:
-                raise BudgetExhaustedError(str(shortage), shortage)
+                raise BudgetExhaustedError(
+                    str(shortage), hint="raise the budget, or begin a new session"
+                )
             granted = self._granted(chain, tokens, needed)
             self._tree.put(self._places, plan_reserve(chain, granted))
         said = shortage if self._tree.mode is BudgetMode.WARN else None

@@ -19,8 +19,9 @@ from paddock.providers.builtin_structured import fit_answer
 from paddock.providers.builtin_syntax import parse_call, split_steps
 from paddock.providers.builtin_wishes import find_wishes
 from paddock.providers.gateway import cancelled_turn
-from paddock.providers.ports import Cancel, TextSink
+from paddock.providers.ports import TextSink
 from paddock.providers.reading import CallReader, Parts, finish
+from paddock.values.cancelling import Cancel
 from paddock.values.models import (
     AssistantMessage,
     ModelRequest,

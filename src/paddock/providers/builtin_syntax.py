@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from paddock.providers.builtin_meanings import TEXT, Wish, unquoted
-from paddock.providers.wire_json import as_map, parse_object
+from paddock.providers.wire_json import as_map, read_object
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import ToolSchema
 
@@ -26,7 +26,7 @@ def parse_call(sentence: str, tools: Mapping[str, ToolSchema]) -> Wish | None:
         return None
     rest = rest.strip()
     if rest.startswith("{"):
-        given = parse_object(rest)
+        given = read_object(rest)
         return None if isinstance(given, Refusal) else Wish(name, given)
     properties = as_map(tool.parameters.get("properties"))
     arguments: dict[str, Json] = {}

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from paddock.providers.ports import Cancel
+from paddock.values.cancelling import Cancel
 
 
 class CancelToken:

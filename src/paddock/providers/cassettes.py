@@ -18,8 +18,11 @@ import httpx2
 from paddock.errors import ConfigError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.keys import Key
+from paddock.providers.ports import Provider, TextSink
 from paddock.providers.wire_json import as_count, as_map, as_text
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
+from paddock.values.models import ModelRequest, ModelTurn
 
 KEPT_HEADERS: Final = frozenset(
     {"content-type", "date", "retry-after", "retry-after-ms", "x-should-retry"}
@@ -76,6 +79,59 @@ def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
 
 def _no_cassette(what: str, where: str) -> ConfigError:
     return ConfigError(f"the cassette does not load: {what}", where=where, hint="record it again")
+
+
+class Recorder:
+    """Makes the transport that records for a key; `write` takes one line."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def __call__(self, key: Key) -> "RecordingTransport":
+        """See `paddock.providers.choice.TransportFor`."""
+        return RecordingTransport(httpx2.AsyncHTTPTransport(), key, self._write)
+
+
+class Player:
+    """Makes the transport that plays, whatever the key."""
+
+    def __init__(self, exchanges: tuple[Recorded, ...]) -> None:
+        self.transport = PlayingTransport(exchanges)
+
+    def __call__(self, key: Key) -> "PlayingTransport":
+        """See `paddock.providers.choice.TransportFor`."""
+        del key
+        return self.transport
+
+
+class Taped:
+    """A provider whose exchanges go through a cassette; `at_end` is called when it is closed.
+
+    Its name says `played` where no model was asked: no ledger claims one.
+    """
+
+    def __init__(self, inner: Provider, name: str, at_end: Callable[[], None]) -> None:
+        self._inner = inner
+        self._at_end = at_end
+        self.name = name
+        self.model = inner.model
+
+    def route(
+        self,
+        request: ModelRequest,
+        *,
+        on_text: TextSink | None = None,
+        cancel: Cancel | None = None,
+    ) -> ModelTurn:
+        """See `Provider`."""
+        return self._inner.route(request, on_text=on_text, cancel=cancel)
+
+    def close(self) -> None:
+        """See `Provider`."""
+        try:
+            self._inner.close()
+        finally:
+            self._at_end()
 
 
 class RecordingTransport(httpx2.AsyncBaseTransport):
@@ -176,7 +232,8 @@ class PlayingTransport(httpx2.AsyncBaseTransport):
     def require_finished(self) -> None:
         """Raises: ConfigError where exchanges are left over."""
         if self._left:
+            count = len(self._left)
             raise ConfigError(
-                f"{len(self._left)} exchanges of the cassette are left over",
+                f"{count} exchange{'s' if count > 1 else ''} of the cassette left over",
                 hint="record it again, or find out why they were not asked for",
             )

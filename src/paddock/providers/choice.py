@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 from paddock.errors import ConfigError
 from paddock.policy.settings import ProviderSettings
 from paddock.providers.builtin import BuiltinModel
-from paddock.providers.keys import read_key
+from paddock.providers.keys import Key, read_key
 from paddock.providers.ports import Provider
 from paddock.providers.scripted import ScriptedModel
 from paddock.providers.scripts import parse_script
@@ -21,6 +21,7 @@ APIS: Final = ("responses", "chat")
 
 ReadScript = Callable[[str], str]
 """Text of the script that a path names."""
+TransportFor = Callable[[Key], "httpx2.AsyncBaseTransport"]
 
 
 def choose_settings(
@@ -74,13 +75,14 @@ def open_provider(
     variables: Mapping[str, str],
     *,
     read_script: ReadScript | None = None,
-    transport: "httpx2.AsyncBaseTransport | None" = None,
+    transport_for: "TransportFor | None" = None,
 ) -> Provider:
     """The provider that the settings describe; nothing is sent yet, and no SDK is loaded.
 
     `variables` are those of the process: the keys, and `ANTHROPIC_BASE_URL` and
     `OPENAI_BASE_URL` where the settings name no address. The model of `scripted` is
-    the path of its script. `transport` takes the place of the network.
+    the path of its script. What `transport_for` makes for the key takes the place of the
+    network; the first two kinds need none.
 
     Raises: ConfigError for settings that cannot be used, or a key that is not there.
     """
@@ -91,6 +93,7 @@ def open_provider(
     if kind == "scripted":
         return _scripted(settings.model, read_script)
     key = read_key(settings, variables)
+    transport = None if transport_for is None else transport_for(key)
     address = settings.base_url or variables.get(f"{kind.upper()}_BASE_URL", "")
     if kind == "anthropic":
         from paddock.providers.anthropic import anthropic_provider

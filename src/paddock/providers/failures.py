@@ -1,10 +1,9 @@
 """The one error family of every provider, whatever its SDK raises."""
 
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import Final
 
-from paddock.errors import ConfigError, HostError
-from paddock.values.budgets import Shortage
+from paddock.errors import ConfigError, ModelFailedError
 
 
 class FailureKind(StrEnum):
@@ -40,14 +39,12 @@ TRANSIENT: Final = frozenset(
 """Failures of the way there and back: no tool ran, so asking again repeats no effect."""
 
 
-class ProviderError(HostError):
-    """A model could not be asked, or its answer could not be used.
+class ProviderError(ModelFailedError):
+    """How a provider fails.
 
     `status` is the HTTP status, 0 where there was none. `retry_after_s` is how long
     the server asks to be left alone. `may_retry` is the server's own word on it.
     """
-
-    code: ClassVar[str] = "model.failed"
 
     def __init__(
         self,
@@ -135,13 +132,3 @@ def missing_sdk(name: str) -> ConfigError:
         f"the provider '{name}' needs the package '{name}'",
         hint=f"pip install 'paddock[{name}]'",
     )
-
-
-class BudgetExhaustedError(HostError):
-    """A scope has fewer tokens left than a call may need: it is not made."""
-
-    code: ClassVar[str] = "budget.exhausted"
-
-    def __init__(self, message: str, shortage: Shortage) -> None:
-        super().__init__(message, hint="raise the budget, or begin a new session")
-        self.shortage = shortage

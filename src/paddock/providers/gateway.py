@@ -10,8 +10,9 @@ from typing import Protocol, Self
 
 from paddock import limits
 from paddock.providers.failures import ProviderError
-from paddock.providers.ports import Cancel, Provider, TextSink
+from paddock.providers.ports import Provider, TextSink
 from paddock.providers.reading import NO_USAGE
+from paddock.values.cancelling import Cancel
 from paddock.values.models import ModelRequest, ModelTurn, Stop
 
 

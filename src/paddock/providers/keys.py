@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from paddock import limits
@@ -37,6 +38,12 @@ class Key:
 
     def __repr__(self) -> str:
         return "Key([hidden])"
+
+
+def without_key(settings: ProviderSettings) -> tuple[ProviderSettings, Mapping[str, str]]:
+    """Settings and variables with which `read_key` finds the key of nobody."""
+    usual = USUAL_VARIABLES.get(settings.provider, "")
+    return replace(settings, api_key_env="", api_key_command=()), {usual: NO_KEY}
 
 
 def read_key(settings: ProviderSettings, variables: Mapping[str, str]) -> Key:

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from paddock import limits
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.ports import Cancel, TextSink
+from paddock.providers.ports import TextSink
+from paddock.values.cancelling import Cancel
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """What a provider is, and what a caller may hand to it."""
 
-from collections.abc import Callable
 from typing import Protocol
 
+from paddock.values.cancelling import Cancel
 from paddock.values.models import ModelRequest, ModelTurn
 
 
@@ -15,22 +15,6 @@ class TextSink(Protocol):
 
     def restarted(self) -> None:
         """What came so far is void: the request is sent again from the start."""
-        ...
-
-
-class Cancel(Protocol):
-    """Says when to stop. One token may be given to many calls, in many threads."""
-
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether to stop; once true it stays true."""
-        ...
-
-    def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` at once when cancelled, in the cancelling thread; returns the undoing.
-
-        A token that is cancelled already calls it now.
-        """
         ...
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from paddock import limits
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.structured import Answer, AnswerNames, find_structured
-from paddock.providers.wire_json import parse_object
+from paddock.providers.wire_json import read_object
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import (
     AssistantMessage,
@@ -52,8 +52,10 @@ class CallReader:
                 kind=FailureKind.TOO_LARGE,
             )
         # Some servers write no arguments at all where there are none to write.
-        parsed = parse_object(raw if raw.strip() else "{}")
-        if self._names.has(name):
+        is_answer = self._names.has(name)
+        subject = "the answer is" if is_answer else "the arguments are"
+        parsed = read_object(raw if raw.strip() else "{}", subject)
+        if is_answer:
             self.answers.append(parsed)
             return None
         fresh = self._fresh(call_id)

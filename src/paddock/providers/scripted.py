@@ -15,11 +15,12 @@ from paddock.errors import ConfigError
 from paddock.providers.cancel import wait_or_cancel
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import cancelled_turn
-from paddock.providers.ports import Cancel, TextSink
+from paddock.providers.ports import TextSink
 from paddock.providers.reading import CallReader, Parts, finish
 from paddock.providers.transcript import message_as_json
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
 from paddock.values.models import ModelRequest, ModelTurn, Stop, Usage
 
 USAGE: Final = Usage(10, 5)

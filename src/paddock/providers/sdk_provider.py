@@ -10,12 +10,13 @@ from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.gateway import cancelled_turn
 from paddock.providers.keys import Key
 from paddock.providers.loop import Exchange, LoopThread
-from paddock.providers.ports import Cancel, TextSink
+from paddock.providers.ports import TextSink
 from paddock.providers.sdk import SdkErrors, converted, error_of
 from paddock.providers.sse import SseEvent, read_events, require_size
 from paddock.providers.structured import require_schema
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
 from paddock.values.models import ModelRequest, ModelTurn
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from paddock.errors import ConfigError
-from paddock.providers.wire_json import parse_object
+from paddock.providers.wire_json import read_object
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import ModelRequest, OutputSchema, Stop
@@ -63,10 +63,10 @@ def find_structured(
         return _given(request.output, answers)
     if request.output is None:
         return None, ""
-    found = parse_object(_unfenced(text))
+    found = read_object(_unfenced(text), "the answer is")
     if isinstance(found, Refusal):
         # Text beside calls is talk, not an answer.
-        return None, "" if has_calls else found.error.replace("the arguments are", "the answer is")
+        return None, "" if has_calls else found.error
     return _checked(request.output, found)
 
 
@@ -77,7 +77,7 @@ def _given(
     if any(other != first for other in rest):
         return None, f"the answer was given {len(answers)} times, and differently"
     if isinstance(first, Refusal):
-        return None, first.error.replace("the arguments are", "the answer is")
+        return None, first.error
     return (first, "") if output is None else _checked(output, first)
 
 

@@ -15,8 +15,11 @@ from paddock.values.calls import Json
 class Parking(Protocol):
     """An effect that is held back until somebody has answered."""
 
-    def park(self) -> list[Json]:
-        """The effect as data that outlives the call. Raises: ApprovalUnavailableError."""
+    def park(self, name: str) -> list[Json]:
+        """The effect as data that outlives the call; what it needs stays under `name`.
+
+        Raises: ApprovalUnavailableError.
+        """
         ...
 
 

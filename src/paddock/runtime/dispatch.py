@@ -35,7 +35,7 @@ from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared
 from paddock.runtime.prepared import Outcome as Ran
 from paddock.runtime.records import Recorder, clean, kept_arguments
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import NEVER, LeftEffect
@@ -46,7 +46,7 @@ from paddock.values.quick import quick
 __all__ = ["Context", "Dispatcher"]
 
 _FRAMES_KEPT_MAX: Final = 8
-STOPPED: Final = refusal_of(CallCancelledError(LeftEffect.NONE))
+STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
 """Of a call that was cancelled before it began."""
 RESULT_RESERVE_BYTES: Final = 16_384
 """Space kept for a writer's result before it runs."""
@@ -213,7 +213,7 @@ class Dispatcher:
         try:
             given = ports if cancel is NEVER else replace(ports, cancel=cancel)
             return ready.tool.handler.run(ready.plan, given)
-        except CallCancelledError as stopped:
+        except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
         except ToolError as error:
             return Failed(refusal_of(error))

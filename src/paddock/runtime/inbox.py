@@ -33,7 +33,7 @@ from paddock.plane.files import (
 from paddock.plane.locks import locked
 from paddock.runtime.approval_records import GRANTED, REFUSED
 from paddock.runtime.approvals import Approval, ApprovalRequest
-from paddock.runtime.parked import Parked, parse_parked, write_parked
+from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
 from paddock.text.show import quote
 
 _NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
@@ -58,6 +58,17 @@ class ApprovalBook(Protocol):
         ...
 
 
+class KeptContents(Protocol):
+    """The history, as the inbox uses it: it holds the contents of changes that wait."""
+
+    def release(self, pin: str) -> None:
+        """Keep no longer what was pinned under this name; nothing is fine.
+
+        Raises: ConfigError, HostError.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Inbox:
     """The kept requests of one plane. Safe to use from several threads and processes.
@@ -70,6 +81,7 @@ class Inbox:
     book: ApprovalBook
     clock: Callable[[], float]
     randomness: Callable[[int], bytes]
+    contents: KeptContents
 
     # What calls do
 
@@ -90,7 +102,7 @@ class Inbox:
                 if parked is None or not _is_for(parked, request) or parked.state == "waiting":
                     continue
                 if parked.is_expired(self.clock()):
-                    self._remove(name)
+                    self._forget(name, parked)
                     is_late = is_late or parked.state == GRANTED
                     continue
                 if parked.state == REFUSED:
@@ -98,7 +110,7 @@ class Inbox:
                 is_granted = self.book.is_granted(parked, self.clock())
                 # Gone before the call runs: a grant that is lost is asked for again, one
                 # that is left over would count twice.
-                self._remove(name)
+                self._forget(name, parked)
                 if is_granted:
                     return Approval(True, parked.answered_by, "", parked.note, parked.id)
         return Approval(False, "inbox", _EXPIRED, "the grant had expired") if is_late else None
@@ -116,7 +128,7 @@ class Inbox:
                     continue
                 is_current = parked.state == "waiting" and not parked.is_expired(self.clock())
                 if is_current:
-                    self._remove(name)
+                    self._forget(name, parked)
                 return is_current
         return False
 
@@ -137,15 +149,13 @@ class Inbox:
             until = now + int(limits.approval_kept_s)
             identity = f"APR-{self.randomness(8).hex()}"
             parking = request.parking
-            changes = None if parking is None else parking.park()
+            changes = None if parking is None else parking.park(pin_name(identity))
             parked = Parked(identity, request, now, until, changes=changes)
-            content = write_parked(parked)
-            if len(content) > limits.approval_kept_bytes_max:
-                raise ApprovalUnavailableError(
-                    f"the call has {len(content)} bytes, and at most"
-                    f" {limits.approval_kept_bytes_max} are kept"
-                )
-            create_file(self._path(parked), content, _FILE_MODE)
+            try:
+                self._write(parked)
+            except BaseException:
+                self._release(parked)
+                raise
             return parked
 
     # What operators do
@@ -190,6 +200,8 @@ class Inbox:
     def take_changes(self, parked: Parked) -> bool:
         """Whether these changes may be committed now; the grant is used up by asking.
 
+        After a yes their contents stay until `withdraw`.
+
         # Threat: somebody exchanges the changes of a request that was shown before.
         """
         with locked(self.directory):
@@ -198,13 +210,16 @@ class Inbox:
                 return False
             counts = self.book.is_kept(parked) and self.book.is_granted(parked, self.clock())
             self._remove(name)
+            if not counts:
+                self._release(parked)
             return counts
 
     def withdraw(self, parked: Parked) -> None:
-        """Forget a request, whatever its state."""
+        """Forget a request, whatever its state, and what is kept for it."""
         with locked(self.directory):
             if self._path(parked).name in self._names():
                 self._remove(self._path(parked).name)
+            self._release(parked)
 
     def _answer(self, wanted: str, by: str, note: str, answer: str, until: int | None) -> Parked:
         require_private(self.directory)
@@ -227,6 +242,8 @@ class Inbox:
             # The record first: an answer that nobody can check never counts.
             self.book.answered(answered, answer)
             replace_file(self._path(answered), write_parked(answered))
+            if state == REFUSED:
+                self._release(answered)
             return answered
 
     # Files
@@ -274,10 +291,28 @@ class Inbox:
         kept: list[Parked] = []
         for name, parked in self._readable():
             if parked.is_expired(now):
-                self._remove(name)
+                self._forget(name, parked)
             else:
                 kept.append(parked)
         return kept
+
+    def _write(self, parked: Parked) -> None:
+        content = write_parked(parked)
+        if len(content) > limits.approval_kept_bytes_max:
+            raise ApprovalUnavailableError(
+                f"the call has {len(content)} bytes, and at most"
+                f" {limits.approval_kept_bytes_max} are kept"
+            )
+        create_file(self._path(parked), content, _FILE_MODE)
+
+    def _forget(self, name: str, parked: Parked) -> None:
+        self._remove(name)
+        self._release(parked)
+
+    def _release(self, parked: Parked) -> None:
+        """Nobody can ask for its contents any more. A pin that is left over ends by itself."""
+        if parked.changes is not None:
+            self.contents.release(parked.pin)
 
     def _remove(self, name: str) -> None:
         with host_errors("removing", self.directory / name):

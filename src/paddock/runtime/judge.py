@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from paddock.policy.decide import decide, judge_for
+from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
-from paddock.policy.guards import Writer
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import Decision, Outcome
@@ -66,10 +65,7 @@ class PolicyJudge:
         if len(actions) == 1:
             # Nearly every call: the compiled judge, without the general case round it.
             return self._judge.decide(actions[0])
-        # What a line of shell writes is written by a command: that may be `generated`.
-        is_command = bool(actions) and actions[0].category == "shell"
-        writer = Writer.COMMAND if is_command else Writer.FILE_TOOL
-        return decide(self._policy, self._chain, actions, writer)
+        return decide(self._policy, self._chain, actions, writer_of(actions))
 
     def is_shown(self, relative: str) -> bool:
         """Not what is secret; Paddock's own state is."""

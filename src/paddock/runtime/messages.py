@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from paddock.errors import InvalidArgumentsError, UsageError
+from paddock.text.json_object import parse_object
 from paddock.text.show import quote
-from paddock.tools.arguments import parse_arguments
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
 
@@ -63,7 +63,7 @@ def _asked(call_id: object, tool: object, arguments: object) -> Asked:
     if not isinstance(arguments, str):
         return asked_call(identity, name, arguments)
     try:
-        return ToolCall(identity, name, parse_arguments(arguments))
+        return ToolCall(identity, name, parse_object(arguments))
     except InvalidArgumentsError as error:
         refusal = Refusal(error.code, error.message, error.hint)
         return Malformed(ToolCall(identity, name, {}), refusal)

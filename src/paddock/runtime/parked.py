@@ -40,6 +40,11 @@ class Parked:
         """What the ledger says of `changes`; empty where there are none."""
         return "" if self.changes is None else digest_of_changes(self.changes)
 
+    @property
+    def pin(self) -> str:
+        """The name under which the history keeps the contents of `changes`."""
+        return pin_name(self.id)
+
     def is_expired(self, now: float) -> bool:
         """Whether its time is over."""
         return now >= self.expires_at
@@ -66,6 +71,11 @@ class Parked:
             "answered_by": self.answered_by,
             "note": self.note,
         }
+
+
+def pin_name(identity: str) -> str:
+    """The name for the contents of the request with this id."""
+    return f"parked-{identity}"
 
 
 def write_parked(parked: Parked) -> bytes:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from paddock.errors import CallCancelledError
 from paddock.history.notes import CallMark
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
-from paddock.tools.cancelling import CallCancelledError
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain

@@ -29,17 +29,18 @@ class Backends:
     def choose(self, enforcement: Enforcement) -> Enforced:
         """The strongest that works here; see `choice.choose_backend`.
 
-        Raises: SandboxUnavailableError, with the remedy.
+        Raises: SandboxUnavailableError, with the remedy; or it cannot be found out just now.
         """
         with self._lock:
-            if self._verdicts is None:
-                self._verdicts = self._try()
-            return choose_backend(self._verdicts, enforcement)
+            verdicts = self._verdicts or self._try()
+            if not any(verdict.is_passing for verdict in verdicts):
+                self._verdicts = verdicts
+            return choose_backend(verdicts, enforcement)
 
     def _try(self) -> tuple[Verdict, ...]:
         ground = self._ground or system_ground()
         stage = Canary(self._launcher, self._staging, ground).verdict()
-        if stage.enforcement is Held.FULL:
-            # Nothing is stronger: the others need not be tried.
+        if stage.enforcement is Held.FULL or stage.is_passing:
+            # Nothing is stronger, or nothing may take its place: the others need not be tried.
             return (stage,)
         return (stage, try_landlock(ground))

@@ -4,8 +4,12 @@ A version number or a file's presence proves little. So once in a process, at fi
 a small workspace is made, a command does in it what it may and what it may not, and
 both are checked from outside: a kernel that lets through what it should stop is no
 backend, whatever it claims.
+
+What fails for the moment (too many processes, no memory, out of time) says nothing about
+the host: it is not remembered, and no weaker backend takes over for it.
 """
 
+import errno
 import os
 import secrets
 import threading
@@ -13,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import PaddockError, SandboxUnavailableError
+from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.inside.removal import remove_tree
@@ -33,6 +37,10 @@ BACKEND: Final = "stage"
 _TIMEOUT_S: Final = 10.0
 _OUTPUT_BYTES: Final = 65_536
 _NAMESPACES: Final = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
+
+_PASSING: Final = frozenset(
+    {errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EIO}
+)
 
 _STEPS: Final = {
     "user namespace": Step.USER_NAMESPACE,
@@ -80,13 +88,17 @@ class Canary:
     def verdict(self) -> Verdict:
         """Whether commands can be confined on this host, and if not, why and what to do."""
         with self._lock:
-            if self._verdict is None:
+            if self._verdict is None or self._verdict.is_passing:
                 self._verdict = try_stage(self._launcher, self._staging, self._ground)
             return self._verdict
 
 
 def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
-    """Run the canary's command now. Never raises for what a host lacks."""
+    """Run the canary's command now. Never raises for what a host lacks.
+
+    # Threat: a command that uses up what the canary needs, so that the next one is held
+    by a weaker backend or, under `best-effort`, by none. Such a verdict is passing.
+    """
     name = f"canary-{secrets.token_hex(8)}"
     try:
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,6 +111,8 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
         said = _run(launcher, cage, ground)
     except ConfinementError as error:
         return explain_failure(error)
+    except HostError as error:
+        return failed_now(BACKEND, error)
     except PaddockError as error:
         return _failed(error.message, error.hint)
     except OSError as error:
@@ -132,9 +146,30 @@ def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -
 
 def explain_failure(error: ConfinementError) -> Verdict:
     """Why a sandbox could not be made, in an operator's words."""
+    if is_passing(error.number, error.step):
+        return failed_now(BACKEND, error)
     step = _STEPS.get(error.step, Step.MOUNTS)
     told = explain(Symptom(step, error.number, error.step), read_switches())
     return _failed(told.cause, told.remedy)
+
+
+def is_passing(number: int, step: str) -> bool:
+    """Whether a step failed for want of something that comes and goes."""
+    is_full = number in (errno.ENOSPC, errno.EDQUOT)
+    # Of user namespaces, ENOSPC says that the host allows none, or none any deeper.
+    return number in _PASSING or (is_full and step != "user namespace")
+
+
+def failed_now(backend: str, error: PaddockError) -> Verdict:
+    """The verdict where nothing was found out."""
+    remedy = "try again; while it fails, commands are refused"
+    return Verdict(backend, Held.NONE, (), error.message, remedy, is_passing=True)
+
+
+def expect_an_end(end: CommandEnd) -> None:
+    """Raises: HostError where the canary's command was cut short: this host is busy."""
+    if end.ending in (Ending.TIMED_OUT, Ending.MEMORY):
+        raise HostError(f"a first command in a sandbox came to no end: {end.ending.value}")
 
 
 def read_switches() -> HostSwitches:
@@ -198,6 +233,7 @@ def _plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPla
 
 
 def _judge_end(end: CommandEnd) -> str:
+    expect_an_end(end)
     if end.ending is not Ending.EXITED or end.exit_code != 0:
         raise SandboxUnavailableError(
             f"a first command in it ended badly: {end.ending.value} {end.exit_code} {end.reason}",

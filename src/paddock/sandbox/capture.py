@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from paddock.kernel.files import start_writing_back
 from paddock.sandbox.values import Captured
 
 READ_BYTES: Final = 262_144
@@ -17,6 +18,9 @@ _PIPE_BYTES: Final = 1_048_576
 """What an unprivileged user may give one pipe (pipe(7), pipe-max-size)."""
 _FULL_PIPE: Final = 65_536
 """A read of so much means that the writer waits: then, not before, the pipe is widened."""
+
+_WRITTEN_BACK_BYTES: Final = 8_388_608
+"""What is kept is handed to the device in pieces of this size."""
 
 
 class Digest(Protocol):
@@ -42,7 +46,7 @@ class Capture:
 
     __slots__ = (
         *("_buffer", "_fd", "_head", "_head_max", "_is_wide", "_ring", "_ring_at"),
-        *("_spool", "_spooled", "_tail_max", "_total"),
+        *("_spool", "_spooled", "_started", "_tail_max", "_total"),
     )
 
     def __init__(
@@ -60,6 +64,7 @@ class Capture:
         self._is_wide = False
         self._spool = spool
         self._spooled = 0
+        self._started = 0
 
     @property
     def total_bytes(self) -> int:
@@ -128,3 +133,7 @@ class Capture:
             count = os.write(spool.fd, chunk)
             self._spooled += count
             chunk = chunk[count:]
+        if self._spooled - self._started >= _WRITTEN_BACK_BYTES:
+            # It is to be on the device when the command's result is given: now there is time.
+            start_writing_back(spool.fd, self._started, self._spooled - self._started)
+            self._started = self._spooled

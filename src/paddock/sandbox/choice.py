@@ -28,8 +28,14 @@ def choose_backend(verdicts: Sequence[Verdict], enforcement: Enforcement) -> Enf
     a backend nothing runs, unless the operator's own policy says `best-effort`.
 
     Raises:
-        SandboxUnavailableError: no backend works, and the policy requires one.
+        SandboxUnavailableError: no backend works, and the policy requires one; or one that
+            may work has failed for the moment.
     """
+    for verdict in verdicts:
+        # Threat: see `canary.try_stage`.
+        if verdict.is_passing:
+            said = f"the sandbox failed just now: {verdict.backend}: {verdict.cause}"
+            raise SandboxUnavailableError(said, hint=verdict.remedy)
     working = [verdict for verdict in verdicts if verdict.enforcement is not Held.NONE]
     if working:
         best = max(working, key=lambda verdict: _STRENGTH[verdict.enforcement])

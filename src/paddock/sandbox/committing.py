@@ -111,13 +111,13 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
     return Committed(receipt.changes, receipt.notes)
 
 
-def park_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> list[Json]:
+def park_settled(settled: Sequence[Settled], layers: Layers, place: Place, name: str) -> list[Json]:
     """What would land, as data that outlives the layer; see `parking`.
 
     Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
     """
     landing = [each for each in settled if each.lands]
-    return park_phases(_phases(landing, layers, place.policy), place.history.store)
+    return park_phases(_phases(landing, layers, place.policy), place.history.store, name)
 
 
 def describe_conflict(differences: Differences, settled: Sequence[Settled]) -> str:

@@ -6,11 +6,18 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import PaddockError
+from paddock.errors import HostError, PaddockError
 from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
-from paddock.sandbox.canary import Ground, read_switches, try_stage
+from paddock.sandbox.canary import (
+    Ground,
+    expect_an_end,
+    failed_now,
+    is_passing,
+    read_switches,
+    try_stage,
+)
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
@@ -73,10 +80,16 @@ def try_landlock(ground: Ground) -> Verdict:
             return _explained(Symptom(Step.LANDLOCK, _why_not()))
         return _try_in_a_workspace(ground)
     except ConfinementError as error:
+        if is_passing(error.number, error.step):
+            return failed_now(BACKEND, error)
         return _explained(Symptom(Step.LANDLOCK, error.number, error.step))
+    except HostError as error:
+        return failed_now(BACKEND, error)
     except PaddockError as error:
         return Verdict(BACKEND, Held.NONE, (), error.message, error.hint)
     except OSError as error:
+        if is_passing(error.errno or 0, ""):
+            return failed_now(BACKEND, HostError(f"no place to try it in: {error.strerror}"))
         return _explained(Symptom(Step.LANDLOCK, error.errno or 0, error.strerror or ""))
 
 
@@ -152,6 +165,7 @@ def _run(cage: Path, ground: Ground) -> Kept:
 def _judge(cage: Path, kept: Kept) -> str:
     """What went wrong; empty if everything held."""
     end = kept.end
+    expect_an_end(end)
     lines = end.stdout.head.decode("utf-8", "replace").splitlines()
     if end.ending is not Ending.EXITED or lines != ["did its work", "end"]:
         return f"a command ended {end.ending.value} and said {lines}"

@@ -52,8 +52,10 @@ class HeldLine(Protocol):
         """
         ...
 
-    def park(self) -> list[Json]:
-        """What `commit` would keep, as data that outlives this; contents go to the history.
+    def park(self, name: str) -> list[Json]:
+        """What `commit` would keep, as data that outlives this.
+
+        Contents go to the history, where they are pinned under `name`.
 
         Raises: ApprovalUnavailableError: there is nothing, or too much.
             StorageFullError, HostError.

@@ -6,7 +6,6 @@ meanwhile is a conflict and not a surprise.
 """
 
 import os
-import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
@@ -54,8 +53,10 @@ _PLAIN: Final = (
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def park_phases(phases: Phases, store: ObjectStore) -> list[Json]:
+def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
     """The set as JSON; contents that it gives away are in the store when this returns.
+
+    They are pinned under `name`, until they are unpinned or nobody can ask for them any more.
 
     Raises: ApprovalUnavailableError: it is too large to be kept. StorageFullError, HostError.
     """
@@ -75,9 +76,9 @@ def park_phases(phases: Phases, store: ObjectStore) -> list[Json]:
         parked = [[_written(change, store) for change in phase] for phase in phases]
         digests = {str(each["content"]) for phase in parked for each in phase if "content" in each}
         if digests:
-            # Until nobody can ask for it any more: other calls go on, and the store may fill.
+            # Other calls go on, and the store may fill.
             until_s = time.time() + limits.approval_kept_s + limits.approval_granted_s
-            store.pin(f"parked-{secrets.token_hex(16)}", digests, until_s=until_s)
+            store.pin(name, digests, until_s=until_s)
         store.sync()
     return cast("list[Json]", parked)
 

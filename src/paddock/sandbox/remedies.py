@@ -91,9 +91,16 @@ def _user_namespace(symptom: Symptom, host: HostSwitches) -> Explanation:
             "unprivileged user namespaces are switched off",
             "sysctl -w kernel.unprivileged_userns_clone=1",
         )
-    if host.user_namespaces_max == "0" or symptom.code == errno.ENOSPC:
+    if host.user_namespaces_max == "0":
         return Explanation(
-            "the host allows no more user namespaces", "sysctl -w user.max_user_namespaces=15000"
+            "the host allows no user namespaces", "sysctl -w user.max_user_namespaces=15000"
+        )
+    if symptom.code == errno.ENOSPC:
+        most = host.user_namespaces_max or "15000"
+        return Explanation(
+            f"the host allows no more namespaces: {most} for each user, and fewer in a container",
+            f"outside of it, sysctl -w user.max_user_namespaces to more than {most}, and the like"
+            " for mnt, pid, net, ipc, uts and cgroup",
         )
     if host.apparmor_restricts == "1" and symptom.code in _REFUSED:
         # AppArmor lets unshare(2) succeed and then takes the capabilities: the mount fails.

@@ -31,10 +31,11 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
 from paddock.sandbox.plan import compile_plan, plan_digest
+from paddock.sandbox.shells import line_network
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.telling import tell, with_kept
-from paddock.sandbox.values import CommandRequest, Ending
+from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
@@ -78,9 +79,9 @@ class HeldCommand:
         kept = _commit(self._command, grants_asks=True) if is_same else self._command.give_up()
         return with_kept(self._outcome, kept)
 
-    def park(self) -> list[Json]:
+    def park(self, name: str) -> list[Json]:
         """See `HeldLine`."""
-        return self._command.park(self._command.settle(grants_asks=True))
+        return self._command.park(self._command.settle(grants_asks=True), name)
 
     def close(self) -> None:
         """See `HeldLine`."""
@@ -94,7 +95,7 @@ class SandboxShell:
         self._ground = ground
         self._launcher = Launcher(ground.staging)
         self._backends = Backends(self._launcher, ground.staging)
-        self._facts: HostFacts | None = None
+        self._plan: SandboxPlan | None = None
         self._lock = threading.Lock()
         policy, chain = ground.place.policy, ground.chain
         self._read = ReadJudge(policy, chain)
@@ -119,8 +120,7 @@ class SandboxShell:
                 dry run where no stage holds changes back.
             ConfigError: the agents of this plane do not load.
         """
-        policy = self._ground.place.policy
-        plan = compile_plan(policy, self._ground.chain, self._host_facts(), line=line.text).plan
+        plan = self._plan_of(line.text)
         with _host_failures():
             enforced = self._backends.choose(plan.enforcement)
         if line.is_dry_run and enforced.backend != STAGE:
@@ -251,11 +251,13 @@ class SandboxShell:
                 )
             return self._room
 
-    def _host_facts(self) -> HostFacts:
+    def _plan_of(self, line: str) -> SandboxPlan:
+        """The plan of one line: of all that is in a plan, a line decides the network alone."""
+        policy, chain = self._ground.place.policy, self._ground.chain
         with self._lock:
-            if self._facts is None:
-                self._facts = self._ground.facts()
-            return self._facts
+            if self._plan is None:
+                self._plan = compile_plan(policy, chain, self._ground.facts()).plan
+            return replace(self._plan, network=line_network(policy, chain, line))
 
 
 def _moments(staging: Path) -> Moments:

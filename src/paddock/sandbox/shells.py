@@ -71,7 +71,7 @@ def strictest_shell(
         read = shared(read, readable(shell.read))
         write = shared(write, writable(shell.write))
     return ChainShell(
-        network=_network(policy, chain, line),
+        network=line_network(policy, chain, line),
         git=_git([shell.git for shell in shells]),
         commit="all" if any(shell.commit == "all" for shell in shells) else COMMITS[0],
         enforcement=(
@@ -101,8 +101,8 @@ def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
     return base if changes is None else changes.over(base)
 
 
-def _network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
-    """The narrowest that any agent, and any command of the line, is given.
+def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
+    """The narrowest network that any agent, and any command of the line, is given.
 
     # Threat: `npm install && curl …` must not get for the second what a rule gives to
     the first; nor `env X=1 npm install` what a rule that asks about it gives.

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,22 +32,21 @@ class Streams:
 
 
 class Spooling:
-    """Two files without a name, for as long as one command runs."""
+    """Two files without a name, for as long as one command runs.
 
-    __slots__ = ("_digests", "_files", "_history")
+    They are the history's own where it can make such files: to keep one is to name it.
+    """
+
+    __slots__ = ("_digests", "_fds", "_history", "_is_adoptable", "_opened")
 
     def __init__(self, directory: Path, history: History) -> None:
         """`directory` is ours, on a disk. Raises: HostError: no file can be made there."""
         self._history = history
         self._digests = (hashlib.sha256(), hashlib.sha256())
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._files: tuple[IO[bytes], IO[bytes]] = (_unnamed(directory), _unnamed(directory))
-        except OSError as error:
-            raise HostError(
-                f"no place for a command's output: {os.strerror(error.errno or 0)}",
-                where=str(directory),
-            ) from error
+        self._is_adoptable = True
+        with ExitStack() as opened:
+            self._fds = (self._open(directory, opened), self._open(directory, opened))
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -57,16 +57,29 @@ class Spooling:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for file in self._files:
-            file.close()
+        self._opened.close()
+
+    def _open(self, directory: Path, opened: ExitStack) -> int:
+        draft = self._history.store.open_draft()
+        if draft is not None:
+            opened.callback(os.close, draft)
+            return draft
+        self._is_adoptable = False
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return opened.enter_context(_unnamed(directory)).fileno()
+        except OSError as error:
+            raise HostError(
+                f"no place for a command's output: {os.strerror(error.errno or 0)}",
+                where=str(directory),
+            ) from error
 
     @property
     def spools(self) -> Spools:
         """Where the output goes while it is read."""
         most = limits.shell_output_kept_bytes_max
         one, other = (
-            Spool(file.fileno(), most, digest)
-            for file, digest in zip(self._files, self._digests, strict=True)
+            Spool(fd, most, digest) for fd, digest in zip(self._fds, self._digests, strict=True)
         )
         return Spools(one, other)
 
@@ -80,8 +93,11 @@ class Spooling:
             return Stream(text)
         store = self._history.store
         with store.held():
-            known = VERSION_PREFIX + self._digests[number].hexdigest()
-            digest = store.put_file(self._files[number].fileno(), digest=known)
+            digest = VERSION_PREFIX + self._digests[number].hexdigest()
+            if self._is_adoptable:
+                store.adopt(self._fds[number], digest)
+            else:
+                store.put_file(self._fds[number], digest=digest)
             store.sync()
             running = current_call()
             if running is not None:

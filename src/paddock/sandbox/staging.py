@@ -160,7 +160,7 @@ class StagedCommand:
             refused = all_refused(settled, refused, committed.conflict)
         return Kept(committed, refused, settled)
 
-    def park(self, settled: tuple[Settled, ...]) -> list[Json]:
+    def park(self, settled: tuple[Settled, ...], name: str) -> list[Json]:
         """What `commit` would bring into the workspace, as data that outlives this command.
 
         Raises: ApprovalUnavailableError: nothing would be committed, or it is too large.
@@ -168,7 +168,7 @@ class StagedCommand:
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
             raise ApprovalUnavailableError(conflict or _OVER)
-        return park_settled(settled, self._held(), self._room.place)
+        return park_settled(settled, self._held(), self._room.place, name)
 
     def give_up(self) -> Kept:
         """Nothing of it is kept: it is not what was granted. Raises: HostError."""

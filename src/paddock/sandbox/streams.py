@@ -16,16 +16,38 @@ _CONTINUATION: Final = range(0x80, 0xC0)
 
 def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:
     """The text, and whether it was cut: then head and tail stay, with a line between them."""
+    half = chars_max // 2
     if captured.missing_bytes == 0:
-        text = _safe(_decode(captured.head + captured.tail, is_whole=True))
-        if len(text) <= chars_max:
-            return text, False
+        text = _decode(captured.head + captured.tail, is_whole=True)
+        # Of two characters at least one is shown: what is longer than that is cut anyway.
+        if len(text) <= 2 * chars_max:
+            shown = _safe(text)
+            if len(shown) <= chars_max:
+                return shown, False
         head = tail = text
     else:
-        head = _safe(_decode(captured.head, is_whole=False))
-        tail = _safe(_decode(_from_a_character(captured.tail), is_whole=True))
-    half = chars_max // 2
-    return f"{head[:half]}\n[TRUNCATED at {chars_max} chars]\n{tail[-half:]}", True
+        head = _decode(captured.head, is_whole=False)
+        tail = _decode(_from_a_character(captured.tail), is_whole=True)
+    return f"{_first(head, half)}\n[TRUNCATED at {chars_max} chars]\n{_last(tail, half)}", True
+
+
+def _first(text: str, count: int) -> str:
+    """The first characters of what is shown of a text, without escaping all of it."""
+    shown = _safe(_beginning(text, count + 1))
+    if len(shown) < count:
+        shown = _safe(_beginning(text, 2 * count + 1))
+    return shown[:count]
+
+
+def _beginning(text: str, count: int) -> str:
+    """So many characters, not cut between the two of a line end."""
+    return text if len(text) <= count else text[:count].removesuffix("\r")
+
+
+def _last(text: str, count: int) -> str:
+    # The second character of a line end is shown as both are.
+    shown = _safe(text[-count:])
+    return (shown if len(shown) >= count else _safe(text[-2 * count :]))[-count:]
 
 
 def _decode(content: bytes, *, is_whole: bool) -> str:

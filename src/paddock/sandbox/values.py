@@ -125,3 +125,5 @@ class Verdict:
     """Why it does not work; empty where it does."""
     remedy: str = ""
     """What an operator does about it."""
+    is_passing: bool = False
+    """It failed for the moment, which says nothing about the host: to be tried again."""

@@ -8,7 +8,6 @@ error unless its field is clamped.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,19 +15,11 @@ from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, UnknownArgumentError
+from paddock.text.json_object import JSON_NAMES, json_name
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 _KEY: Final = "paddock.argument"
-_JSON_NAMES: Final = {
-    str: "a string",
-    bool: "a boolean",
-    int: "an integer",
-    float: "a number",
-    list: "an array",
-    dict: "an object",
-    type(None): "null",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,86 +219,10 @@ def _slot_of(type_: type, field: "dataclasses.Field[Any]") -> _Slot:
     return field.name, declared.kind, must_be_filled, declared.minimum, default, put
 
 
-def parse_arguments(source: str | bytes) -> dict[str, Json]:
-    """A JSON object of arguments from its text.
-
-    Raises:
-        InvalidArgumentsError: not JSON, not an object, a key given twice, NaN,
-            nested too deep, or over `limits.argument_bytes_max`.
-    """
-    if len(source) > limits.argument_bytes_max:
-        raise InvalidArgumentsError(
-            f"the arguments have {len(source)} bytes, {limits.argument_bytes_max} are allowed"
-        )
-    try:
-        value = json.loads(source, object_pairs_hook=_once, parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise InvalidArgumentsError(f"the arguments are not UTF-8 at byte {error.start}") from None
-    except json.JSONDecodeError as error:
-        raise InvalidArgumentsError(
-            f"the arguments are not JSON: {error.msg.lower()}",
-            where=f"line {error.lineno}, column {error.colno}",
-            hint='give one object, such as {"path": "README.md"}',
-        ) from None
-    except RecursionError:
-        raise InvalidArgumentsError(
-            "the arguments are nested too deep",
-            hint=f"at most {limits.argument_depth_max} levels of objects and arrays",
-        ) from None
-    except ValueError as error:  # An integer of more digits than Python converts.
-        raise InvalidArgumentsError(f"the arguments are not usable: {error}") from None
-    if not isinstance(value, dict):
-        raise InvalidArgumentsError(
-            f"the arguments are {_json_name(value)}, not an object",
-            hint='give one object, such as {"path": "README.md"}',
-        )
-    if _is_too_deep(value):
-        raise InvalidArgumentsError(
-            "the arguments are nested too deep",
-            hint=f"at most {limits.argument_depth_max} levels of objects and arrays",
-        )
-    return value  # pyright: ignore[reportUnknownVariableType] - JSON has no types
-
-
-def _is_too_deep(value: Json) -> bool:
-    """Whether there are more levels than allowed; level by level, as a stack would run out."""
-    level = [value]
-    for _ in range(limits.argument_depth_max):
-        level = [
-            inner
-            for each in level
-            for inner in (each.values() if isinstance(each, dict) else each)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
-            return False
-    return True
-
-
-def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
-    for name, value in pairs:
-        if name in found:
-            raise InvalidArgumentsError(f"{quote(name)} is given twice", where=show_name(name[:80]))
-        found[name] = value
-    return found
-
-
-def _no_constant(word: str) -> Json:
-    raise InvalidArgumentsError(f"{word} is not a JSON number")
-
-
-def _json_name(value: Json) -> str:
-    return next(
-        (name for kind, name in _JSON_NAMES.items() if type(value) is kind),
-        "a value of no JSON type",
-    )
-
-
 def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsError:
     shown = "" if value is None else f" {quote(value)}"
     return InvalidArgumentsError(
-        f"{name} must be {_JSON_NAMES[declared.kind]}, not {_json_name(value)}{shown}", where=name
+        f"{name} must be {JSON_NAMES[declared.kind]}, not {json_name(value)}{shown}", where=name
     )
 
 

@@ -1,16 +1,16 @@
 """How a handler says that it was stopped.
 
     if ports.cancel.is_cancelled:
-        raise CallCancelledError(LeftEffect.NONE)
+        raise StoppedCallError(LeftEffect.NONE)
 
 A handler that runs something long stops it when `ports.cancel` says so (`on_cancel`
 calls back at once), waits until nothing of it is left, and raises this with what
 was done by then. A call that has not begun is never handed to its handler.
 """
 
-from typing import ClassVar, Final
+from typing import Final
 
-from paddock.errors import ToolError
+from paddock.errors import CallCancelledError
 from paddock.tools.spec import Change
 from paddock.values.cancelling import LeftEffect
 
@@ -21,10 +21,8 @@ _HINTS: Final = {
 }
 
 
-class CallCancelledError(ToolError):
-    """The call was stopped. `changes` is what is known of its effect."""
-
-    code: ClassVar[str] = "call.cancelled"
+class StoppedCallError(CallCancelledError):
+    """A call that was stopped while it ran. `changes` is what is known of its effect."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.text.show import quote, show_line, show_name
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Ports
 from paddock.values.cancelling import LeftEffect
 from paddock.workspace.search.asked import Line, Remarks
@@ -126,9 +126,9 @@ def remark_notices(remarks: Remarks) -> list[str]:
 
 
 def refuse_cancelled(ports: Ports) -> None:
-    """Raises: CallCancelledError where nobody waits for the answer any more."""
+    """Raises: StoppedCallError where nobody waits for the answer any more."""
     if ports.cancel.is_cancelled:
-        raise CallCancelledError(LeftEffect.NONE)
+        raise StoppedCallError(LeftEffect.NONE)
 
 
 def is_partial(remarks: Remarks) -> bool:

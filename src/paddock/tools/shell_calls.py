@@ -25,7 +25,7 @@ from paddock.tools.arguments import (
     flag,
     needed_text,
 )
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.shell_results import shell_output
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.actions import Action
@@ -92,7 +92,7 @@ class RunShell:
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
-        """Raises: ToolError; then nothing has changed, but see `CallCancelledError`."""
+        """Raises: ToolError; then nothing has changed, but see `StoppedCallError`."""
         if plan.held is not None:
             outcome = plan.held.commit()
         else:
@@ -109,7 +109,7 @@ class RunShell:
 
 def _require_not_cancelled(outcome: ShellOutcome) -> None:
     if outcome.ending is Ending.CANCELLED:
-        raise CallCancelledError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
+        raise StoppedCallError(LeftEffect.NONE if outcome.is_staged else LeftEffect.UNKNOWN)
 
 
 def _resolve_directory(cwd: str, ports: Ports) -> str:

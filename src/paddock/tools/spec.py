@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from paddock.gates.port import NO_GATES, Gates
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.tools.arguments import Binder
@@ -119,6 +120,8 @@ class Ports:
     """Runs commands."""
     packages: Packages = NO_PACKAGES
     """Tells what is installed on the plane."""
+    gates: Gates = NO_GATES
+    """Tells whether the plane is what it should be."""
     cancel: Cancel = NEVER
     """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
 

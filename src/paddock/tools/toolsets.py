@@ -6,6 +6,7 @@ from paddock.tools.create_file import create_file_tool
 from paddock.tools.delete_file import delete_file_tool
 from paddock.tools.edit_file_dev import edit_file_dev_tool
 from paddock.tools.find import find_tool
+from paddock.tools.gate_check import gate_check_tool
 from paddock.tools.grep import grep_tool
 from paddock.tools.grep_dev import grep_dev_tool
 from paddock.tools.list_files import list_files_tool
@@ -26,6 +27,7 @@ from paddock.tools.write_output import write_output_tool
 def all_tools() -> list[Tool[Any]]:
     """Every tool that exists, in the order in which they are listed."""
     return [
+        gate_check_tool(),
         read_file_tool(),
         query_ledger_tool(),
         list_files_tool(),

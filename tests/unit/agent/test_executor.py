@@ -221,7 +221,7 @@ def test_nothing_of_a_cut_turn_runs_and_the_model_is_told_once(room, raw):
     assert "was cut at the output limit" in last[1].text
     assert "create_file" in last[1].text
     assert (room.names(), failed_with(execution)) == (["a.txt", "b.txt"], None)
-    assert room.metadata("TOOL_DENIED")[0]["code"] == "order.truncated"
+    assert room.metadata("TOOL_DENIED")[0]["code"] == "call.dropped"
 
 
 def test_a_second_cut_turn_fails_the_order_with_what_there_was(room):
@@ -277,7 +277,15 @@ def test_turns_used_up_with_calls_pending_fail_with_the_partial_result(room):
     assert failed_with(execution) is OrderFailure.TURN_LIMIT_EXCEEDED
     assert execution.order.output_result == {"response_text": "two"}
     assert room.names() == ["a.txt", "b.txt"]
-    assert room.metadata("TOOL_DENIED")[0]["code"] == "order.turn_limit_exceeded"
+    assert room.metadata("TOOL_DENIED")[0]["code"] == "call.dropped"
+
+
+def test_what_was_said_in_an_earlier_turn_is_the_partial_result_too(room):
+    model = script(Say("as far as I see", (VIEW,)), Say(calls=(writes("new.txt"),)))
+
+    execution = room.carry_out(model, turn_limit=2)
+
+    assert execution.order.output_result == {"response_text": "as far as I see"}
 
 
 def test_the_same_call_a_third_time_is_not_run(room):

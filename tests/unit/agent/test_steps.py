@@ -97,6 +97,12 @@ def test_a_cut_turn_runs_none_of_its_calls_and_is_asked_again_once():
     assert second == Fail(error, {"response_text": "half"})
 
 
+def test_a_cut_turn_is_not_asked_for_again_where_no_turn_is_left():
+    only = Allowed(frozenset({"view"}), turn_limit=1)
+    found = step(turn(Stop.MAX_TOKENS, text="half"), only)
+    assert found.error.code is OrderFailure.TRUNCATED
+
+
 @pytest.mark.parametrize("stop", [Stop.REFUSAL, Stop.CONTENT_FILTER])
 def test_a_refusal_fails_with_its_reason(stop):
     found = step(turn(stop, calls=[VIEW], stop_reason="unsafe"))
@@ -126,7 +132,7 @@ def test_turns_used_up_with_calls_pending_fail_with_what_there_is():
         turn(Stop.TOOL_USE, text="so far", calls=[VIEW]),
         Allowed(frozenset({"view"}), turn_limit=1),
     )
-    said = "1 turns are used up and calls are pending"
+    said = "1 turn is used up and calls are pending"
     error = OrderError(OrderFailure.TURN_LIMIT_EXCEEDED, said)
     assert found == Fail(error, {"response_text": "so far"})
 

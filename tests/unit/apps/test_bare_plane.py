@@ -9,15 +9,19 @@ import pytest
 import paddock
 from paddock.assembly import (
     find_project,
-    init_bare_plane,
     open_project,
     open_runtime,
     tools_allowed,
 )
+from paddock.assembly.blueprint import bare_plane_blueprint
+from paddock.assembly.bootstrap import init_bare_plane
 from paddock.ledger.verify import verify
+from paddock.packages.bootstrap import load_packages
 from paddock.plane.trust import content_digest
 from paddock.runtime.approvals import NoApprover
 from tests.support.planes import RISKY, Operator, operator_in
+
+POLICY = "HOT/config/policy.toml"
 
 
 @pytest.fixture
@@ -33,16 +37,16 @@ def test_init_makes_a_plane_with_configuration_schema_and_policy(tmp_path):
     ran = operator.run("init", "--bare", "plane", "--json", here=tmp_path)
     plane = operator.plane
     assert (ran.status, ran.err) == (0, "")
-    assert ran.json == {
+    made = ran.json["made"]
+    assert made[-1] == str(operator.config)
+    assert {str(plane / "HOT/schemas/admin_config.schema.json"), str(plane / POLICY)} < set(made)
+    assert all(Path(name).is_file() for name in made)
+    assert ran.json | {"made": []} == {
         "status": "ok",
         "root": str(plane),
         "plane": str(plane),
-        "policy": str(plane / "HOT/config/policy.toml"),
-        "made": [
-            str(plane / "HOT/schemas/admin_config.schema.json"),
-            str(plane / "HOT/config/policy.toml"),
-            str(plane / "HOT/config/admin_config.json"),
-        ],
+        "policy": str(plane / POLICY),
+        "made": [],
         "already": False,
         "registered": True,
         "dual_gate": {
@@ -278,9 +282,9 @@ def test_what_is_forbidden_is_neither_read_nor_written_by_any_spelling(operator)
 
 
 def test_forbidden_closes_contents_and_not_names(operator):
-    operator.write("HOT/kernel/k.py", b"12345")
-    ran = operator.call("list_files", path="HOT/kernel")
-    assert ran.json["files"] == [{"path": "HOT/kernel/k.py", "type": "file", "size": 5}]
+    operator.write("HOT/kernel/deep/k.py", b"12345")
+    ran = operator.call("list_files", path="HOT/kernel/deep")
+    assert ran.json["files"] == [{"path": "HOT/kernel/deep/k.py", "type": "file", "size": 5}]
 
 
 def test_what_is_forbidden_is_in_no_search(operator):
@@ -490,9 +494,12 @@ def test_from_python_the_admin_is_the_agent(operator, monkeypatch):
 def test_the_blueprint_is_what_init_makes(tmp_path):
     operator = operator_in(tmp_path)
     made, project = init_bare_plane(operator.plane, operator.environment(), "development")
-    assert [path.name for path in made.made] == [
-        "admin_config.schema.json",
-        "policy.toml",
-        "admin_config.json",
-    ]
+    blueprint = bare_plane_blueprint("development")
+    found = {path.relative_to(operator.plane).as_posix(): path.read_bytes() for path in made.made}
+    receipts = {name for name in found if name.endswith("/receipt.json")}
+    assert {name: found[name] for name in found.keys() - receipts} == {
+        **blueprint.files,
+        "HOT/config/admin_config.json": blueprint.config,
+    }
+    assert len(receipts) == len(load_packages())
     assert (project.gate.tool_profile, project.gate.is_open) == ("development", False)

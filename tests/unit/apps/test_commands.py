@@ -332,12 +332,29 @@ def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
         ("shortcut", b"x"),
         ("README.md", b"caf\xe9\n"),
         (".env", b"KEY=1\n"),
+        ("paddock-demo-note.md", b"mine\n"),
+        ("paddock-demo-shortcut", b"mine\n"),
+        ("paddock-demo-shortcut/diary.txt", b"mine\n"),
+        (".gitignore", b"*\n"),
+        (".ignore", b"paddock-demo*\n"),
+        ("docs", b"no directory\n"),
+        ("README.md/README.md", b"a directory\n"),
     ],
 )
 def test_the_demo_ends_as_it_should_whatever_the_project_holds(user, name, content):
     (user.project / "README.md").unlink()
+    (user.project / name).parent.mkdir(exist_ok=True)
     (user.project / name).write_bytes(content)
     assert user.run("demo").status == 0
+    assert (user.project / name).read_bytes() == content
+
+
+def test_an_act_of_the_demo_that_shows_much_is_cut_and_says_so(user):
+    (user.project / "README.md").write_text("long " * 20_000)
+    ran = user.run("demo")
+    assert ran.status == 0
+    assert "more lines; --json shows them]" in ran.out
+    assert all(len(row) <= 120 for row in ran.out.split("\n"))
 
 
 @pytest.mark.needs("git")

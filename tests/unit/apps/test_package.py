@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.packages.bootstrap import load_packages
 from paddock.packages.names import TRANSACTION
 from paddock.packages.transaction import Phase, parse_transaction
 from tests.support.disks import tree
@@ -20,6 +21,7 @@ from tests.support.packages import (
 )
 from tests.support.planes import Operator, operator_in
 
+BOOTSTRAP = {archive.manifest.package_id for archive in load_packages()}
 FILES = {"HOT/kernel/a.txt": b"a\n", "HOT/scripts/run.sh": b"#!/bin/sh\n"}
 
 
@@ -41,6 +43,11 @@ def packed(operator: Operator, name: str = "a.tar.gz", files=None, **fields) -> 
 
 def package(operator: Operator, *arguments: str):
     return operator.run("package", *arguments, "--json")
+
+
+def own_rows(operator: Operator) -> list[dict]:
+    """What is installed besides the packages that every plane is made of."""
+    return [row for row in package(operator, "list").json if row["package_id"] not in BOOTSTRAP]
 
 
 def approve(operator: Operator, archive: str, *options: str) -> dict:
@@ -78,7 +85,7 @@ def test_from_a_source_to_an_installed_package_and_back(operator):
     assert installed.json["wo_id"] == approval["wo_id"]
     again = package(operator, "install", archive)
     assert (again.status, again.json["status"]) == (1, "unchanged")
-    (row,) = package(operator, "list").json
+    (row,) = own_rows(operator)
     assert {
         name: row[name]
         for name in ("package_id", "version", "tier", "framework", "spec", "state", "wo_id")
@@ -92,7 +99,7 @@ def test_from_a_source_to_an_installed_package_and_back(operator):
         "wo_id": approval["wo_id"],
     }
     assert package(operator, "uninstall", "PKG-A-001").json["status"] == "uninstalled"
-    assert package(operator, "list").json == []
+    assert own_rows(operator) == []
     after = plane_tree(operator.plane)
     assert {name for name in after.keys() - before.keys() if "/keys" not in name} == {
         f"HOT/registries/approvals/{approval['wo_id']}.json 600"
@@ -103,7 +110,8 @@ def test_a_person_reads_the_same(operator):
     archive = packed(operator)
     assert operator.run("package", "approve", archive).out.startswith("WO-")
     assert operator.run("package", "install", archive).out.startswith("installed: PKG-A-001 1.0.0")
-    assert "PKG-A-001  1.0.0" in operator.run("package", "list").out
+    listed = operator.run("package", "list").out.splitlines()
+    assert ["PKG-A-001", "1.0.0"] in [line.split()[:2] for line in listed]
     why = operator.run("package", "why", "HOT/kernel/a.txt")
     assert why.out.startswith("HOT/kernel/a.txt: PKG-A-001 1.0.0")
 
@@ -222,11 +230,11 @@ def test_dev_installs_without_and_is_approved_afterwards(operator):
     archive = packed(operator)
     ran = package(operator, "install", archive, "--dev")
     assert (ran.status, "G2 and G5" in ran.err) == (0, True)
-    (row,) = package(operator, "list").json
+    (row,) = own_rows(operator)
     assert (row["wo_id"], row["dev"]) == (None, True)
     made = approve(operator, archive)
     assert made["settles_install"] is True
-    (row,) = package(operator, "list").json
+    (row,) = own_rows(operator)
     assert row["wo_id"] == made["wo_id"]
 
 
@@ -257,8 +265,10 @@ def test_a_spoiled_signature_stops_an_install(operator):
 
 def test_a_strangers_signature_is_said_to_be_one(operator):
     archive = packed(operator)
+    own = operator.home / ".config/paddock/keys/operator.key"
+    own.rename(operator.base / "kept.key")
     package(operator, "sign", archive)
-    (operator.home / ".config/paddock/keys/operator.key").unlink()
+    (operator.base / "kept.key").rename(own)
     assert package(operator, "verify", archive).json["signature"] == "unknown key"
 
 
@@ -275,8 +285,10 @@ def test_why_says_whose_a_file_is(dev):
     )
     (dev.plane / "HOT/kernel/a.txt").write_bytes(b"edited")
     assert "digest" in package(dev, "why", "HOT/kernel/a.txt").json["problem"]
-    assert package(dev, "list").json[0]["state"] == "changed"
-    ran = package(dev, "why", "HOT/config/policy.toml")
+    assert own_rows(dev)[0]["state"] == "changed"
+    found = package(dev, "why", "HOT/config/policy.toml").json
+    assert (found["owner"], found["classification"]) == ("PKG-POLICY-001", "config")
+    ran = package(dev, "why", "HO2/scratch/x")
     assert (ran.status, ran.json["owner"]) == (1, None)
 
 
@@ -299,19 +311,16 @@ def test_why_names_who_gave_it_up(dev):
 def test_the_admin_lists_the_packages(dev):
     package(dev, "install", packed(dev))
     ran = dev.call("list_packages")
-    assert (ran.status, ran.json["packages"]) == (
-        0,
-        [
-            {
-                "package_id": "PKG-A-001",
-                "version": "1.0.0",
-                "tier": "HOT",
-                "framework": "FMWK-000",
-                "spec": "SPEC-A-001",
-                "state": "installed",
-            }
-        ],
-    )
+    listed = {row["package_id"]: row for row in ran.json["packages"]}
+    assert (ran.status, ran.json["count"], set(listed)) == (0, 10, BOOTSTRAP | {"PKG-A-001"})
+    assert listed["PKG-A-001"] == {
+        "package_id": "PKG-A-001",
+        "version": "1.0.0",
+        "tier": "HOT",
+        "framework": "FMWK-000",
+        "spec": "SPEC-A-001",
+        "state": "installed",
+    }
 
 
 # Acceptance, in the sandbox

@@ -31,6 +31,7 @@ from paddock.errors import (
 )
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
+from paddock.providers.scripted import Say, ScriptedModel
 from paddock.tools.arguments import ArgumentType, needed_text
 from tests.support.places import Place, new_place
 
@@ -92,6 +93,34 @@ def test_the_working_directory_is_the_default(place, monkeypatch):
     monkeypatch.chdir(place.project / "src")
     with paddock.open() as opened:
         assert opened.view("README.md").content.endswith("hello teh world")
+
+
+def test_a_session_answers_and_delegates_to_a_child_of_its_agent(place):
+    place.run("agent", "create", "reader", "--parent", "main", "--workspace", str(place.project))
+    clear = Say(structured={"speech_act": "greeting", "ambiguity": "low"})
+    model = ScriptedModel([clear, Say("hello"), Say("two lines")])
+    with paddock.open_session(place.project, provider=model) as session:
+        turn = session.handle_turn("hi")
+        order = session.delegate("reader", "count the lines of README.md", budget=50_000)
+    assert (turn.response, turn.outcome) == ("hello", "success")
+    assert (order.state, order.output_result) == ("completed", {"response_text": "two lines"})
+
+
+def test_a_session_has_the_built_in_model_and_asks_its_approver(place):
+    asked = []
+
+    def answer(request: paddock.ApprovalRequest) -> bool:
+        asked.append(request.tool)
+        return True
+
+    config = place.environment.user_config
+    config.parent.mkdir(parents=True)
+    config.write_text('[profiles.standard]\nask = ["tool:file:delete **"]\n')
+    with paddock.open_session(place.project, approver=answer) as session:
+        assert session.handle_turn("delete README.md").outcome == "success"
+    assert (asked, (place.project / "README.md").exists()) == (["delete_file"], False)
+    with pytest.raises(paddock.UsageError):
+        paddock.open_session(place.project, agent="nobody")
 
 
 def test_a_call_returns_text_for_the_model_and_fields_for_the_program(place, runtime):

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.places import Place, Ran, new_place
 from tests.support.wire_server import Fail, Hang, WireServer
-from tests.support.wire_words import says
+from tests.support.wire_words import WIRES, calls, says
 
 CLEAR = {"structured": {"speech_act": "command", "ambiguity": "low"}}
 
@@ -96,11 +96,13 @@ def test_what_cannot_be_opened_says_so(place, options, status):
 
 
 def local(place: Place, url: str) -> None:
+    write_provider(place, f'provider = "openai"\nbase_url = "{url}/v1"\napi = "chat"\n')
+
+
+def write_provider(place: Place, rows: str) -> None:
     file = place.home / ".config/paddock/config.toml"
     file.parent.mkdir(parents=True)
-    file.write_text(
-        f'[providers.local]\nprovider = "openai"\nmodel = "m"\nbase_url = "{url}/v1"\napi = "chat"\n'
-    )
+    file.write_text(f'[providers.local]\nmodel = "m"\n{rows}')
 
 
 @pytest.mark.loopback
@@ -112,6 +114,87 @@ def test_a_server_of_ones_own_answers(place):
         ran = place.run("run", "--model", "local", "go")
 
     assert (ran.status, ran.out) == (0, "from the server\n")
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_recorded_task_is_played_again_without_server_and_key(place, wire):
+    with WireServer() as server:
+        provider, base = ("anthropic", "") if wire == "anthropic" else ("openai", "/v1")
+        api = "" if wire == "anthropic" else f'api = "{wire}"\n'
+        write_provider(place, f'provider = "{provider}"\nbase_url = "{server.url}{base}"\n{api}')
+        look = calls(("view", {"path": "README.md"}), text=("Look.",))
+        server.say(says(json.dumps(CLEAR["structured"])), look, says("It is about ", "widgets."))
+        recorded = place.run("run", "--model", "local", "--record", "tape.jsonl", "what is it?")
+    tape = place.project / "tape.jsonl"
+    assert (recorded.status, recorded.out) == (0, "It is about widgets.\n")
+    assert len(tape.read_text().splitlines()) == 3
+    assert tape.stat().st_mode & 0o777 == 0o600
+    # The file is no part of what the task met when it was recorded.
+    moved = tape.rename(place.base / "tape.jsonl")
+
+    played = place.run("run", "--model", "local", "--play", str(moved), "what is it?")
+
+    assert (played.status, played.out, played.err) == (0, recorded.out, "")
+    starts = place.run("ledger", "query", "--ledger", "ho2m", "--type", "SESSION_START", "--json")
+    models = [json.loads(row)["metadata"]["model"] for row in starts.out.splitlines()]
+    assert [each["provider"] for each in models] == [provider, f"played {provider}"]
+
+
+@pytest.mark.loopback
+def test_another_task_is_not_on_the_cassette(place):
+    with WireServer() as server:
+        local(place, server.url)
+        server.say(says(json.dumps(CLEAR["structured"])), says("yes"))
+        place.run("run", "--model", "local", "--record", "tape.jsonl", "one")
+
+    ran = place.run("run", "--model", "local", "--play", "tape.jsonl", "two")
+
+    assert ran.status == 1
+    assert "the cassette has no answer" in ran.out
+
+
+@pytest.mark.loopback
+def test_a_cassette_that_is_not_played_to_its_end_says_so(place):
+    with WireServer() as server:
+        local(place, server.url)
+        server.say(says(json.dumps(CLEAR["structured"])), says("yes"))
+        place.run("run", "--model", "local", "--record", "tape.jsonl", "one")
+    tape = place.project / "tape.jsonl"
+    tape.write_text(tape.read_text() + tape.read_text().splitlines()[-1] + "\n")
+
+    ran = place.run("run", "--model", "local", "--play", "tape.jsonl", "one")
+
+    assert (ran.status, ran.out) == (3, "yes\n")
+    assert "1 exchange of the cassette left over" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        (("--record", "README.md", "--model", "openai:m"), 2),
+        (("--record", "nowhere/tape", "--model", "openai:m"), 5),
+        (("--record", "tape", "--model", "builtin"), 2),
+        (("--record", "tape", "--play", "tape"), 2),
+        (("--play", "missing", "--model", "openai:m"), 2),
+        (("--play", "README.md", "--model", "openai:m"), 3),
+        (("--play", "README.md", "--model", "builtin"), 2),
+    ],
+)
+def test_a_cassette_that_cannot_be_used_says_so(place, options, status):
+    before = (place.project / "README.md").read_bytes()
+
+    ran = place.run("run", *options, "go")
+
+    assert (ran.status, ran.out) == (status, "")
+    assert ran.err.startswith("error[")
+    assert (place.project / "README.md").read_bytes() == before
+
+
+def test_without_a_key_no_cassette_is_begun(place):
+    ran = place.run("run", "--model", "openai:m", "--record", "tape.jsonl", "go")
+
+    assert (ran.status, (place.project / "tape.jsonl").exists()) == (3, False)
 
 
 @pytest.mark.loopback

@@ -61,6 +61,32 @@ def test_an_open_file_is_kept_whole_wherever_it_is_read(store, file, content, is
     assert (digest, store.read(digest)) == (digest_of(content), content)
 
 
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("content", CONTENTS, ids=len)
+def test_a_draft_that_was_filled_becomes_the_object_itself(place, content):
+    with ObjectStore.open(str(place), bytes_max=10_000_000) as store:
+        fd = store.open_draft()
+        os.write(fd, content)
+        inode = os.fstat(fd).st_ino
+        store.adopt(fd, digest_of(content))
+        assert objects_in(place) == []
+        store.sync()
+        os.close(fd)
+
+        (name,) = objects_in(place)
+        assert (place / name).stat().st_ino == inode
+        assert store.read(digest_of(content)) == content
+
+
+@pytest.mark.needs("linux")
+def test_a_draft_that_is_not_adopted_leaves_nothing(place):
+    with ObjectStore.open(str(place), bytes_max=10_000_000) as store:
+        os.close(store.open_draft())
+        store.sync()
+
+    assert objects_in(place) == []
+
+
 def test_a_content_is_copied_to_an_open_file(store, tmp_path):
     digest = put(store, b"content")
     fd = os.open(tmp_path / "copy", os.O_WRONLY | os.O_CREAT)

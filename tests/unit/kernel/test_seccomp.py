@@ -128,6 +128,7 @@ def test_terminals_take_no_input_from_commands(at: int):
 
     assert ask("ioctl", 0, 0x5412) == EPERM
     assert ask("ioctl", 0, 0x541C) == EPERM
+    assert ask("ioctl", 0, 0x5423) == EPERM
     assert ask("ioctl", 0, 0x5412 | 1 << 32) == EPERM
     assert ask("ioctl", 0, 0x5413) == ALLOW
 
@@ -141,10 +142,50 @@ def test_sockets_of_the_granted_families_and_protocols_only(at: int):
         assert ask("socket", family, 1, 0) == expected
         assert ask("socket", family | 1 << 32, 1, 0) == expected
         assert closed("socket", family, 1, 0) == EPERM
-        assert ask("socketpair", family) == (ALLOW if family == 1 else EPERM)
+        assert ask("socketpair", family, 1) == (ALLOW if family == 1 else EPERM)
+    for kind in range(16):
+        expected = ALLOW if kind < 4 else EPERM
+        assert ask("socket", 2, kind | 0o2004000, 0) == expected, "protocol 0 of a kind is one too"
     for protocol in range(300):
         allowed = protocol in (0, 1, 6, 17, 58, 262)
         assert ask("socket", 2, 1, protocol) == (ALLOW if allowed else EPERM)
+
+
+@pytest.mark.parametrize("flags", [0, 0o4000, 0o2000000, 0o2004000])
+@pytest.mark.parametrize("at", MACHINES)
+def test_of_pairs_of_sockets_only_those_that_stay_with_each_other(at: int, flags: int):
+    ask = Filter(at)
+
+    for kind in range(16):
+        expected = ALLOW if kind in (1, 5) else EPERM
+        assert ask("socketpair", 1, kind | flags) == expected, kind
+        assert ask("socketpair", 1, kind | flags | 1 << 32) == expected, kind
+
+
+@pytest.mark.parametrize("at", MACHINES)
+def test_no_lease_is_taken_and_all_else_is_asked_of_a_descriptor(at: int):
+    ask = Filter(at)
+    refused = {1024, 1040}
+
+    for command in range(1100):
+        assert ask("fcntl", 3, command) == (EPERM if command in refused else ALLOW)
+
+
+DONE = 0x00050000
+
+
+@pytest.mark.parametrize("at", MACHINES)
+def test_the_limit_of_core_dumps_stays_as_it_is(at: int):
+    ask = Filter(at)
+
+    assert ask("setrlimit", 4, 0x7000) == DONE
+    assert ask("setrlimit", 7, 0x7000) == ALLOW
+    assert ask("prlimit64", 0, 4, 0, 0x7000) == ALLOW, "only asked for"
+    for pointer in (0x7000, 0x7F00_0000_0000, 1 << 32, 0x7F00_0000_7000):
+        assert ask("prlimit64", 0, 4, pointer) == DONE
+        assert ask("prlimit64", 0, 4 | 1 << 32, pointer) == DONE
+        assert ask("prlimit64", 5, 7, pointer) == ALLOW
+        assert ask("prlimit64", 1, 4, pointer) == EPERM
 
 
 MODES = {0o644: ALLOW, 0o777: ALLOW, 0o1777: ALLOW, 0o4755: EPERM, 0o2755: EPERM, 0o6000: EPERM}
@@ -176,6 +217,10 @@ def test_the_first_process_is_out_of_reach_and_others_are_not(at: int):
         assert ask(name, *[0] * place, 1) == EPERM
         assert ask(name, *[0] * place, 0) == ALLOW
         assert ask(name, *[0] * place, 2) == ALLOW
+    # A process, a group, and then every process of a user: the first one among them.
+    assert [ask("setpriority", which, 0) for which in range(3)] == [ALLOW, ALLOW, EPERM]
+    assert [ask("ioprio_set", which, 0) for which in range(1, 4)] == [ALLOW, ALLOW, EPERM]
+    assert ask("ioprio_set", 1, 1) == EPERM
 
 
 @pytest.mark.parametrize("at", MACHINES)

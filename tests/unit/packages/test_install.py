@@ -490,7 +490,7 @@ def test_the_first_approval_brings_the_operators_key_on_record(bench):
     made = approve(bench.depot, manifest_of(FILES), KEY, (), 60)
 
     assert made.enrolled
-    assert bench.events() == ["OPERATOR_KEY_ENROLLED"]
+    assert bench.events() == ["OPERATOR_KEY_ENROLLED", "PACKAGE_SET_SIGNED"]
     assert not approve(bench.depot, manifest_of(FILES), KEY, (), 60).enrolled
 
 

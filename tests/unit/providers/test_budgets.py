@@ -2,8 +2,8 @@
 
 import pytest
 
+from paddock.errors import BudgetExhaustedError
 from paddock.providers.budgets import session_budget
-from paddock.providers.failures import BudgetExhaustedError
 from paddock.values.budgets import Account, BudgetMode, Shortage
 from paddock.values.models import Usage
 
@@ -45,7 +45,7 @@ def test_the_scope_that_is_short_refuses_and_nothing_is_taken(session_limit, ord
     with pytest.raises(BudgetExhaustedError) as caught:
         order.reserve(11)
 
-    assert caught.value.shortage == short
+    assert caught.value.message == str(short)
     assert (session.account.reserved, order.account.reserved) == (0, 0)
     assert order.reserve(10).granted == 10
 

@@ -1,13 +1,11 @@
 """Exchanges are recorded on the wire and played through the same SDK."""
 
-import httpx2
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.providers.cassettes import PlayingTransport, RecordingTransport, parse_cassette
+from paddock.providers.cassettes import Player, PlayingTransport, Recorder, parse_cassette
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.keys import Key
 from tests.support.models import KEY, Listener, Waits, answered, asking, gateway, settings_for
 from tests.support.wire_server import Fail, Speak, WireServer
 from tests.support.wire_words import WIRES, calls, says
@@ -15,13 +13,12 @@ from tests.support.wire_words import WIRES, calls, says
 pytestmark = pytest.mark.loopback
 
 
-def opened(wire: str, url: str, transport):
-    return open_provider(settings_for(wire, url), {"TEST_KEY": KEY}, transport=transport)
+def opened(wire: str, url: str, transport_for):
+    return open_provider(settings_for(wire, url), {"TEST_KEY": KEY}, transport_for=transport_for)
 
 
 def record(wire: str, server: WireServer, lines: list[str]):
-    transport = RecordingTransport(httpx2.AsyncHTTPTransport(), Key(KEY), lines.append)
-    provider = opened(wire, server.url, transport)
+    provider = opened(wire, server.url, Recorder(lines.append))
     try:
         first = gateway(provider, Waits()).route(asking())
         return first, provider.route(answered(first))
@@ -40,8 +37,8 @@ def test_what_was_recorded_is_played_through_the_same_sdk(wire):
         )
         recorded = record(wire, server, lines)
 
-    tape = PlayingTransport(parse_cassette("".join(lines), "tape.jsonl"))
-    provider = opened(wire, "http://127.0.0.1:9", tape)
+    player = Player(parse_cassette("".join(lines), "tape.jsonl"))
+    provider = opened(wire, "http://127.0.0.1:9", player)
     waits, listener = Waits(), Listener()
     first = gateway(provider, waits).route(asking(), on_text=listener)
     second = provider.route(answered(first))
@@ -50,7 +47,7 @@ def test_what_was_recorded_is_played_through_the_same_sdk(wire):
     assert (first, second) == recorded
     assert waits.seconds == [2.25]
     assert listener.pieces == ["Look."]
-    tape.require_finished()
+    player.transport.require_finished()
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -75,7 +72,7 @@ def test_a_cassette_holds_no_key_and_no_header_of_a_request(wire):
 
 
 def test_a_request_that_was_not_recorded_has_no_answer():
-    provider = opened("chat", "http://127.0.0.1:9", PlayingTransport(()))
+    provider = opened("chat", "http://127.0.0.1:9", Player(()))
 
     with pytest.raises(ProviderError, match="the cassette has no answer") as caught:
         gateway(provider).route(asking())
@@ -89,7 +86,7 @@ def test_exchanges_left_over_are_an_error():
 
     tape = PlayingTransport(parse_cassette(line, "tape.jsonl"))
 
-    with pytest.raises(ConfigError, match="1 exchanges of the cassette are left over"):
+    with pytest.raises(ConfigError, match="1 exchange of the cassette left over"):
         tape.require_finished()
 
 

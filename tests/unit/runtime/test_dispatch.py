@@ -20,7 +20,7 @@ from paddock.history.keeping import Running
 from paddock.history.notes import CallMark
 from paddock.runtime.approvals import Approval, YesApprover
 from paddock.tools.arguments import ArgumentType, clamped_integer
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import READS, Effects, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
@@ -562,8 +562,8 @@ class _Notes:
     ("error", "is_over"),
     [
         (FileChangedError("changed"), True),
-        (CallCancelledError(LeftEffect.PARTIAL), True),
-        (CallCancelledError(LeftEffect.UNKNOWN), False),
+        (StoppedCallError(LeftEffect.PARTIAL), True),
+        (StoppedCallError(LeftEffect.UNKNOWN), False),
         (HostError("broken"), False),
         (RuntimeError("a defect"), False),
     ],

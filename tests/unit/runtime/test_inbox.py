@@ -36,9 +36,32 @@ class Book:
 
 
 @dataclass
+class Contents:
+    """The history: what is kept for changes that wait."""
+
+    pins: set[str] = field(default_factory=set)
+
+    def release(self, pin: str) -> None:
+        self.pins.discard(pin)
+
+
+@dataclass
+class Changes:
+    """What a command left."""
+
+    contents: Contents
+    size: int = 1
+
+    def park(self, name: str) -> list[str]:
+        self.contents.pins.add(name)
+        return ["x" * self.size]
+
+
+@dataclass
 class Place:
     inbox: Inbox
     book: Book
+    contents: Contents = field(default_factory=Contents)
     now: float = 1_000_000.0
 
     def names(self) -> list[str]:
@@ -50,7 +73,11 @@ def place(tmp_path) -> Place:
     book, count = Book(), iter(range(1, 10_000))
     made = Place(None, book)
     made.inbox = Inbox(
-        tmp_path / "calls", book, lambda: made.now, lambda size: next(count).to_bytes(size, "big")
+        tmp_path / "calls",
+        book,
+        lambda: made.now,
+        lambda size: next(count).to_bytes(size, "big"),
+        made.contents,
     )
     return made
 
@@ -163,6 +190,78 @@ def test_a_kept_request_is_settled_once_and_only_while_it_waits(place):
     refused = place.inbox.keep(request())
     place.inbox.refuse(refused.id, "operator")
     assert not place.inbox.settle(refused.id, request())
+
+
+def changes_kept(place: Place, size: int = 1) -> tuple[ApprovalRequest, Parked]:
+    asked = replace(request(), parking=Changes(place.contents, size))
+    return asked, place.inbox.keep(asked)
+
+
+def granted_and_used(place: Place, asked: ApprovalRequest, kept: Parked) -> None:
+    place.inbox.grant(kept.id, "operator")
+    assert place.inbox.take(asked).is_granted
+
+
+def granted_too_late(place: Place, asked: ApprovalRequest, kept: Parked) -> None:
+    place.inbox.grant(kept.id, "operator")
+    place.now += limits.approval_granted_s
+    assert not place.inbox.take(asked).is_granted
+
+
+def swept_with_the_next(place: Place, asked: ApprovalRequest, kept: Parked) -> None:
+    del asked, kept
+    place.now += limits.approval_kept_s
+    place.inbox.keep(request(2))
+
+
+def committed_without_a_record(place: Place, asked: ApprovalRequest, kept: Parked) -> None:
+    del asked
+    granted = place.inbox.grant(kept.id, "operator")
+    place.book.granted.clear()
+    assert not place.inbox.take_changes(granted)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        granted_and_used,
+        granted_too_late,
+        swept_with_the_next,
+        committed_without_a_record,
+        lambda place, asked, kept: place.inbox.refuse(kept.id, "operator"),
+        lambda place, asked, kept: place.inbox.withdraw(kept),
+        lambda place, asked, kept: place.inbox.settle(kept.id, asked),
+    ],
+    ids=["used", "late", "swept", "no record", "refused", "withdrawn", "settled"],
+)
+def test_the_contents_of_changes_are_kept_while_they_wait_and_let_go_after(place, end):
+    asked, kept = changes_kept(place)
+    assert place.contents.pins == {f"parked-{kept.id}"}
+    end(place, asked, kept)
+    assert place.contents.pins == set()
+
+
+def test_the_contents_of_granted_changes_stay_until_these_were_committed(place):
+    _, kept = changes_kept(place)
+    granted = place.inbox.grant(kept.id, "operator")
+    assert place.inbox.take_changes(granted)
+    assert (place.names(), place.contents.pins) == ([], {kept.pin})
+    place.inbox.withdraw(granted)
+    assert place.contents.pins == set()
+
+
+def test_of_two_who_commit_the_same_changes_one_does_and_the_other_lets_nothing_go(place):
+    _, kept = changes_kept(place)
+    granted = place.inbox.grant(kept.id, "operator")
+    assert place.inbox.take_changes(granted)
+    assert not place.inbox.take_changes(granted)
+    assert place.contents.pins == {kept.pin}
+
+
+def test_changes_that_are_too_large_to_be_kept_leave_no_contents_behind(place):
+    with pytest.raises(ApprovalUnavailableError, match="at most"):
+        changes_kept(place, limits.approval_kept_bytes_max)
+    assert (place.names(), place.contents.pins) == ([], set())
 
 
 def test_somebody_elses_approver_has_no_more_than_its_time():

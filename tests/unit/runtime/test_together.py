@@ -11,7 +11,7 @@ from paddock.runtime.messages import Malformed
 from paddock.runtime.prepared import Bounds
 from paddock.runtime.together import dispatch_all
 from paddock.tools.arguments import ArgumentType, plain_text
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import READS, Change, Effects, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.calls import Refusal, ToolCall
@@ -260,7 +260,7 @@ def test_a_call_that_was_stopped_says_what_it_left_behind(door, effect, effects)
 
     def stopped(name, ports):
         assert ports.cancel.is_cancelled
-        raise CallCancelledError(effect, changes=(change,) if effect is LeftEffect.PARTIAL else ())
+        raise StoppedCallError(effect, changes=(change,) if effect is LeftEffect.PARTIAL else ())
 
     # The token is pulled once the call is past the last look at it.
     class Late:

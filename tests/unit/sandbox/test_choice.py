@@ -46,6 +46,19 @@ def test_nothing_tried_is_nothing_that_works():
         choose_backend([], "required")
 
 
+@pytest.mark.parametrize("enforcement", ["required", "best-effort"])
+@pytest.mark.parametrize("verdicts", [[LANDLOCK], [NO_LANDLOCK], []])
+def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
+    enforcement, verdicts
+):
+    busy = Verdict("stage", Held.NONE, cause="too many processes", remedy="again", is_passing=True)
+
+    with pytest.raises(SandboxUnavailableError) as refused:
+        choose_backend([busy, *verdicts], enforcement)
+    assert refused.value.message == "the sandbox failed just now: stage: too many processes"
+    assert refused.value.hint == "again"
+
+
 @pytest.mark.parametrize(
     ("symptom", "switches", "remedy"),
     [
@@ -63,6 +76,11 @@ def test_nothing_tried_is_nothing_that_works():
             Symptom(Step.USER_NAMESPACE, errno.ENOSPC),
             HostSwitches(user_namespaces_max="0"),
             "user.max_user_namespaces=15000",
+        ),
+        (
+            Symptom(Step.USER_NAMESPACE, errno.ENOSPC),
+            HostSwitches(user_namespaces_max="96365"),
+            "to more than 96365",
         ),
         (
             Symptom(Step.USER_NAMESPACE, errno.EPERM),

@@ -54,6 +54,21 @@ def test_escapes_count_as_the_characters_that_they_are_shown_as():
     assert len(text) == 100 + len("\n[TRUNCATED at 100 chars]\n")
 
 
+PRINTED = st.lists(st.sampled_from(["a", "\r\n", "\r", "\n", "\0", "\x1b", "é", "\u202e", "€"]))
+
+
+@given(PRINTED, st.integers(1, 20))
+def test_what_is_shown_does_not_depend_on_where_it_was_looked_at(pieces: list[str], half: int):
+    content = "".join(pieces).encode()
+    whole, _ = render_stream(captured(content, 10_000), 10_000)
+
+    shown, is_cut = render_stream(captured(content, 10_000), 2 * half)
+
+    assert is_cut == (len(whole) > 2 * half)
+    head, _, tail = shown.partition(f"\n[TRUNCATED at {2 * half} chars]\n")
+    assert (head, tail) == ((whole[:half], whole[-half:]) if is_cut else (whole, ""))
+
+
 @given(st.text(), st.integers(1, 4))
 def test_a_cut_never_splits_a_character(text: str, more: int):
     content = ("é" * 60 + text + "€" * 60).encode()

@@ -14,7 +14,6 @@ from paddock.tools.arguments import (
     needed_text,
     optional_integer,
     optional_text,
-    parse_arguments,
     plain_text,
 )
 from paddock.values.calls import Json
@@ -100,33 +99,3 @@ def test_the_schema_is_closed_and_every_field_is_described() -> None:
     assert schema["additionalProperties"] is False
     assert schema["required"] == ["path", "old", "new"]
     assert all(field["description"] for field in schema["properties"].values())
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ('{"a": 1, "a": 2}', "'a' is given twice"),
-        ('{"o": {"b": 1, "b": 2}}', "'b' is given twice"),
-        ("[]", "the arguments are an array, not an object"),
-        ("null", "the arguments are null, not an object"),
-        ('{"a": NaN}', "NaN is not a JSON number"),
-        ('{"a": Infinity}', "Infinity is not a JSON number"),
-        ('{"a": 1', "the arguments are not JSON: expecting ',' delimiter"),
-        ("", "the arguments are not JSON: expecting value"),
-        ("[" * 100_000, "the arguments are nested too deep"),
-        (b"\xff", "the arguments are not UTF-8 at byte 0"),
-    ],
-)
-def test_text_that_is_no_object_of_arguments_is_refused(source: str | bytes, said: str) -> None:
-    with pytest.raises(InvalidArgumentsError) as caught:
-        parse_arguments(source)
-    assert caught.value.message == said
-
-
-def test_a_number_of_too_many_digits_is_refused() -> None:
-    with pytest.raises(InvalidArgumentsError, match="not usable"):
-        parse_arguments('{"a": ' + "9" * 5000 + "}")
-
-
-def test_an_object_of_arguments_is_parsed() -> None:
-    assert parse_arguments('{"path": "é", "n": 1}') == {"path": "é", "n": 1}

@@ -2,6 +2,7 @@ import json
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from paddock.errors import (
     PermissionDeniedError,
     SpecialFileError,
 )
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 
@@ -450,9 +451,16 @@ def test_an_action_names_the_resolved_path(desk):
 
 
 class Cancelled:
-    """A token of a call that nobody waits for."""
+    """A token of a call that nobody waits for any more, from the given look at it on."""
 
-    is_cancelled = True
+    def __init__(self, look: int = 1) -> None:
+        self.look = look
+        self.looks = 0
+
+    @property
+    def is_cancelled(self) -> bool:
+        self.looks += 1
+        return self.looks >= self.look
 
     def on_cancel(self, callback):
         callback()
@@ -463,5 +471,43 @@ class Cancelled:
 def test_a_search_that_is_cancelled_ends_without_an_answer(desk, name):
     desk.write("a", b"needle\n")
     plan = desk.plan(name, pattern="n[e]*dle")
-    with pytest.raises(CallCancelledError, match="^the call was cancelled$"):
+    with pytest.raises(StoppedCallError, match="^the call was cancelled$"):
         desk.tool(name).handler.run(plan, replace(desk.ports, cancel=Cancelled()))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"), [("grep", "n[e]*dle"), ("grep", "needle"), ("find", "**/f*")]
+)
+def test_a_search_that_runs_ends_soon_after_it_is_cancelled_and_leaves_no_process(
+    desk, name, pattern
+):
+    for number in range(400):
+        desk.write(f"d{number % 7}/f{number}", b"a needle\n" * 3)
+    plan = desk.plan(name, pattern=pattern)
+    handler = desk.tool(name).handler
+    whole = Cancelled(look=10**9)
+    handler.run(plan, replace(desk.ports, cancel=whole))
+    for look in range(1, whole.looks):
+        token = Cancelled(look)
+        try:
+            handler.run(plan, replace(desk.ports, cancel=token))
+        except StoppedCallError:
+            assert token.looks >= look
+        else:
+            assert token.looks < look  # How often it is looked depends on how fast ripgrep is.
+        # Every layer looks once more on its way out, and none begins anything.
+        assert token.looks <= look + 12
+    assert _ripgreps() == []
+
+
+def _ripgreps() -> list[str]:
+    """Programs of that name that this process has started and not ended."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = file.read_text().partition(" (")[2].rpartition(") ")
+        except OSError:
+            continue
+        if name == "rg" and int(rest.split()[1]) == os.getpid():
+            found.append(rest)
+    return found

@@ -21,7 +21,7 @@ from paddock.sandbox.outcome import (
     Stream,
 )
 from paddock.sandbox.values import Ending, Enforced, Held, SandboxPlan
-from paddock.tools.cancelling import CallCancelledError
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.effects import changes_from_bytes
 from paddock.tools.run_shell import run_shell_tool
 from paddock.tools.run_shell_dev import run_shell_dev_tool
@@ -282,7 +282,7 @@ def test_long_lists_are_cut_and_that_is_said(tool, ports):
 )
 def test_a_command_that_was_cancelled_says_what_it_left(tool, ports, is_staged, effect):
     outcome = replace(OUTCOME, ending=Ending.CANCELLED, is_staged=is_staged)
-    with pytest.raises(CallCancelledError) as caught:
+    with pytest.raises(StoppedCallError) as caught:
         run(tool, ports, outcome)
     assert caught.value.effect is effect
 

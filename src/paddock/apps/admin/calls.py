@@ -8,7 +8,7 @@ from typing import Final
 
 from paddock.agent.events import CallDecided, CallFinished
 from paddock.apps.admin.blocks import Block, Fitted, Look, Span, lines, pairs, row
-from paddock.tools.cancelling import CallCancelledError
+from paddock.errors import CallCancelledError
 from paddock.values.calls import Json, Refusal
 
 KEPT_MAX: Final = 100

@@ -4,8 +4,8 @@ from paddock.apps.admin.blocks import Look, Span, Table, row
 from paddock.apps.admin.desk import Desk
 from paddock.errors import UnknownToolError, UsageError
 from paddock.providers.builtin_syntax import parse_call
+from paddock.text.json_object import parse_object
 from paddock.text.show import quote
-from paddock.tools.arguments import parse_arguments
 from paddock.values.calls import Json
 from paddock.values.models import ToolSchema
 
@@ -48,7 +48,7 @@ class CallCommand:
 
 def _arguments(name: str, given: str, desk: Desk) -> Json:
     if given.startswith("{") or not given:
-        return parse_arguments(given or "{}")
+        return parse_object(given or "{}")
     try:
         tool = desk.runtime.tools.get(name)
     except UnknownToolError:

@@ -9,6 +9,10 @@ from paddock.sandbox.values import Held
 _FREE: Final = frozenset({"builtin", "scripted"})
 """Providers that cost nothing."""
 _GAP: Final = "  "
+_UNKNOWN: Final = "unknown"
+_MODEL_CHARS_MIN: Final = 8
+_EXACT_BELOW: Final = 10_000
+"""Tokens; more are counted in thousands where there is little room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Status:
     @property
     def cost(self) -> str:
         """Money. No prices are known, so it is either nothing or not known."""
-        return "none" if self.provider in _FREE or not self.tokens else "unknown"
+        return "none" if self.provider in _FREE or not self.tokens else _UNKNOWN
 
     @property
     def badges(self) -> tuple[str, ...]:
@@ -59,10 +63,14 @@ class Status:
 def status_text(status: Status, width: int | None = None) -> str:
     """The status line, in the longest of its forms that fits into `width` columns."""
     left = "" if status.tokens_left is None else f" ({status.tokens_left:,} left)"
-    forms = (_long(status, left), _long(status, ""), _short(status), _shortest(status))
+    forms = (_long(status, left), _long(status, ""), _short(status, status.model))
     texts = [_GAP.join(form) for form in forms]
     if width is None:
         return texts[0]
+    # The model's name gives way before anything else does, but not all of it.
+    room = max(len(status.model) + width - len(texts[-1]), _MODEL_CHARS_MIN)
+    cut = _GAP.join(_short(status, f"{status.model[: room - 1]}…"))
+    texts += [cut, _GAP.join(_shortest(status))]
     return next((text for text in texts if len(text) <= width), texts[-1][:width])
 
 
@@ -78,14 +86,14 @@ def _long(status: Status, left: str) -> Sequence[str]:
     )
 
 
-def _short(status: Status) -> Sequence[str]:
+def _short(status: Status, model: str) -> Sequence[str]:
     return (
         f"{status.agent}/{status.profile}",
-        status.provider,
+        model,
         f"gate {_gate(status)}",
         f"sandbox {status.sandbox}",
-        f"tokens {status.tokens:,}",
-        f"cost {status.cost}",
+        f"tokens {_brief(status.tokens)}",
+        f"cost {'?' if status.cost == _UNKNOWN else status.cost}",
     )
 
 
@@ -98,6 +106,10 @@ def _shortest(status: Status) -> Sequence[str]:
         status.provider,
         f"{status.tokens:,} tokens",
     )
+
+
+def _brief(tokens: int) -> str:
+    return f"{tokens:,}" if tokens < _EXACT_BELOW else f"{tokens // 1000:,}k"
 
 
 def _gate(status: Status) -> str:

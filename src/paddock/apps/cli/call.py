@@ -11,7 +11,7 @@ from paddock.assembly import open_runtime
 from paddock.errors import InvalidArgumentsError, ToolError
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.runtime.runtime import Runtime
-from paddock.tools.arguments import parse_arguments
+from paddock.text.json_object import parse_object
 from paddock.values.calls import Refusal, ToolResult
 
 _HOST_CODES = frozenset({"sandbox.unavailable", "storage.full", "ledger.busy", "ledger.full"})
@@ -86,7 +86,7 @@ class Progress:
 
 def _run(runtime: Runtime, tool: str, source: str | bytes) -> ToolResult:
     try:
-        arguments = parse_arguments(source)
+        arguments = parse_object(source)
     except InvalidArgumentsError as error:
         return runtime.refuse(tool, Refusal(error.code, error.message, error.hint))
     return runtime.call(tool, arguments)

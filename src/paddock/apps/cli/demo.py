@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.demo_copy import copy_project
+from paddock.apps.cli.demo_copy import TOUR, copy_project
 from paddock.apps.cli.demo_scene import Scene
 from paddock.apps.cli.demo_session import SessionTour
 from paddock.apps.cli.options import Options
@@ -36,9 +36,13 @@ _ASK_RULE = """
 allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
 ask   = ["tool:file:delete **"]                # someone is asked before anything is deleted
 """
-_NOTE = "paddock-demo-note.md"
-_LINK = "paddock-demo-shortcut"
+_NOTE = f"{TOUR}-note.md"
+_LINK = f"{TOUR}-shortcut"
+_MARGIN = "    "
 _ROW_CHARS_MAX = 110
+_ROWS_MAX = 20
+"""Of one act."""
+_COLUMNS_MIN = 40
 
 
 class Demo:
@@ -112,9 +116,27 @@ def _show(scene: Scene, console: Console) -> None:
     prompt = "" if scene.did.startswith("> ") else "$ "
     console.say(f"  {prompt}{scene.did}")
     console.print(f"  {console.paint(scene.outcome, colour)}\n")
-    for row in scene.detail.split("\n"):
-        for line in textwrap.wrap(row, _ROW_CHARS_MAX, drop_whitespace=False) or [""]:
-            console.say(f"    {line}")
+    width = min(_columns(console) - len(_MARGIN), _ROW_CHARS_MAX)
+    rows = [line for row in scene.detail.split("\n") for line in _wrapped(row, width)]
+    for line in rows[:_ROWS_MAX]:
+        console.say(f"{_MARGIN}{line}")
+    if len(rows) > _ROWS_MAX:
+        console.say(f"{_MARGIN}[{len(rows) - _ROWS_MAX} more lines; --json shows them]")
+
+
+def _wrapped(row: str, width: int) -> list[str]:
+    """A line that goes on stands as far in as it began."""
+    indent = " " * min(len(row) - len(row.lstrip(" ")), width // 2)
+    wrapped = textwrap.wrap(row, width, subsequent_indent=indent, break_on_hyphens=False)
+    return wrapped or [""]
+
+
+def _columns(console: Console) -> int:
+    """Of the terminal; plenty where there is none."""
+    try:
+        return max(os.get_terminal_size(console.stdout.fileno()).columns, _COLUMNS_MIN)
+    except (OSError, ValueError):
+        return _ROW_CHARS_MAX + len(_MARGIN)
 
 
 class Tour:

@@ -10,6 +10,8 @@ from typing import Final
 _FILES_MAX: Final = 2_000
 _BYTES_MAX: Final = 50_000_000
 _POLICIES: Final = frozenset({"paddock.toml", "paddock.json"})
+TOUR: Final = "paddock-demo"
+"""What the tour's own names begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +24,16 @@ class Copied:
 
     def said(self) -> str:
         """One line for a person."""
-        said = f"the tour works on a copy of {self.source} ({self.files} files)"
-        return f"{said}; {self.left} more files were left out" if self.left else said
+        said = f"the tour works on a copy of {self.source} ({_files(self.files)})"
+        return f"{said}; {_files(self.left)} left out" if self.left else said
 
 
 def copy_project(source: Path, target: Path) -> Copied:
     """Copy the files of `source` that git knows (all, where there is no git) to `target`.
 
     At most 2,000 files and 50 MB; links and special files are left out, and the
-    project's own policy, as the tour has one. The copy gets an empty `.git`, so that
-    it is a project of its own.
+    project's own policy, as the tour has one, and what has a name of the tour's. The
+    copy gets an empty `.git`, so that it is a project of its own.
     """
     names = _git_files(source) or _plain_files(source)
     copied = bytes_copied = 0
@@ -42,7 +44,8 @@ def copy_project(source: Path, target: Path) -> Copied:
             if name in _POLICIES or not file.is_file() or file.is_symlink():
                 continue
             size = file.stat().st_size
-            if copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX:
+            is_too_much = copied >= _FILES_MAX or bytes_copied + size > _BYTES_MAX
+            if is_too_much or name.startswith(TOUR):
                 left += 1
                 continue
             destination = target / name
@@ -55,6 +58,10 @@ def copy_project(source: Path, target: Path) -> Copied:
         bytes_copied += size
     (target / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
     return Copied(source, copied, left)
+
+
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
 
 
 def _git_files(source: Path) -> list[str]:

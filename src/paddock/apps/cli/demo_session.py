@@ -7,6 +7,7 @@ from typing import Final
 
 from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
+from paddock.apps.cli.demo_copy import TOUR
 from paddock.apps.cli.demo_scene import Scene
 from paddock.assembly import Project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
@@ -15,7 +16,7 @@ from paddock.ledger.query import Filter
 from paddock.ledger.verify import verify
 from paddock.text.show import show_name
 
-_NOTE: Final = "paddock-demo-session.md"
+_NOTE: Final = f"{TOUR}-session.md"
 _ROWS_MAX: Final = 8
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
-from paddock.assembly import init_bare_plane, init_project
+from paddock.assembly import init_project
+from paddock.plane.dual_gate import ToolProfile
 from paddock.values.calls import Json
 
 
@@ -61,7 +62,9 @@ class Init:
 
 
 def _make_bare(directory: Path, options: Options, console: Console) -> int:
-    profile = "development" if options.dev else "production"
+    from paddock.assembly.bootstrap import init_bare_plane
+
+    profile: ToolProfile = "development" if options.dev else "production"
     made, project = init_bare_plane(directory, environment_of(console), profile)
     root, policy = made.layout.root, project.files.project
     if options.json:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.ledger_export import add_export, run_export
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.assembly import Project
@@ -27,12 +28,13 @@ _EXIT_INTEGRITY: Final = 4
 class LedgerCommand:
     """Questions to the ledgers; nothing is written."""
 
-    summary = "Query, follow and verify the ledgers. Nothing here writes to one."
+    summary = "Query, follow, verify and export the ledgers. Nothing here writes to one."
     examples = (
         "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
         "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
         "  paddock ledger tail --ledger ho1m\n"
-        "  paddock ledger verify"
+        "  paddock ledger verify\n"
+        "  paddock ledger export --ledger ho1m --format html --out ho1m.html"
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -54,7 +56,11 @@ class LedgerCommand:
         checked = actions.add_parser("verify", help="read and check whole", allow_abbrev=False)
         checked.add_argument("--ledger", choices=NAMES, help="default: all that there are")
         checked.add_argument("--full", action="store_true", help="read every line (so far, always)")
-        for parsed in (asked, followed, checked):
+        exported = actions.add_parser(
+            "export", help="lines as they are stored, or a page", allow_abbrev=False
+        )
+        add_export(exported, NAMES)
+        for parsed in (asked, followed, checked, exported):
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
@@ -64,6 +70,8 @@ class LedgerCommand:
             return self._query(project, options, console)
         if options.question == "tail":
             return self._tail(project, options, console)
+        if options.question == "export":
+            return self._export(project, options, console)
         return self._verify(project, options, console)
 
     def _query(self, project: Project, options: Options, console: Console) -> int:
@@ -109,6 +117,14 @@ class LedgerCommand:
             _show(stored, options, console)
             console.stdout.flush()
         return 0
+
+    def _export(self, project: Project, options: Options, console: Console) -> int:
+        path = project.layout.ledger_paths()[options.ledger]
+        if not path.exists():
+            if _is_known(path):
+                raise _gone(path, options.ledger)
+            raise UsageError(f"the ledger {options.ledger} does not exist yet", where="--ledger")
+        return run_export(path, options, console)
 
     def _verify(self, project: Project, options: Options, console: Console) -> int:
         paths = project.layout.ledger_paths()

@@ -74,7 +74,9 @@ COMMANDS: Final = {
         "create, list, show and remove agents", "agent", ("create", "list", "show", "remove")
     ),
     "policy": Listed(
-        "check, explain, test and lint policy", "policy", ("check", "explain", "test", "lint")
+        "check, explain, test, lint, replay and compare policy",
+        "policy",
+        ("check", "explain", "test", "lint", "replay", "diff"),
     ),
     "approvals": Listed(
         "answer what was asked while nobody was there",
@@ -84,11 +86,19 @@ COMMANDS: Final = {
     "history": Listed("list what calls changed", "history"),
     "diff": Listed("show what a call changed", "diff"),
     "undo": Listed("bring back what a call replaced", "undo"),
-    "ledger": Listed("query, follow and verify ledgers", "ledger", ("query", "tail", "verify")),
+    "ledger": Listed(
+        "query, follow, verify and export ledgers", "ledger", ("query", "tail", "verify", "export")
+    ),
     "package": Listed(
         "make, approve, install and remove packages of a plane",
         "package",
         ("hash", "pack", "verify", "sign", "approve", "install", "uninstall", "list", "why"),
+    ),
+    "gate": Listed("look whether a plane is what it should be", "gate"),
+    "bootstrap": Listed(
+        "make the archive that planes are made of, and planes of it",
+        "bootstrap",
+        ("build", "verify", "install"),
     ),
     "mcp": Listed("serve an agent's tools to MCP clients", "mcp.command", ("install", "token")),
     "hook": Listed(

@@ -41,6 +41,7 @@ class PackageCommand:
         "  paddock package hash src/PKG-GREETING-001\n"
         "  paddock package pack src/PKG-GREETING-001 dist/\n"
         "  paddock package sign dist/PKG-GREETING-001.tar.gz\n"
+        "  paddock package sign --installed\n"
         "  paddock package approve dist/PKG-GREETING-001.tar.gz --expires 24h\n"
         "  paddock package install dist/PKG-GREETING-001.tar.gz --dry-run\n"
         "  paddock package why HOT/kernel/greeting.txt"
@@ -58,9 +59,18 @@ class PackageCommand:
         packing.add_argument("source", metavar="SRC")
         packing.add_argument("destination", metavar="DEST", help="a file or a folder")
         parsers = [hashing, packing]
+        signing = actions.add_parser(
+            "sign", help="vouch for an archive (ARCHIVE.sig), or for all that is installed",
+            allow_abbrev=False,
+        )  # fmt: skip
+        signing.add_argument("archive", metavar="ARCHIVE", nargs="?")
+        signing.add_argument(
+            "--installed", action="store_true",
+            help="sign the plane's installed set, and the keys that stand in it",
+        )  # fmt: skip
+        parsers.append(signing)
         for name, help_text in (
             ("verify", "whether an archive is exactly what it declares"),
-            ("sign", "vouch for an archive: ARCHIVE.sig"),
             ("approve", "allow one package to change the plane"),
             ("install", "install a package, or put it in another version's place"),
         ):
@@ -163,6 +173,31 @@ class PackageCommand:
         return 0
 
     def _sign(self, options: Options, console: Console) -> int:
+        if options.installed == (options.archive is not None):
+            raise UsageError(
+                "what is to be signed is not clear",
+                where="package sign",
+                hint="name an ARCHIVE, or --installed for all that is installed",
+            )
+        return (self._sign_installed if options.installed else self._sign_archive)(options, console)
+
+    def _sign_installed(self, options: Options, console: Console) -> int:
+        from paddock.assembly.packages import open_depot
+        from paddock.packages.keys import make_operator_key
+        from paddock.packages.vouching import sign_installed_set
+
+        project = use_project(options, console)
+        with open_depot(project) as depot:
+            signed = sign_installed_set(depot, make_operator_key(project.environment))
+        if options.json:
+            console.write_json({"status": "signed", **signed.as_json()})
+            return 0
+        console.say(f"signed the installed set {signed.set_digest} with key {signed.key_id}")
+        for key in signed.keys:
+            console.say(f"  key {key.key_id} counts on this plane")
+        return 0
+
+    def _sign_archive(self, options: Options, console: Console) -> int:
         from paddock.packages.archive import load_archive
         from paddock.packages.keys import make_operator_key
         from paddock.packages.signatures import sign_digest, write_signature

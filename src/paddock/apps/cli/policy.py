@@ -5,6 +5,7 @@ from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.policy_past import explain_call, run_diff, run_replay
 from paddock.apps.cli.project import find_project
 from paddock.assembly import Project
 from paddock.errors import PaddockError
@@ -21,17 +22,24 @@ from paddock.values.decisions import Decision, Outcome
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
+_LEDGER_HELP: Final = "a ledger of the plane, or a .jsonl file (default: ho1m)"
 
 
 class PolicyCommand:
-    """Questions to the policy in force. Nothing is run, nothing is recorded."""
+    """Questions to a policy, and about what it decided. Nothing is run, nothing is recorded."""
 
-    summary = "Check and explain single actions; test and lint the whole policy."
+    summary = (
+        "Check and explain single actions and recorded calls; test and lint the whole policy;\n"
+        "decide the recorded history again under another policy; compare two policies."
+    )
     examples = (
         "  paddock policy check 'tool:file:create docs/a.md'\n"
         "  paddock policy check 'tool:shell:run git push origin main' --agent main\n"
         "  paddock policy explain 'tool:file:view .env'\n"
-        "  paddock policy lint"
+        "  paddock policy explain CALL-1f2e\n"
+        "  paddock policy lint\n"
+        "  paddock policy replay --policy new.toml --since 2026-01-31\n"
+        "  paddock policy diff paddock.toml new.toml"
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -43,20 +51,60 @@ class PolicyCommand:
             allow_abbrev=False,
         )
         explained = actions.add_parser(
-            "explain", help="why it is decided so, and what would change it", allow_abbrev=False
+            "explain",
+            help="why it is decided so, and what would change it; "
+            "of a recorded call, why it was decided so",
+            allow_abbrev=False,
+        )
+        action_help = "tool:<category>:<op> <target>"
+        check.add_argument("action", metavar="ACTION", help=action_help)
+        explained.add_argument(
+            "action", metavar="ACTION|CALL-ID", help=f"{action_help}, or the id of a recorded call"
         )
         for parsed in (check, explained):
-            parsed.add_argument("action", metavar="ACTION", help="tool:<category>:<op> <target>")
             parsed.add_argument("--agent", metavar="NAME", help="for whom (default: main)")
+        explained.add_argument("--ledger", metavar="NAME|FILE", help=_LEDGER_HELP)
         tested = actions.add_parser("test", help="run the rules' examples", allow_abbrev=False)
         linted = actions.add_parser("lint", help="find doubtful rules", allow_abbrev=False)
-        for parsed in (check, explained, tested, linted):
+        replayed = actions.add_parser(
+            "replay",
+            help="decide the recorded calls again, under the policy in force or another",
+            description="Decide the recorded calls again. No tool is run, no file of a workspace is"
+            " opened: what is judged are the actions of the record.",
+            allow_abbrev=False,
+        )
+        replayed.add_argument(
+            "--policy",
+            metavar="FILE",
+            help="in place of the project's own, as if it were trusted (default: the one in force)",
+        )
+        replayed.add_argument("--ledger", metavar="NAME|FILE", help=_LEDGER_HELP)
+        replayed.add_argument("--agent", metavar="NAME", help="only calls of this agent")
+        replayed.add_argument("--session", metavar="ID", help="only calls of this session")
+        replayed.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
+        replayed.add_argument("--until", metavar="T", help="likewise")
+        compared = actions.add_parser(
+            "diff",
+            help="find calls that two policies decide differently",
+            description="Find calls that two policies decide differently. Each one that is shown is"
+            " really decided differently; where none is found, the answer says what that proves.",
+            allow_abbrev=False,
+        )
+        compared.add_argument("old", metavar="OLD", help="a policy file")
+        compared.add_argument("new", metavar="NEW", help="another one")
+        for parsed in (check, explained, tested, linted, replayed, compared):
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
         """Answer the question."""
         if options.question == "check":
             return self._check(options, console)
+        if options.question == "replay":
+            return run_replay(options, console)
+        if options.question == "diff":
+            return run_diff(options, console)
+        if options.question == "explain" and is_call_id(options.action):
+            return explain_call(options, console)
         project = find_project(options, console)
         if options.question == "explain":
             return self._explain(project, options, console)
@@ -120,6 +168,11 @@ class PolicyCommand:
                 console.say(finding.render())
             console.say(f"{len(findings)} findings")
         return 1 if findings else 0
+
+
+def is_call_id(text: str) -> bool:
+    """Whether it is meant as the id of a recorded call, not as an action."""
+    return " " not in text and not text.startswith("tool:")
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:

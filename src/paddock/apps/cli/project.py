@@ -19,7 +19,7 @@ def find_project(options: Options, console: Console) -> Project:
 
     Raises: UsageError, ConfigError.
     """
-    return _find_project(console.directory, environment_of(console), _override(options, console))
+    return _find_project(console.directory, environment_of(console), override_of(options, console))
 
 
 def use_project(options: Options, console: Console) -> Project:
@@ -27,12 +27,13 @@ def use_project(options: Options, console: Console) -> Project:
 
     Raises: UsageError, ConfigError, HostError.
     """
-    override = _override(options, console)
+    override = override_of(options, console)
     project = open_project(console.directory, environment_of(console), override)
     for notice in project.notices:
         console.warn(f"note: {notice}")
     return project
 
 
-def _override(options: Options, console: Console) -> Path | None:
+def override_of(options: Options, console: Console) -> Path | None:
+    """The directory that `--plane` names, if it is given."""
     return None if options.plane is None else console.directory / options.plane

@@ -1,6 +1,7 @@
 """`paddock run`."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from paddock.agent.events import CallFinished, Event, Noticed
 from paddock.agent.results import TurnOutcome, TurnResult
@@ -8,8 +9,13 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.interrupts import cancelled_by_interrupt
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
+from paddock.assembly import Project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.text.show import show_name
+
+if TYPE_CHECKING:
+    from paddock.assembly.cassettes import Played
+    from paddock.providers.ports import Provider
 
 _EXIT_NO = 1
 _EXIT_HOST = 5
@@ -21,12 +27,16 @@ class Run:
     summary = (
         "Have an agent do a task, and print its answer.\n"
         "Nobody is asked: what policy would ask about is refused. Without --model the plane's\n"
-        "configuration chooses, else [providers.default] of your own, else the built-in model."
+        "configuration chooses, else [providers.default] of your own, else the built-in model.\n"
+        "A cassette that --record made holds all that was said, and no key; --play answers from\n"
+        "it where the same task meets the same files again."
     )
     examples = (
         '  paddock run "what files are in src?"\n'
         '  paddock run --model anthropic:MODEL "write a summary of README.md"\n'
-        '  paddock run --model scripted:steps.json --json "go"'
+        '  paddock run --model scripted:steps.json --json "go"\n'
+        '  paddock run --model anthropic:MODEL --record tape.jsonl "go"\n'
+        '  paddock run --model anthropic:MODEL --play tape.jsonl "go"'
     )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
@@ -34,6 +44,9 @@ class Run:
         parser.add_argument("task", metavar="TASK")
         parser.add_argument("--agent", metavar="NAME", help="who works (default: main, or admin)")
         add_model(parser)
+        tape = parser.add_mutually_exclusive_group()
+        tape.add_argument("--record", metavar="FILE", help="keep every exchange in a new FILE")
+        tape.add_argument("--play", metavar="FILE", help="answer from FILE; nothing is sent")
 
     def run(self, options: Options, console: Console) -> int:
         """0 success, 1 degraded or error, 5 the provider can't be reached."""
@@ -48,12 +61,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
     """One turn, in a new session or in one that is resumed."""
     project = use_project(options, console)
+    played = _played(project, options, console)
     wish = SessionWish(
         agent=options.agent,
         model=options.model,
         listener=_Progress(console),
         variables=console.variables,
         resume=resume,
+        provider=played.provider if played else _recorded(project, options, console),
     )
     with open_session(project, wish) as session, cancelled_by_interrupt() as cancel:
         for notice in session.notices[len(project.notices) :]:
@@ -63,7 +78,27 @@ def answer(message: str, resume: str | None, options: Options, console: Console)
         console.write_json(result.as_json())
     else:
         console.say(result.response)
+    if played and result.outcome is TurnOutcome.SUCCESS:
+        played.require_finished()
     return _exit_of(result)
+
+
+def _played(project: Project, options: Options, console: Console) -> "Played | None":
+    if options.play is None:
+        return None
+    from paddock.assembly.cassettes import open_played
+
+    file = console.directory / options.play
+    return open_played(project, options.model, console.variables, file)
+
+
+def _recorded(project: Project, options: Options, console: Console) -> "Provider | None":
+    if options.record is None:
+        return None
+    from paddock.assembly.cassettes import open_recorded
+
+    file = console.directory / options.record
+    return open_recorded(project, options.model, console.variables, file)
 
 
 def _exit_of(result: TurnResult) -> int:

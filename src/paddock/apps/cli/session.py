@@ -41,7 +41,7 @@ class Sessions:
         for parsed in (show, resume, export):
             parsed.add_argument("session", metavar="ID")
         resume.add_argument("task", metavar="TASK")
-        resume.set_defaults(agent=None)
+        resume.set_defaults(agent=None, record=None, play=None)
         add_model(resume)
         export.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
         for parsed in (listing, show, resume, export):

@@ -298,10 +298,14 @@ class Confinement:
     def _set_limits(self) -> None:
         base = self._base
         for what, most in (
-            (resource.RLIMIT_CORE, 0),
+            # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
+            (resource.RLIMIT_CORE, 1),
             (resource.RLIMIT_CPU, base.cpu_s),
             (resource.RLIMIT_FSIZE, base.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
+            # Threat: a user who may have real-time priority starves who keeps the time.
+            (resource.RLIMIT_RTPRIO, 0),
+            (resource.RLIMIT_NICE, 0),
             # Counted in the user namespace (Linux 5.14): only this command's processes.
             (resource.RLIMIT_NPROC, base.processes + 1),
         ):

@@ -173,10 +173,14 @@ class Keeper:
         terms = self._terms
         uid = os.getuid() if terms.uid < 0 else terms.uid
         for what, most in (
-            (resource.RLIMIT_CORE, 0),
+            # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
+            (resource.RLIMIT_CORE, 1),
             (resource.RLIMIT_CPU, terms.cpu_s),
             (resource.RLIMIT_FSIZE, terms.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
+            # Threat: a user who may have real-time priority starves who keeps the time.
+            (resource.RLIMIT_RTPRIO, 0),
+            (resource.RLIMIT_NICE, 0),
             # Without a user namespace the kernel counts every thread of the user.
             (resource.RLIMIT_NPROC, landlocked.count_threads(uid) + terms.processes),
         ):

@@ -53,7 +53,6 @@ class Loop:
     def __init__(self, door: _socket.socket, runtime: int) -> None:
         self._door = door
         self._runtime = os.pidfd_open(runtime)
-        self._user = os.geteuid(), os.getegid()
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
         self._programs: dict[bytes, bytes] = {}

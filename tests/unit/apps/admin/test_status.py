@@ -36,6 +36,17 @@ def test_the_longest_form_says_everything():
     assert "(" not in status_text(replace(STRICT, tokens_left=None))
 
 
+def test_on_eighty_columns_a_long_name_of_a_model_gives_way_first():
+    vendor = replace(STRICT, provider="anthropic", model="claude-opus-5-5", tokens=12_345)
+    assert status_text(vendor, 78) == (
+        "admin/admin  claude-opus-5-5  gate closed  sandbox full  tokens 12k  cost ?"
+    )
+    partial = replace(vendor, sandbox=Sandboxed(Held.PARTIAL, "landlock"), tokens=1_234_567)
+    assert status_text(partial, 78) == (
+        "admin/admin  claude-opus…  gate closed  sandbox partial  tokens 1,234k  cost ?"
+    )
+
+
 @pytest.mark.parametrize(
     ("gate", "sandbox", "badges"),
     [

@@ -211,6 +211,30 @@ def test_a_resized_terminal_is_drawn_for_its_new_size(plane):
         assert all(len(row) <= 60 for row in terminal.text().split("\n"))
 
 
+@pytest.mark.loopback
+def test_a_terminal_that_is_resized_while_an_answer_comes_in_goes_on(plane):
+    classified = says('{"speech_act": "question", "ambiguity": "low"}')
+    with WireServer() as server:
+        model = plane.use_server("anthropic", server.url)
+        answer = says(
+            "a first line\n", "a line that is longer than the window will be, and goes on"
+        )
+        server.reply(Speak(classified), Speak(answer, hold_after=4))
+        with plane.open("--model", model, TEST_KEY="sk-test") as terminal:
+            terminal.wait_for_prompt()
+            terminal.type("tell me\r")
+            terminal.wait_for("and goes on")
+            terminal.resize(40, 12)
+            terminal.wait_for("than the window will\nbe, and goes on")
+            terminal.type("\x03")
+            terminal.wait_for("\ncancelled")
+            terminal.wait_for_prompt()
+            assert all(len(row) <= 40 for row in terminal.text().split("\n"))
+            server.reply(Speak(classified), Speak(says("here I am")))
+            terminal.say("still there?")
+            assert "here I am" in terminal.text()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_shell_that_is_told_to_end_ends_its_session(plane, number):
     with plane.open() as terminal:

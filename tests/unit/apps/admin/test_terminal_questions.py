@@ -77,6 +77,27 @@ def test_ctrl_c_at_a_question_is_a_no_and_cancels_the_turn(project):
     assert turn.metadata["outcome"] == "cancelled"
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(120, 40), (50, 12), (30, 8)])
+def test_a_question_on_a_terminal_that_is_resized_is_still_the_same_question(
+    project, columns, rows
+):
+    with project.open() as terminal:
+        terminal.wait_for_prompt()
+        terminal.type(f"{EDIT}\r")
+        terminal.wait_for("Q1 allow str_replace? [y/N/a]")
+        terminal.resize(columns, rows)
+        terminal.wait_until(
+            lambda: terminal.text().split("\n")[-1][:columns].strip().startswith(("main", "gate")),
+            "the status line for the new size",
+        )
+        assert readme(project) == OLD
+        terminal.type("y\r")
+        terminal.wait_for("edited README.md")
+        terminal.wait_for_prompt()
+    assert readme(project) == NEW
+    assert answered(project) == [("allow", "terminal")]
+
+
 def test_keys_typed_before_a_question_do_not_answer_it(project):
     with project.open() as terminal:
         terminal.wait_for_prompt()

@@ -19,7 +19,7 @@ from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.admin.calls import KEPT_MAX, Calls
 from paddock.apps.admin.drawing import PlainDrawing
 from paddock.apps.admin.turn import WORKING, TurnView
-from paddock.tools.cancelling import CallCancelledError
+from paddock.errors import CallCancelledError
 from paddock.values.calls import Refusal, ToolResult
 from paddock.values.orders import OrderCost
 

@@ -49,6 +49,21 @@ def test_where_nothing_is_allowed_each_call_is_denied_and_nothing_else(name, row
     assert summary(client.say(bytes_of(client, row), name)) == wanted
 
 
+ALLOWED_BY_STANDARD = frozenset({"Write", "Edit", "Read", "apply_patch", "Agent"})
+"""What of these calls the standard profile allows; about the others it would ask."""
+
+
+@pytest.mark.parametrize(("name", "row"), EVENTS)
+def test_where_an_allow_is_told_it_is_told_of_what_policy_allows_alone(name, row, client: Client):
+    client.write_policy({"hook": {"on_allow": "approve"}})
+    given = row["input"]
+    is_call = given["hook_event_name"] == "PreToolUse"
+    is_allowed = is_call and given["tool_name"] in ALLOWED_BY_STANDARD
+
+    said = summary(client.say(bytes_of(client, row), name))
+    assert said == ("allow" if is_allowed else row["says"])
+
+
 @pytest.mark.parametrize(("name", "row"), EVENTS)
 def test_each_event_that_is_ours_is_one_entry(name, row, client: Client):
     given = row["input"]

@@ -187,6 +187,19 @@ def test_a_replaced_ledger_is_not_written_by_the_lean_path(client: Client):
     assert declines(client)
 
 
+def test_where_the_ledger_goes_on_in_another_file_the_next_call_makes_another_image(
+    client: Client,
+):
+    prepared(client)
+    copy = client.ledger.with_name("copy")
+    copy.write_bytes(client.ledger.read_bytes())
+    copy.replace(client.ledger)
+
+    assert client.start(data(client)).returncode == 0
+    assert not declines(client)
+    assert len(client.entries()) == 4
+
+
 def test_what_an_image_does_not_hold_is_left_to_the_policy(client: Client):
     client.place.run("agent", "create", "reviewer", "--profile", "locked")
     prepared(client)

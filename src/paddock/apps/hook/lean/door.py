@@ -38,7 +38,7 @@ class Attempt:
         self.client = client
         self.variables = variables
         self.has_image = False
-        """Whether there was an image that may decide."""
+        """Whether there was an image that may decide, and record where it says."""
         self.ports: LeanPorts | None = None
 
     @property
@@ -78,6 +78,8 @@ class Attempt:
             return flow.answer_call(judged, scene, engine, who, ports)
         except DeclinedError:
             ports.forget_warnings()
+            # A ledger goes on in another file where one is full: the image names the old one.
+            self.has_image = ports.has_ledger()
             raise
         except AppendFailedError as failed:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
@@ -92,6 +94,15 @@ class LeanPorts:
         self._image = image
         self._marks: list[str] = []
         self.has_begun = False
+
+    def has_ledger(self) -> bool:
+        """Whether the ledger is still the file that the image was made for."""
+        ledger, _, identity = self._image["ledger"]
+        try:
+            status = posix.stat(ledger)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == identity
 
     def forget_warnings(self) -> None:
         """Leave it to the full path to give the warnings that were due."""

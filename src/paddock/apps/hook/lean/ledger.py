@@ -3,8 +3,9 @@
 The same sequence as `paddock.ledger.store`: lock → newest mark → line in one write →
 mark → unlock → commit lock → fdatasync → commit mark → unlock → a look whether the file
 is still the one at its path. Whatever is not plain (a torn end, a poisoned mark,
-another boot, a lock that is held for long, quarantined bytes) is declined before a byte
-is written, and the full store does it: it recovers and says what is wrong.
+another boot, a lock that is held for long, quarantined bytes, a file that is full) is
+declined before a byte is written, and the full store does it: it recovers, goes on in
+another file, or says what is wrong.
 
 From the write on nothing is declined any more: what fails then is `AppendFailedError`,
 nothing is acknowledged, and the call does not run.
@@ -23,9 +24,15 @@ _BODY_BYTES = 85
 _SECTOR = 512
 _DURABLE = 1024
 _TURN = 2048
+_BASE = 2560
+_BASE_BYTES = 12
 _PAGE_BYTES = _TURN + 4
+SEGMENT_BYTES = 1 << 28
+"""As `paddock.limits.ledger_segment_bytes`: the full path makes the next file."""
 _LINE_BYTES = 65_536
 """Of the line before a mark, what is read to compare it; a longer one is declined."""
+_TAIL_BYTES = 128
+"""More than the place in the chain and the LF take."""
 _TRIES = 40
 _PAUSE_S = 0.002
 COMMIT_TIMEOUT_S = 15.0
@@ -77,23 +84,39 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
     """
     held: list[int] = []
     try:
-        files = _prepared(ledger, folder, identity, held)
+        files = _prepared(ledger, folder, identity, len(body), held)
         try:
-            _append(folder, files, body, held)
-            status = posix.stat(ledger)
+            base = _append(folder, files, body, held)
+            is_ours = _identity(ledger) == identity or _is_sealed(ledger, base, identity)
         except OSError as fault:
             raise AppendFailedError(f"the ledger failed: {_why(fault)}") from fault
-        if (status.st_dev, status.st_ino) != identity:
+        if not is_ours:
             raise AppendFailedError("the ledger was replaced while in use")
     finally:
         for descriptor in held:
             posix.close(descriptor)
 
 
+def _identity(path: str) -> "tuple[int, int]":
+    status = posix.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _is_sealed(ledger: str, base: int, identity: "tuple[int, int]") -> bool:
+    """Whether the file was full, and has another name since."""
+    try:
+        return _identity(f"{ledger.removesuffix('.jsonl')}.{base:016}.jsonl") == identity
+    except OSError:
+        return False
+
+
 def _prepared(
-    ledger: str, folder: str, identity: "tuple[int, int]", held: "list[int]"
-) -> "tuple[int, int, int, Mark]":
-    """Lock, file, head and the mark to append after. Raises: DeclinedError."""
+    ledger: str, folder: str, identity: "tuple[int, int]", size: int, held: "list[int]"
+) -> "tuple[int, int, int, Mark, int]":
+    """Lock, file, head, the mark to append after, and where the file begins in the whole.
+
+    Raises: DeclinedError.
+    """
     try:
         lock = _opened(f"{folder}/lock", _OPEN, held)
         _take(lock)
@@ -102,18 +125,23 @@ def _prepared(
         if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
             raise DeclinedError("another ledger than before")
         head = _opened(f"{folder}/head", _OPEN, held)
-        return lock, file, head, _newest(head, file, status.st_size, _boot(), folder)
+        base = _base(head)
+        if status.st_size + size + _TAIL_BYTES > SEGMENT_BYTES:
+            raise DeclinedError("the ledger's file is full")
+        return lock, file, head, _newest(head, file, status.st_size, base, folder), base
     except OSError as fault:
         raise DeclinedError(f"the ledger cannot be looked at: {_why(fault)}") from None
 
 
 def _append(
-    folder: str, files: "tuple[int, int, int, Mark]", body: bytes, held: "list[int]"
-) -> None:
-    lock, file, head, before = files
-    after = _write(file, head, before, body)
+    folder: str, files: "tuple[int, int, int, Mark, int]", body: bytes, held: "list[int]"
+) -> int:
+    """Write and commit; where the file begins in the whole ledger."""
+    lock, file, head, before, base = files
+    after = _write(file, head, before, base, body)
     fcntl.flock(lock, fcntl.LOCK_UN)
     _commit(folder, head, file, after, held)
+    return base
 
 
 def _opened(path: str, flags: int, held: "list[int]") -> int:
@@ -149,19 +177,29 @@ def _boot() -> bytes:
     return found
 
 
-def _newest(head: int, file: int, size: int, boot: bytes, folder: str) -> Mark:
+def _base(head: int) -> int:
+    """Where the newest file begins. Raises: DeclinedError while that changes."""
+    record = posix.pread(head, _BASE_BYTES, _BASE)
+    start = int.from_bytes(record[:8], "little")
+    if crc32(record[:8]) != int.from_bytes(record[8:], "little") or start == 2**64 - 1:
+        raise DeclinedError("it is not known where the ledger's file begins")
+    return start
+
+
+def _newest(head: int, file: int, size: int, base: int, folder: str) -> Mark:
     """The mark to append after. The lock is held, and nothing was written yet."""
+    boot = _boot()
     newest, durable, _ = _marks(head)
     if newest is None or durable is None or not durable.entries:
         raise DeclinedError("the ledger's head is not whole")
     if durable.poisoned or newest.boot != boot:
         raise DeclinedError("the ledger's head is of another time")
-    if newest.offset < durable.offset or size != newest.offset:
+    if newest.offset < durable.offset or base + size != newest.offset or durable.offset <= base:
         raise DeclinedError("the ledger does not end at its mark")
     # Threat: a byte put in or taken out moves every later line.
-    _verify(file, newest)
+    _verify(file, newest.offset - base, newest.leaf)
     if durable.offset != newest.offset:
-        _verify(file, durable)
+        _verify(file, durable.offset - base, durable.leaf)
     try:
         names = posix.listdir(f"{folder}/torn")
     except OSError:
@@ -171,13 +209,13 @@ def _newest(head: int, file: int, size: int, boot: bytes, folder: str) -> Mark:
     return newest
 
 
-def _verify(file: int, mark: Mark) -> None:
-    start = max(0, mark.offset - _LINE_BYTES)
-    piece = posix.pread(file, mark.offset - start, start)
+def _verify(file: int, end: int, leaf: str) -> None:
+    start = max(0, end - _LINE_BYTES)
+    piece = posix.pread(file, end - start, start)
     before = piece.rfind(b"\n", 0, -1)
     if not piece.endswith(b"\n") or (before < 0 and start):
         raise DeclinedError("the line before a mark is long, or has no end")
-    if leaf_hash(piece[before + 1 : -1]) != mark.leaf:
+    if leaf_hash(piece[before + 1 : -1]) != leaf:
         raise DeclinedError("the line before a mark is another one")
 
 
@@ -221,7 +259,7 @@ def _decode(page: bytes, at: int) -> "Mark | None":
     return mark
 
 
-def _write(file: int, head: int, before: Mark, body: bytes) -> Mark:
+def _write(file: int, head: int, before: Mark, base: int, body: bytes) -> Mark:
     """One write at the end, then the mark. What fails half-way is cut back."""
     line, leaf = chain_line(body, before.entries, before.leaf)
     try:
@@ -229,10 +267,10 @@ def _write(file: int, head: int, before: Mark, body: bytes) -> Mark:
         while written < len(line):
             written += posix.write(file, line[written:])
     except OSError as fault:
-        _cut_back(file, before.offset)
+        _cut_back(file, before.offset - base)
         raise AppendFailedError(f"the ledger cannot be written: {_why(fault)}") from fault
     except BaseException:
-        _cut_back(file, before.offset)
+        _cut_back(file, before.offset - base)
         raise
     after = Mark(
         before.generation + 1, before.entries + 1, before.offset + len(line), leaf, before.boot

@@ -1,0 +1,171 @@
+"""`paddock ledger export`: lines as they are stored, or a page that verifies itself."""
+
+import argparse
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import paddock
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.new_file import write_new_file
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.times import seconds_of
+from paddock.errors import PaddockError, UsageError
+from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.export import Exported, export_lines, export_page
+from paddock.ledger.export_page import PageText, make_page
+from paddock.ledger.format_genesis import parse_genesis
+from paddock.ledger.format_lines import BadLine, inspect_line
+from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
+from paddock.ledger.query import Filter, query
+from paddock.plane.files import read_file_through_links
+from paddock.values.calls import Json
+
+FORMATS: Final = ("jsonl", "html")
+_EXIT_INTEGRITY: Final = 4
+
+
+def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """The options of `export`."""
+    parser.add_argument("--ledger", choices=names, default="governance")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="jsonl",
+        help="jsonl: the lines as they are stored; html: one page that verifies itself",
+    )
+    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="with html: a checkpoint that is held elsewhere, to be verified on the page too",
+    )
+    parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
+    parser.add_argument("--last", type=int, default=0, metavar="N", help="0: all (default)")
+    parser.add_argument("--session", metavar="ID")
+    parser.add_argument("--call", metavar="ID")
+    parser.add_argument("--agent", metavar="NAME")
+    parser.add_argument("--decision", metavar="D", help="allow or deny")
+    parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
+    parser.add_argument("--until", metavar="T", help="likewise")
+
+
+def run_export(path: Path, options: Options, console: Console) -> int:
+    """Write it; exit 4 where lines of the page hold no entry.
+
+    Raises: UsageError, HostError.
+    """
+    if options.last < 0:
+        raise UsageError(f"--last must not be negative: {options.last}", where="--last")
+    if options.out is None and options.json:
+        raise UsageError("--json tells about the file: name one with --out", where="--json")
+    wanted = _filter(options)
+    if options.format == "html":
+        return _export_page(path, wanted, options, console)
+    if options.checkpoint:
+        raise UsageError("--checkpoint goes with --format html", where="--checkpoint")
+    if options.last:
+        rows = query(str(path), wanted or Filter(), last=options.last)
+        lines: Iterable[bytes] = (stored.line for stored in rows.entries)
+    else:
+        lines = export_lines(str(path), wanted)
+    if options.out is None:
+        for line in lines:
+            # Lines are UTF-8, or they are damaged: then their bytes are shown.
+            console.print(line.decode(errors="backslashreplace") + "\n")
+        return 0
+    file = Path(console.directory / options.out)
+    count = write_new_file(file, (line + b"\n" for line in lines))
+    return _told(file, {"ledger": options.ledger, "lines": count}, options, console)
+
+
+def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
+    notes = _notes(path, options.checkpoint, console)
+    sizes = [size for size in map(_size_of, notes) if size is not None]
+    found = export_page(str(path), wanted, options.last or None, sizes)
+    page = make_page(_page_text(path, found, notes, options), found.rows)
+    if found.bad:
+        console.warn(f"{found.bad} lines hold no entry: paddock ledger verify")
+    status = _EXIT_INTEGRITY if found.bad else 0
+    if options.out is None:
+        console.print(page.decode())
+        return status
+    file = Path(console.directory / options.out)
+    write_new_file(file, [page])
+    counts: dict[str, Json] = {
+        "ledger": options.ledger,
+        "lines": found.lines,
+        "shown": found.shown,
+        "checkpoints": len(notes),
+        "bad": found.bad,
+    }
+    return _told(file, counts, options, console) or status
+
+
+def _told(file: Path, counts: dict[str, Json], options: Options, console: Console) -> int:
+    if options.json:
+        console.write_json({"status": "ok", "file": str(file), **counts})
+    else:
+        shown = counts.get("shown", counts["lines"])
+        console.say(f"exported {shown} entries of {counts['ledger']} to {file}")
+    return 0
+
+
+def _filter(options: Options) -> Filter | None:
+    wanted = Filter(
+        event_type=options.type,
+        session_id=options.session,
+        call_id=options.call,
+        agent=options.agent,
+        decision=options.decision,
+        since=seconds_of(options.since, "--since"),
+        until=seconds_of(options.until, "--until"),
+    )
+    return None if wanted == Filter() else wanted
+
+
+def _notes(path: Path, given: list[str], console: Console) -> list[str]:
+    """The newest checkpoint beside the ledger, and those that somebody holds."""
+    notes = [note for _, note in read_notes(checkpoints_folder(str(path)))[-1:]]
+    for name in given:
+        content = read_file_through_links(
+            console.directory / name, limits.checkpoint_note_bytes_max
+        )
+        if content is None:
+            raise UsageError(f"there is no checkpoint {name!r}", where="--checkpoint")
+        # What is no note is shown as such on the page.
+        notes.append(content.decode(errors="replace"))
+    return list(dict.fromkeys(notes))
+
+
+def _size_of(note: str) -> int | None:
+    try:
+        return parse_checkpoint(parse_note(note).text).size
+    except NoteError:
+        return None
+
+
+def _page_text(path: Path, found: Exported, notes: list[str], options: Options) -> PageText:
+    now = datetime.fromtimestamp(time.time(), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    about = (
+        f"{found.shown} of {found.lines} lines, exported {now} by Paddock {paddock.__version__}."
+    )
+    if found.torn_bytes:
+        about += f" {found.torn_bytes} bytes after the last whole line were left out."
+    return PageText(f"Ledger {options.ledger}", about, _key(found), notes)
+
+
+def _key(found: Exported) -> str:
+    first = found.rows[0] if found.rows else b""
+    stored = inspect_line(first) if isinstance(first, bytes) else None
+    if stored is None or isinstance(stored, BadLine):
+        return ""
+    try:
+        return parse_genesis(stored).public_key
+    except PaddockError:
+        return ""

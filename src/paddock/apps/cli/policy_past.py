@@ -1,0 +1,159 @@
+"""`paddock policy replay`, `diff`, and `explain CALL-ID`: questions about what was decided.
+
+Nothing is run, nothing is recorded, and no file of a workspace is opened.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.project import environment_of, find_project, override_of
+from paddock.apps.cli.times import seconds_of
+from paddock.assembly import PlanePolicies, find_ledger_paths, find_policy_files, read_candidate
+from paddock.errors import UsageError
+from paddock.ledger.decided import find_decided
+from paddock.ledger.query import BadRow, Filter
+from paddock.policy.diff import diff
+from paddock.policy.explain_record import TOLD_EVENTS, Kept, RecordedCall, tell_calls
+from paddock.policy.recorded import (
+    DECIDED_EVENTS,
+    Lost,
+    PastDecision,
+    Recorded,
+    Why,
+    read_recorded,
+)
+from paddock.policy.replay import replay
+from paddock.values.calls import Json
+
+DEFAULT_LEDGER: Final = "ho1m"
+HELD_EVENT: Final = "TOOL_STAGED"
+_EXIT_INTEGRITY: Final = 4
+_TOLD_MAX: Final = 5
+
+
+def run_replay(options: Options, console: Console) -> int:
+    """Decide the recorded calls again; exit 0 whatever came of it, 4 where lines are damaged."""
+    wanted = Filter(
+        agent=options.agent,
+        session_id=options.session,
+        since=seconds_of(options.since, "--since"),
+        until=seconds_of(options.until, "--until"),
+    )
+    project = find_project(options, console)
+    candidate = None
+    if options.policy is not None:
+        candidate = read_candidate(
+            console.directory / options.policy, Path(options.policy).name, project.files
+        )
+    path = ledger_file(options, console)
+    report = replay(_past_calls(path, wanted), PlanePolicies(project, candidate))
+    name = options.policy or "the policy in force"
+    if options.json:
+        console.write_json({"policy": name, "ledger": str(path), **report.as_json()})
+    else:
+        console.say(f"replayed under {name}; nothing was run")
+        console.say(report.render())
+    damaged = any(group.why is Why.UNREADABLE for group in report.lost)
+    if damaged:
+        console.warn("the ledger has lines that hold no entry: paddock ledger verify")
+    return _EXIT_INTEGRITY if damaged else 0
+
+
+def run_diff(options: Options, console: Console) -> int:
+    """Look for calls that two policy files decide differently; exit 0 whatever is found."""
+    files = find_policy_files(
+        console.directory, environment_of(console), override_of(options, console)
+    )
+    old, new = (
+        read_candidate(console.directory / name, name, files).policy(files.kind)
+        for name in (options.old, options.new)
+    )
+    report = diff(old, new)
+    if options.json:
+        console.write_json({"old": options.old, "new": options.new, **report.as_json()})
+    else:
+        console.say(report.render())
+    return 0
+
+
+def explain_call(options: Options, console: Console) -> int:
+    """Tell a recorded call from its record.
+
+    Raises: UsageError where there is no such call.
+    """
+    call_id = options.action
+    path = ledger_file(options, console)
+    kept: list[Kept] = []
+    bad: list[BadRow] = []
+    if path.exists():
+        for row in find_decided(str(path), TOLD_EVENTS, Filter(call_id=call_id)):
+            if isinstance(row, BadRow):
+                bad.append(row)
+            else:
+                kept.append(Kept(row.seq, row.timestamp, row.entry))
+    calls = tell_calls(reversed(kept), call_id)
+    if bad:
+        console.warn(f"{len(bad)} lines of the ledger hold no entry: paddock ledger verify")
+    if not calls:
+        raise UsageError(
+            f"there is no call {call_id[:200]!r} in {path.name}",
+            hint="an action begins with tool:, as in tool:file:view src/a.py; "
+            "calls: paddock ledger query --ledger ho1m",
+        )
+    _tell(calls, options, console)
+    return _EXIT_INTEGRITY if bad else 0
+
+
+def ledger_file(options: Options, console: Console) -> Path:
+    """The ledger that `--ledger` names: one of the plane, or a file."""
+    given = options.ledger or DEFAULT_LEDGER
+    if "/" in given or given.endswith(".jsonl"):
+        path = console.directory / given
+        if not path.exists():
+            raise UsageError(f"there is no ledger {given!r}", where="--ledger")
+        return path
+    paths = find_ledger_paths(
+        console.directory, environment_of(console), override_of(options, console)
+    )
+    if given not in paths:
+        raise UsageError(
+            f"there is no ledger {given!r}",
+            where="--ledger",
+            hint=f"one of {', '.join(paths)}, or a file that ends in .jsonl",
+        )
+    return paths[given]
+
+
+def _tell(calls: tuple[RecordedCall, ...], options: Options, console: Console) -> None:
+    newest, earlier = calls[0], calls[1:]
+    if options.json:
+        others: list[Json] = [call.as_json() for call in earlier]
+        console.write_json({**newest.as_json(), "earlier": others})
+        return
+    for call in (newest, *earlier[: _TOLD_MAX - 1]):
+        console.say(call.render())
+    if len(calls) > _TOLD_MAX:
+        console.say(f"{len(calls) - _TOLD_MAX} earlier calls of this id are not shown: --json")
+
+
+def _past_calls(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
+    if not path.exists():
+        return
+    answered: set[tuple[str, str]] = set()
+    for row in find_decided(str(path), DECIDED_EVENTS, wanted):
+        if isinstance(row, BadRow):
+            place = Recorded(-1, "", "", "", "?", f"byte {row.offset_bytes}")
+            yield Lost(place, Why.UNREADABLE, row.fault.value)
+            continue
+        entry = row.entry
+        # Of a call that was held back for a question, the answer counts, where there is one.
+        if entry.event_type == HELD_EVENT and (entry.session_id, entry.call_id) in answered:
+            continue
+        if entry.metadata.get("outcome") == "ask":
+            answered.add((entry.session_id, entry.call_id))
+        found = read_recorded(row.seq, row.timestamp, entry)
+        if found is not None:
+            yield found

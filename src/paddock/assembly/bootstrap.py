@@ -1,0 +1,97 @@
+"""Making planes of the bootstrap's packages, and putting one right that is there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddock.assembly.blueprint import Founder, bare_plane_blueprint
+from paddock.assembly.opening import open_project, record_news
+from paddock.assembly.packages import is_development_plane, open_depot
+from paddock.assembly.project import Project, find_project
+from paddock.errors import UsageError
+from paddock.packages.approving import approve
+from paddock.packages.archive import Archive
+from paddock.packages.bootstrap import NAME, Unpacked, load_packages
+from paddock.packages.depot import Depot
+from paddock.packages.founding import EXPIRES_S
+from paddock.packages.install import InstallWish, install
+from paddock.packages.keys import make_operator_key
+from paddock.packages.reports import Report
+from paddock.plane.bare import MadePlane, make_bare_plane
+from paddock.plane.discovery import is_bare_plane
+from paddock.plane.dual_gate import ToolProfile
+from paddock.plane.environment import Environment
+from paddock.plane.paths import real_path
+from paddock.text.show import quote
+
+
+def init_bare_plane(
+    directory: Path,
+    environment: Environment,
+    tool_profile: ToolProfile,
+    unpacked: Unpacked | None = None,
+) -> tuple[MadePlane, Project]:
+    """Make `directory` a bare plane, of the packages that came unpacked, else of our own.
+
+    One that is there stays as it is. The operator's key, made on first use, approves each
+    package and signs it; a development plane asks nobody, and no key is made for it.
+
+    Raises: as `make_bare_plane` and `paddock.packages.founding.found`.
+    """
+    archives = load_packages() if unpacked is None else unpacked.archives
+    beside: frozenset[str] = frozenset()
+    if unpacked is not None and real_path(directory) == real_path(unpacked.directory):
+        beside = unpacked.names | {NAME}
+    blueprint = bare_plane_blueprint(tool_profile, archives, beside)
+    # Not where a plane is: nothing is made then, and no key either.
+    asks = tool_profile == "production" and not is_bare_plane(directory)
+    key = make_operator_key(environment) if asks else None
+    founder = Founder(archives, key, environment)
+    made = make_bare_plane(directory, blueprint, environment, founder)
+    root = made.layout.root
+    project = find_project(root, environment, root)
+    record_news(project)
+    return made, project
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A plane that was put right."""
+
+    project: Project
+    reports: tuple[Report, ...]
+    """What became of each package."""
+
+
+def repair_bare_plane(
+    directory: Path, environment: Environment, archives: tuple[Archive, ...], *, dev: bool
+) -> Repaired:
+    """Install these packages on the plane that is there, also where files of theirs differ.
+
+    What an operator configured stays. Each package that changes anything is approved with
+    the operator's key first, unless the plane was made with `--dev`.
+
+    Raises:
+        UsageError: `dev` is not what the plane was made with.
+        ConfigError: the operator's key is none of the plane's. As `install`.
+    """
+    project = open_project(directory, environment, directory)
+    if is_development_plane(project) is not dev:
+        made = "without" if dev else "with"
+        raise UsageError(
+            f"the plane {quote(str(project.layout.root))} was made {made} --dev",
+            hint="and stays so: make another plane instead",
+        )
+    with open_depot(project) as depot:
+        reports = tuple(_repair(project, depot, archive, dev=dev) for archive in archives)
+    return Repaired(project, reports)
+
+
+def _repair(project: Project, depot: Depot, archive: Archive, *, dev: bool) -> Report:
+    looking = InstallWish(is_dry_run=True, dev=True, repairs=True)
+    found = install(depot, archive, looking)
+    if found.status == "unchanged":
+        return found
+    if not dev:
+        key = make_operator_key(project.environment)
+        approve(depot, archive.manifest, key, (), EXPIRES_S)
+    return install(depot, archive, InstallWish(plane_is_dev=dev, repairs=True))

@@ -1,0 +1,79 @@
+"""What of the bootstrap's packages the code says itself, and its place in their sources.
+
+The admin's configuration holds every default and every core tool as it is registered, its
+schema is made from the reader, and the policy and the prompt contracts say aloud what holds
+anyway. They stand in the packages as text, so that whoever reads a package reads all of it;
+a test holds them against the code, and `scripts/write-bootstrap` writes them anew.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from paddock.agent.contract_defaults import CLASSIFY, EXECUTE, SYNTHESIZE, default_contracts
+from paddock.agent.contracts import PromptContract
+from paddock.assembly.blueprint import admin_config_bytes
+from paddock.packages.bootstrap import SOURCES
+from paddock.packages.packing import write_hashes
+from paddock.plane.admin_schema import admin_config_schema_bytes
+from paddock.plane.files import make_directories, replace_file
+from paddock.plane.strict_json import write_object
+from paddock.plane.template import BARE_POLICY_TEMPLATE
+
+_SOURCE_MODE: Final = 0o644
+_DESCRIPTIONS: Final = {
+    CLASSIFY: "What kind of message the user wrote. No tools; its answer narrows, never widens.",
+    SYNTHESIZE: "The answer to a message, with the tools that the agent has.",
+    EXECUTE: "One task of an order, carried out with the tools that the order allows.",
+}
+
+
+def generated_files() -> Mapping[str, bytes]:
+    """Every such file, by its path below the directory of sources."""
+    contracts = {
+        f"PKG-CONTRACTS-001/HO1/contracts/{each.contract_id}.json": _contract(each)
+        for each in default_contracts()
+    }
+    return {
+        "PKG-ADMIN-001/HOT/config/admin_config.json": admin_config_bytes("production"),
+        "PKG-ADMIN-001/HOT/schemas/admin_config.schema.json": admin_config_schema_bytes(),
+        "PKG-POLICY-001/HOT/config/policy.toml": BARE_POLICY_TEMPLATE,
+        **contracts,
+    }
+
+
+def write_sources(directory: Path = SOURCES) -> Iterator[str]:
+    """Bring files and hashes up to date; what was changed, relative to `directory`.
+
+    Raises: ConfigError (a manifest), HostError.
+    """
+    for name, content in generated_files().items():
+        path = directory / name
+        if not path.exists() or path.read_bytes() != content:
+            make_directories(path.parent)
+            replace_file(path, content, mode=_SOURCE_MODE)
+            yield name
+    for source in sorted(each for each in directory.iterdir() if each.is_dir()):
+        if write_hashes(source, check=False).written:
+            yield f"{source.name}/manifest.json"
+
+
+def _contract(contract: PromptContract) -> bytes:
+    boundary = contract.boundary
+    literal = contract.template.parts
+    text = "".join(f"{{{{{part}}}}}" if place % 2 else part for place, part in enumerate(literal))
+    output = contract.output_schema
+    return write_object(
+        {
+            "contract_id": contract.contract_id,
+            "description": _DESCRIPTIONS[contract.contract_id],
+            "input_schema": dict(contract.input_schema),
+            "output_schema": None if output is None else dict(output),
+            "template": text,
+            "boundary": {
+                "max_tokens": boundary.max_tokens,
+                "temperature": boundary.temperature,
+                "structured_output": boundary.structured_output,
+            },
+        }
+    )

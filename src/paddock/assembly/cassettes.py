@@ -1,0 +1,142 @@
+"""A vendor's model whose exchanges are kept in a file, and the file in the model's place."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paddock import limits
+from paddock.assembly.models import chosen_model
+from paddock.assembly.project import Project
+from paddock.errors import ConfigError, HostError, UsageError
+from paddock.plane.files import read_file
+from paddock.policy.settings import ProviderSettings
+from paddock.providers.choice import open_provider
+from paddock.providers.failures import missing_sdk
+from paddock.providers.keys import without_key
+from paddock.providers.ports import Provider
+from paddock.text.show import quote
+
+if TYPE_CHECKING:
+    from paddock.providers.cassettes import PlayingTransport
+
+_ON_A_WIRE = frozenset({"anthropic", "openai"})
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A model that answers from a cassette."""
+
+    provider: Provider
+    tape: "PlayingTransport"
+
+    def require_finished(self) -> None:
+        """Raises: ConfigError where exchanges are left over."""
+        self.tape.require_finished()
+
+
+def open_recorded(
+    project: Project, model: str | None, variables: Mapping[str, str], file: Path
+) -> Provider:
+    """The model that `--model` or the configuration chooses; what passes is written to `file`.
+
+    Raises:
+        UsageError: it speaks over no wire, or `file` is there already.
+        ConfigError, HostError: the model cannot be used, or the file not be made.
+    """
+    settings = _settings(project, model)
+    from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
+        Recorder,
+        Taped,
+    )
+
+    tape = _NewTape(file)
+    try:
+        inner = open_provider(settings, variables, transport_for=Recorder(tape.write))
+    except BaseException:
+        tape.discard()
+        raise
+    return Taped(inner, inner.name, tape.close)
+
+
+def open_played(
+    project: Project, model: str | None, variables: Mapping[str, str], file: Path
+) -> Played:
+    """What `file` holds, through the adapter of the model that it was recorded with.
+
+    No key is looked for, and nothing is sent anywhere.
+
+    Raises:
+        UsageError: the model speaks over no wire.
+        ConfigError, HostError: the cassette does not load.
+    """
+    settings = _settings(project, model)
+    from paddock.providers.cassettes import (  # noqa: PLC0415 - the HTTP client is an extra
+        Player,
+        Taped,
+        parse_cassette,
+    )
+
+    content = read_file(file, limits.cassette_bytes_max)
+    if content is None:
+        raise UsageError(f"there is no cassette {quote(str(file))}")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        said = f"the cassette is not UTF-8 at byte {error.start}"
+        raise ConfigError(said, where=str(file)) from None
+    player = Player(parse_cassette(text, str(file)))
+    keyless, key = without_key(settings)
+    addresses = {name: text for name, text in variables.items() if name.endswith("_BASE_URL")}
+    inner = open_provider(keyless, {**addresses, **key}, transport_for=player)
+    return Played(Taped(inner, f"played {inner.name}", _nothing), player.transport)
+
+
+def _settings(project: Project, model: str | None) -> ProviderSettings:
+    settings = chosen_model(project, model)
+    if settings.provider not in _ON_A_WIRE:
+        raise UsageError(
+            f"the model {quote(settings.provider)} speaks over no wire",
+            where="--model",
+            hint="a cassette holds exchanges with anthropic or openai",
+        )
+    if find_spec("httpx2") is None:
+        raise missing_sdk(settings.provider)
+    return settings
+
+
+def _nothing() -> None:
+    return None
+
+
+class _NewTape:
+    """A file that did not stand there; for its owner alone, as it holds what was said."""
+
+    def __init__(self, file: Path) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = file
+        try:
+            self._descriptor = os.open(file, flags, 0o600)
+        except FileExistsError:
+            raise UsageError(f"{str(file)!r} is there already", hint="name a new file") from None
+        except OSError as error:
+            raise HostError(f"{str(file)!r} cannot be made: {error.strerror}") from None
+
+    def write(self, line: str) -> None:
+        """One exchange, whole: a shorter write is gone on with."""
+        left = line.encode("utf-8", "surrogatepass")
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+
+    def discard(self) -> None:
+        """Nothing was said: no file is left either."""
+        self.close()
+        os.unlink(self._file)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,164 @@
+"""Running gates on a bare plane: for an operator, and for a model that asks by a tool.
+
+What they said goes to governance, an entry each. Where governance itself is what is wrong,
+the answer is given all the same; only a pass that cannot be recorded is none.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.packages import is_development_plane, open_depot, package_ledger
+from paddock.assembly.project import Project
+from paddock.assembly.witness import PlaneWitness
+from paddock.errors import IntegrityError, PaddockError
+from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
+from paddock.gates.names import G4
+from paddock.gates.records import gate_entry
+from paddock.gates.results import GateResult, Status
+from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gates
+from paddock.packages.acceptance import AcceptanceRunner, NoAcceptance
+from paddock.packages.hashing import digest_of
+from paddock.plane import records
+from paddock.plane.files import read_file
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+from paddock.workspace import Workspace
+
+OPERATOR: Final = "operator"
+"""Who asked, in a record, where it was no agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateRun:
+    """What a run of gates came to."""
+
+    results: tuple[GateResult, ...]
+    unrecorded: PaddockError | None = None
+    """Why governance was not told."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a gate said no."""
+        return any(result.status is Status.FAIL for result in self.results)
+
+
+def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBODY) -> GateRun:
+    """Run these gates for an operator; acceptance commands run in the sandbox.
+
+    No package comes or goes while the others look; the acceptance commands run after that.
+
+    Raises:
+        UsageError: the project is no bare plane.
+        ConfigError: the plane was brought by somebody else, and not trusted yet.
+        HostError: the plane cannot be opened, or a package is being changed for long.
+    """
+    with open_depot(project) as depot:
+        ground = _ground(project, depot.workspace, depot.acceptance, watcher)
+        with depot.attic.locked():
+            _record_config(project, ground)
+            looked = run_gates([name for name in names if name != G4], CHECKS, ground)
+        ran = run_gates([name for name in names if name == G4], CHECKS, ground)
+        return _recorded(project, _in_order(names, (*looked, *ran)), ground, OPERATOR)
+
+
+def check_gates_for_model(project: Project, names: Sequence[str], agent: str) -> GateRun:
+    """Run these gates for a model: no acceptance command runs. Raises: HostError."""
+    with Workspace.open(str(project.layout.root)) as workspace:
+        ground = _ground(project, workspace, NoAcceptance(), NOBODY)
+        _record_config(project, ground)
+        results = run_gates(names, CHECKS_FOR_MODELS, ground)
+        # What G4 tells is on record already: it is how that run was found.
+        return _recorded(project, results, ground, agent)
+
+
+def _ground(
+    project: Project, workspace: Workspace, acceptance: AcceptanceRunner, watcher: Watcher
+) -> Ground:
+    return Ground(
+        project.layout,
+        Tools(
+            workspace=workspace,
+            ledger=package_ledger(project),
+            acceptance=acceptance,
+            witness=PlaneWitness(project),
+            now=time.time(),
+            plane_is_dev=is_development_plane(project),
+            watcher=watcher,
+        ),
+    )
+
+
+def _in_order(names: Sequence[str], results: Sequence[GateResult]) -> tuple[GateResult, ...]:
+    by_name = {result.gate: result for result in results}
+    return tuple(by_name[name] for name in names)
+
+
+def _recorded(
+    project: Project, results: tuple[GateResult, ...], ground: Ground, by: str
+) -> GateRun:
+    """Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError: all passed in vain."""
+    run = GateRun(results)
+    kept = results if by == OPERATOR else [each for each in results if each.gate != G4]
+    try:
+        set_digest = _set_digest(ground)
+        _append(project, [gate_entry(result, set_digest, by) for result in kept])
+    except PaddockError as error:
+        if not run.has_failed:
+            raise
+        return GateRun(results, error)
+    return run
+
+
+def _set_digest(ground: Ground) -> str | None:
+    installed = ground.installed
+    return None if installed.problems else installed.digest
+
+
+def _append(project: Project, entries: Sequence[Entry]) -> None:
+    if entries:
+        with closing(open_ledger(project, "governance")) as ledger:
+            ledger.append(list(entries))
+
+
+def _record_config(project: Project, ground: Ground) -> None:
+    """Tell governance of configuration of packages that it does not know as it is now.
+
+    The admin's own is told when the plane is opened. What is missing or cannot be read is
+    for the gate to say.
+    """
+    config = project.admin
+    if config is None:
+        return
+    try:
+        before = ground.recorded_config
+        files = {**before, **_package_config(ground)}
+        if files != dict(before):
+            _append(project, [records.config_changed(before, files, config)])
+            ground.forget_config()
+    except IntegrityError:
+        return  # a damaged ledger: G6 says which, and G0B finds no digest there
+
+
+def _package_config(ground: Ground) -> Mapping[str, Json]:
+    """The digests of all configuration that packages brought, as it stands there."""
+    found: dict[str, Json] = {}
+    for package in ground.installed.packages.values():
+        for asset in package.manifest.assets:
+            if not asset.is_config:
+                continue
+            content = _content(ground, asset.path)
+            if content is not None:
+                found[asset.path] = digest_of(content)
+    return found
+
+
+def _content(ground: Ground, path: str) -> bytes | None:
+    try:
+        return read_file(ground.layout.root / path, limits.admin_config_bytes_max)
+    except PaddockError:
+        return None

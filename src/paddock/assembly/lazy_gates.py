@@ -1,0 +1,27 @@
+"""Gates, for those who open a plane for something else: loaded when they are asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from paddock.assembly.project import Project
+from paddock.gates.port import NO_GATES, Gates
+from paddock.gates.results import GateResult
+
+
+def gates_of(project: Project, agent: str) -> Gates:
+    """The port by which tools ask for gates; a project's plane has none."""
+    return LazyGates(project, agent) if project.layout.kind == "bare" else NO_GATES
+
+
+@dataclass(frozen=True, slots=True)
+class LazyGates:
+    """See `Gates`."""
+
+    project: Project
+    agent: str
+
+    def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
+        """See `Gates`."""
+        from paddock.assembly.gates import check_gates_for_model  # noqa: PLC0415 - few calls ask
+
+        return check_gates_for_model(self.project, names, self.agent).results

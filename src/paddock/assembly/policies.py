@@ -1,0 +1,95 @@
+"""Policies that are asked "what if": a file in place of the one in force, or beside another.
+
+Nothing is put in force, and nothing is recorded.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paddock import limits
+from paddock.assembly.project import Project
+from paddock.errors import UsageError
+from paddock.plane.discovery import find_root, plane_for
+from paddock.plane.environment import Environment
+from paddock.plane.files import read_file_through_links
+from paddock.plane.policy_files import PolicyFiles, read_policy_files
+from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.presets import PlaneKind
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A policy file that somebody named: as if it were trusted, over the user's own."""
+
+    name: str
+    """As places show it."""
+    content: bytes
+    files: PolicyFiles
+
+    def policy(self, kind: PlaneKind) -> Policy:
+        """The policy that it makes. Raises: ConfigError."""
+        user = self.files.user
+        below = None if user is None else PolicySource(user.path.name, user.content)
+        return load_policy(PolicySource(self.name, self.content), below, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanePolicies:
+    """The policy as each agent of a plane meets it: the one in force, or a candidate's."""
+
+    project: Project
+    candidate: Candidate | None = None
+    _made: dict[PlaneKind, Policy] = field(default_factory=dict[PlaneKind, Policy])
+
+    def policy_for(self, agent: str) -> Policy | None:
+        """The policy with paths as the agent's workspace has them; None for nobody known.
+
+        Raises: ConfigError where the candidate, or the agent, does not load.
+        """
+        project = self.project
+        if project.layout.kind == "project":
+            return self._of_kind(PlaneKind.PROJECT, project.policy)
+        try:
+            own = project.policy_for(project.agents.read(agent))
+        except UsageError:
+            return None
+        return self._of_kind(own.plane_kind, own)
+
+    def _of_kind(self, kind: PlaneKind, in_force: Policy) -> Policy:
+        if self.candidate is None:
+            return in_force
+        if kind not in self._made:
+            self._made[kind] = self.candidate.policy(kind)
+        return self._made[kind]
+
+
+def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
+    """Read the policy file at `path`; `name` is how places show it.
+
+    Raises:
+        UsageError: there is none.
+        ConfigError: it is no regular file, too large or unreadable.
+    """
+    content = read_file_through_links(path, limits.policy_bytes_max)
+    if content is None:
+        raise UsageError(f"there is no policy file {name!r}", where=str(path))
+    return Candidate(name, content, files)
+
+
+def find_policy_files(start: Path, environment: Environment, override: Path | None) -> PolicyFiles:
+    """The files of the policy in force, read and not compiled: a broken one stops nobody here.
+
+    Raises: UsageError, ConfigError.
+    """
+    return read_policy_files(find_root(start, environment, override), environment)
+
+
+def find_ledger_paths(
+    start: Path, environment: Environment, override: Path | None
+) -> Mapping[str, Path]:
+    """The plane's ledgers by name. No policy is read.
+
+    Raises: UsageError, ConfigError where root and plane overlap.
+    """
+    return plane_for(find_root(start, environment, override), environment).ledger_paths()

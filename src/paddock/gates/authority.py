@@ -1,0 +1,84 @@
+"""Whether an approval carries what it was used for: what G2, G3 and G5 ask of a work order."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from paddock.gates.ground import Ground
+from paddock.packages.approvals import Approval, paths_outside
+from paddock.packages.installed import InstalledPackage
+from paddock.packages.keys import Keys
+from paddock.packages.recorded import RecordedPackage, WorkOrder
+from paddock.text.show import quote
+
+UNAPPROVED = "it was installed without an approval: paddock package approve ARCHIVE, or uninstall"
+
+
+def approval_file(wo_id: str) -> str:
+    """Where the approval of a work order stands, or would stand."""
+    return f"HOT/registries/approvals/{wo_id}.json"
+
+
+def signature_problem(approval: Approval, keys: Keys) -> str:
+    """Why its signature is worth nothing; empty where it holds."""
+    key = keys.get(approval.key_id)
+    if key is None:
+        return f"its key {approval.key_id} is none of this plane's"
+    if not key.verifies(approval.signed_bytes(), approval.signature):
+        return "its signature does not hold"
+    return ""
+
+
+def use_problem(order: WorkOrder, approval: Approval, keys: Keys) -> str:
+    """Why an approval does not carry one use of it, as the ledger tells that use."""
+    problem = signature_problem(approval, keys)
+    if problem:
+        return problem
+    if approval.digest != order.digest:
+        return f"it is for {approval.digest}, and {order.digest} was installed with it"
+    if approval.key_id != order.key_id:
+        return f"it is by {approval.key_id}, and the one that was used was by {order.key_id}"
+    if _moment(order.at) >= approval.expires_at:
+        return f"it expired at {approval.expires}, and was used at {order.at}"
+    return ""
+
+
+def scope_problem(approval: Approval, package: InstalledPackage) -> str:
+    """Which files of the package its approval does not cover; empty where it covers all."""
+    outside = paths_outside(approval, package.manifest.by_path)
+    if not outside:
+        return ""
+    first, *others = outside
+    more = f" (and {len(others)} more)" if others else ""
+    return f"its scope does not cover {quote(first)}{more} of {package.package_id}"
+
+
+def standing_problem(told: RecordedPackage, ground: Ground) -> str:
+    """Why an installed package does not stand on an approval; empty where it does.
+
+    Raises: ConfigError, HostError.
+    """
+    if told.wo_id is None:
+        return UNAPPROVED
+    approval = ground.approvals.get(told.wo_id)
+    if approval is None:
+        return f"its approval {told.wo_id} is not there"
+    package = ground.installed.packages.get(told.package_id)
+    problems = (
+        use_problem(order, approval, ground.keys)
+        for order in _uses(told, ground.record.work_orders)
+    )
+    found = next((problem for problem in problems if problem), "")
+    if not found and package is not None:
+        found = scope_problem(approval, package)
+    return f"its approval {told.wo_id}: {found}" if found else ""
+
+
+def _uses(told: RecordedPackage, orders: Iterable[WorkOrder]) -> Iterable[WorkOrder]:
+    return (each for each in orders if each.wo_id == told.wo_id)
+
+
+def _moment(timestamp: str) -> float:
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return float("inf")  # A time that cannot be read is after everything.

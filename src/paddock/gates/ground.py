@@ -1,0 +1,146 @@
+"""What the gates look at: one plane, each part of it read once, when it is first asked for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Protocol, cast
+
+from paddock.errors import PaddockError
+from paddock.gates.witness import LedgerWitness
+from paddock.ledger.format_events import CONFIG_CHANGED
+from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.query import Filter, query
+from paddock.packages.acceptance import AcceptanceRunner
+from paddock.packages.approvals import Approval, read_approvals
+from paddock.packages.attic import Attic
+from paddock.packages.installed import InstalledSet, read_installed
+from paddock.packages.keys import Keys, read_keys
+from paddock.packages.log import PackageLedger
+from paddock.packages.recorded import Record, find_deviations, replay
+from paddock.packages.refusals import Failure
+from paddock.packages.registries import Registries, read_registries
+from paddock.packages.vouching import Vouched, read_vouched
+from paddock.plane.layout import PlaneLayout
+from paddock.values.calls import Json
+from paddock.workspace import Workspace
+
+MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"
+NOTHING_INSTALLED: Final = "nothing is installed"
+
+
+class Watcher(Protocol):
+    """Hears how far a long look is."""
+
+    def begins(self, gate: str, what: str) -> None:
+        """Something that may take a while begins; `what` is empty for the gate as a whole."""
+        ...
+
+
+class _Nobody:
+    def begins(self, gate: str, what: str) -> None:
+        del gate, what
+
+
+NOBODY: Final[Watcher] = _Nobody()
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the gates work with besides the plane itself."""
+
+    workspace: Workspace
+    """On the plane's root."""
+    ledger: PackageLedger
+    acceptance: AcceptanceRunner
+    witness: LedgerWitness
+    now: float
+    """Seconds since 1970."""
+    plane_is_dev: bool
+    """It was made with `--dev`."""
+    watcher: Watcher = NOBODY
+
+
+class Ground:
+    """One plane, as one run of gates sees it. Reading raises what stands in the way."""
+
+    def __init__(self, layout: PlaneLayout, tools: Tools) -> None:
+        self.layout = layout
+        self.tools = tools
+
+    @cached_property
+    def installed(self) -> InstalledSet:
+        """What is installed. Raises: HostError."""
+        return read_installed(self.layout)
+
+    @cached_property
+    def entries(self) -> Sequence[StoredEntry]:
+        """The packages ledger, verified. Raises: LedgerDamagedError, HostError."""
+        return self.tools.ledger.read().entries
+
+    @cached_property
+    def record(self) -> Record:
+        """What that ledger comes to. Raises: as `entries`."""
+        return replay(self.entries)
+
+    @cached_property
+    def vouched(self) -> Vouched:
+        """What its signatures come to. Raises: as `entries`."""
+        return read_vouched(self.entries)
+
+    @cached_property
+    def deviations(self) -> tuple[Failure, ...]:
+        """Where the plane is not what that ledger says. Raises: as `entries`."""
+        found = find_deviations(self.record, self.installed)
+        if Attic.of(self.layout).has_transaction():
+            why = "a change of packages is on its way, or was cut short"
+            return (*found, Failure("objects/packages/transaction.json", why))
+        return found
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing that packages could have to do with."""
+        return not self.installed.packages and not self.record.packages and not self.deviations
+
+    @cached_property
+    def registries(self) -> Registries:
+        """Specs and frameworks. Raises: HostError."""
+        return read_registries(self.layout)
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The plane's keys. Raises: ConfigError, HostError."""
+        return read_keys(self.layout)
+
+    @cached_property
+    def approvals(self) -> Mapping[str, Approval]:
+        """Every approval that stands there, by its id. Raises: ConfigError, HostError."""
+        return {approval.wo_id: approval for approval in read_approvals(self.layout)}
+
+    @cached_property
+    def recorded_config(self) -> Mapping[str, Json]:
+        """The digests of configuration that governance holds, by path. Raises: HostError."""
+        path = self.ledger_path("governance")
+        rows = query(str(path), Filter(CONFIG_CHANGED), last=1).entries if path.exists() else ()
+        files: Json = rows[-1].entry.metadata.get("files") if rows else None
+        return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
+
+    def forget_config(self) -> None:
+        """Governance was told of configuration: read again what it holds."""
+        self.__dict__.pop("recorded_config", None)
+
+    def ledger_path(self, name: str) -> Path:
+        """Where that ledger stands, or would stand."""
+        return self.layout.ledger_paths()[name]
+
+
+def failure_of(error: PaddockError, root: Path) -> Failure:
+    """What stood in the way of a gate, without the host's own paths.
+
+    # Threat: what a gate says is shown to models, and a message may quote a whole path.
+    """
+    return Failure(_relative(error.where, root), _relative(error.message, root))
+
+
+def _relative(text: str, root: Path) -> str:
+    return text.replace(f"{root}/", "").replace(str(root), ".")

@@ -1,0 +1,181 @@
+"""Choosing what of a ledger goes out, so that what stays can still be verified.
+
+As JSONL the lines go out as they are stored, byte for byte. For a page, what is left
+out is stood in for by roots of whole subtrees of the Merkle tree, so that the root that
+a checkpoint signs can be made again from the page alone.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final
+
+from paddock import limits
+from paddock.errors import UsageError
+from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format_merkle import HASH_BYTES, LeafNodes, root_of
+from paddock.ledger.query import Filter
+from paddock.ledger.reading import LedgerReader
+
+_LEAF: Final = b"\0"
+_LINE_START: Final = b'{"id":"LED-'
+_LINE_END: Final = b'"}'
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """2^`level` lines that are left out, as the root of the tree over them."""
+
+    level: int
+    root: bytes
+
+
+Row = bytes | LeftOut
+
+
+@dataclass(slots=True)
+class Exported:
+    """What was chosen: rows in order, and how many lines there are and hold no entry."""
+
+    rows: list[Row] = field(default_factory=list[Row])
+    lines: int = 0
+    shown: int = 0
+    bad: int = 0
+    torn_bytes: int = 0
+
+
+def export_lines(path: str, wanted: Filter | None) -> Iterator[bytes]:
+    """Yield stored lines without LF, oldest first: all of them, or those that match.
+
+    A line that holds no entry is among all, and matches nothing.
+
+    Raises: HostError where there is no ledger, or it cannot be read.
+    """
+    with LedgerReader(path) as reader:
+        for line in _whole_lines(reader):
+            if wanted is None or _matches(line, wanted):
+                yield line
+
+
+def export_page(
+    path: str, wanted: Filter | None, last: int | None, sizes: Sequence[int]
+) -> Exported:
+    """Choose the lines of a page: line 0, those that match, and those that hold no entry.
+
+    `sizes` are those of the checkpoints that go with it: what is left out never reaches
+    over one of them.
+
+    Raises:
+        UsageError: they are more than a page holds.
+        HostError: there is no ledger, or it cannot be read.
+    Limits: `limits.export_page_entries_max`, `limits.export_page_bytes_max`.
+    """
+    found = _Choice(wanted, last)
+    with LedgerReader(path) as reader:
+        size = reader.size()
+        for line in _whole_lines(reader):
+            found.take(line)
+        torn = size - reader.whole_bytes(size)
+    exported = Exported(lines=found.count, bad=len(found.bad), torn_bytes=torn)
+    shown = found.shown()
+    exported.shown = len(shown)
+    cuts = sorted({*(size for size in sizes if size < found.count), found.count})
+    exported.rows = list(_rows(found.leaves, shown, cuts))
+    return exported
+
+
+class _Choice:
+    """Lines as they come: their hashes, and those that are shown."""
+
+    def __init__(self, wanted: Filter | None, last: int | None) -> None:
+        self._wanted = wanted
+        self._matched: deque[tuple[int, bytes]] = deque(maxlen=last)
+        self._bytes = 0
+        self.count = 0
+        self.leaves = bytearray()
+        self.first: bytes | None = None
+        self.bad: dict[int, bytes] = {}
+
+    def take(self, line: bytes) -> None:
+        self.leaves += sha256(_LEAF + line).digest()
+        place = self.count
+        self.count += 1
+        if place == 0:
+            self.first = line
+        elif _is_bad(line):
+            self.bad[place] = line
+            self._count(len(line))
+        elif self._wanted is None or _matches(line, self._wanted):
+            if len(self._matched) == self._matched.maxlen:
+                self._count(-len(self._matched[0][1]))
+            self._matched.append((place, line))
+            self._count(len(line))
+
+    def _count(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        entries = len(self._matched) + len(self.bad)
+        if entries >= limits.export_page_entries_max or self._bytes > limits.export_page_bytes_max:
+            raise UsageError(
+                f"a page holds {limits.export_page_entries_max} entries and "
+                f"{limits.export_page_bytes_max} bytes, and this would be more",
+                hint="choose with --last, --since or --session, or export as jsonl",
+            )
+
+    def shown(self) -> dict[int, bytes]:
+        first = {} if self.first is None else {0: self.first}
+        return dict(sorted({**first, **self.bad, **dict(self._matched)}.items()))
+
+
+def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
+    for segment in reader.segments():
+        for _, line, is_whole in reader.lines(segment):
+            if is_whole or not segment.is_newest:
+                yield line
+
+
+def _matches(line: bytes, wanted: Filter) -> bool:
+    if not all(needle in line for needle in wanted.needles()):
+        return False
+    row = inspect_line(line)
+    return isinstance(row, StoredEntry) and wanted.matches(row)
+
+
+def _is_bad(line: bytes) -> bool:
+    is_shaped = line.startswith(_LINE_START) and line.endswith(_LINE_END)
+    return not is_shaped and isinstance(inspect_line(line), BadLine)
+
+
+def _rows(leaves: bytes | bytearray, shown: dict[int, bytes], cuts: Sequence[int]) -> Iterator[Row]:
+    position = 0
+    for place, line in shown.items():
+        yield from _left_out(leaves, position, place, cuts)
+        yield line
+        position = place + 1
+    yield from _left_out(leaves, position, cuts[-1], cuts)
+
+
+def _left_out(
+    leaves: bytes | bytearray, begin: int, end: int, cuts: Sequence[int]
+) -> Iterator[LeftOut]:
+    """Yield the lines from `begin` to `end` as subtrees, the last one as its own leaf."""
+    # With its leaf hash the next line's `prev` can be compared.
+    bounds = [cut for cut in cuts if begin < cut < end]
+    if end > begin + 1:
+        bounds.append(end - 1)
+    for bound in sorted({*bounds, end}):
+        while begin < bound:
+            level = _level(begin, bound)
+            width = 1 << level
+            part = [
+                bytes(leaves[at * HASH_BYTES : (at + 1) * HASH_BYTES])
+                for at in range(begin, begin + width)
+            ]
+            yield LeftOut(level, root_of(LeafNodes(part), width))
+            begin += width
+
+
+def _level(begin: int, end: int) -> int:
+    """The greatest subtree that begins at `begin` and does not reach over `end`."""
+    level = (end - begin).bit_length() - 1
+    return min(level, (begin & -begin).bit_length() - 1) if begin else level

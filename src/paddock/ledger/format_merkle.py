@@ -1,0 +1,242 @@
+"""The Merkle tree of RFC 6962 over leaf hashes: roots, proofs, and their verification.
+
+    MTH({})     = SHA-256()
+    MTH({d})    = SHA-256(00 ‖ d)                      a leaf hash: `format.leaf_hash`
+    MTH(D[0:n]) = SHA-256(01 ‖ MTH(D[0:k]) ‖ MTH(D[k:n]))   k the greatest power of two below n
+
+Proofs are made from the hashes of whole subtrees, which somebody keeps (`Nodes`);
+they are verified as RFC 9162 says in 2.1.3.2 and 2.1.4.2, without any tree.
+
+Pure.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final, Protocol
+
+HASH_BYTES: Final = 32
+EMPTY_ROOT: Final = sha256(b"").digest()
+"""The root of a tree without leaves."""
+
+_NODE: Final = b"\x01"
+
+
+class Nodes(Protocol):
+    """Hashes of whole subtrees."""
+
+    def node(self, level: int, index: int) -> bytes:
+        """The root of the `index`th subtree of 2^level leaves, all of which are there."""
+        ...
+
+
+class LeafNodes:
+    """Every leaf hash, in memory; the rest is made when it is asked for."""
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        self._levels = [list(leaves)]
+        while len(self._levels[-1]) > 1:
+            self._levels.append(_parents(self._levels[-1]))
+
+    def node(self, level: int, index: int) -> bytes:
+        """See `Nodes`."""
+        return self._levels[level][index]
+
+
+class Growing:
+    """The right edge of a tree that leaves are added to: one hash for each bit of its size."""
+
+    __slots__ = ("_edge", "size")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Leaves."""
+        self._edge: list[bytes | None] = []
+
+    @classmethod
+    def resume(cls, nodes: Nodes, size: int) -> "Growing":
+        """Return the edge of a tree of `size` leaves that is kept elsewhere."""
+        found = cls()
+        found.size = size
+        for level in range(size.bit_length()):
+            has = size >> level & 1
+            found._edge.append(nodes.node(level, (size >> level) - 1) if has else None)
+        return found
+
+    @classmethod
+    def from_hashes(cls, size: int, hashes: Sequence[bytes]) -> "Growing | None":
+        """Return what `hashes` gave; None where they are not so many as the size needs."""
+        levels = [level for level in range(size.bit_length()) if size >> level & 1]
+        if len(levels) != len(hashes) or any(len(each) != HASH_BYTES for each in hashes):
+            return None
+        found = cls()
+        found.size = size
+        found._edge = [None] * size.bit_length()
+        for level, each in zip(levels, hashes, strict=True):
+            found._edge[level] = each
+        return found
+
+    def hashes(self) -> list[bytes]:
+        """The edge, the smallest subtree first."""
+        return [each for each in self._edge if each is not None]
+
+    def extend(self, leaves: Sequence[bytes]) -> list[list[bytes]]:
+        """Add leaf hashes; return, level by level, the subtrees that became whole."""
+        self.size += len(leaves)
+        rows: list[list[bytes]] = []
+        row = list(leaves)
+        level = 0
+        while row:
+            rows.append(row)
+            if level == len(self._edge):
+                self._edge.append(None)
+            left = self._edge[level]
+            # The rows are returned as they came: what was on the edge is no news.
+            paired = row if left is None else [left, *row]
+            self._edge[level] = paired[-1] if len(paired) % 2 else None
+            row = _parents(paired)
+            level += 1
+        return rows
+
+    def root(self) -> bytes:
+        """The root of all leaves so far."""
+        root = None
+        for each in self._edge:
+            if each is not None:
+                root = each if root is None else node_hash(each, root)
+        return EMPTY_ROOT if root is None else root
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """The hash of an inner node."""
+    return sha256(_NODE + left + right).digest()
+
+
+def root_of(nodes: Nodes, size: int) -> bytes:
+    """The root of the first `size` leaves."""
+    return _subtree(nodes, 0, size) if size else EMPTY_ROOT
+
+
+def inclusion_path(nodes: Nodes, index: int, size: int) -> list[bytes]:
+    """The audit path of leaf `index` in the tree of the first `size` leaves.
+
+    Raises:
+        ValueError: there is no such leaf.
+    """
+    if not 0 <= index < size:
+        raise ValueError(f"leaf {index} of {size}")
+    path: list[bytes] = []
+    begin, end = 0, size
+    while end - begin > 1:
+        middle = begin + _split(end - begin)
+        if index < middle:
+            path.append(_subtree(nodes, middle, end))
+            end = middle
+        else:
+            path.append(_subtree(nodes, begin, middle))
+            begin = middle
+    path.reverse()
+    return path
+
+
+def consistency_path(nodes: Nodes, old: int, size: int) -> list[bytes]:
+    """The proof that the first `old` leaves are the beginning of the first `size`.
+
+    Empty where `old` is 0 or `size`: then there is nothing to prove.
+
+    Raises:
+        ValueError: `old` is greater than `size`.
+    """
+    if not 0 <= old <= size:
+        raise ValueError(f"{old} leaves of {size}")
+    if old in {0, size}:
+        return []
+    path: list[bytes] = []
+    begin, end, is_whole = 0, size, True
+    while old != end:
+        middle = begin + _split(end - begin)
+        if old <= middle:
+            path.append(_subtree(nodes, middle, end))
+            end = middle
+        else:
+            path.append(_subtree(nodes, begin, middle))
+            begin, is_whole = middle, False
+    if not is_whole:
+        path.append(_subtree(nodes, begin, end))
+    path.reverse()
+    return path
+
+
+def verify_inclusion(
+    leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes
+) -> bool:
+    """Whether the path leads from the leaf to the root (RFC 9162, 2.1.3.2)."""
+    if not 0 <= index < size:
+        return False
+    here, last, found = index, size - 1, leaf
+    for each in path:
+        if last == 0:
+            return False
+        if here & 1 or here == last:
+            found = node_hash(each, found)
+            while not here & 1 and here:
+                here, last = here >> 1, last >> 1
+        else:
+            found = node_hash(found, each)
+        here, last = here >> 1, last >> 1
+    return last == 0 and found == root
+
+
+def verify_consistency(
+    old: int, size: int, old_root: bytes, root: bytes, path: Sequence[bytes]
+) -> bool:
+    """Whether the path proves that one tree is the beginning of the other (RFC 9162, 2.1.4.2)."""
+    if not 0 <= old <= size:
+        return False
+    if old == size:
+        return not path and old_root == root
+    if old == 0:
+        return not path and old_root == EMPTY_ROOT
+    path = list(path)
+    if old & (old - 1) == 0:
+        path.insert(0, old_root)
+    if not path:
+        return False
+    here, last = old - 1, size - 1
+    while here & 1:
+        here, last = here >> 1, last >> 1
+    first = second = path[0]
+    for each in path[1:]:
+        if last == 0:
+            return False
+        if here & 1 or here == last:
+            first, second = node_hash(each, first), node_hash(each, second)
+            while not here & 1 and here:
+                here, last = here >> 1, last >> 1
+        else:
+            second = node_hash(second, each)
+        here, last = here >> 1, last >> 1
+    return last == 0 and first == old_root and second == root
+
+
+def _parents(row: Sequence[bytes]) -> list[bytes]:
+    return [
+        sha256(_NODE + left + right).digest()
+        for left, right in zip(row[::2], row[1::2], strict=False)
+    ]
+
+
+def _split(size: int) -> int:
+    """The greatest power of two below `size`."""
+    return 1 << (size - 1).bit_length() - 1
+
+
+def _subtree(nodes: Nodes, begin: int, end: int) -> bytes:
+    """The root of leaves `begin` to `end`; `begin` is a multiple of the power of two it needs."""
+    size = end - begin
+    if size & (size - 1) == 0:
+        level = size.bit_length() - 1
+        return nodes.node(level, begin >> level)
+    middle = begin + _split(size)
+    return node_hash(_subtree(nodes, begin, middle), _subtree(nodes, middle, end))

@@ -1,0 +1,257 @@
+"""A ledger that checkpoints itself: by count, by time, at its end, at once for what matters.
+
+There is no process that watches: an append looks whether a checkpoint is due, and
+makes it after its own entries are durable. That a checkpoint cannot be made stops
+no append: what is not covered is what `verify` states, and `problem` says why.
+
+A checkpoint goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at
+its end and for entries that matter always: those are covered elsewhere before
+their append returns.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from paddock import limits
+from paddock.errors import PaddockError
+from paddock.ledger.checkpoints import Checkpointer
+from paddock.ledger.format_events import (
+    APPROVAL_ANSWERED,
+    APPROVAL_ASKED,
+    GATE_RESULT,
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_UNINSTALLED,
+    POLICY_TRUSTED,
+    ROLLBACK_ACCEPTED,
+    SESSION_END,
+)
+from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.ports import Head, Pending, Receipt, Reservation
+from paddock.ledger.store import LedgerFile
+from paddock.values.entries import Entry
+
+_MATTERS: Final = frozenset(
+    {
+        APPROVAL_ASKED,
+        APPROVAL_ANSWERED,
+        GATE_RESULT,
+        PACKAGE_INSTALLED,
+        PACKAGE_UNINSTALLED,
+        PACKAGE_APPROVED,
+        OPERATOR_KEY_ENROLLED,
+        POLICY_TRUSTED,
+        ROLLBACK_ACCEPTED,
+        SESSION_END,
+    }
+)
+_ASK: Final = "ask"
+_APPROVAL: Final = "approval"
+"""The member of an entry whose call a person decided about."""
+
+
+def matters(entry: Entry) -> bool:
+    """Whether an entry must be covered at once: a decision on `ask`, an install, a gate's result."""
+    return entry.event_type in _MATTERS or entry.decision == _ASK or _APPROVAL in entry.metadata
+
+
+class Above(Protocol):
+    """Where a ledger's checkpoints go: the ledger of the tier above, or an anchor outside."""
+
+    def take(self, signed: SignedCheckpoint) -> None:
+        """Keep it, durably, and see to it that it is covered in turn.
+
+        Raises: PaddockError.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a checkpoint is due. `at_close`: also where few entries are new at the end."""
+
+    entries: int = limits.checkpoint_entries_max
+    interval_s: float = limits.checkpoint_interval_s
+    at_close: bool = True
+
+
+class Keeper:
+    """Makes the checkpoints of one open ledger when they are due. Threads may share it."""
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        above: Above,
+        monotonic: Callable[[], float],
+        pace: Pace,
+    ) -> None:
+        self._checkpointer = checkpointer
+        self._above = above
+        self._monotonic = monotonic
+        self._pace = pace
+        self._lock = threading.Lock()
+        self._covered = -1
+        self._newest = 0
+        self._tried_at = self._carried_at = monotonic()
+        self._carried = 0
+        self.problem = ""
+        """Why the last checkpoint could not be made; empty where it was."""
+
+    def appended(self, head: Head, *, is_urgent: bool) -> None:
+        """Look whether a checkpoint is due, now that all up to `head` is durable."""
+        entries = head.seq + 1
+        if self._covered < 0:
+            # Not at the opening: who only reads, or appends nothing, need not know.
+            self._covered = self._checkpointer.signed_entries()
+        self._newest = max(self._newest, entries)
+        if is_urgent:
+            self._try()
+            return
+        waited_s = self._monotonic() - self._tried_at
+        is_many = entries - self._covered >= self._pace.entries and not self.problem
+        if (is_many or waited_s >= self._pace.interval_s) and self._lock.acquire(blocking=False):
+            try:
+                self._seal_if_free()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Cover what is new, unless the pace says that few may wait."""
+        is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
+        if self._newest > min(self._covered, self._carried) and is_due:
+            self._try()
+
+    def seal(self) -> SignedCheckpoint:
+        """Make a checkpoint now, and carry it up. Raises: PaddockError."""
+        with self._lock:
+            signed = self._checkpointer.make()
+            self._note(signed)
+            self._carry(signed)
+        return signed
+
+    def _try(self) -> None:
+        """Seal; a failure is noted and stops nobody."""
+        try:
+            self.seal()
+        except (PaddockError, OSError) as fault:
+            self._fail(fault)
+
+    def _seal_if_free(self) -> None:
+        try:
+            signed = self._checkpointer.try_make()
+            if signed is None:
+                # Somebody else is at it; what came since then is for the next time.
+                self._tried_at = self._monotonic()
+                return
+            self._note(signed)
+            if self._monotonic() - self._carried_at >= self._pace.interval_s:
+                self._carry(signed)
+        except (PaddockError, OSError) as fault:
+            self._fail(fault)
+
+    def _note(self, signed: SignedCheckpoint) -> None:
+        self._covered = max(self._covered, signed.checkpoint.size)
+        self._tried_at = self._monotonic()
+        self.problem = ""
+
+    def _carry(self, signed: SignedCheckpoint) -> None:
+        self._above.take(signed)
+        self._carried = signed.checkpoint.size
+        self._carried_at = self._monotonic()
+
+    def _fail(self, fault: PaddockError | OSError) -> None:
+        self._tried_at = self._monotonic()
+        self.problem = fault.message if isinstance(fault, PaddockError) else str(fault)
+
+
+class KeptLedger:
+    """A `LedgerFile` whose entries come to be covered by checkpoints. See `ports.Ledger`."""
+
+    __slots__ = ("_keeper", "_ledger")
+
+    def __init__(self, ledger: LedgerFile, keeper: Keeper) -> None:
+        self._ledger = ledger
+        self._keeper = keeper
+
+    @property
+    def path(self) -> str:
+        """The JSONL file."""
+        return self._ledger.path
+
+    @property
+    def genesis(self) -> Genesis:
+        """What line 0 says."""
+        return self._ledger.genesis
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the disk failed to make entries durable."""
+        return self._ledger.is_poisoned
+
+    @property
+    def head(self) -> Head:
+        """The newest entry of any process."""
+        return self._ledger.head
+
+    @property
+    def checkpoint_problem(self) -> str:
+        """Why the last checkpoint could not be made; empty where it was."""
+        return self._keeper.problem
+
+    def append(
+        self, entries: Sequence[Entry], *, reservation: Reservation | None = None
+    ) -> Receipt:
+        """Write entries and return when they are durable; those that matter, when covered."""
+        receipt = self._ledger.append(entries, reservation=reservation)
+        self._keeper.appended(receipt.head, is_urgent=any(map(matters, entries)))
+        return receipt
+
+    def write(self, entries: Sequence[Entry], *, reservation: Reservation | None = None) -> Pending:
+        """Write entries; `wait()` of the answer is what `append` does after that."""
+        pending = self._ledger.write(entries, reservation=reservation)
+        return KeptEntries(pending, self._keeper, is_urgent=any(map(matters, entries)))
+
+    def reserve(self, size_bytes: int) -> Reservation:
+        """Keep space for entries of so many bytes."""
+        return self._ledger.reserve(size_bytes)
+
+    def seal(self) -> SignedCheckpoint:
+        """Make a checkpoint of all that is durable now, and carry it up.
+
+        Raises:
+            LedgerDamagedError: the ledger does not go on from what was signed before.
+            ConfigError: the key cannot be used.
+            HostError: the disk, or where checkpoints go, failed.
+        """
+        return self._keeper.seal()
+
+    def close(self) -> None:
+        """Cover what is new, and release everything. A second call does nothing."""
+        self._keeper.close()
+        self._ledger.close()
+
+
+class KeptEntries:
+    """Entries of a `KeptLedger` that are on their way. See `ports.Pending`."""
+
+    __slots__ = ("_is_urgent", "_keeper", "_pending")
+
+    def __init__(self, pending: Pending, keeper: Keeper, *, is_urgent: bool) -> None:
+        self._pending = pending
+        self._keeper = keeper
+        self._is_urgent = is_urgent
+
+    @property
+    def receipt(self) -> Receipt:
+        """Where the entries stand."""
+        return self._pending.receipt
+
+    def wait(self) -> Receipt:
+        """Return when the entries are durable; those that matter, when covered."""
+        receipt = self._pending.wait()
+        self._keeper.appended(receipt.head, is_urgent=self._is_urgent)
+        return receipt

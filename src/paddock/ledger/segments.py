@@ -1,0 +1,302 @@
+"""The files of one ledger: sealed segments, and the newest one, which is appended to.
+
+A ledger is one text. Its first bytes stand in the segment whose name says 0, and
+each file goes on where the one before ends; an offset is a place in the whole.
+Only the newest file has the ledger's own name, and at every instant there is one:
+
+    everything is durable → `next` is made, empty, and synced → the head's base is
+    cleared → link(2) gives the full file its sealed name → rename(2) puts `next` in
+    its place → the directory is synced → the base is the end of the sealed one
+
+Killed before the rename, the file has both names: whoever holds the lock next takes
+the sealed one away. Killed after it, the base is still cleared: whoever holds the
+lock next looks at the names, syncs the directory, and stores it. So nothing is
+appended to a sealed file, and no entry is acknowledged in one whose name could go.
+
+All of this happens under the append lock. Readers take none: a sealed name of the
+file that they have open as the newest is not there for them.
+"""
+
+import os
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.disk import Disk, failure
+from paddock.ledger.head import HeadFile
+from paddock.ledger.paths import LedgerPaths
+
+APPENDING: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+READING: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_OPEN_SEGMENTS_MAX: Final = 16
+
+Identity = tuple[int, int]
+"""Device and inode: which file, whatever its name."""
+
+
+class Segment(NamedTuple):
+    """The newest segment, as it is open: where it begins in the whole, and which file it is."""
+
+    descriptor: int
+    base: int
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegment:
+    """A full segment: where it begins in the whole, and its file."""
+
+    start: int
+    path: str
+
+
+def sync_directory(disk: Disk, path: str) -> None:
+    """Make a new name in a directory durable (fsync(2) says why the file's own is not enough)."""
+    descriptor = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        disk.sync(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def list_sealed(disk: Disk, paths: LedgerPaths) -> list[SealedSegment]:
+    """Return the sealed segments in order, by their names alone. Raises: OSError."""
+    starts = [paths.find_start(name) for name in disk.list(paths.parent)]
+    return [
+        SealedSegment(start, paths.sealed(start))
+        for start in sorted(start for start in starts if start is not None)
+    ]
+
+
+def find_identity(disk: Disk, path: str | int) -> Identity:
+    """Return which file a path or a descriptor leads to. Raises: OSError."""
+    status = disk.stat(path)
+    return status.st_dev, status.st_ino
+
+
+class ActiveSegment:
+    """The newest segment of one open ledger; another file from rotation to rotation."""
+
+    __slots__ = ("_disk", "_paths", "current")
+
+    def __init__(self, disk: Disk, paths: LedgerPaths, descriptor: int) -> None:
+        """Take over the open ledger file. The append lock is held. Raises: OSError."""
+        self._disk = disk
+        self._paths = paths
+        self.current = self._settle(descriptor)
+
+    def settle(self, head: HeadFile) -> None:
+        """Store where the newest segment begins, if the head says otherwise. Under the lock.
+
+        Raises: OSError.
+        """
+        if head.read().base != self.current.base:
+            # Whoever made the name may have been killed before it was durable.
+            sync_directory(self._disk, self._paths.parent)
+            head.store_base(self.current.base)
+
+    def follow(self, head: HeadFile) -> None:
+        """Open what is the newest segment by now. The append lock is held.
+
+        Raises: OSError.
+        """
+        descriptor = self._disk.open(self._paths.ledger, APPENDING)
+        try:
+            found = self._settle(descriptor)
+        except BaseException:
+            self._disk.close(descriptor)
+            raise
+        before = self.current
+        if found.identity == before.identity:
+            # A commit may be on its way through the descriptor that we have.
+            self._disk.close(descriptor)
+            self.current = found._replace(descriptor=before.descriptor)
+        else:
+            self.current = found
+            self._disk.close(before.descriptor)
+        self.settle(head)
+
+    def rotate(self, head: HeadFile, end: int) -> None:
+        """Seal the segment, and go on in a new one that begins at `end`.
+
+        The append lock is held, and all up to `end` is durable. After a failure
+        `follow` finds out how far it came.
+
+        Raises:
+            LedgerDamagedError: the path leads to another file, or the sealed name
+                is taken.
+            OSError: the disk refused.
+        """
+        disk, paths, before = self._disk, self._paths, self.current
+        # Threat: a file that was put in our place would be sealed as ours.
+        self.verify_in_place(before)
+        descriptor = disk.open(paths.next, APPENDING | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            disk.sync(descriptor)
+            identity = find_identity(disk, descriptor)
+            head.store_base(None)
+            try:
+                disk.link(paths.ledger, paths.sealed(before.base))
+            except FileExistsError as fault:
+                raise LedgerDamagedError(
+                    "another file stands where a segment of the ledger belongs",
+                    where=ascii(paths.sealed(before.base)),
+                ) from fault
+            disk.rename(paths.next, paths.ledger)
+            sync_directory(disk, paths.parent)
+            head.store_base(end)
+        except BaseException:
+            disk.close(descriptor)
+            raise
+        self.current = Segment(descriptor, end, identity)
+        # Nobody syncs through the old one any more: all in it is durable.
+        disk.close(before.descriptor)
+
+    def verify_in_place(self, segment: Segment) -> None:
+        """Refuse if neither the path nor the segment's sealed name leads to it any more.
+
+        Threat: a ledger that was moved away or replaced while in use would take
+        acknowledged entries with it.
+
+        Raises:
+            LedgerDamagedError: it was replaced or removed.
+        """
+        paths = self._paths
+        try:
+            if find_identity(self._disk, paths.ledger) == segment.identity:
+                return
+        except OSError as fault:
+            raise LedgerDamagedError(
+                f"the ledger is gone: {fault.strerror}", where=ascii(paths.ledger)
+            ) from fault
+        try:
+            is_sealed = find_identity(self._disk, paths.sealed(segment.base)) == segment.identity
+        except OSError:
+            is_sealed = False
+        if not is_sealed:
+            raise LedgerDamagedError(
+                "the ledger was replaced by another file while in use",
+                where=ascii(paths.ledger),
+            )
+
+    def text(self) -> "LedgerText":
+        """The whole ledger, to be read under the lock; closed by the caller. Raises: OSError."""
+        return LedgerText(self._disk, list_sealed(self._disk, self._paths), self.current)
+
+    def _settle(self, descriptor: int) -> Segment:
+        """Where the open ledger file begins; a rotation that was begun is taken back."""
+        disk, paths = self._disk, self._paths
+        identity = find_identity(disk, descriptor)
+        sealed = list_sealed(disk, paths)
+        if not sealed:
+            return Segment(descriptor, 0, identity)
+        last = sealed[-1]
+        status = disk.stat(last.path)
+        if (status.st_dev, status.st_ino) == identity:
+            disk.remove(last.path)
+            return Segment(descriptor, last.start, identity)
+        return Segment(descriptor, last.start + status.st_size, identity)
+
+
+class LedgerText:
+    """The bytes of a ledger over all its segments, by their place in the whole.
+
+    Sealed segments are opened when something of them is read. One thread uses it.
+    """
+
+    __slots__ = ("_disk", "_opened", "active", "sealed")
+
+    def __init__(self, disk: Disk, sealed: list[SealedSegment], active: Segment) -> None:
+        """`sealed` in order; those from the active one's base on are left out."""
+        self._disk = disk
+        self.active = active
+        self.sealed = [each for each in sealed if each.start < active.base]
+        self._opened: dict[int, int] = {}
+
+    def size(self) -> int:
+        """Where the ledger ends now. Raises: OSError."""
+        return self.active.base + self._disk.size(self.active.descriptor)
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        """Return so many bytes from a place, fewer at the end.
+
+        Raises:
+            LedgerDamagedError: a sealed segment is missing, or shorter than it was.
+            OSError: the disk failed.
+        """
+        base = self.active.base
+        if offset >= base:
+            return self._disk.read(self.active.descriptor, size_bytes, offset - base)
+        pieces: list[bytes] = []
+        end = offset + size_bytes
+        while offset < min(end, base):
+            start, stop = self._bounds(offset)
+            piece = self._disk.read(self._open(start), min(end, stop) - offset, offset - start)
+            if not piece:
+                raise LedgerDamagedError(
+                    f"a segment of the ledger lacks bytes from {offset} on",
+                    where=ascii(self._path(start)),
+                    hint="paddock ledger verify says more; compare with a backup",
+                )
+            pieces.append(piece)
+            offset += len(piece)
+        if end > base:
+            pieces.append(self._disk.read(self.active.descriptor, end - base, 0))
+        return b"".join(pieces)
+
+    def starts(self) -> list[int]:
+        """Where each segment begins, the newest last."""
+        return [*(each.start for each in self.sealed), self.active.base]
+
+    def floor(self, end: int) -> int:
+        """Where the segment begins that holds the byte before `end`: no need to read below it."""
+        if end > self.active.base:
+            return self.active.base
+        starts = self.starts()
+        at = bisect_right(starts, end - 1)
+        return starts[at - 1] if at else 0
+
+    def open_sealed(self, start: int) -> int:
+        """A descriptor of a sealed segment, which stays ours. Raises: HostError."""
+        return self._open(start)
+
+    def close(self) -> None:
+        """Close what was opened here; the active segment is its owner's."""
+        for descriptor in self._opened.values():
+            self._disk.close(descriptor)
+        self._opened.clear()
+
+    def _bounds(self, offset: int) -> tuple[int, int]:
+        """The sealed segment that a place is in: its start, and that of the next one."""
+        starts = self.starts()
+        at = bisect_right(starts, offset)
+        if at == 0:
+            raise LedgerDamagedError(
+                f"the ledger's bytes before {starts[0]} are missing",
+                where=f"{self._path(starts[0])!a} and before",
+                hint="restore the segment that is missing from a backup",
+            )
+        return starts[at - 1], starts[at]
+
+    def _path(self, start: int) -> str:
+        return next((each.path for each in self.sealed if each.start == start), "")
+
+    def _open(self, start: int) -> int:
+        descriptor = self._opened.get(start)
+        if descriptor is not None:
+            return descriptor
+        if len(self._opened) >= _OPEN_SEGMENTS_MAX:
+            self._disk.close(self._opened.pop(next(iter(self._opened))))
+        path = self._path(start)
+        try:
+            descriptor = self._opened[start] = self._disk.open(path, READING)
+        except FileNotFoundError as fault:
+            raise HostError(
+                "a segment of the ledger is missing",
+                where=ascii(path),
+                hint="restore it from a backup",
+            ) from fault
+        except OSError as fault:
+            raise failure(fault, "a segment of the ledger cannot be opened", path) from fault
+        return descriptor

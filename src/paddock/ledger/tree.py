@@ -1,0 +1,193 @@
+"""The tree beside the ledger: its hashes in files, made from the lines and never believed.
+
+    tree.0      the leaf hashes, 32 bytes each, in order
+    tree.1      the roots of whole subtrees of 256 leaves
+    tree.2      of 65,536; and so on
+    tree.edge   how far they are filled: `SIZE OFFSET LEAF`, one line of text
+
+Slices of 8,192 bytes are the tiles of C2SP tlog-tiles. The files grow by what
+became whole, `tree.edge` last, so that what a kill left half done is written
+over. They are not synced: whoever uses them compares with something that is
+signed, and makes them anew from the ledger where they do not fit.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.disk import failure
+from paddock.ledger.format import PREV_OF_GENESIS, chain_tail
+from paddock.ledger.format_merkle import HASH_BYTES, Growing, node_hash
+from paddock.ledger.head import Mark
+from paddock.ledger.reading import LedgerReader
+from paddock.ledger.scan import LINE_OPENING, whole_lines
+
+_TILE_LEVELS: Final = 8
+"""Levels of the tree between two files."""
+_EDGE_BYTES_MAX: Final = 256
+_LEAF: Final = sha256(b"\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A place between two lines: how many stand before it, where, and the last one's hash."""
+
+    size: int
+    offset_bytes: int
+    leaf: str
+
+
+START: Final = Edge(0, 0, PREV_OF_GENESIS)
+
+
+class TreeFiles:
+    """The tree files of one ledger, open. One process at a time writes them."""
+
+    __slots__ = ("_descriptors", "_folder", "edge")
+
+    def __init__(self, folder: str, *, create: bool) -> None:
+        """Open what is there; `create` to write. Raises: HostError."""
+        self._folder = folder
+        self._descriptors: list[int] = []
+        self._open_all(create=create)
+        self.edge = self._read_edge()
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+    def forget(self) -> None:
+        """Take nothing of it for true: it is made anew."""
+        self.edge = START
+
+    def node(self, level: int, index: int) -> bytes:
+        """See `format_merkle.Nodes`. Raises: LedgerDamagedError where the files are shorter."""
+        file, above = divmod(level, _TILE_LEVELS)
+        row = self._row(file, index << above, 1 << above)
+        while len(row) > 1:
+            row = [node_hash(row[at], row[at + 1]) for at in range(0, len(row), 2)]
+        return row[0]
+
+    def leaves(self, begin: int, count: int) -> list[bytes]:
+        """So many leaf hashes. Raises: LedgerDamagedError where the file is shorter."""
+        return self._row(0, begin, count)
+
+    def grow(self, reader: LedgerReader, end: Mark) -> Growing:
+        """Hash the lines from the edge up to the mark; the edge itself stays for now.
+
+        Raises:
+            LedgerDamagedError: they do not chain, or do not end at the mark.
+            HostError: the disk failed.
+        """
+        edge = self.edge
+        growing = Growing.resume(self, edge.size)
+        prev, seq, offset = edge.leaf, edge.size, edge.offset_bytes
+        for at, lines in whole_lines(reader, edge.offset_bytes, end.offset_bytes):
+            leaves: list[bytes] = []
+            for line in lines:
+                if not line.endswith(chain_tail(seq, prev)) or not line.startswith(LINE_OPENING):
+                    raise LedgerDamagedError(
+                        "the ledger has a line that does not follow the one before",
+                        where=f"{reader.path!a}, line {seq + 1}",
+                        hint="paddock ledger verify says more",
+                    )
+                digest = _LEAF.copy()
+                digest.update(line)
+                leaves.append(digest.digest())
+                prev, seq = digest.hexdigest(), seq + 1
+            before = growing.size
+            self._write_rows(before, growing.extend(leaves))
+            offset = at + sum(map(len, lines)) + len(lines)
+        if (seq, offset, prev) != (end.entries, end.offset_bytes, end.leaf):
+            raise LedgerDamagedError(
+                "the ledger does not reach as far as was recorded",
+                where=f"{reader.path!a}, line {seq + 1}",
+                hint="paddock ledger verify says more",
+            )
+        return growing
+
+    def keep(self, edge: Edge) -> None:
+        """Take what `grow` wrote as the tree from now on. Raises: HostError."""
+        text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
+        path = os.path.join(self._folder, "tree.edge")
+        draft = f"{path}.{os.getpid()}"
+        try:
+            descriptor = os.open(
+                draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
+            try:
+                os.write(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+            os.rename(draft, path)
+        except OSError as fault:
+            raise failure(fault, "the ledger's tree cannot be written", path) from fault
+        self.edge = edge
+
+    def _write_rows(self, size: int, rows: Sequence[Sequence[bytes]]) -> None:
+        """Put what became whole, level by level, behind what `size` leaves had made whole."""
+        for file, row in enumerate(rows[::_TILE_LEVELS]):
+            if file == len(self._descriptors):
+                self._open(file, create=True)
+            data = b"".join(row)
+            at = (size >> file * _TILE_LEVELS) * HASH_BYTES
+            try:
+                while data:
+                    written = os.pwrite(self._descriptors[file], data, at)
+                    data, at = data[written:], at + written
+            except OSError as fault:
+                raise failure(fault, "the ledger's tree cannot be written", self._folder) from fault
+
+    def _row(self, file: int, begin: int, count: int) -> list[bytes]:
+        data = b""
+        if file < len(self._descriptors):
+            try:
+                data = os.pread(self._descriptors[file], count * HASH_BYTES, begin * HASH_BYTES)
+            except OSError as fault:
+                raise failure(fault, "the ledger's tree cannot be read", self._folder) from fault
+        if len(data) < count * HASH_BYTES:
+            raise LedgerDamagedError(
+                "the ledger's tree is incomplete", where=ascii(self._folder), hint="remove tree.*"
+            )
+        return [data[at : at + HASH_BYTES] for at in range(0, len(data), HASH_BYTES)]
+
+    def _open_all(self, *, create: bool) -> None:
+        while os.path.lexists(self._path(len(self._descriptors))):
+            self._open(len(self._descriptors), create=create)
+
+    def _open(self, file: int, *, create: bool) -> None:
+        flags = (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._descriptors.append(os.open(self._path(file), flags, 0o600))
+        except OSError as fault:
+            raise failure(fault, "the ledger's tree cannot be opened", self._folder) from fault
+
+    def _path(self, file: int) -> str:
+        return os.path.join(self._folder, f"tree.{file}")
+
+    def _read_edge(self) -> Edge:
+        """What `tree.edge` says, if the leaves end as it says; else the beginning."""
+        path = os.path.join(self._folder, "tree.edge")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                text = os.read(descriptor, _EDGE_BYTES_MAX).decode("ascii", "replace")
+            finally:
+                os.close(descriptor)
+        except OSError:
+            return START
+        fields = text.removesuffix("\n").split(" ")
+        if len(fields) != 3 or not fields[0].isdecimal() or not fields[1].isdecimal():
+            return START
+        edge = Edge(int(fields[0]), int(fields[1]), fields[2])
+        return edge if edge.size and self._ends_with(edge) else START
+
+    def _ends_with(self, edge: Edge) -> bool:
+        try:
+            return self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf
+        except LedgerDamagedError:
+            return False

@@ -1,0 +1,327 @@
+"""Founding a plane: all packages of the bootstrap at once, where no plane was yet.
+
+    approvals and the operator's public key   one set of the journal
+    the packages ledger: key enrolled, every package installed, each under its approval
+    files, manifests, receipts                 one set of the journal
+    the packages ledger: the set is signed
+    the admin's configuration                  by whoever called: from then on it is a plane
+
+Killed anywhere, what stands there is no plane, and founding it again goes on: an approval that
+holds is taken up, an entry that was recorded is not recorded twice, and a set is completed or
+undone by the journal. The same questions are asked as by any install (G0A when the archives
+were read, G3, ownership, places), and the same traces are left; acceptance commands are run by
+the gate G4, on the plane that is there then.
+"""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import ConfigError
+from paddock.ledger.format_events import (
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_INSTALLED,
+    PACKAGE_SET_SIGNED,
+)
+from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.keys import SigningKey
+from paddock.packages.approvals import (
+    Approval,
+    Claim,
+    approval_path,
+    approval_problem,
+    exact_scope,
+    make_approval,
+    read_approvals,
+)
+from paddock.packages.archive import Archive
+from paddock.packages.attic import Attic, new_transaction_id
+from paddock.packages.depot import Depot
+from paddock.packages.hashing import digest_of
+from paddock.packages.install import about, installed_file
+from paddock.packages.installed import digest_of_set
+from paddock.packages.keys import key_bytes, key_path, public_half, read_keys
+from paddock.packages.log import PackageLog, enrolled_entry, installed_entry
+from paddock.packages.manifest import Manifest
+from paddock.packages.names import find_collision, manifest_path, place_problem, receipt_path
+from paddock.packages.order import install_order
+from paddock.packages.ownership import Put
+from paddock.packages.receipts import Receipt
+from paddock.packages.refusals import Failure, GateRefusedError
+from paddock.packages.signatures import sign_digest
+from paddock.packages.swapping import Swap
+from paddock.packages.tarformat import FILE_MODE
+from paddock.packages.vouching import sign_now
+from paddock.plane.files import FILE_MODE as OWN_MODE
+from paddock.plane.strict_json import write_object
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+
+EXPIRES_S: Final = 86_400.0
+"""How long the approvals of a founding may be used: it takes seconds, and may be taken up later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Charter:
+    """What is founded, and whose word stands for it."""
+
+    archives: tuple[Archive, ...]
+    key: SigningKey | None
+    """The operator's; None for a plane that asks nobody (`--dev`)."""
+    later: frozenset[str]
+    """Files that whoever founds the plane puts there last, and this does not."""
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """Those of the packages, in the order of their install."""
+        return tuple(archive.manifest for archive in self.archives)
+
+
+def found(depot: Depot, charter: Charter) -> tuple[Path, ...]:
+    """Put everything in its place; the files that were made. The plane's lock is held.
+
+    Raises:
+        GateRefusedError: the packages do not stand on each other, or a file is for no place
+            of theirs.
+        OwnershipRefusedError: something stands there that is not ours.
+        ConfigError: a key or an approval that is not this operator's stands there.
+        HostError, StorageFullError, IntegrityError, LedgerBusyError, LedgerFullError.
+    """
+    return _Founding(depot, charter).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """One package on record."""
+
+    entry_id: str
+    receipt: Receipt
+    """As it was before it named its entry."""
+
+
+class _Founding:
+    """One founding on its way."""
+
+    def __init__(self, depot: Depot, charter: Charter) -> None:
+        self._depot = depot
+        self._charter = charter
+
+    def run(self) -> tuple[Path, ...]:
+        """See `found`."""
+        charter, depot = self._charter, self._depot
+        _require_sound(charter)
+        log = _read(depot)
+        approvals = self._approvals(log)
+        recorded = self._record(log, approvals)
+        swap = self._swap()
+        for archive in charter.archives:
+            self._add(swap, archive, recorded[archive.manifest.package_id])
+        self._commit(swap, "packages")
+        self._sign()
+        return tuple(
+            depot.layout.root / change.path for change in swap.paths if change.before is None
+        )
+
+    def _sign(self) -> None:
+        key, log = self._charter.key, self._depot.ledger.read()
+        # A founding that was killed right after it is not signed twice.
+        if key is not None and log.entries[-1].entry.event_type != PACKAGE_SET_SIGNED:
+            sign_now(self._depot, key)
+
+    # Who vouches for it
+
+    def _approvals(self, log: PackageLog) -> Mapping[str, Approval]:
+        """One for each package, by its id; those that a killed founding made are taken up."""
+        key, layout = self._charter.key, self._depot.layout
+        if key is None:
+            self._require_nobody()
+            return {}
+        public = public_half(key)
+        known = read_keys(layout)
+        if known.keys() - {public.key_id}:
+            raise ConfigError(
+                "a key of somebody else stands in the plane that is to be made",
+                where=str(layout.registries / "keys"),
+                hint="name an empty directory or a new one; nothing was changed",
+            )
+        swap = self._swap()
+        if not known:
+            swap.write(self._relative(key_path(layout, public)), key_bytes(public), OWN_MODE)
+        found: dict[str, Approval] = {}
+        standing = read_approvals(layout)
+        for manifest in self._charter.manifests:
+            claim = Claim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
+            used = _used_by_others(log, manifest)
+            keys = {public.key_id: public}
+            holding = [each for each in standing if not approval_problem(each, claim, keys, used)]
+            approval = holding[0] if holding else self._new_approval(key, manifest)
+            found[manifest.package_id] = approval
+            path = self._relative(approval_path(layout, approval))
+            swap.write(path, write_object(approval.as_json()), OWN_MODE)
+        self._commit(swap, "approvals")
+        return found
+
+    def _new_approval(self, key: SigningKey, manifest: Manifest) -> Approval:
+        return make_approval(
+            key,
+            f"WO-{secrets.token_hex(16)}",
+            manifest.digest,
+            exact_scope(manifest.by_path),
+            self._depot.clock() + EXPIRES_S,
+        )
+
+    def _require_nobody(self) -> None:
+        if read_keys(self._depot.layout) or read_approvals(self._depot.layout):
+            raise ConfigError(
+                "the plane that is to be made with --dev has a key or an approval already",
+                where=str(self._depot.layout.registries),
+                hint="make it without --dev, or name another directory; nothing was changed",
+            )
+
+    # On record
+
+    def _record(self, log: PackageLog, approvals: Mapping[str, Approval]) -> dict[str, _Recorded]:
+        """Every package in the packages ledger, once."""
+        found: dict[str, _Recorded] = {}
+        entries: list[Entry] = []
+        key = self._charter.key
+        if key is not None and not _has_enrolled(log):
+            entries.append(enrolled_entry(public_half(key)))
+        drafts: list[Receipt] = []
+        for count, archive in enumerate(self._charter.archives, start=1):
+            package_id = archive.manifest.package_id
+            approval = approvals.get(package_id)
+            known = _find_entry(log, archive.manifest)
+            receipt = self._draft(archive, approval, known)
+            if known is not None:
+                found[package_id] = _Recorded(known.id, receipt)
+                continue
+            drafts.append(receipt)
+            metadata = self._metadata(archive, approval, receipt, count)
+            entries.append(
+                installed_entry(receipt.transaction, package_id, metadata, is_upgrade=False)
+            )
+        if entries:
+            ids = self._depot.ledger.append_all(entries)[len(entries) - len(drafts) :]
+            for receipt, entry_id in zip(drafts, ids, strict=True):
+                found[receipt.package_id] = _Recorded(entry_id, receipt)
+        return found
+
+    def _metadata(
+        self, archive: Archive, approval: Approval | None, receipt: Receipt, count: int
+    ) -> dict[str, Json]:
+        manifest, key = archive.manifest, self._charter.key
+        return {
+            **about(manifest),
+            "archive": archive.sha256,
+            "installed_at": receipt.installed_at,
+            "receipt": digest_of(receipt.to_bytes()),
+            "previous": None,
+            "dependencies": list(manifest.dependencies),
+            "wo_id": receipt.wo_id,
+            "key_id": None if approval is None else approval.key_id,
+            "signed_by": None if key is None else public_half(key).key_id,
+            "dev": receipt.dev,
+            "files": len(manifest.assets),
+            "handed_over": [],
+            "set_digest": digest_of_set(self._charter.manifests[:count]),
+        }
+
+    def _draft(
+        self, archive: Archive, approval: Approval | None, known: StoredEntry | None
+    ) -> Receipt:
+        """The receipt before it names its entry: one that is on record is made once more."""
+        manifest, key = archive.manifest, self._charter.key
+        now = datetime.fromtimestamp(int(self._depot.clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        at = None if known is None else known.entry.metadata.get("installed_at")
+        return Receipt(
+            package_id=manifest.package_id,
+            version=manifest.version.text,
+            digest=manifest.digest,
+            archive=archive.sha256,
+            transaction=new_transaction_id() if known is None else known.entry.call_id,
+            ledger_entry="",
+            installed_at=at if isinstance(at, str) else now,
+            wo_id=None if approval is None else approval.wo_id,
+            dev=key is None,
+            signature=None if key is None else sign_digest(key, manifest.digest),
+            files=tuple(map(installed_file, archive.files)),
+        )
+
+    # In their places
+
+    def _add(self, swap: Swap, archive: Archive, recorded: _Recorded) -> None:
+        manifest = archive.manifest
+        files = {packed.path: packed for packed in archive.files}
+        for asset in manifest.assets:
+            if asset.path not in self._charter.later:
+                swap.add(Put(asset, None), files)
+        swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
+        receipt = replace(recorded.receipt, ledger_entry=recorded.entry_id)
+        swap.write(receipt_path(manifest.package_id), receipt.to_bytes(), OWN_MODE)
+
+    def _swap(self) -> Swap:
+        depot = self._depot
+        return Swap(depot.workspace, Attic.of(depot.layout), new_transaction_id())
+
+    def _commit(self, swap: Swap, what: str) -> None:
+        swap.finish()
+        if swap.changes:
+            label = f"founding-{what}"
+            depot = self._depot
+            depot.workspace.commit([swap.changes], depot.objects, depot.journal, label=label)
+
+    def _relative(self, path: Path) -> str:
+        return path.relative_to(self._depot.layout.root).as_posix()
+
+
+def _require_sound(charter: Charter) -> None:
+    """The packages stand on each other, each file in a place of its package's tier, once."""
+    manifests = charter.manifests
+    if install_order(manifests) != manifests:
+        raise GateRefusedError("G3", [Failure("", "the packages are not in their order")])
+    failures = [
+        Failure(asset.path, problem)
+        for manifest in manifests
+        for asset in manifest.assets
+        if (problem := place_problem(asset.path, manifest.plane_id))
+    ]
+    paths = [asset.path for manifest in manifests for asset in manifest.assets]
+    twice = {path for path in paths if paths.count(path) > 1}
+    failures += [Failure(path, "two packages bring it") for path in sorted(twice)]
+    collision = find_collision(dict.fromkeys(paths))
+    if collision is not None:
+        failures.append(Failure(collision[1], f"it is {collision[0]} on some file systems"))
+    if failures:
+        raise GateRefusedError("G0B", failures)
+
+
+def _read(depot: Depot) -> PackageLog:
+    """The packages ledger; where there is none, what stands beside it is of one in the making."""
+    return depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
+
+
+def _has_enrolled(log: PackageLog) -> bool:
+    return any(stored.entry.event_type == OPERATOR_KEY_ENROLLED for stored in log.entries)
+
+
+def _find_entry(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
+    """The entry that a killed founding recorded of this very package."""
+    for stored in log.entries:
+        entry = stored.entry
+        if (
+            entry.event_type == PACKAGE_INSTALLED
+            and entry.metadata.get("digest") == manifest.digest
+        ):
+            return stored
+    return None
+
+
+def _used_by_others(log: PackageLog, manifest: Manifest) -> frozenset[str]:
+    """The approvals that were used, but for the one under which this package is on record."""
+    own = _find_entry(log, manifest)
+    wo_id = None if own is None else own.entry.metadata.get("wo_id")
+    return log.used_approvals - ({wo_id} if isinstance(wo_id, str) else set[str]())

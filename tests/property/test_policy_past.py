@@ -1,0 +1,174 @@
+"""Laws of `policy replay` and `policy diff`, over generated policies, records and calls."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paddock.policy import Policy, PolicySource, decide, load_policy
+from paddock.policy.decide import writer_of
+from paddock.policy.diff import diff
+from paddock.policy.recorded import PastDecision, read_recorded
+from paddock.policy.replay import OnePolicy, decide_again, replay
+from paddock.runtime.prepared import Judged
+from paddock.runtime.records import Caller, Recorder
+from paddock.values.actions import Action
+from paddock.values.agents import Agent, Permissions
+from paddock.values.calls import ToolCall
+from paddock.values.decisions import Outcome
+from paddock.values.entries import Entry
+
+# --- what there is to choose from: few names, so that things meet -------------------
+
+paths = st.sampled_from(
+    ["a", "docs/a.md", "docs/x/b.md", "src/a.py", ".env", "docs/.git/config", "x.key", "yarn.lock"]
+)
+patterns = st.sampled_from(
+    ["docs/**", "/docs/*", "*.md", "src/", "/src/**", "**", "*.key", "!docs/a.md", "a", "[ds]*/**"]
+)
+targets = patterns.filter(lambda text: not text.startswith("!"))
+lines = st.sampled_from(
+    ["git status", "git push -f", "ls && git push", "ls > docs/a.md", "eval $x", "env ls", "ls 'x"]
+)
+actions = st.one_of(
+    st.builds(
+        lambda head, path: Action(*head, path),
+        st.sampled_from([("file", "create"), ("file", "view"), ("search", "ls")]),
+        paths,
+    ),
+    lines.map(lambda line: Action("shell", "run", line)),
+    st.sampled_from(
+        [Action("mcp", "call", "mcp__a__b"), Action("client", "Agent"), Action("client", "My Tool")]
+    ),
+)
+calls = st.one_of(
+    st.lists(actions, min_size=1, max_size=1),
+    st.lists(actions.filter(lambda action: action.is_path), min_size=2, max_size=3),
+    st.builds(
+        lambda line, path: [Action("shell", "run", line), Action("file", "create", path)],
+        lines,
+        paths,
+    ),
+)
+rules = st.one_of(
+    st.builds(
+        lambda head, target: f"tool:{head} {target}".strip(),
+        st.sampled_from(["file:*", "file:create", "file:view", "search:*"]),
+        st.one_of(st.just(""), targets),
+    ),
+    st.sampled_from(
+        [
+            "tool:*", "tool:shell:*", "tool:shell:run git *", "tool:shell:run git push *",
+            "tool:shell:run ls *", "tool:shell:run *", "tool:mcp:call mcp__a__*", "tool:client:*",
+            "tool:client:Agent",
+        ]
+    ),
+)  # fmt: skip
+profiles = st.fixed_dictionaries(
+    {},
+    optional={
+        "allow": st.lists(rules, max_size=3),
+        "ask": st.lists(rules, max_size=2),
+        "deny": st.lists(rules, max_size=2),
+        "otherwise": st.dictionaries(
+            st.sampled_from(["tool:*", "tool:shell:*", "tool:file:*"]),
+            st.sampled_from(["allow", "ask", "deny"]),
+            max_size=2,
+        ),
+    },
+)
+LISTS = ("protected", "generated", "secret", "warned", "safe")
+path_lists = st.lists(patterns, max_size=3).filter(
+    lambda texts: not texts or not all(text.startswith("!") for text in texts)
+)
+documents = st.fixed_dictionaries(
+    {"profiles": st.fixed_dictionaries({"p": profiles})},
+    optional={
+        "paths": st.fixed_dictionaries(
+            {},
+            optional=dict.fromkeys(LISTS, path_lists),
+        ),
+        "agents": st.just({"child": {"profile": "locked"}}),
+    },
+)
+agents = st.builds(
+    Agent,
+    st.sampled_from(["main", "child"]),
+    st.sampled_from(["p", "standard", "gone"]),
+    permissions=st.sampled_from(
+        [Permissions(), Permissions(write=("docs/**",)), Permissions(forbidden=("*.md",))]
+    ),
+)
+chains = st.lists(agents, min_size=1, max_size=2).map(tuple)
+
+
+def loaded(document: object) -> Policy:
+    return load_policy(PolicySource("policy.json", json.dumps(document).encode()))
+
+
+def entry_of(policy: Policy, chain: tuple[Agent, ...], asked: list[Action]) -> Entry:
+    """What the dispatcher records of such a call."""
+    decision = decide(policy, chain, asked, writer_of(asked))
+    recorder = Recorder(Caller(chain, "SES-1"))
+    call = ToolCall("CALL-1", "some_tool", {})
+    entry = recorder.intent(call, {}, [str(action) for action in asked], Judged(decision))
+    shared = {} if entry.shared is None else entry.shared.members
+    # As it comes back from a line: the members together, and only what JSON has.
+    metadata = json.loads(json.dumps({**entry.metadata, **shared}))
+    return entry._replace(metadata=metadata, shared=None)
+
+
+@given(documents, chains, calls)
+def test_a_recorded_call_is_decided_by_the_same_policy_as_it_was(document, chain, asked):
+    policy = loaded(document)
+    past = read_recorded(1, "2026-01-31T00:00:00.000000Z", entry_of(policy, chain, asked))
+    assert isinstance(past, PastDecision)
+    assert past.actions == tuple(asked)
+    report = replay([past], OnePolicy(policy))
+    assert (report.decided, report.unchanged, report.lost_calls) == (1, 1, 0)
+
+
+@given(documents, documents, chains, calls)
+def test_a_recorded_call_is_decided_by_another_policy_as_that_one_decides(
+    before, after, chain, asked
+):
+    old, new = loaded(before), loaded(after)
+    past = read_recorded(1, "2026-01-31T00:00:00.000000Z", entry_of(old, chain, asked))
+    assert isinstance(past, PastDecision)
+    wanted = decide(new, chain, asked, writer_of(asked)).outcome
+    assert decide_again(new, past).outcome is wanted
+    report = replay([past], OnePolicy(new))
+    changed = wanted is not past.outcome
+    counts = (report.decided, len(report.groups), report.decided - report.unchanged)
+    assert counts == (1, int(changed), int(changed))
+
+
+@settings(max_examples=12)
+@given(documents, documents, calls)
+def test_each_witness_is_really_decided_differently_and_alike_is_really_alike(first, second, asked):
+    old, new = loaded(first), loaded(second)
+    report = diff(old, new)
+    for witness in report.witnesses:
+        name, profile = "example-agent", witness.agents[0].removeprefix("profile ")
+        if witness.agents[0].startswith("agent "):
+            name, profile = profile.removeprefix("agent "), "open"
+        chain = (Agent(name, profile),)
+        before, after = (decide(each, chain, [witness.action]) for each in (old, new))
+        assert (before.outcome, bool(before.warnings)) != (after.outcome, bool(after.warnings))
+        assert (before, after) == (witness.old, witness.new)
+    if not report.differences.can_decide:
+        chain = (Agent("main", "p"),)
+        writer = writer_of(asked)
+        assert (
+            decide(old, chain, asked, writer).outcome is decide(new, chain, asked, writer).outcome
+        )
+
+
+@given(targets, st.sampled_from(["create", "view"]), st.sampled_from(["deny", "ask"]))
+def test_one_stricter_rule_is_found_where_it_changes_an_answer(target, operation, word):
+    own = {"allow": ["tool:file:*"]}
+    stricter = {**own, word: [f"tool:file:{operation} {target}"]}
+    paths = dict.fromkeys(LISTS, ())
+    old, new = (loaded({"paths": paths, "profiles": {"p": each}}) for each in (own, stricter))
+    found = {(each.old.outcome, each.new.outcome) for each in diff(old, new).witnesses}
+    assert (Outcome.ALLOW, Outcome.parse(word)) in found

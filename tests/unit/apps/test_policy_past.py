@@ -1,0 +1,222 @@
+"""`paddock policy replay`, `diff` and `explain CALL-ID`, as an operator runs them."""
+
+import json
+import os
+from pathlib import Path
+
+from tests.support.hooks import Client
+from tests.support.places import new_place
+from tests.support.planes import Operator
+
+NEW = """[profiles.standard]
+allow = ["tool:file:view", "tool:shell:run git status"]
+ask = ["tool:file:create src/**"]
+"""
+
+
+def new_policy(user, text=NEW):
+    (user.project / "new.toml").write_text(text)
+    return "new.toml"
+
+
+def newest_call(user, event):
+    rows = user.run("ledger", "query", "--ledger", "ho1m", "--type", event, "--json").out
+    return json.loads(rows.splitlines()[-1])["call_id"]
+
+
+def state(user):
+    """Every file below, with its bytes: what nothing here may change."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes())
+        for root in (user.home, user.project)
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_the_same_policy_decides_the_history_as_it_did(user):
+    user.call("create_file", path="src/a.py", content="x")
+    user.call("create_file", path=".env", content="x")
+    user.call("run_shell", "--no-input", command="git status")
+    user.call("view", path="README.md")
+    shown = user.run("policy", "replay", "--json").json
+    assert (shown["replayed"], shown["unchanged"], shown["not_replayable"]) == (4, 4, 0)
+    assert shown["groups"] == []
+
+
+def test_another_policy_shows_what_changes_and_nothing_is_run_or_written(user):
+    user.call("create_file", path="src/a.py", content="x")
+    user.call("run_shell", "--no-input", command="git status")
+    user.call("delete_file", path="src/a.py")
+    user.call("view", pth="README.md")
+    name = new_policy(user)
+    before = state(user)
+    ran = user.run("policy", "replay", "--policy", name, "--json")
+    assert state(user) == before
+    shown = ran.json
+    assert ran.status == 0
+    counts = {key: value for key, value in shown.items() if isinstance(value, int)}
+    assert counts == {
+        "replayed": 3,
+        "unchanged": 0,
+        "newly_denied": 1,
+        "newly_asked": 1,
+        "newly_allowed": 1,
+        "not_replayable": 1,
+    }
+    denied = shown["groups"][0]
+    assert (denied["kind"], denied["agent"]) == ("newly denied", "main")
+    assert denied["was"]["rule"]["text"] == "tool:file:*"
+    assert denied["now"] == {
+        "outcome": "deny",
+        "rule": None,
+        "reason": denied["now"]["reason"],
+    }
+    example = denied["examples"][0]
+    assert (example["action"], example["tool"]) == ("tool:file:delete src/a.py", "delete_file")
+    assert example["call_id"].startswith("CALL-")
+    assert shown["lost"][0]["why"] == "undecided"
+    said = user.run("policy", "replay", "--policy", name).out
+    assert "nothing was run" in said
+    assert "newly denied: agent main, 1 call" in said
+
+
+def test_replay_looks_only_at_what_is_asked_for(user):
+    user.call("view", path="README.md")
+    assert user.run("policy", "replay", "--agent", "nobody", "--json").json["replayed"] == 0
+    assert user.run("policy", "replay", "--until", "2001-01-01", "--json").json["replayed"] == 0
+    assert user.run("policy", "replay", "--since", "2001-01-01", "--json").json["replayed"] == 1
+    assert user.run("policy", "replay", "--ledger", "ho2m", "--json").json["replayed"] == 0
+
+
+def test_replay_of_a_damaged_ledger_says_so_and_is_four(user):
+    user.call("view", path="README.md")
+    path = next(user.home.rglob("ho1m.jsonl"))
+    content = path.read_bytes()
+    path.write_bytes(content + b"garbage\n")
+    ran = user.run("policy", "replay", "--json")
+    assert ran.status == 4
+    assert ran.json["lost"][0]["why"] == "unreadable"
+    assert "paddock ledger verify" in ran.err
+
+
+def test_replay_reads_a_ledger_from_elsewhere(user, tmp_path):
+    user.call("create_file", path="docs/a.md", content="x")
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(next(user.home.rglob("ho1m.jsonl")).read_bytes())
+    name = new_policy(user)
+    shown = user.run("policy", "replay", "--ledger", str(copy), "--policy", name, "--json").json
+    assert shown["newly_denied"] == 1
+    ran = user.run("policy", "replay", "--ledger", "none.jsonl")
+    assert (ran.status, "there is no ledger" in ran.err) == (2, True)
+    assert user.run("policy", "replay", "--ledger", "nonsense").status == 2
+
+
+def test_a_policy_that_is_none_stops_the_question(user):
+    user.call("view", path="README.md")
+    assert user.run("policy", "replay", "--policy", "gone.toml").status == 2
+    assert user.run("policy", "diff", new_policy(user), "gone.toml").status == 2
+    assert user.run("policy", "replay", "--policy", new_policy(user, "[nonsense]\n")).status == 3
+    assert user.run("policy", "diff", "new.toml", "new.toml").status == 3
+
+
+def test_what_the_hook_decided_is_replayed_too():
+    with new_place() as place:
+        client = Client(place)
+        client.ask("Bash", tool_input={"command": "git push"})
+        client.ask("Write", tool_input={"file_path": "{root}/src/b.py", "content": "x"})
+        client.ask("Write", tool_input={"file_path": "{root}/../outside/b", "content": "x"})
+        (place.project / "new.toml").write_text(NEW)
+        shown = place.run("policy", "replay", "--policy", "new.toml", "--json").json
+        assert (shown["newly_denied"], shown["newly_asked"]) == (1, 1)
+        assert [lost["why"] for lost in shown["lost"]] == ["boundary"]
+        same = place.run("policy", "replay", "--json").json
+        assert (same["replayed"], same["unchanged"]) == (2, 2)
+
+
+def test_on_a_bare_plane_each_agent_meets_the_policy_of_its_own_workspace(tmp_path):
+    operator = Operator(tmp_path)
+    operator.home.mkdir()
+    operator.make("--dev")
+    operator.call("read_file", path="HOT/config/policy.toml")
+    shown = operator.run("policy", "replay", "--json").json
+    assert (shown["replayed"], shown["unchanged"]) == (1, 1)
+    assert operator.run("policy", "replay", "--agent", "gone", "--json").json["replayed"] == 0
+
+
+def test_diff_shows_calls_that_two_files_decide_differently(user):
+    old = user.project / "old.toml"
+    old.write_text(NEW + 'deny = ["tool:file:view *.pem"]\n')
+    new = new_policy(user)
+    shown = user.run("policy", "diff", "old.toml", new, "--json").json
+    found = {
+        (each["action"], each["old"]["outcome"], each["new"]["outcome"])
+        for each in shown["witnesses"]
+    }
+    assert found == {("tool:file:view x.pem", "deny", "allow")}
+    assert shown["witnesses"][0]["old"]["rule"]["file"] == "old.toml"
+    said = user.run("policy", "diff", "old.toml", new)
+    assert (said.status, "deny → allow: tool:file:view x.pem" in said.out) == (0, True)
+    alike = user.run("policy", "diff", new, new)
+    assert (alike.status, "every call has the same answer" in alike.out) == (0, True)
+
+
+def test_a_recorded_call_is_explained_from_its_record_alone(user):
+    user.run("init")
+    user.call("create_file", path=".env", content="x")
+    call = newest_call(user, "TOOL_DENIED")
+    before = user.run("policy", "explain", call, "--json").json
+    assert (before["outcome"], before["code"]) == ("deny", "policy.protected")
+    assert before["rule"]["text"] == ".env*"
+    assert before["actions"] == ["tool:file:create .env"]
+    assert before["result"] is None
+    # Threat: a policy that came later must not rewrite why it was decided so.
+    (user.project / "paddock.toml").write_text("[paths]\nprotected = []\nsecret = []\n")
+    assert user.run("policy", "explain", call, "--json").json == before
+    (user.project / "paddock.toml").write_text("this is no policy")
+    assert user.run("policy", "explain", call, "--json").json == before
+    (user.project / "paddock.toml").unlink()
+    assert user.run("policy", "explain", call, "--json").json == before
+    said = user.run("policy", "explain", call).out
+    assert "deny: create_file" in said
+    assert ".env* (deny, paths.protected" in said
+
+
+def test_an_approved_call_says_who_approved_and_what_came_of_it(user):
+    user.call("run_shell", "--yes", command="true")
+    call = newest_call(user, "TOOL_INTENT")
+    shown = user.run("policy", "explain", call, "--json").json
+    assert (shown["outcome"], shown["decision"], shown["approval"]["by"]) == (
+        "ask",
+        "allow",
+        "--yes",
+    )
+    assert shown["result"]["status"] in {"ok", "error"}
+    assert "ask, granted: run_shell" in user.run("policy", "explain", call).out
+
+
+def test_a_call_without_a_result_is_unknown_and_one_before_policy_says_so(user, tmp_path):
+    user.call("create_file", path="docs/a.md", content="x")
+    path = next(user.home.rglob("ho1m.jsonl"))
+    lines = path.read_bytes().splitlines(keepends=True)
+    copy = tmp_path / "cut.jsonl"
+    copy.write_bytes(b"".join(lines[:-1]))
+    call = newest_call(user, "TOOL_INTENT")
+    shown = user.run("policy", "explain", call, "--ledger", os.fspath(copy), "--json").json
+    assert shown["result"] == {"status": "unknown"}
+    user.call("view", pth="a")
+    refused = newest_call(user, "TOOL_DENIED")
+    shown = user.run("policy", "explain", refused, "--json").json
+    assert (shown["outcome"], shown["code"]) == (None, "args.unknown")
+    assert "policy was not asked" in user.run("policy", "explain", refused).out
+
+
+def test_a_call_that_is_not_there_is_a_usage_error(user):
+    ran = user.run("policy", "explain", "CALL-0000")
+    assert (ran.status, ran.out) == (2, "")
+    assert "there is no call 'CALL-0000'" in ran.err
+
+
+def test_explain_of_a_call_makes_nothing(user, tmp_path: Path):
+    user.run("policy", "explain", "CALL-0000")
+    assert sorted(user.home.rglob("*")) == []

@@ -1,0 +1,175 @@
+"""G2: every work order that changed the plane was approved, once, in time, within its scope."""
+
+import json
+import shutil
+
+import pytest
+
+from paddock.gates.results import Status
+from paddock.packages.approvals import exact_scope, make_approval, write_approval
+from paddock.packages.approving import approve
+from paddock.packages.install import InstallWish
+from tests.support.gates import REGISTRIES, failed_files, install_approved
+from tests.support.packages import KEY, NOW, manifest_of
+
+PKG = "PKG-A-001"
+
+
+def copied(plane, target: str, source: str) -> None:
+    shutil.copy(plane.at(source), plane.at(target))
+
+
+def uses_of(plane, package_id: str, wo_id: str) -> None:
+    """The ledger tells that a package was installed with this approval, and chains."""
+    plane.edit_install(package_id, wo_id=wo_id)
+
+
+def expired(plane) -> None:
+    plane.approve_again(PKG, expires_at=NOW - 1)
+
+
+def used_later(plane) -> None:
+    plane.edit_install(PKG, installed_at="2099-01-01T00:00:00Z")
+
+
+MUTANTS = {
+    "the approval is gone": lambda p: p.remove(p.approval_of(PKG)),
+    "all approvals are gone": lambda p: p.remove("HOT/registries/approvals"),
+    "an empty folder of approvals": lambda p: [
+        each.unlink() for each in p.at("HOT/registries/approvals").iterdir()
+    ],
+    "the approval is for another digest": lambda p: p.edit_json(
+        p.approval_of(PKG), digest="sha256:" + "0" * 64
+    ),
+    "it was signed for another digest": lambda p: p.approve_again(PKG, digest="sha256:" + "0" * 64),
+    "another package's approval under its name": lambda p: p.edit_json(
+        p.approval_of(PKG),
+        **{
+            name: json.loads(p.at(p.approval_of("PKG-T-001")).read_bytes())[name]
+            for name in ("digest", "scope", "signature", "expires")
+        },
+    ),
+    "the expiry was moved": lambda p: p.edit_json(
+        p.approval_of(PKG), expires="2099-01-01T00:00:00Z"
+    ),
+    "the scope was widened": lambda p: p.edit_json(p.approval_of(PKG), scope=["**"]),
+    "the signature was cut": lambda p: p.edit_json(p.approval_of(PKG), signature=""),
+    "another signature": lambda p: p.edit_json(
+        p.approval_of(PKG),
+        signature=json.loads(p.at(p.approval_of("PKG-T-001")).read_bytes())["signature"],
+    ),
+    "a field more": lambda p: p.edit_json(p.approval_of(PKG), more=1),
+    "no text": lambda p: p.write(p.approval_of(PKG), b"\xff"),
+    "the scope is too small": lambda p: p.approve_again(PKG, scope=["/HOT/kernel/**"]),
+    "the scope names another case": lambda p: p.approve_again(
+        PKG, scope=["/hot/**", "/ho2/**", "/ho1/**"]
+    ),
+    "it had expired when it was used": expired,
+    "it was used after it expired": used_later,
+    "the key is gone": lambda p: p.remove(p.key_file),
+    "all keys are gone": lambda p: p.remove("HOT/registries/keys"),
+    "the key is another one": lambda p: (p.remove(p.key_file), p.enrol_thief()),
+    "the key file holds another key": lambda p: (
+        p.enrol_thief(),
+        shutil.copy(
+            next(
+                each
+                for each in p.at("HOT/registries/keys").iterdir()
+                if each.name not in p.key_file
+            ),
+            p.at(p.key_file),
+        ),
+    ),
+    "a thief's key and a thief's approval": lambda p: (p.enrol_thief(), p.approve_as_thief(PKG)),
+    "the receipt names another approval": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", wo_id="WO-" + "0" * 32
+    ),
+    "the receipt names none": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", wo_id=None
+    ),
+    "the ledger names another approval": lambda p: uses_of(p, PKG, "WO-" + "0" * 32),
+    "the ledger names none": lambda p: p.edit_install(PKG, wo_id=None, dev=True),
+    "one approval was used for two": lambda p: uses_of(p, "PKG-T-001", p.wo_of(PKG)),
+    "the approval is a link": lambda p: (
+        p.at(p.approval_of(PKG)).rename(p.at("HO2/scratch/x")),
+        p.at(f"HOT/registries/approvals/{p.wo_of(PKG)}.json").symlink_to(p.at("HO2/scratch/x")),
+    ),
+    "a copy under another name": lambda p: copied(
+        p, f"HOT/registries/approvals/WO-{'0' * 32}.json", p.approval_of(PKG)
+    ),
+    "the entry of the install is cut out": lambda p: p.rechain(
+        "packages",
+        lambda entries: [
+            each
+            for each in entries
+            if each["metadata"].get("package_id") != PKG
+            or each["event_type"] != "PACKAGE_INSTALLED"
+        ],
+    ),
+    "the folder of approvals is open to others": lambda p: p.at("HOT/registries/approvals").chmod(
+        0o777
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", MUTANTS.values(), ids=MUTANTS)
+def test_a_work_order_that_does_not_carry_what_was_done_is_found(plane, spoil):
+    spoil(plane)
+
+    assert plane.check("G2").status is Status.FAIL
+
+
+def test_a_package_without_an_approval_fails_until_it_has_one(plane):
+    files = {"HOT/kernel/n": b"n"}
+    with plane.bench() as bench:
+        bench.install(files, package_id="PKG-N", wish=InstallWish(dev=True))
+        assert failed_files(plane.check("G2")) == {"HOT/installed/PKG-N/manifest.json"}
+        approve(bench.depot, manifest_of(files, package_id="PKG-N"), KEY, (), 60)
+
+    assert plane.check("G2").status is Status.PASS
+
+
+def test_or_until_it_is_uninstalled(plane):
+    with plane.bench() as bench:
+        bench.install({"HOT/kernel/n": b"n"}, package_id="PKG-N", wish=InstallWish(dev=True))
+        bench.uninstall("PKG-N")
+
+    assert plane.check("G2").status is Status.PASS
+
+
+def test_an_approval_that_waits_is_no_failure_and_a_forged_one_is(plane):
+    manifest = manifest_of({"HOT/kernel/n": b"n"}, package_id="PKG-N")
+    scope = exact_scope(manifest.by_path)
+    made = make_approval(KEY, "WO-" + "1" * 32, manifest.digest, scope, NOW + 60)
+    path = write_approval(plane.layout, made)
+    assert plane.check("G2").status is Status.PASS
+
+    found = json.loads(path.read_bytes())
+    path.write_text(json.dumps(found | {"scope": ["**"]}))
+    assert failed_files(plane.check("G2")) == {f"HOT/registries/approvals/WO-{'1' * 32}.json"}
+
+
+def test_the_approval_of_what_is_gone_has_to_stay(plane):
+    path = plane.approval_of("PKG-T-001")
+    with plane.bench() as bench:
+        bench.uninstall("PKG-T-001")
+    assert plane.check("G2").status is Status.PASS
+
+    plane.remove(path)
+    assert failed_files(plane.check("G2")) == {path}
+
+
+def test_an_upgrade_stands_on_its_own_approval(plane):
+    with plane.bench() as bench:
+        install_approved(
+            bench,
+            REGISTRIES | {"HOT/kernel/r": b"r"},
+            package_id="PKG-R-001",
+            spec_id="SPEC-R-001",
+            layer=0,
+            version="1.1.0",
+        )
+    assert plane.check("G2").status is Status.PASS
+
+    plane.approve_again("PKG-R-001", scope=["/HOT/registries/**"])
+    assert failed_files(plane.check("G2")) == {"HOT/installed/PKG-R-001/manifest.json"}

@@ -1,0 +1,182 @@
+"""G5: the whole set is signed, and so is every key that counts."""
+
+import json
+import shutil
+
+import pytest
+
+from paddock.errors import ConfigError, IntegrityError
+from paddock.gates.results import Status
+from paddock.packages.approving import approve
+from paddock.packages.install import InstallWish
+from paddock.packages.keys import enrol_key, public_half
+from paddock.packages.vouching import sign_installed_set
+from tests.support.gates import THIEF, failed_files, install_approved
+from tests.support.packages import KEY, manifest_of
+
+PKG = "PKG-A-001"
+RECEIPT = f"HOT/installed/{PKG}/receipt.json"
+
+
+def without(event_type):
+    def change(entries):
+        return [each for each in entries if each["event_type"] != event_type]
+
+    return change
+
+
+def edit(event_type, **metadata):
+    def change(entries):
+        for entry in entries:
+            if entry["event_type"] == event_type:
+                entry["metadata"] |= metadata
+
+    return change
+
+
+def last_signed_first(entries):
+    """An old statement, written once more at the end."""
+    signed = [each for each in entries if each["event_type"] == "PACKAGE_SET_SIGNED"]
+    return [*entries, signed[0]]
+
+
+def another_signature(plane):
+    found = json.loads(plane.at(RECEIPT).read_bytes())["signature"]
+    plane.edit_json(RECEIPT, signature={**found, "signature": found["signature"][::-1]})
+
+
+MUTANTS = {
+    "nobody signed the set": lambda p: p.rechain("packages", without("PACKAGE_SET_SIGNED")),
+    "the set was signed for another digest": lambda p: p.rechain(
+        "packages", edit("PACKAGE_SET_SIGNED", set_digest="sha256:" + "0" * 64)
+    ),
+    "the signature of the set was turned": lambda p: p.rechain(
+        "packages", edit("PACKAGE_SET_SIGNED", signature="A" * 86 + "==")
+    ),
+    "the set was signed by nobody": lambda p: p.rechain(
+        "packages", edit("PACKAGE_SET_SIGNED", key_id="0" * 32)
+    ),
+    "an old statement stands there once more": lambda p: p.rechain("packages", last_signed_first),
+    "the first key was never enrolled": lambda p: p.rechain(
+        "packages", without("OPERATOR_KEY_ENROLLED")
+    ),
+    "another key was enrolled first": lambda p: p.rechain(
+        "packages", edit("OPERATOR_KEY_ENROLLED", key_id=public_half(THIEF).key_id)
+    ),
+    "the key is gone": lambda p: p.remove(p.key_file),
+    "all keys are gone": lambda p: p.remove("HOT/registries/keys"),
+    "a key more": lambda p: p.enrol_thief(),
+    "the key is another one": lambda p: (p.remove(p.key_file), p.enrol_thief()),
+    "the key's bytes are another's": lambda p: p.edit_json(p.key_file, public_key="A" * 43 + "="),
+    "a manifest changed, and its receipt with it": lambda p: p.edit_package(PKG, title="B"),
+    "a manifest changed, and the ledger with it": lambda p: (
+        p.edit_package(PKG, title="B"),
+        p.edit_install(PKG, digest=json.loads(p.at(RECEIPT).read_bytes())["digest"]),
+    ),
+    "a package is gone": lambda p: p.remove("HOT/installed/PKG-T-001"),
+    "a package more": lambda p: shutil.copytree(
+        p.at(f"HOT/installed/{PKG}"), p.at("HOT/installed/PKG-COPY")
+    ),
+    "a version was lowered": lambda p: p.edit_package(PKG, version="0.9.0"),
+    "a package's signature was turned": another_signature,
+    "a package's signature was taken away": lambda p: p.edit_json(RECEIPT, signature=None),
+    "a package has another's signature": lambda p: p.edit_json(
+        "HOT/installed/PKG-T-001/receipt.json",
+        signature=json.loads(p.at(RECEIPT).read_bytes())["signature"],
+    ),
+    "the approval of what came after the set was signed is gone": lambda p: p.remove(
+        p.approval_of("PKG-T-001")
+    ),
+    "the last install was cut off": lambda p: p.rechain("packages", lambda entries: entries[:-1]),
+    "the ledger is gone": lambda p: p.remove("HOT/ledger/packages.jsonl"),
+    "the ledger is gone with all beside it": lambda p: (
+        p.remove("HOT/ledger/packages.jsonl"),
+        p.remove("HOT/ledger/packages.d"),
+    ),
+    "the digest of the set is another in the ledger": lambda p: p.edit_install(
+        PKG, set_digest="sha256:" + "0" * 64
+    ),
+}
+
+
+@pytest.mark.parametrize("spoil", MUTANTS.values(), ids=MUTANTS)
+def test_a_set_that_nobody_vouches_for_as_it_is_is_found(plane, spoil):
+    spoil(plane)
+
+    assert plane.check("G5").status is Status.FAIL
+
+
+def test_a_package_without_approval_or_signature_fails_until_it_has_one(plane):
+    files = {"HOT/kernel/n": b"n"}
+    with plane.bench() as bench:
+        bench.install(files, package_id="PKG-N", wish=InstallWish(dev=True))
+        assert failed_files(plane.check("G5")) == {"HOT/installed/PKG-N/manifest.json"}
+        approve(bench.depot, manifest_of(files, package_id="PKG-N"), KEY, (), 60)
+
+    assert plane.check("G5").status is Status.PASS
+
+
+def test_or_until_it_is_uninstalled(plane):
+    with plane.bench() as bench:
+        bench.install({"HOT/kernel/n": b"n"}, package_id="PKG-N", wish=InstallWish(dev=True))
+        bench.uninstall("PKG-N")
+
+    assert plane.check("G5").status is Status.PASS
+
+
+def test_installs_upgrades_and_removals_need_no_new_signature_of_the_set(plane):
+    with plane.bench() as bench:
+        install_approved(bench, {"HOT/kernel/n": b"n"}, package_id="PKG-N")
+        install_approved(bench, {"HOT/kernel/n": b"m"}, package_id="PKG-N", version="2.0.0")
+        bench.uninstall("PKG-T-001")
+
+    assert plane.check("G5").status is Status.PASS
+
+
+# Keys
+
+
+def test_a_second_operators_key_counts_once_the_first_one_vouched_for_it(plane):
+    enrol_key(plane.layout, public_half(THIEF))
+    assert plane.check("G5").status is Status.FAIL
+    with plane.bench() as bench:
+        sign_installed_set(bench.depot, KEY)
+        assert plane.check("G5").status is Status.PASS
+        signed = sign_installed_set(bench.depot, THIEF)
+
+    assert signed.key_id == public_half(THIEF).key_id
+    assert plane.check("G5").status is Status.PASS
+
+
+def test_a_key_that_vouches_for_itself_does_not_count(plane):
+    enrol_key(plane.layout, public_half(THIEF))
+    with plane.bench() as bench:
+        sign_installed_set(bench.depot, THIEF)
+
+    assert plane.check("G5").status is Status.FAIL
+
+
+def test_a_key_that_was_taken_away_does_not_count_any_more(plane):
+    enrol_key(plane.layout, public_half(THIEF))
+    with plane.bench() as bench:
+        sign_installed_set(bench.depot, KEY)
+        plane.remove(f"HOT/registries/keys/{public_half(THIEF).key_id}.json")
+        sign_installed_set(bench.depot, KEY)
+        assert plane.check("G5").status is Status.PASS
+        enrol_key(plane.layout, public_half(THIEF))
+        sign_installed_set(bench.depot, THIEF)
+
+    assert plane.check("G5").status is Status.FAIL
+
+
+def test_a_strangers_key_cannot_sign(plane):
+    with plane.bench() as bench, pytest.raises(ConfigError):
+        sign_installed_set(bench.depot, THIEF)
+
+    assert plane.check("G5").status is Status.PASS
+
+
+def test_what_the_ledger_does_not_know_is_not_signed(plane):
+    plane.edit_package(PKG, title="B")
+    with plane.bench() as bench, pytest.raises(IntegrityError):
+        sign_installed_set(bench.depot, KEY)

@@ -1,0 +1,253 @@
+"""G6: every ledger verifies, and the packages ledger tells what is installed."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from paddock.errors import ConfigError
+from paddock.gates.results import Status
+from paddock.packages.refusals import Failure
+from tests.support.gates import failed_files
+
+LEDGERS = ("governance", "packages", "ho2m", "ho1m")
+PKG = "PKG-A-001"
+
+
+def file_of(plane, name: str) -> str:
+    return plane.ledger(name).relative_to(plane.root).as_posix()
+
+
+def edit_bytes(plane, name, change) -> None:
+    path = plane.ledger(name)
+    path.write_bytes(change(path.read_bytes()))
+
+
+def lines(change):
+    def edit(content: bytes) -> bytes:
+        found = content.splitlines(keepends=True)
+        changed = change(found)
+        return b"".join(changed if isinstance(changed, list) else found)
+
+    return edit
+
+
+def last(name, value):
+    """The last line in another form, which nothing after it is chained to."""
+
+    def change(found):
+        entry = json.loads(found[-1])
+        entry[name] = value
+        found[-1] = json.dumps(entry, separators=(",", ":")).encode() + b"\n"
+
+    return change
+
+
+EDITS = {
+    "a changed letter": lines(
+        lambda found: found.__setitem__(1, found[1].replace(b'"reason":"', b'"reason":"x', 1))
+    ),
+    "a line is missing": lines(lambda found: found.pop(1)),
+    "the first line is missing": lines(lambda found: found.pop(0)),
+    "a line twice": lines(lambda found: found.insert(1, found[1])),
+    "two lines swapped": lines(lambda found: found.insert(1, found.pop())),
+    "a line of garbage": lines(lambda found: found.insert(1, b"garbage\n")),
+    "an empty line": lines(lambda found: found.insert(1, b"\n")),
+    "the last line is cut off": lines(lambda found: found[:-1]),
+    "half of the last line is cut off": lambda content: content[:-9],
+    "half a line more": lambda content: content + b'{"id":"LED-',
+    "NULs at the end": lambda content: content + b"\0" * 9,
+    "a changed last line": lines(last("reason", "another")),
+    "nothing is left": lambda _: b"",
+    "other line ends": lambda content: content.replace(b"\n", b"\r\n"),
+    "a mark before it": lambda content: b"\xef\xbb\xbf" + content,
+}
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+@pytest.mark.parametrize("change", EDITS.values(), ids=EDITS)
+def test_a_ledger_that_is_not_as_it_was_written_is_found(plane, name, change):
+    edit_bytes(plane, name, change)
+
+    assert file_of(plane, name) in failed_files(plane.check("G6"))
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_a_ledger_that_is_gone_is_found_by_what_stands_beside_it(plane, name):
+    plane.ledger(name).unlink()
+
+    assert file_of(plane, name) in failed_files(plane.check("G6"))
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+@pytest.mark.parametrize("kind", ["link", "dangling", "directory", "fifo"])
+def test_a_ledger_that_is_no_file_is_found(plane, name, kind):
+    path = plane.ledger(name)
+    moved = plane.root / "HO2/scratch" / path.name
+    path.rename(moved)
+    if kind == "link":
+        path.symlink_to(moved)
+    elif kind == "dangling":
+        path.symlink_to("nowhere")
+        shutil.rmtree(path.with_suffix(".d"))
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        os.mkfifo(path)
+
+    assert file_of(plane, name) in failed_files(plane.check("G6"))
+
+
+@pytest.mark.parametrize("name", ["governance", "packages"])
+def test_a_ledger_that_there_has_to_be_is_missed(plane, name):
+    plane.ledger(name).unlink()
+    shutil.rmtree(plane.ledger(name).with_suffix(".d"))
+
+    assert file_of(plane, name) in failed_files(plane.check("G6"))
+
+
+@pytest.mark.parametrize("name", ["ho2m", "ho1m"])
+def test_a_ledger_that_was_never_made_is_no_failure(plane, name):
+    plane.ledger(name).unlink()
+    shutil.rmtree(plane.ledger(name).with_suffix(".d"))
+
+    assert plane.check("G6").status is Status.PASS
+
+
+def installed(package, **metadata):
+    def change(entries):
+        for entry in entries:
+            if entry["metadata"].get("package_id") == package:
+                entry["metadata"] |= metadata
+
+    return change
+
+
+REWRITTEN = {
+    "an install was cut out": lambda entries: [
+        each for each in entries if each["metadata"].get("package_id") != PKG
+    ],
+    "the end was cut off": lambda entries: entries[:-1],
+    "all but the first line was cut off": lambda entries: entries[:1],
+    "two installs were swapped": lambda entries: [*entries[:3], *reversed(entries[3:])],
+    "another digest": installed(PKG, digest="sha256:" + "0" * 64),
+    "another version": installed(PKG, version="9.9.9"),
+    "another package": installed(PKG, package_id="PKG-OTHER"),
+    "another receipt": installed(PKG, receipt="sha256:" + "0" * 64),
+    "another set": installed(PKG, set_digest="sha256:" + "0" * 64),
+    "a version before it": installed(PKG, previous={"digest": "sha256:" + "0" * 64}),
+    "no digest": installed(PKG, digest=None),
+    "a number for a text": installed(PKG, version=1),
+    "an uninstall that never was": lambda entries: [
+        *entries,
+        {
+            **entries[-1],
+            "event_type": "PACKAGE_UNINSTALLED",
+            "id": "LED-" + "0" * 32,
+        },
+    ],
+    "other ids": lambda entries: [
+        {**each, "id": "LED-" + f"{number:032x}"} for number, each in enumerate(entries)
+    ],
+}
+
+
+@pytest.mark.parametrize("change", REWRITTEN.values(), ids=REWRITTEN)
+def test_a_packages_ledger_that_chains_and_tells_something_else_is_found(plane, change):
+    plane.rechain("packages", change)
+
+    assert plane.check("G6").status is Status.FAIL
+
+
+PLANES = {
+    "a package is gone": lambda p: p.remove(f"HOT/installed/{PKG}"),
+    "all packages are gone": lambda p: p.remove("HOT/installed"),
+    "a package more": lambda p: shutil.copytree(
+        p.at(f"HOT/installed/{PKG}"), p.at("HOT/installed/PKG-COPY")
+    ),
+    "another manifest": lambda p: p.edit_package(PKG, title="B"),
+    "a receipt names another entry": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", ledger_entry="LED-" + "0" * 32
+    ),
+    "a receipt names no entry": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", ledger_entry=""
+    ),
+    "a receipt names another change": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", transaction="TX-" + "0" * 32
+    ),
+    "a receipt has another time": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", installed_at="2020-01-01T00:00:00Z"
+    ),
+    "a receipt has another mode": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json",
+        files=[
+            {**each, "mode": "755"}
+            for each in json.loads(p.at(f"HOT/installed/{PKG}/receipt.json").read_bytes())["files"]
+        ],
+    ),
+    "a receipt has no approval": lambda p: p.edit_json(
+        f"HOT/installed/{PKG}/receipt.json", wo_id=None
+    ),
+    "a receipt is gone": lambda p: p.remove(f"HOT/installed/{PKG}/receipt.json"),
+    "a change was left half done": lambda p: p.write("objects/packages/transaction.json", b"{}"),
+}
+
+
+@pytest.mark.parametrize("spoil", PLANES.values(), ids=PLANES)
+def test_a_plane_that_is_not_what_its_ledger_tells_is_found(plane, spoil):
+    spoil(plane)
+
+    assert plane.check("G6").status is Status.FAIL
+
+
+# What is known outside
+
+
+class Witness:
+    """Knows that there has to be an `ho1m`, and what is wrong with it."""
+
+    def __init__(self, *problems: str) -> None:
+        self._problems = problems
+        self.asked: list[str] = []
+
+    def expects(self, name):
+        return name == "ho1m"
+
+    def problems(self, name, path, found):
+        self.asked.append(name)
+        assert found.is_whole
+        assert path.name == f"{name}.jsonl"
+        return self._problems if name == "ho1m" else ()
+
+
+def test_the_witness_is_asked_about_every_ledger_that_verifies(plane):
+    witness = Witness()
+    edit_bytes(plane, "ho2m", lambda content: content[:-9])
+
+    replace(plane, witness=witness).check("G6")
+
+    assert witness.asked == ["governance", "packages", "ho1m"]
+
+
+def test_what_the_witness_says_is_a_failure(plane):
+    result = replace(plane, witness=Witness("it went back")).check("G6")
+
+    assert result.failures == (Failure("HO1/ledger/ho1m.jsonl", "it went back"),)
+
+
+def test_a_ledger_that_the_witness_expects_is_missed(plane):
+    plane.ledger("ho1m").unlink()
+    shutil.rmtree(plane.ledger("ho1m").with_suffix(".d"))
+
+    assert failed_files(replace(plane, witness=Witness()).check("G6")) == {"HO1/ledger/ho1m.jsonl"}
+
+
+class Blind(Witness):
+    def problems(self, name, path, found):
+        raise ConfigError("the anchor does not load")
+
+
+def test_a_witness_that_cannot_be_asked_is_no_pass(plane):
+    assert replace(plane, witness=Blind()).check("G6").status is Status.FAIL

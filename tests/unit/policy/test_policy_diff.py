@@ -1,0 +1,134 @@
+"""Witness calls: found where two policies differ, and honest where none was found."""
+
+import pytest
+
+from paddock.policy import Policy, PolicySource, load_policy
+from paddock.policy.diff import Diff, diff
+from paddock.policy.globs import parse_glob
+from paddock.policy.sampling import ANYTHING, common_texts, path_parts, word_parts
+
+BASE = """[profiles.standard]
+allow = ["tool:file:*", "tool:shell:run git status", "tool:shell:run git diff *"]
+deny = ["tool:shell:run git push *"]
+otherwise = { "tool:shell:*" = "ask" }
+"""
+
+
+def policy(text: str, name: str = "paddock.toml", trusted: bool = True) -> Policy:
+    return load_policy(PolicySource(name, text.encode(), trusted))
+
+
+def compared(new: str, old: str = BASE) -> Diff:
+    return diff(policy(old, "old.toml"), policy(new, "new.toml"))
+
+
+def found(report: Diff) -> set[tuple[str, str, str]]:
+    return {
+        (str(each.action), each.old.outcome.word, each.new.outcome.word)
+        for each in report.witnesses
+    }
+
+
+@pytest.mark.parametrize(
+    ("new", "witness"),
+    [
+        (
+            BASE.replace('deny = ["tool:shell:run git push *"]', ""),
+            ("tool:shell:run git push", "deny", "ask"),
+        ),
+        (
+            BASE.replace("git push *", 'git push *", "tool:file:create db/**'),
+            ("tool:file:create db/example", "allow", "deny"),
+        ),
+        (
+            BASE.replace("git status", "git log"),
+            ("tool:shell:run git log", "ask", "allow"),
+        ),
+        (
+            BASE + '[paths]\ngenerated = ["built/"]\n',
+            ("tool:file:create built", "allow", "deny"),
+        ),
+        (
+            BASE.replace('"ask" }', '"ask", "tool:mcp:*" = "ask" }'),
+            ("tool:mcp:call example", "deny", "ask"),
+        ),
+        (
+            BASE + '[agents."Explore"]\nprofile = "locked"\n',
+            ("tool:file:create example", "allow", "deny"),
+        ),
+    ],
+)
+def test_a_change_that_decides_has_its_witness(new: str, witness: tuple[str, str, str]) -> None:
+    assert witness in found(compared(new))
+
+
+def test_a_witness_may_need_two_patterns_that_meet() -> None:
+    old = '[profiles.p]\nallow = ["tool:file:view /src/**"]\ndeny = ["tool:file:view *.py"]\n'
+    report = compared(old.replace('deny = ["tool:file:view *.py"]\n', ""), old)
+    assert ("tool:file:view src/x.py", "deny", "allow") in found(report)
+
+
+def test_a_list_in_which_order_counts_is_looked_at_whole() -> None:
+    old = BASE + '[paths]\nprotected = ["conf/*", "!conf/open"]\n'
+    new = BASE + '[paths]\nprotected = ["!conf/open", "conf/*"]\n'
+    assert ("tool:file:create conf/open", "allow", "deny") in found(compared(new, old))
+
+
+def test_policies_with_the_same_items_are_said_to_be_alike_and_nothing_is_tried() -> None:
+    report = compared(f"# a comment\n{BASE}")
+    assert (report.tried, report.witnesses) == (0, [])
+    assert "every call has the same answer" in report.conclusion
+
+
+def test_a_change_without_effect_finds_none_and_says_what_that_does_not_prove() -> None:
+    new = BASE.replace("git push *", 'git push *", "tool:shell:run git push origin')
+    report = compared(new)
+    assert report.witnesses == []
+    assert [item.text for item in report.unseen] == ["tool:shell:run git push origin"]
+    assert "That is no proof" in report.conclusion
+    assert report.tried > 0
+
+
+def test_settings_that_no_decision_shows_are_listed() -> None:
+    report = compared(BASE + '[shell]\nnetwork = "host"\n[hook]\nparanoid = true\n')
+    shown = [(change.key, change.old, change.new) for change in report.differences.settings]
+    assert shown == [("shell.network", "loopback", "host"), ("hook.paranoid", "False", "True")]
+
+
+def test_a_warning_alone_is_a_witness_of_its_own_kind() -> None:
+    report = compared(BASE + '[paths]\nwarned = ["/lib/**"]\nsafe = []\n')
+    kinds = {(each.what, str(each.action)) for each in report.witnesses}
+    assert ("warning", "tool:file:create lib/example") in kinds
+    assert all(what == "warning" for what, _ in kinds)
+
+
+def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:
+    text = BASE.replace("git push *", 'git push *", "tool:file:view x/**')
+    report = diff(policy(text, trusted=False), policy(text))
+    # What an untrusted file allows and asks otherwise is not in force; what it denies is.
+    assert ("tool:file:view x/example", "deny", "deny") not in found(report)
+    assert ("tool:shell:run git status", "ask", "allow") in found(report)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ("/src/**", "*.py", "src/x.py"),
+        ("/src/**/test_*.py", "/src/a/**", "src/a/test_x.py"),
+        ("a*c", "*b*", "abc"),
+        ("[a-c]?", "*z", "az"),
+        ("[!a]", "[ab]", "b"),
+        ("/a/b", "/a/c", None),
+        ("docs/**", "DOCS/a", "docs/a"),
+    ],
+)
+def test_the_common_text_of_two_path_patterns(one: str, other: str, text: str | None) -> None:
+    rows = common_texts(path_parts(parse_glob(one)), path_parts(parse_glob(other)))
+    assert ("/".join(rows[0]) if rows else None) == text
+
+
+def test_the_common_text_of_two_command_patterns() -> None:
+    rows = common_texts(word_parts("git * --force *"), word_parts("git push *"))
+    assert " ".join(rows[0]) == "git push --force"
+    assert common_texts(word_parts("git"), word_parts("ls")) == ()
+    assert common_texts(ANYTHING, ANYTHING)[0] == ("example",)
