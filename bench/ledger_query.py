@@ -30,7 +30,7 @@ from paddock.values.entries import Entry
 ORIGIN = "paddock.bench/ledger"
 GENESIS = Genesis(ORIGIN, "HO1", str(VerifierKey(ORIGIN, bytes(32))))
 BATCH = 1_000
-RARE_EVERY = 1_000
+RARE_EVERY = 100
 CALLS_PER_SESSION = 5_000
 INTENT = {
     "tool": "view_file",
@@ -52,7 +52,7 @@ class Question:
 
 QUESTIONS = (
     Question("ten newest, every second entry", Filter("TOOL_INTENT")),
-    Question("ten newest, one in a thousand", Filter("TOOL_DENIED")),
+    Question("ten newest, one in a hundred", Filter("TOOL_DENIED")),
     Question("a type that there is not", Filter("NEVER")),
     Question("all of the first call", Filter(call_id="call-1"), None),
     Question("ten newest, first session", Filter(session_id="SES-0")),
@@ -114,8 +114,8 @@ def post_all(path: str) -> tuple[int, float]:
     """Ask until everything is posted: how often, and for how long in all."""
     started = time.perf_counter()
     asked, before = 0, -1
-    folder = f"{os.path.splitext(path)[0]}.d/offsets"
-    while (found := len(os.listdir(folder)) if os.path.isdir(folder) else 0) != before:
+    folder = Path(path).with_suffix(".d") / "offsets"
+    while (found := len(list(folder.glob("*")))) != before:
         before = found
         query(path, Filter("NEVER"))
         asked += 1
@@ -124,7 +124,7 @@ def post_all(path: str) -> tuple[int, float]:
 
 def measure(folder: str, entries: int, rounds: int) -> dict[str, float]:
     """One ledger of so many entries: milliseconds by what was done."""
-    path = os.path.join(folder, "x.jsonl")
+    path = f"{folder}/x.jsonl"
     wrote_s = write_ledger(path, entries)
     size = sum(each.stat().st_size for each in Path(folder).glob("x*.jsonl"))
     files = len(list(Path(folder).glob("x*.jsonl")))
