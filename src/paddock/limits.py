@@ -273,6 +273,11 @@ package_archive_bytes_max: Final = 64_000_000
 """One archive as it is stored."""
 package_bytes_max: Final = 128_000_000
 """One archive unpacked: what installing it holds in memory."""
+skills_max: Final = 100
+"""Skills of which a model is told."""
+skill_bytes_max: Final = 1_000_000
+package_tool_bytes_max: Final = 1_000_000
+"""The module of one tool that a package brings."""
 package_ratio_max: Final = 200
 """How many times an archive may grow when it is unpacked, beyond a first allowance."""
 package_ratio_allowance_bytes: Final = 4_000_000

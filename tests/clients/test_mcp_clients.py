@@ -155,6 +155,31 @@ def test_claude_code_calls_a_tool_and_its_id_finds_the_call_in_the_ledger(place)
     assert [entry["event_type"] for entry in found] == ["TOOL_INTENT", "TOOL_RESULT"]
 
 
+JOINED = '[profiles.standard]\nallow = ["tool:file:view", "tool:mcp:call mcp__paddock__view"]\n'
+
+
+def decided_and_done(place: McpPlace) -> list[str]:
+    """What the ledger has of the call, but for what the client reported afterwards."""
+    found = [entry["event_type"] for entry in place.entries("ho1m", "--call", "call_1")]
+    return [each for each in found if each != "HOOK_EVENT"]
+
+
+def test_claude_codes_hook_and_server_know_a_call_by_one_id(place):
+    client("claude")
+    place.govern(JOINED)
+    installed(place, "claude")
+    assert place.run("hook", "install", "--yes").returncode == 0
+    with WireServer() as server:
+        server.reply(
+            Speak(calls(("mcp__paddock__view", {"path": "README.md"}))), Speak(says("done"))
+        )
+        ran = claude(place, server)
+        assert ran.returncode == 0, (ran.stdout, ran.stderr)
+        (seen,) = results_of(server.requests[-1].body)
+    assert "hello" in json.dumps(seen["content"])
+    assert decided_and_done(place) == ["HOOK_DECISION", "TOOL_INTENT", "TOOL_RESULT"]
+
+
 def test_what_claude_code_cannot_answer_is_kept_and_runs_after_a_grant(place):
     client("claude")
     installed(place, "claude")
@@ -202,15 +227,15 @@ def codex_call(name: str, arguments: dict) -> Raw:
     return Raw("".join(lines).encode())
 
 
-def test_codex_calls_a_tool_and_its_id_finds_the_call_in_the_ledger(place):
-    program = client("codex")
-    installed(place, "codex")
+def codex_views(place: McpPlace, *options: str) -> str:
+    """What the model is told when it asks Codex for the file by Paddock's server."""
     config = place.home / ".codex" / "config.toml"
     with WireServer() as server:
         entry = config.read_text()
         config.write_text(PROVIDER.format(url=server.url) + entry)
         server.reply(codex_call("view", {"path": "README.md"}), Speak(says("done")))
-        command = [program, "exec", "--skip-git-repo-check", "--json", "-s", "read-only", "go"]
+        command = [client("codex"), "exec", "--skip-git-repo-check", "--json", *options]
+        command += ["-s", "read-only", "go"]
         ran = run(place, command, HERE_KEY="none", CODEX_HOME=str(config.parent))
         assert ran.returncode == 0, (ran.stdout, ran.stderr)
         (output,) = [
@@ -218,6 +243,22 @@ def test_codex_calls_a_tool_and_its_id_finds_the_call_in_the_ledger(place):
             for item in server.requests[-1].body["input"]
             if item.get("type") == "function_call_output"
         ]
-    assert re.search("hello", json.dumps(output["output"]))
+    return json.dumps(output["output"])
+
+
+def test_codex_calls_a_tool_and_its_id_finds_the_call_in_the_ledger(place):
+    client("codex")
+    installed(place, "codex")
+    assert re.search("hello", codex_views(place))
     found = place.entries("ho1m", "--call", "call_1")
     assert [entry["event_type"] for entry in found] == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+def test_codexs_hook_and_server_know_a_call_by_one_id(place):
+    client("codex")
+    place.govern(JOINED)
+    installed(place, "codex")
+    hook = place.run("hook", "install", "--yes", "--client", "codex", "--scope", "user")
+    assert hook.returncode == 0, hook.stderr
+    assert re.search("hello", codex_views(place, "--dangerously-bypass-hook-trust"))
+    assert decided_and_done(place) == ["HOOK_DECISION", "TOOL_INTENT", "TOOL_RESULT"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock import limits
 from paddock.apps.hook.lean import ledger as lean
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
@@ -87,6 +88,78 @@ def test_killed_writers_of_both_kinds_lose_nothing_that_was_acknowledged(
     assert acknowledged - written == set()
 
 
+# --- a file that is full -----------------------------------------------------------------
+
+
+def rotate(path: Path, text: str = "fills") -> None:
+    """The store goes on in a new file."""
+    ledger = open_ledger(path, segment_bytes=1_000)
+    ledger.append([note(text, 900)])
+    ledger.close()
+
+
+def test_after_the_store_has_gone_on_in_a_new_file_the_lean_writer_does_too(path: Path):
+    lean_append(path, "one")
+    rotate(path, "two")
+    lean_append(path, "three")
+    rotate(path, "four")
+    store = open_ledger(path)
+    lean_append(path, "five")
+    store.append([note("six")])
+    lean_append(path, "seven")
+    store.close()
+
+    assert len(list(path.parent.glob("ho1m.*.jsonl"))) == 2
+    assert holds(path, ["one", "two", "three", "four", "five", "six", "seven"])
+
+
+def test_a_file_that_is_full_is_left_to_the_store(path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert limits.ledger_segment_bytes == lean.SEGMENT_BYTES
+    monkeypatch.setattr(lean, "SEGMENT_BYTES", path.stat().st_size + 400)
+
+    with pytest.raises(DeclinedError, match="full"):
+        lean_append(path, "one", "x" * 200)
+    monkeypatch.setattr(lean, "SEGMENT_BYTES", path.stat().st_size + 700)
+    lean_append(path, "two", "x" * 200)
+
+    assert holds(path, ["two"])
+
+
+def test_the_image_of_a_file_that_was_sealed_since_is_left_to_the_store(path: Path):
+    identity = (path.stat().st_dev, path.stat().st_ino)
+    rotate(path)
+
+    with pytest.raises(DeclinedError, match="another ledger"):
+        append_entry(str(path), str(path.with_suffix(".d")), identity, b'{"id":"LED-"}')
+
+
+def test_an_entry_whose_file_is_sealed_before_the_last_look_is_acknowledged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    commit = lean._commit
+
+    def commit_and_rotate(*arguments: object) -> None:
+        commit(*arguments)
+        rotate(path, "later")
+
+    monkeypatch.setattr(lean, "_commit", commit_and_rotate)
+    lean_append(path, "one")
+
+    assert holds(path, ["one", "later"])
+
+
+def test_a_base_that_is_not_known_is_left_to_the_store(path: Path):
+    with (path.with_suffix(".d") / "head").open("r+b") as head:
+        head.seek(2560)
+        head.write(bytes(12))
+
+    with pytest.raises(DeclinedError, match="begins"):
+        lean_append(path, "one")
+    open_ledger(path).close()
+    lean_append(path, "two")
+    assert holds(path, ["two"])
+
+
 def fork(path: Path, notes: Path, number: int) -> int:
     """A process that appends until it is killed, even ones by the lean writer."""
     child = os.fork()
@@ -94,7 +167,7 @@ def fork(path: Path, notes: Path, number: int) -> int:
         return child
     try:
         kept = os.open(notes, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        store = open_ledger(path) if number % 2 else None
+        store = open_ledger(path, segment_bytes=60_000) if number % 2 else None
         count = 0
         while True:
             count += 1

@@ -138,7 +138,6 @@ SESSION = (
     'write a file at HO2/scratch/test.txt with the content "hello from admin"',
     'search for "def handle_turn" in the HO2/scratch directory',
     "/expand 2",
-    "delete the kernel",
 )
 
 

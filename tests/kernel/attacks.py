@@ -938,6 +938,16 @@ def learn_a_files_handle(world):
 
 
 @where_offered
+def take_the_hosts_huge_pages(world):
+    """They are in no process's resident size. Only where the host has set some aside."""
+    LIBC.mmap.restype = ctypes.c_void_p
+    found = LIBC.mmap(None, ctypes.c_size_t(2 << 20), 3, 0x40022, -1, 0)
+    if found in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return True
+
+
+@where_offered
 def enter_the_kernel_by_x32(world):
     if not X86:
         raise OSError(errno.ENOSYS, "x86_64 only")

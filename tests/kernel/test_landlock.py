@@ -116,6 +116,9 @@ REFUSED = {
     "user namespace": "unshare --user true",
     "socket": "python3 -c 'import socket; socket.socket()'",
     "unix socket": "python3 -c 'import socket; socket.socket(socket.AF_UNIX)'",
+    "shared memory": "python3 -c 'import ctypes; c = ctypes.CDLL(None); i = c.shmget(0, 4096, 0o1600); assert i >= 0; c.shmctl(i, 0, None)'",
+    "message queue": "python3 -c 'import ctypes; c = ctypes.CDLL(None); i = c.msgget(0, 0o1600); assert i >= 0; c.msgctl(i, 0, None)'",
+    "posix message queue": "python3 -c 'import ctypes, os; c = ctypes.CDLL(None); n = b\"/paddock-%d\" % os.getpid(); assert c.mq_open(n, os.O_CREAT | os.O_RDWR, 0o600, None) >= 0; c.mq_unlink(n)'",
     "memory file": "python3 -c 'import os; os.memfd_create(\"x\")'",
 }
 
@@ -245,9 +248,38 @@ def test_the_secrets_of_other_processes_of_the_same_user_are_closed(ground):
         assert ground.run(f"readlink /proc/{child}/fd/0").code != 0
         assert ground.run(f"kill {child}").code != 0
         os.kill(child, 0)
+        for line in (
+            f"python3 -c 'import resource as r; r.prlimit({child}, r.RLIMIT_NOFILE, (64, 64))'",
+            f"renice -n 19 -p {child}",
+            f"taskset -p 1 {child}",
+            f"ionice -c 3 -p {child}",
+        ):
+            limits = Path(f"/proc/{child}/limits").read_text()
+            assert ground.run(line).code != 0, line
+            assert Path(f"/proc/{child}/limits").read_text() == limits
+            assert free(line, ground) == 0, line
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
+
+
+def test_nothing_is_sent_to_a_named_socket_of_the_host(ground):
+    path = ground.workspace.parent / "outside/log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(str(path))
+        path.chmod(0o777)
+        server.settimeout(5)
+        line = (
+            "python3 -c 'import socket; a, b = socket.socketpair(socket.AF_UNIX,"
+            f' socket.SOCK_DGRAM); a.sendto(b"x", "{path}")\''
+        )
+        assert ground.run(line).code != 0
+        assert free(line, ground) == 0
+        assert server.recv(9) == b"x"
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.recv(9)
+    path.unlink()
 
 
 @pytest.mark.loopback

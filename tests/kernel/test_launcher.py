@@ -439,6 +439,14 @@ with Launcher(home / "staging") as launcher:
     print(try_workspace(launcher, str(home / "merged"), fd, ground))
     fd = os.open(home / "lower", os.O_PATH)
     print(try_workspace(launcher, str(home / "lower"), fd, ground))
+os.environ["HOME"] = str(home)
+os.chdir(home / "merged")
+sys.argv[1:] = ["doctor"]
+import contextlib, io
+from paddock.apps.cli.main import console
+with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+    console()
+print(said.getvalue().splitlines()[-1])
 """
 
 
@@ -453,12 +461,15 @@ def test_where_something_is_an_overlay_itself_the_canary_says_what_to_do(tmp_pat
         env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
     )
 
-    staged, over, beside = ran.stdout.splitlines()
+    staged, over, beside, advice = ran.stdout.splitlines()
     assert "names cannot be hidden from commands: Operation not permitted" in staged
     assert "keep the plane on ext4" in staged
     assert "identity-mapped mounts cannot be had (identity-mapped mounts EINVAL)" in over
     assert "put the workspace on a file system with identity-mapped mounts" in over
     assert beside == str(Verdict("stage", Held.FULL))
+    assert advice.startswith(
+        "files: fenced. commands: refused in this workspace; start paddock as the user who owns"
+    )
 
 
 def test_nested_namespaces_are_refused_by_the_filter_and_by_their_number(room: Room):

@@ -441,6 +441,36 @@ def test_all_or_nothing(tmp_path: Path):
         assert terminal.run("echo 1 > one; echo 2 > two")["files_changed"] == ["one", "two"]
 
 
+COMMIT = "git add n && git -c user.name=T -c user.email=t@e.org commit -qm one"
+
+
+@pytest.mark.needs("git")
+@pytest.mark.parametrize(
+    ("preset", "protected", "lands"),
+    [
+        ("safe", '[".git/"]', {"HEAD": True, "config": False, "hooks/x": False}),
+        ("read-only", "[]", {"HEAD": False, "config": False, "hooks/x": False}),
+        ("none", '[".git/"]', {"HEAD": False, "config": False, "hooks/x": False}),
+        ("none", "[]", {"HEAD": True, "config": True, "hooks/x": True}),
+    ],
+)
+def test_what_of_a_repository_lands_is_up_to_the_preset(tmp_path, preset, protected, lands):
+    policy = f'[paths]\nprotected = {protected}\n{OPEN}[shell]\ngit = "{preset}"\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        yard = terminal.yard
+        yard.git("init", "-q", "-b", "main", ".")
+        yard.write({"n": "n\n"})
+        terminal.sneak(COMMIT)
+        terminal.sneak("git config core.fsmonitor evil; echo evil > .git/hooks/x")
+
+        found = {
+            "HEAD": (yard.root / ".git/refs/heads/main").exists(),
+            "config": "evil" in (yard.root / ".git/config").read_text(),
+            "hooks/x": (yard.root / ".git/hooks/x").exists(),
+        }
+    assert found == lands
+
+
 def test_a_set_over_the_limit_is_refused_whole(tmp_path: Path):
     with a_terminal(tmp_path, OPEN + "[limits]\nchange_set_bytes_max = 100000\n") as terminal:
         said = terminal.run("for i in $(seq 30); do head -c 10000 /dev/zero > f$i; done")

@@ -60,6 +60,7 @@ NAMES = (
     "read",
     "forbidden",
     "tool_id",
+    "package_id",
     "handler",
     "parameters",
     "fallback",
@@ -98,6 +99,7 @@ def ways(value: Any) -> list[tuple[str | int, ...]]:
 
 WHOLE = json.loads(bare_plane_blueprint("development").config)
 WHOLE["tools"] = [{"tool_id": "t", "description": "d", "handler": "h", "parameters": {"a": 1}}]
+WHOLE["package_tools"] = [{"tool_id": "t", "package_id": "PKG-A"}]
 WAYS = [way for way in ways(WHOLE) if way]
 
 

@@ -23,6 +23,8 @@ allow = ["tool:*"]
 """
 PARENT = Agent("main", "standard", permissions=Permissions(forbidden=("closed/**",)))
 CHILD = Agent("helper", "open", parent="main")
+EXAMPLES = max(15, settings.default.max_examples // 20)
+"""Each opens a workspace and runs threads: fewer than elsewhere."""
 
 
 class Spends:
@@ -52,7 +54,7 @@ class Spends:
         return None
 
 
-@settings(max_examples=15)
+@settings(max_examples=EXAMPLES)
 @given(
     limit=st.integers(0, 60_000),
     children=st.lists(st.one_of(st.none(), st.integers(0, 40_000)), min_size=2, max_size=4),
@@ -87,7 +89,7 @@ def test_children_side_by_side_never_overspend(limit, children, turns):
 PATHS = st.sampled_from(["ok.txt", "migrations/1.sql", "closed/x", ".git/config", "../out"])
 
 
-@settings(max_examples=15)
+@settings(max_examples=EXAMPLES)
 @given(st.lists(PATHS, min_size=1, max_size=4, unique=True))
 def test_a_child_never_does_what_its_parent_may_not(paths):
     with tempfile.TemporaryDirectory() as base, new_room(Path(base), policy=POLICY) as room:

@@ -13,8 +13,9 @@ PACKAGE: Final = ROOT / "src" / "paddock"
 
 
 def modules(package: Path = PACKAGE) -> Iterator[Path]:
-    """Every Python file of the package, in order."""
-    yield from sorted(package.rglob("*.py"))
+    """Every Python file of the package, in order; what planes are made of is none of them."""
+    brought = package / "bootstrap"
+    yield from sorted(path for path in package.rglob("*.py") if brought not in path.parents)
 
 
 def documents() -> Iterator[Path]:

@@ -6,7 +6,8 @@ from paddock import limits
 from paddock.agent.contract_defaults import default_contracts
 from paddock.agent.contracts import Contracts, PromptContract, parse_contract
 from paddock.errors import ConfigError
-from paddock.plane.files import host_errors, read_file
+from paddock.plane.contracts import contract_names
+from paddock.plane.files import read_file
 from paddock.text.show import quote
 
 
@@ -21,12 +22,7 @@ def load_contracts(directory: Path | None) -> Contracts:
 
 
 def _read_all(directory: Path) -> list[PromptContract]:
-    with host_errors("listing", directory):
-        try:
-            names = sorted(file.name for file in directory.iterdir())
-        except FileNotFoundError:
-            return []
-    files = [name for name in names if name.startswith("PRC-") and name.endswith(".json")]
+    files = contract_names(directory)
     if len(files) > limits.prompt_contracts_max:
         raise ConfigError(
             f"{len(files)} contracts, and {limits.prompt_contracts_max} are allowed",

@@ -7,10 +7,10 @@ governance ledger here too.
 """
 
 from paddock.assembly.admin import ADMIN_AGENT
-from paddock.assembly.agents import create_agent, remove_agent
+from paddock.assembly.agents import create_agent, note_agents, remove_agent
 from paddock.assembly.always import AlwaysReview, review_always, save_always
 from paddock.assembly.approvals import open_inbox
-from paddock.assembly.ledgers import LEDGER_TIERS, open_ledger
+from paddock.assembly.ledgers import HOOK_PACE, LEDGER_TIERS, open_ledger
 from paddock.assembly.listing import tools_shown
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.policies import (
@@ -33,6 +33,7 @@ from paddock.assembly.trust import TrustReview, review_trust, trust_policy
 
 __all__ = [
     "ADMIN_AGENT",
+    "HOOK_PACE",
     "LEDGER_TIERS",
     "AlwaysReview",
     "PlanePolicies",
@@ -45,6 +46,7 @@ __all__ = [
     "init_project",
     "new_call_id",
     "new_session_id",
+    "note_agents",
     "open_inbox",
     "open_ledger",
     "open_project",

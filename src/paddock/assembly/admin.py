@@ -1,8 +1,8 @@
 """The admin agent of a bare plane: from its configuration and the dual gate to an agent.
 
 Which tools it has is decided here, once, when the plane is opened: `core` always,
-`development` where the gate is open. Nothing else gives these two toolsets to
-anybody.
+`development` where the gate is open, `package` where the configuration names tools of
+packages. Nothing else gives these toolsets to anybody.
 """
 
 import json
@@ -28,6 +28,8 @@ ADMIN_AGENT: Final = "admin"
 ADMIN_PROFILE: Final = "admin"
 CORE: Final = "core"
 DEVELOPMENT: Final = "development"
+PACKAGE: Final = "package"
+"""Of tools that packages bring; see `package_tools`."""
 
 
 def load_admin_config(root: ProjectRoot, layout: PlaneLayout) -> AdminConfig:
@@ -53,12 +55,17 @@ def admin_record(config: AdminConfig, gate: DualGate, layout: PlaneLayout) -> Ag
     agent = Agent(
         name=ADMIN_AGENT,
         profile=ADMIN_PROFILE,
-        toolsets=(CORE, DEVELOPMENT) if gate.is_open else (CORE,),
+        toolsets=_toolsets(config, gate),
         permissions=config.permissions,
         source=str(layout.admin_config),
     )
     compile_permissions(agent)
     return AgentRecord(agent, layout.root, False, layout.admin_config, config.digest)
+
+
+def _toolsets(config: AdminConfig, gate: DualGate) -> tuple[str, ...]:
+    development = (DEVELOPMENT,) if gate.is_open else ()
+    return (CORE, *development, *((PACKAGE,) if config.package_tools else ()))
 
 
 def declared_core_tools() -> list[dict[str, Json]]:

@@ -1,14 +1,20 @@
-"""Declaring agents and undeclaring them, each put on record."""
+"""Declaring agents and undeclaring them, each put on record; and what was edited by hand."""
 
+from collections.abc import Sequence
 from contextlib import closing
+from typing import Final
 
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
+from paddock.ledger.format_events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
+from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import NewAgent, RemovedAgent
 from paddock.text.show import quote
+
+_DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 
 
 def create_agent(project: Project, new: NewAgent) -> AgentRecord:
@@ -36,3 +42,41 @@ def remove_agent(project: Project, name: str) -> RemovedAgent:
     with closing(open_ledger(project, "governance")) as ledger:
         ledger.append([records.agent_removed(removed.name, removed.kept)])
     return removed
+
+
+def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
+    """Put on record which of these declarations are others than those recorded last.
+
+    An `agent.json` that was edited by hand is in force from its first loading on, and on
+    record before anything is done with it. The admin agent of a bare plane has none: its
+    configuration is put on record as a whole.
+
+    Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError.
+    """
+    declared = [record for record in lineage if record.file != project.layout.admin_config]
+    path = project.layout.ledger_paths()["governance"]
+    if not declared or not path.exists():
+        return
+    with LedgerSearch(str(path)) as search:
+        recorded = [_recorded_digest(search, record.agent.name) for record in declared]
+    changed = [
+        records.agent_changed(before, record)
+        for before, record in zip(recorded, declared, strict=True)
+        if before != record.digest
+    ]
+    if changed:
+        with closing(open_ledger(project, "governance")) as ledger:
+            ledger.append(changed)
+
+
+def _recorded_digest(search: LedgerSearch, name: str) -> str:
+    """The digest of an agent's file as it was recorded last; empty where it was not, or removed."""
+    newest = [
+        row
+        for event_type in _DECLARATIONS
+        for row in search.query(Filter(event_type, agent=name), last=1).entries
+    ]
+    if not newest:
+        return ""
+    digest = max(newest, key=lambda row: row.seq).entry.metadata.get("digest")
+    return digest if isinstance(digest, str) else ""

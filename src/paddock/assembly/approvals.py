@@ -10,7 +10,7 @@ from paddock.assembly.history import open_history
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
 from paddock.ledger.format_events import APPROVAL_ANSWERED
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Filter, query_lines
 from paddock.runtime.approval_records import (
     GRANTED,
     KEPT,
@@ -92,9 +92,10 @@ class GovernanceBook:
         if not path.exists():
             return []
         wanted = Filter(APPROVAL_ANSWERED, agent=parked.request.agent)
+        # Threat: a row that is taken out of a posting file would make a used grant a new one.
         return [
             stored.entry.metadata
-            for stored in query(str(path), wanted).entries
+            for stored in query_lines(str(path), wanted).entries
             if stored.entry.metadata.get("request") == parked.id
         ]
 

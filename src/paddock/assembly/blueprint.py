@@ -12,7 +12,7 @@ from paddock.errors import ConfigError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.ledger.keys import SigningKey
-from paddock.ledger.store import LedgerFile
+from paddock.ledger.sealing import KeptLedger
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.depot import Depot
@@ -110,7 +110,7 @@ class _Opening:
     layout: PlaneLayout
     environment: Environment
 
-    def open(self) -> LedgerFile:
+    def open(self) -> KeptLedger:
         """To append."""
         return open_plane_ledger(self.layout, self.environment, LEDGER)
 
@@ -137,6 +137,7 @@ def _config(tool_profile: ToolProfile) -> dict[str, Json]:
             "fallback": attention.fallback,
         },
         "tools": declared_core_tools(),
+        "package_tools": [],
         "classify": True,
         "budget": {
             "session_tokens": budget.session_tokens,

@@ -14,8 +14,10 @@ from paddock.packages.bootstrap import NAME, Unpacked, load_packages
 from paddock.packages.depot import Depot
 from paddock.packages.founding import EXPIRES_S
 from paddock.packages.install import InstallWish, install
+from paddock.packages.installed import read_installed
 from paddock.packages.keys import make_operator_key
 from paddock.packages.reports import Report
+from paddock.packages.vouching import read_vouched, sign_installed_set
 from paddock.plane.bare import MadePlane, make_bare_plane
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.dual_gate import ToolProfile
@@ -82,8 +84,22 @@ def repair_bare_plane(
             hint="and stays so: make another plane instead",
         )
     with open_depot(project) as depot:
+        was_signed = _is_signed(depot)
         reports = tuple(_repair(project, depot, archive, dev=dev) for archive in archives)
+        # Threat: packages of somebody else that nobody vouched for, signed along with ours.
+        if was_signed and not _is_signed(depot):
+            sign_installed_set(depot, make_operator_key(environment))
     return Repaired(project, reports)
+
+
+def _is_signed(depot: Depot) -> bool:
+    """Whether an operator vouched for exactly what is installed."""
+    packages = read_installed(depot.layout).packages.values()
+    rows = {
+        (each.package_id, each.manifest.version.text, each.manifest.digest) for each in packages
+    }
+    vouched = read_vouched(depot.ledger.read().entries)
+    return vouched.statements > 0 and rows == vouched.rows
 
 
 def _repair(project: Project, depot: Depot, archive: Archive, *, dev: bool) -> Report:

@@ -1,14 +1,17 @@
-"""A vendor's model whose exchanges are kept in a file, and the file in the model's place."""
+"""Files in a model's place: exchanges that were recorded, and scripts; and how they are recorded.
+
+Both are strict: what is left over when the work is done is an error.
+"""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from paddock import limits
-from paddock.assembly.models import chosen_model
+from paddock.assembly.models import chosen_model, read_script
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.files import read_file
@@ -20,21 +23,25 @@ from paddock.providers.ports import Provider
 from paddock.text.show import quote
 
 if TYPE_CHECKING:
-    from paddock.providers.cassettes import PlayingTransport
+    from paddock.providers.scripted import ScriptedModel
 
 _ON_A_WIRE = frozenset({"anthropic", "openai"})
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A model that answers from a cassette."""
-
-    provider: Provider
-    tape: "PlayingTransport"
+class Finishing(Protocol):
+    """Answers that were all prepared before."""
 
     def require_finished(self) -> None:
-        """Raises: ConfigError where exchanges are left over."""
-        self.tape.require_finished()
+        """Raises: ConfigError where some are left over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model that answers from a file."""
+
+    provider: Provider
+    answers: Finishing
 
 
 def open_recorded(
@@ -63,7 +70,7 @@ def open_recorded(
 
 def open_played(
     project: Project, model: str | None, variables: Mapping[str, str], file: Path
-) -> Played:
+) -> Prepared:
     """What `file` holds, through the adapter of the model that it was recorded with.
 
     No key is looked for, and nothing is sent anywhere.
@@ -91,7 +98,21 @@ def open_played(
     keyless, key = without_key(settings)
     addresses = {name: text for name, text in variables.items() if name.endswith("_BASE_URL")}
     inner = open_provider(keyless, {**addresses, **key}, transport_for=player)
-    return Played(Taped(inner, f"played {inner.name}", _nothing), player.transport)
+    return Prepared(Taped(inner, f"played {inner.name}", _nothing), player.transport)
+
+
+def find_script(
+    project: Project, model: str | None, variables: Mapping[str, str]
+) -> Prepared | None:
+    """The scripted model, where that is the one that is chosen; None elsewhere.
+
+    Raises: UsageError, ConfigError where it cannot be opened.
+    """
+    settings = chosen_model(project, model)
+    if settings.provider != "scripted":
+        return None
+    script = open_provider(settings, variables, read_script=read_script)
+    return Prepared(script, cast("ScriptedModel", script))
 
 
 def _settings(project: Project, model: str | None) -> ProviderSettings:
@@ -133,7 +154,7 @@ class _NewTape:
     def discard(self) -> None:
         """Nothing was said: no file is left either."""
         self.close()
-        os.unlink(self._file)
+        self._file.unlink()
 
     def close(self) -> None:
         """Let go of the file."""

@@ -1,13 +1,20 @@
 """The ledgers of a plane, each made with its own key on first use."""
 
+import math
 import os
 import time
+from dataclasses import dataclass
 from typing import Final
 
+from paddock import limits
+from paddock.assembly.anchoring import LEDGER_ABOVE, Outside, TierAbove
 from paddock.assembly.project import Project
 from paddock.errors import HostError
+from paddock.ledger.checkpoints import Checkpointer, checkpoints_folder, read_notes
 from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.keys import create_key, load_key
+from paddock.ledger.sealing import USUAL_PACE, Above, Keeper, KeptLedger, Pace
+from paddock.ledger.signing import KeySigner
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
 from paddock.plane.files import make_directories
@@ -17,19 +24,59 @@ from paddock.plane.layout import PlaneLayout
 LEDGER_TIERS: Final = {"governance": "HOT", "packages": "HOT", "ho2m": "HO2", "ho1m": "HO1"}
 
 
-def open_ledger(project: Project, name: str) -> LedgerFile:
+HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
+"""Of a process that answers one event: a checkpoint by count, and at once for what matters.
+
+Half the usual count, as only every so many entries come through here."""
+
+
+def open_ledger(project: Project, name: str, pace: Pace = USUAL_PACE) -> KeptLedger:
     """The ledger `name` of the plane, made with its own key on first use.
 
     Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
     """
-    return open_plane_ledger(project.layout, project.environment, name)
+    return open_plane_ledger(project.layout, project.environment, name, pace)
 
 
-def open_plane_ledger(layout: PlaneLayout, environment: Environment, name: str) -> LedgerFile:
+def open_plane_ledger(
+    layout: PlaneLayout, environment: Environment, name: str, pace: Pace = USUAL_PACE
+) -> KeptLedger:
     """As `open_ledger`, of a plane that may still be in the making."""
     path = layout.ledger_paths()[name]
     create = None if path.exists() else _genesis(layout, environment, name)
-    return LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
+    ledger = LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
+    return KeptLedger(ledger, _keeper(layout, environment, name, pace))
+
+
+def checkpointer_of(layout: PlaneLayout, environment: Environment, name: str) -> Checkpointer:
+    """What makes the checkpoints of the ledger `name`, with the key of this user."""
+    signer = KeySigner(ledger_key_path(layout, environment, name))
+    return Checkpointer(str(layout.ledger_paths()[name]), signer)
+
+
+def above_of(layout: PlaneLayout, environment: Environment, name: str) -> Above:
+    """Where the checkpoints of the ledger `name` go."""
+    above = LEDGER_ABOVE.get(name)
+    if above is None:
+        return Outside(layout, environment)
+    return TierAbove(name, _Opening(layout, environment, above).open)
+
+
+def _keeper(layout: PlaneLayout, environment: Environment, name: str, pace: Pace) -> Keeper:
+    checkpointer = checkpointer_of(layout, environment, name)
+    return Keeper(checkpointer, above_of(layout, environment, name), time.monotonic, pace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Opens one ledger of a plane for somebody who seals it himself."""
+
+    layout: PlaneLayout
+    environment: Environment
+    name: str
+
+    def open(self) -> KeptLedger:
+        return open_plane_ledger(self.layout, self.environment, self.name, HOOK_PACE)
 
 
 def _genesis(layout: PlaneLayout, environment: Environment, name: str) -> Genesis:
@@ -43,4 +90,14 @@ def _genesis(layout: PlaneLayout, environment: Environment, name: str) -> Genesi
             # Another process made it just now, or it cannot be made: loading tells.
             if not file.exists():
                 raise
-    return Genesis(origin, LEDGER_TIERS[name], str(load_key(str(file)).verifier))
+    verifier = load_key(str(file)).verifier
+    return Genesis(origin, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
+
+
+def _parent_note(layout: PlaneLayout, name: str) -> str | None:
+    """The newest checkpoint of the ledger above, as it stands beside it."""
+    above = LEDGER_ABOVE.get(name)
+    if above is None:
+        return None
+    notes = read_notes(checkpoints_folder(str(layout.ledger_paths()[above])))
+    return notes[-1][1] if notes else None

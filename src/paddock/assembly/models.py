@@ -55,7 +55,7 @@ def open_model(settings: ProviderSettings, variables: Mapping[str, str]) -> Gate
 
     Raises: ConfigError for settings that cannot be used, or a key that is not there.
     """
-    return gateway_of(open_provider(settings, variables, read_script=_read_script))
+    return gateway_of(open_provider(settings, variables, read_script=read_script))
 
 
 def gateway_of(provider: Provider) -> Gateway:
@@ -63,7 +63,8 @@ def gateway_of(provider: Provider) -> Gateway:
     return Gateway(provider, wait=wait_or_cancel, draw=random.random)
 
 
-def _read_script(path: str) -> str:
+def read_script(path: str) -> str:
+    """The text of a script. Raises: ConfigError where it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

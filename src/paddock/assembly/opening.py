@@ -12,13 +12,13 @@ from paddock.assembly.project import Project, find_project
 from paddock.ledger.format_events import CONFIG_CHANGED, POLICY_LOADED
 from paddock.ledger.query import Filter, query
 from paddock.plane import records
+from paddock.plane.contracts import contract_digests, is_contract
 from paddock.plane.creation import MAIN_AGENT, open_plane
 from paddock.plane.environment import Environment
 from paddock.plane.init import InitResult
 from paddock.plane.init import init_project as make_project
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
-
 
 _LOADED: Final = frozenset(
     {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}
@@ -111,8 +111,13 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
     if own is not None:
         files[own.path.relative_to(root).as_posix()] = own.digest
     before = _recorded_files(governance)
-    # What packages brought besides is told when a gate first looks at it.
-    files = {**{name: each for name, each in before.items() if name not in _LOADED}, **files}
+    read = _LOADED
+    if project.root.accepted:
+        files |= contract_digests(project.layout.ho1 / "contracts", root)
+        read = _LOADED | {name for name in before if is_contract(name)}
+    # What packages brought besides is told when a gate first looks at it; and the prompt
+    # contracts of a plane that nobody has accepted are not read.
+    files = {**{name: each for name, each in before.items() if name not in read}, **files}
     return [] if before == files else [records.config_changed(before, files, config)]
 
 

@@ -14,7 +14,7 @@ from paddock.assembly.project import Project
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format_events import CONFIG_CHANGED
 from paddock.ledger.query import Filter, query
-from paddock.ledger.store import LedgerFile
+from paddock.ledger.sealing import KeptLedger
 from paddock.packages.attic import Attic
 from paddock.packages.changing import recover_packages
 from paddock.packages.depot import Depot
@@ -95,7 +95,7 @@ def is_development_plane(project: Project) -> bool:
 class _Opening:
     project: Project
 
-    def open(self) -> LedgerFile:
+    def open(self) -> KeptLedger:
         """To append."""
         return open_ledger(self.project, LEDGER)
 

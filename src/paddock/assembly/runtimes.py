@@ -5,11 +5,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from paddock import limits
-from paddock.assembly.admin import ADMIN_AGENT, CORE
+from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE
+from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
+from paddock.assembly.contents import open_blobs
 from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
 from paddock.assembly.lazy_gates import gates_of
 from paddock.assembly.lazy_packages import packages_of
@@ -17,9 +19,10 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, Progress, ShellGround
+from paddock.history.blobs import BlobStore
 from paddock.history.keeping import History
 from paddock.ledger.named import PlaneLedgers
-from paddock.ledger.store import LedgerFile
+from paddock.ledger.sealing import KeptLedger
 from paddock.plane.environment import process_environment
 from paddock.policy.permissions import compile_permissions
 from paddock.runtime.approvals import (
@@ -28,13 +31,14 @@ from paddock.runtime.approvals import (
     CallbackApprover,
     NoApprover,
 )
+from paddock.runtime.contents import KeptContents
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.inbox_approver import InboxApprover, Limited
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
-from paddock.tools.spec import Ports
+from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.workspace import Workspace
 
@@ -42,7 +46,20 @@ from paddock.workspace import Workspace
 def tools_of(project: Project, agent: str | None) -> Registry:
     """The tools that exist for one agent. Raises: UsageError where there is no such agent."""
     record = project.agents.read(agent or project.default_agent)
-    return Registry(all_tools()).only(record.agent.toolsets)
+    tools, _ = _existing(project, record.agent.toolsets)
+    return Registry(tools).only(record.agent.toolsets)
+
+
+def _existing(
+    project: Project, toolsets: tuple[str, ...]
+) -> tuple[list[Tool[Any]], tuple[str, ...]]:
+    """Every tool there is for somebody with these toolsets, and what was not loaded."""
+    if PACKAGE not in toolsets:
+        return all_tools(), ()
+    from paddock.assembly.package_tools import load_package_tools  # noqa: PLC0415 - few have one
+
+    loaded = load_package_tools(project)
+    return [*all_tools(), *loaded.tools], loaded.notices
 
 
 def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
@@ -87,6 +104,7 @@ def open_runtime(
     """
     notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(agent or project.default_agent)
+    note_agents(project, lineage)
     # The place alone: a decision shows it to a model, which must see no host path.
     root = project.layout.root
     chain = tuple(
@@ -95,6 +113,7 @@ def open_runtime(
     for member in chain:
         compile_permissions(member)  # What cannot be used is said now, and not at each call.
     policy = project.policy_for(lineage[0])
+    tools, not_loaded = _existing(project, chain[0].toolsets)
     history = open_history(project)
     keeper = history.keeper(GeneratedPaths(policy))
     workspace = Workspace.open(str(lineage[0].workspace), keeper=keeper)
@@ -108,7 +127,8 @@ def open_runtime(
         ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
     )
     caller = Caller(chain, session_id or new_session_id())
-    registry = Registry(all_tools()).only(chain[0].toolsets)
+    registry = Registry(tools).only(chain[0].toolsets)
+    blobs = open_blobs(project)
     context = Context(
         registry=registry,
         judge=judge,
@@ -126,9 +146,12 @@ def open_runtime(
         caller=caller,
         randomness=os.urandom,
         history=history,
+        contents=KeptContents(blobs),
     )
-    closing = _Closing(shell, workspace, ledger, history)
-    return Runtime(Dispatcher(context), registry, new_call_id, closing.close, notices)
+    closing = _Closing(shell, workspace, ledger, history, blobs)
+    return Runtime(
+        Dispatcher(context), registry, new_call_id, closing.close, (*notices, *not_loaded)
+    )
 
 
 def open_workspace(
@@ -176,11 +199,12 @@ def new_call_id() -> str:
 class _Closing:
     shell: LazyShell
     workspace: Workspace
-    ledger: LedgerFile
+    ledger: KeptLedger
     history: History
+    blobs: BlobStore
 
     def close(self) -> None:
         with ExitStack() as held:
             # Last in, first out: commands end before what they work on is let go.
-            for each in (self.history, self.workspace, self.ledger, self.shell):
+            for each in (self.blobs, self.history, self.workspace, self.ledger, self.shell):
                 held.callback(each.close)

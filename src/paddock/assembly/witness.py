@@ -3,9 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock.assembly.anchoring import LEDGER_ABOVE
+from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.project import Project
+from paddock.ledger.format_events import CHECKPOINT
 from paddock.ledger.keys import load_key
-from paddock.ledger.verify import Verification
+from paddock.ledger.query import Filter, query
+from paddock.ledger.verify import Verification, verify
 from paddock.plane.keys import ledger_key_path
 
 
@@ -16,20 +20,38 @@ class PlaneWitness:
     project: Project
 
     def expects(self, name: str) -> bool:
-        """See `LedgerWitness`."""
-        del name
-        return False
+        """See `LedgerWitness`: the ledger above holds a checkpoint of it.
 
-    def problems(self, name: str, path: Path, found: Verification) -> tuple[str, ...]:
+        # Threat: a ledger that was removed with all that was kept beside it leaves nothing
+        # there to look at.
+        """
+        above = LEDGER_ABOVE.get(name)
+        path = None if above is None else self.project.layout.ledger_paths()[above]
+        if path is None or not path.exists():
+            return False
+        rows = query(str(path), Filter(CHECKPOINT)).entries
+        return any(stored.entry.metadata.get("ledger") == name for stored in rows)
+
+    def verify(self, name: str, path: Path) -> Verification:
+        """See `LedgerWitness`.
+
+        # Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
+        """
+        if not self._key_file(name).exists():
+            return verify(str(path))  # a plane that somebody else made: nothing is known of it here
+        return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
+
+    def problem(self, name: str, found: Verification) -> str:
         """See `LedgerWitness`.
 
         # Threat: another ledger, whole in itself, was put in this one's place.
         """
-        del path
-        file = ledger_key_path(self.project.layout, self.project.environment, name)
+        file = self._key_file(name)
         if not file.exists() or found.genesis is None:
-            return ()  # a plane that somebody else made: nothing is known of it here
+            return ""
         expected = str(load_key(str(file)).verifier)
-        if found.genesis.public_key != expected:
-            return ("it was made with another key than this plane's",)
-        return ()
+        is_own = found.genesis.public_key == expected
+        return "" if is_own else "it was made with another key than this plane's"
+
+    def _key_file(self, name: str) -> Path:
+        return ledger_key_path(self.project.layout, self.project.environment, name)

@@ -41,7 +41,7 @@ def _run(acceptance: Acceptance, ground: Ground) -> str:
         result = ground.tools.acceptance.run(acceptance)
     except SandboxUnavailableError as error:
         return f"{quote(acceptance.command)} did not run: {error.message}"
-    return "" if result.passed else _failed(result)
+    return "" if result.passed else ground.without_root(_failed(result))
 
 
 def _failed(result: AcceptanceResult) -> str:

@@ -125,6 +125,10 @@ class Ground:
         files: Json = rows[-1].entry.metadata.get("files") if rows else None
         return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
 
+    def without_root(self, text: str) -> str:
+        """What somebody said, without the place of the plane on this host."""
+        return _relative(text, self.layout.root)
+
     def forget_config(self) -> None:
         """Governance was told of configuration: read again what it holds."""
         self.__dict__.pop("recorded_config", None)

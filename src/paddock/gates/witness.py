@@ -2,29 +2,46 @@
 
 A ledger by itself cannot tell that it was replaced as a whole, put back to an earlier copy,
 or cut off at its end together with everything beside it. `judge_ledger` is the one place
-where G6 looks at a ledger: first the ledger itself, line by line, then what its witness says.
+where G6 looks at a ledger: it has its witness verify it, with all that the witness holds.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.verify import Verification, verify
+from paddock.ledger.verify import ChainFault, Verification, verify
 from paddock.packages.refusals import Failure
+
+_RESTORED: Final = "if it was restored from a backup: paddock ledger accept-rollback"
+_PLACE: Final = re.compile(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
 
 
 class LedgerWitness(Protocol):
     """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
 
     def expects(self, name: str) -> bool:
-        """Whether there has to be a ledger of that name, whatever stands in the plane."""
+        """Whether there has to be a ledger of that name, whatever stands in the plane.
+
+        Raises: HostError: what tells of it cannot be read.
+        """
         ...
 
-    def problems(self, name: str, path: Path, found: Verification) -> tuple[str, ...]:
-        """What is wrong with a ledger that verifies by itself: not its key, rolled back.
+    def verify(self, name: str, path: Path) -> Verification:
+        """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
 
-        Raises: ConfigError, IntegrityError, HostError: what is kept outside cannot be read.
+        Raises:
+            HostError, LedgerDamagedError: the ledger cannot be read.
+            ConfigError: what is held elsewhere does not load.
+        """
+        ...
+
+    def problem(self, name: str, found: Verification) -> str:
+        """What is wrong with a ledger as a whole: it is another one. Empty where nothing is.
+
+        Raises: ConfigError: what is known of it cannot be read.
         """
         ...
 
@@ -37,10 +54,15 @@ class _NoWitness:
         del name
         return False
 
-    def problems(self, name: str, path: Path, found: Verification) -> tuple[str, ...]:
+    def verify(self, name: str, path: Path) -> Verification:
         """See `LedgerWitness`."""
-        del name, path, found
-        return ()
+        del name
+        return verify(str(path))
+
+    def problem(self, name: str, found: Verification) -> str:
+        """See `LedgerWitness`."""
+        del name, found
+        return ""
 
 
 NO_WITNESS: Final[LedgerWitness] = _NoWitness()
@@ -68,27 +90,37 @@ def judge_ledger(
         # Threat: a link leads to a ledger that grows elsewhere, or to none.
         return LedgerFinding(0, (Failure(file, "it is not a regular file"),))
     try:
-        found = _verified(path)
+        found = _verified(name, path, witness)
     except (HostError, LedgerDamagedError) as error:
-        return LedgerFinding(0, (Failure(file, error.message.replace(str(path), name)),))
-    failures = [
-        Failure(file, f"line {each.line} (entry {each.seq}): {each.kind}: {each.detail}")
-        for each in found.problems
-    ]
-    if found.problems_omitted:
-        failures.append(Failure(file, f"{found.problems_omitted} more problems"))
-    if not failures and found.torn_bytes:
-        cut = f"{found.torn_bytes} bytes follow the last whole entry"
-        failures.append(Failure(file, f"{cut}: an append was cut short"))
-    if not failures:
-        failures += [Failure(file, problem) for problem in witness.problems(name, path, found)]
-    return LedgerFinding(found.entries, tuple(failures))
+        return LedgerFinding(0, (Failure(file, _without_places(error.message)),))
+    another = witness.problem(name, found)
+    reasons = [another] if another else []
+    reasons += map(_without_places, _problems(found))
+    return LedgerFinding(found.entries, tuple(Failure(file, why) for why in reasons))
 
 
-def _verified(path: Path) -> Verification:
-    found = verify(str(path))
+def _verified(name: str, path: Path, witness: LedgerWitness) -> Verification:
+    found = witness.verify(name, path)
     # Somebody may be appending right now; then the second look finds the entry whole.
-    return verify(str(path)) if found.torn_bytes else found
+    return witness.verify(name, path) if found.torn_bytes else found
+
+
+def _problems(found: Verification) -> Iterator[str]:
+    """What a verification found, each in words."""
+    for each in found.problems:
+        if each.kind in {ChainFault.ROLLED_BACK, ChainFault.REWRITTEN}:
+            yield f"{each.detail}; {_RESTORED}"
+        else:
+            yield f"line {each.line} (entry {each.seq}): {each.kind}: {each.detail}"
+    if found.problems_omitted:
+        yield f"{found.problems_omitted} more problems"
+    if not found.problems and found.torn_bytes:
+        yield f"{found.torn_bytes} bytes follow the last whole entry: an append was cut short"
+
+
+def _without_places(text: str) -> str:
+    """Without directories of the host: what a gate says is shown to models."""
+    return _PLACE.sub(r"\1…/\2\1", text)
 
 
 def _missing(

@@ -122,6 +122,7 @@ class Running:
     """The digests of what it replaced."""
 
 
+_LEDGER_PIN: Final = "ledger-"
 _RUNNING: Final[ContextVar[Running | None]] = ContextVar("paddock_running_call", default=None)
 """Which call a thread works for. A handler gets ports, and those serve every call."""
 
@@ -272,6 +273,18 @@ class History:
             # What this call replaced stays, or a content larger than the bound would go
             # before anybody could ask for it.
             store.prune(notes.needed() | kept)
+
+    def keep_for_ledger(self, content: bytes) -> str:
+        """Keep what a ledger entry is about to name, however full the store is; its digest.
+
+        Raises: StorageFullError, HostError.
+        """
+        store = self.store
+        with store.held():
+            digest = store.put_bytes(content)
+            # Durable before an entry names it, and never pruned: the entry stays for ever.
+            store.pin(f"{_LEDGER_PIN}{digest.partition(':')[2]}", (digest,))
+        return digest
 
     def keeper(self, exempt: Exempt | None = None) -> "HistoryKeeper":
         """What a workspace is opened with."""

@@ -29,7 +29,7 @@ from paddock.history.holding import Held, can_be_held, hold
 from paddock.history.locking import StoreLock
 from paddock.history.packing import digest_of, digest_of_file, name_of
 from paddock.history.pins import pinned, remove_pin, write_pin
-from paddock.history.pruning import prune
+from paddock.history.pruning import prune, remove
 from paddock.history.shelf import Shelf, Staged
 from paddock.history.usage import add_usage, read_usage
 from paddock.plane.files import require_private
@@ -361,6 +361,20 @@ class ObjectStore:
         """What was pinned under this name may be pruned; no such pin is fine."""
         with converting("let a content go"):
             remove_pin(self._shelf, name)
+
+    def forget(self, digest: str) -> bool:
+        """Remove this content, durably, whether it is pinned or not; whether it was there.
+
+        Its name goes. What a device, a snapshot or a backup still holds of it, stays there.
+
+        Raises:
+            IntegrityError: `digest` is none.
+        """
+        self.sync()
+        with self._mutex, converting("remove a content"):
+            freed = remove(self._shelf, digest)
+            self.count(-(freed or 0))
+        return freed is not None
 
     def prune(self, keep: Collection[str]) -> int:
         """Pack, then forget the oldest until the size is kept; how many bytes that freed.

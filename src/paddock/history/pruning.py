@@ -11,6 +11,7 @@ content cannot be brought back would be worse than a store that is too large for
 while. It is the first to go once something newer is kept.
 """
 
+import contextlib
 import os
 from collections.abc import Collection
 from operator import attrgetter
@@ -52,6 +53,22 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
         shelf.disk.sync(shelf.fd)
     reset_usage(shelf.fd, total)
     return before - total
+
+
+def remove(shelf: Shelf, digest: str) -> int | None:
+    """Remove one object, durably; how many bytes that freed, None where it was not there.
+
+    Raises: IntegrityError where `digest` is none; OSError.
+    """
+    name, freed = name_of(digest), None
+    for stands in (name, name + PACKED):
+        with contextlib.suppress(FileNotFoundError):
+            size_bytes = os.stat(stands, dir_fd=shelf.fd, follow_symlinks=False).st_size
+            shelf.disk.unlink(shelf.fd, stands)
+            freed = (freed or 0) + size_bytes
+    # Also where it was gone: whoever removed it may have been killed before this.
+    shelf.disk.sync(shelf.fd)
+    return freed
 
 
 def _pack_oldest(shelf: Shelf, rows: list[Row], wanted_bytes: int) -> int:

@@ -70,6 +70,8 @@ _TIOCLINUX = 0x541C
 """The console's selection: pastes into it, in effect TIOCSTI once more."""
 _TIOCSETD = 0x5423
 """Another line discipline for a terminal: the kernel loads its module, whoever asks."""
+_MAP_HUGE_PAGES = 0x40000
+"""MAP_HUGETLB (asm-generic/mman-common.h): of the pages that the host has set aside."""
 _SET_LEASE = 1024
 _SET_DELEGATION = 1040
 """F_SETLEASE and F_SETDELEG (linux/fcntl.h)."""
@@ -112,13 +114,29 @@ ABSENT = (
 )
 """Answered with ENOSYS: libraries know what to do when a kernel is too old for these."""
 
+SHARED_MEMORY = (
+    # Threat: what another process of the same user keeps there, found by its number.
+    *("shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl"),
+    *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
+)
+"""Answered with EPERM as well where there is no namespace of one's own for them."""
+
 _SCHEDULER_CALLS = ("sched_setaffinity", "sched_setattr", "sched_setparam", "sched_setscheduler")
 """Their first argument names a process."""
 _FIRST_PROCESS = (1,)
+_ITSELF = (0,)
 
 _SEARCH_LEAF = 4
 
 _Instruction = tuple[int, int, int, int]
+
+TYPE_CHECKING = False
+"""`typing` is not loaded where commands start."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Sparing = Callable[[int], list[_Instruction]]
+    """Which processes a call may not name, by the argument that names one."""
 
 
 def _load(offset: int) -> _Instruction:
@@ -210,6 +228,28 @@ def _keep_core_limit(resource_at: int, wanted_at: int | None) -> list[_Instructi
     return [*found, low, (_JUMP_EQUAL, 0, 2, 0), high, (_JUMP_EQUAL, 1, 0, 0), _DONE, _PASS]
 
 
+def _spare_first(argument: int) -> list[_Instruction]:
+    return _refuse_values(argument, _FIRST_PROCESS)
+
+
+def _spare_others(argument: int) -> list[_Instruction]:
+    return _refuse_other_values(argument, _ITSELF)
+
+
+def _calls_on_processes(spare: _Sparing) -> list[tuple[str, list[_Instruction]]]:
+    """The calls that change another process of the same user, whoever watches over it."""
+    return [
+        *((name, [*spare(0), _PASS]) for name in _SCHEDULER_CALLS),
+        # Threat: with everything that belongs to a user, who watches is slowed as well.
+        (
+            "setpriority",
+            [*_refuse_values(0, (_PRIORITY_OF_USER,)), *spare(1), _PASS],
+        ),
+        ("ioprio_set", [*_refuse_values(0, (_IO_PRIORITY_OF_USER,)), *spare(1), _PASS]),
+        ("prlimit64", [*spare(0), *_keep_core_limit(1, 2)]),
+    ]
+
+
 def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instruction]]]:
     """The calls whose arguments decide; each list ends with an answer on every path."""
     return [
@@ -232,6 +272,8 @@ def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instructio
         # Threat: one of a pair of datagram sockets sends to any name, to the host's log or
         # service manager, and descriptors with it.
         ("socketpair", [*_refuse_other_values(0, (AF_UNIX,)), *_refuse_datagrams(1), _PASS]),
+        # Threat: memory that is in no process's resident size, and so escapes the watch.
+        ("mmap", _refuse_bits(3, _MAP_HUGE_PAGES)),
         # Threat: a lease on a file that may be read keeps the host's own writer waiting.
         ("fcntl", [*_refuse_values(1, (_SET_LEASE, _SET_DELEGATION)), _PASS]),
         # Threat: a program with setuid in a directory that is not staged.
@@ -244,40 +286,37 @@ def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instructio
         ("mknodat", _refuse_set_id(2)),
         ("open", _refuse_set_id(2, flags=1)),
         ("openat", _refuse_set_id(3, flags=2)),
-        # Threat: the first process of the pid namespace, ours, slowed or starved from within,
-        # by its number or with everything that belongs to its user.
-        *((name, [*_refuse_values(0, _FIRST_PROCESS), _PASS]) for name in _SCHEDULER_CALLS),
-        (
-            "setpriority",
-            [
-                *_refuse_values(0, (_PRIORITY_OF_USER,)),
-                *_refuse_values(1, _FIRST_PROCESS),
-                _PASS,
-            ],
-        ),
-        (
-            "ioprio_set",
-            [
-                *_refuse_values(0, (_IO_PRIORITY_OF_USER,)),
-                *_refuse_values(1, _FIRST_PROCESS),
-                _PASS,
-            ],
-        ),
         # Threat: a crash that has the host's handler of core dumps read what a command wrote.
         # A limit of 1 keeps it from being started, a limit of 0 does not (core(5)).
-        ("prlimit64", [*_refuse_values(0, _FIRST_PROCESS), *_keep_core_limit(1, 2)]),
         ("setrlimit", _keep_core_limit(0, None)),
     ]
 
 
 def build_filter(families: tuple[int, ...], machine: int | None = None) -> bytes:
-    """The program for `install_filter`: an array of struct sock_filter.
+    """The program for `install_filter`, in a pid namespace of its own: struct sock_filter, packed.
 
     `families` are those that socket(2) may use: AF_INET and AF_INET6 where the
     network namespace is private or the host's network is granted, none elsewhere.
+    Of other processes, the first one of the namespace, ours, is out of reach.
 
     Raises: OSError(ENOSYS) for a machine whose numbers are not known.
     """
+    return _build(families, _spare_first, (), machine)
+
+
+def build_filter_among_others(families: tuple[int, ...], machine: int | None = None) -> bytes:
+    """The same without namespaces: of processes a command changes itself alone.
+
+    And it shares no memory and no queue with any that it did not start (`SHARED_MEMORY`).
+
+    Raises: as `build_filter`.
+    """
+    return _build(families, _spare_others, SHARED_MEMORY, machine)
+
+
+def _build(
+    families: tuple[int, ...], spare: _Sparing, more: tuple[str, ...], machine: int | None
+) -> bytes:
     at = this_machine() if machine is None else machine
     # Threat: a 32-bit or foreign entry, in which every number means another call.
     program = [
@@ -289,8 +328,8 @@ def build_filter(families: tuple[int, ...], machine: int | None = None) -> bytes
         (_JUMP_GREATER, 0, 1, LAST_KNOWN_CALL),
         _MISSING,
     ]
-    bodies = {name: [_REFUSE] for name in REFUSED} | {name: [_MISSING] for name in ABSENT}
-    bodies |= dict(_judged_calls(families))
+    bodies = {name: [_REFUSE] for name in (*REFUSED, *more)} | {name: [_MISSING] for name in ABSENT}
+    bodies |= dict([*_judged_calls(families), *_calls_on_processes(spare)])
     numbers = {name: call_number(name, at) for name in bodies}
     program += _search(
         sorted((number, bodies[name]) for name, number in numbers.items() if number is not None)

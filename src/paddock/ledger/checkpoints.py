@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Final
 
 from paddock import limits
-from paddock.errors import HostError, LedgerDamagedError
+from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.format_merkle import Growing, consistency_path, root_of
 from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.head import Mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.reading import LedgerReader
+from paddock.ledger.scan import read_first
 from paddock.ledger.signing import Signer, require_growth
 from paddock.ledger.tree import Edge, TreeFiles
 from paddock.plane.files import make_directories, read_file, replace_file
@@ -33,12 +34,13 @@ _FOLDER: Final = "checkpoints"
 class Checkpointer:
     """Makes the checkpoints of one ledger."""
 
-    __slots__ = ("_folder", "_paths", "_signer")
+    __slots__ = ("_folder", "_is_ours", "_paths", "_signer")
 
     def __init__(self, ledger: str, signer: Signer) -> None:
         self._paths = LedgerPaths(ledger)
         self._folder = checkpoints_folder(ledger)
         self._signer = signer
+        self._is_ours = False
 
     def make(self) -> SignedCheckpoint:
         """Sign what is durable now. Without new entries it is the last checkpoint again.
@@ -66,6 +68,7 @@ class Checkpointer:
     def _make(self) -> SignedCheckpoint:
         last = self._signer.last()
         with LedgerReader(self._paths.ledger) as reader, opened_tree(self._paths.folder) as tree:
+            self._require_ours(reader)
             end = _durable_end(reader)
             growing = self._grown(tree, reader, end, last)
             wanted = Checkpoint(self._signer.verifier.name, end.entries, growing.root())
@@ -78,6 +81,16 @@ class Checkpointer:
                 store_note(self._folder, signed)
             tree.keep(Edge(end.entries, end.offset_bytes, end.leaf))
         return signed
+
+    def _require_ours(self, reader: LedgerReader) -> None:
+        """Refuse to sign with a key that line 0 does not name: nobody could verify it."""
+        if not self._is_ours and read_first(reader).public_key != str(self._signer.verifier):
+            raise ConfigError(
+                "the key is not the one that the ledger names",
+                where=ascii(reader.path),
+                hint="put the ledger's own key back, or verify: paddock ledger verify",
+            )
+        self._is_ours = True
 
     def _grown(
         self, tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None

@@ -96,9 +96,7 @@ def open_files(
             lock,
             commit_lock,
             head,
-            GroupCommit(
-                disk, head, commit_lock, active=active, path=paths.ledger, waiting=waiting
-            ),
+            GroupCommit(disk, head, commit_lock, active=active, path=paths.ledger, waiting=waiting),
             Ballast(disk, paths.folder),
             genesis,
         )

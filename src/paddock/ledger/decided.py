@@ -23,7 +23,7 @@ def find_decided(
         HostError: there is no ledger, or it cannot be read.
     """
     needles = [f'"event_type":"{name}"'.encode() for name in event_types]
-    others = wanted.needles()
+    others = wanted.needles().values()
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
             is_shaped = line.startswith(_LINE_START) and line.endswith(_LINE_END)

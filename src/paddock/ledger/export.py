@@ -135,7 +135,7 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
 
 
 def _matches(line: bytes, wanted: Filter) -> bool:
-    if not all(needle in line for needle in wanted.needles()):
+    if not all(needle in line for needle in wanted.needles().values()):
         return False
     row = inspect_line(line)
     return isinstance(row, StoredEntry) and wanted.matches(row)

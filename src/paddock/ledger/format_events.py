@@ -56,6 +56,9 @@ HOOK_DECISION: Final = "HOOK_DECISION"
 HOOK_EVENT: Final = "HOOK_EVENT"
 """Something else that a client told its hook: a call is over, a session or sub-agent began."""
 
+CONTENT_ERASED: Final = "CONTENT_ERASED"
+"""Contents that entries name by a salted digest were erased, with their salts."""
+
 CHECKPOINT: Final = "CHECKPOINT"
 """The signed head of the tier below."""
 ROLLBACK_ACCEPTED: Final = "ROLLBACK_ACCEPTED"

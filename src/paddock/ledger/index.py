@@ -13,6 +13,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from paddock import limits
@@ -222,6 +223,6 @@ def _build(reader: LedgerReader, start: int, end: int) -> dict[Kind, bytes] | No
 def segment_ranges(reader: LedgerReader, end: int) -> Sequence[tuple[int, int]]:
     """Where each segment begins and ends, up to `end`, the newest first."""
     starts = [*reader.text.starts(), end]
-    found = [(low, high) for low, high in zip(starts, starts[1:], strict=False) if low < high]
+    found = [(low, high) for low, high in pairwise(starts) if low < high]
     found.reverse()
     return found

@@ -181,9 +181,7 @@ class Run:
         """One number of a part that begins at `at`. Raises: StaleRunError."""
         return self._numbers(kind, index, 1, at)[0]
 
-    def _numbers(
-        self, kind: Kind, index: int, count: int, at: int = HEADER_BYTES
-    ) -> Sequence[int]:
+    def _numbers(self, kind: Kind, index: int, count: int, at: int = HEADER_BYTES) -> Sequence[int]:
         descriptor, _ = self._file(kind)
         size = NUMBER_BYTES * count
         return decode_numbers(self._read(kind, descriptor, size, at + NUMBER_BYTES * index))

@@ -133,6 +133,22 @@ def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
         return search.query(wanted, last=last)
 
 
+def query_lines(path: str, wanted: Filter) -> Rows:
+    """Return every entry that matches, from the lines alone.
+
+    For what must not depend on posting files: who can write beside the ledger could
+    take a row out of them, and the chain would not show it.
+
+    Raises: as `query`.
+    """
+    with LedgerReader(path) as reader:
+        size = reader.size()
+        end = reader.whole_bytes(size)
+        search = _Search(wanted, None)
+        search.run(reader.lines_backwards(end))
+    return search.rows(size - end)
+
+
 class LedgerSearch:
     """A ledger that is open to be asked, as often as one likes. One thread uses it.
 
@@ -180,8 +196,7 @@ class LedgerSearch:
             except _PostedError:
                 continue
             else:
-                found = tuple(reversed(search.found)), tuple(reversed(search.bad))
-                return Rows(*found, search.bad_omitted, size - end)
+                return search.rows(size - end)
 
     def _lines(self, wanted: Filter, end: int, *, is_all: bool) -> Iterator[tuple[int, bytes]]:
         """Every line that may be wanted, the newest first, and others."""
@@ -197,9 +212,7 @@ class LedgerSearch:
                 else:
                     yield from self._posted(piece.run, asked)
 
-    def _unposted(
-        self, segment: tuple[int, int], piece: Piece
-    ) -> Iterator[tuple[int, bytes]]:
+    def _unposted(self, segment: tuple[int, int], piece: Piece) -> Iterator[tuple[int, bytes]]:
         """The lines of a piece; where that is far, it is posted instead, and all begins anew."""
         position = piece.end
         for offset, line in self._reader.lines_backwards(piece.end, piece.start):
@@ -275,6 +288,11 @@ class _Search:
         self.found: list[StoredEntry] = []
         self.bad: list[BadRow] = []
         self.bad_omitted = 0
+
+    def rows(self, unfinished_bytes: int) -> Rows:
+        """What was found, newest last."""
+        found, bad = tuple(reversed(self.found)), tuple(reversed(self.bad))
+        return Rows(found, bad, self.bad_omitted, unfinished_bytes)
 
     def run(self, lines: Iterable[tuple[int, bytes]]) -> None:
         """Look at lines until there are enough entries."""

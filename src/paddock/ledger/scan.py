@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from paddock import limits
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.format_genesis import Genesis, parse_genesis
+from paddock.ledger.format_lines import parse_line
 from paddock.ledger.reading import LedgerReader
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
@@ -31,3 +34,24 @@ def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[in
         if len(carry) > limits.entry_bytes_max:
             yield offset, [carry]
             return
+
+
+def read_first(reader: LedgerReader) -> Genesis:
+    """Return what line 0 says.
+
+    Raises:
+        LedgerDamagedError: there is no such line, or it is not GENESIS.
+        HostError: a format that is not known; the disk failed.
+    """
+    for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+        return parse_genesis(parse_line(lines[0]))
+    raise LedgerDamagedError("the ledger has no first line", where=ascii(reader.path))
+
+
+def find_genesis(path: str) -> Genesis | None:
+    """Return what line 0 of a ledger says; None where it says nothing. Raises: HostError."""
+    with LedgerReader(path) as reader:
+        try:
+            return read_first(reader)
+        except LedgerDamagedError:
+            return None

@@ -21,6 +21,7 @@ from paddock.ledger.format_events import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,
     GATE_RESULT,
+    HOOK_EVENT,
     OPERATOR_KEY_ENROLLED,
     PACKAGE_APPROVED,
     PACKAGE_INSTALLED,
@@ -50,12 +51,16 @@ _MATTERS: Final = frozenset(
     }
 )
 _ASK: Final = "ask"
+_CLIENT_END: Final = "SessionEnd"
 _APPROVAL: Final = "approval"
 """The member of an entry whose call a person decided about."""
 
 
 def matters(entry: Entry) -> bool:
-    """Whether an entry must be covered at once: a decision on `ask`, an install, a gate's result."""
+    """Whether it must be covered at once: a decision on `ask`, an install, a gate's result."""
+    if entry.event_type == HOOK_EVENT:
+        # The end of a client's session: nobody else will come to cover it.
+        return entry.metadata.get("event") == _CLIENT_END
     return entry.event_type in _MATTERS or entry.decision == _ASK or _APPROVAL in entry.metadata
 
 
@@ -77,6 +82,9 @@ class Pace:
     entries: int = limits.checkpoint_entries_max
     interval_s: float = limits.checkpoint_interval_s
     at_close: bool = True
+
+
+USUAL_PACE: Final = Pace()
 
 
 class Keeper:
@@ -122,7 +130,7 @@ class Keeper:
     def close(self) -> None:
         """Cover what is new, unless the pace says that few may wait."""
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
-        if self._newest > min(self._covered, self._carried) and is_due:
+        if self._newest and self._newest > min(self._covered, self._carried) and is_due:
             self._try()
 
     def seal(self) -> SignedCheckpoint:
@@ -148,7 +156,8 @@ class Keeper:
                 self._tried_at = self._monotonic()
                 return
             self._note(signed)
-            if self._monotonic() - self._carried_at >= self._pace.interval_s:
+            waited_s = self._monotonic() - self._carried_at
+            if waited_s >= self._pace.interval_s or not self._pace.at_close:
                 self._carry(signed)
         except (PaddockError, OSError) as fault:
             self._fail(fault)

@@ -5,8 +5,9 @@ each file goes on where the one before ends; an offset is a place in the whole.
 Only the newest file has the ledger's own name, and at every instant there is one:
 
     everything is durable → `next` is made, empty, and synced → the head's base is
-    cleared → link(2) gives the full file its sealed name → rename(2) puts `next` in
-    its place → the directory is synced → the base is the end of the sealed one
+    cleared → link(2) gives the full file its sealed name → the directory is synced →
+    rename(2) puts `next` in its place → the directory is synced → the base is the
+    end of the sealed one
 
 Killed before the rename, the file has both names: whoever holds the lock next takes
 the sealed one away. Killed after it, the base is still cleared: whoever holds the
@@ -131,7 +132,7 @@ class ActiveSegment:
         disk, paths, before = self._disk, self._paths, self.current
         # Threat: a file that was put in our place would be sealed as ours.
         self.verify_in_place(before)
-        descriptor = disk.open(paths.next, APPENDING | os.O_CREAT | os.O_TRUNC, 0o600)
+        descriptor = self._make_next()
         try:
             disk.sync(descriptor)
             identity = find_identity(disk, descriptor)
@@ -143,6 +144,8 @@ class ActiveSegment:
                     "another file stands where a segment of the ledger belongs",
                     where=ascii(paths.sealed(before.base)),
                 ) from fault
+            # Were the rename durable and the link not, a power cut would take the full file.
+            sync_directory(disk, paths.parent)
             disk.rename(paths.next, paths.ledger)
             sync_directory(disk, paths.parent)
             head.store_base(end)
@@ -152,6 +155,17 @@ class ActiveSegment:
         self.current = Segment(descriptor, end, identity)
         # Nobody syncs through the old one any more: all in it is durable.
         disk.close(before.descriptor)
+
+    def _make_next(self) -> int:
+        """An empty file with this name alone. Raises: OSError."""
+        disk, path = self._disk, self._paths.next
+        flags = APPENDING | os.O_CREAT | os.O_EXCL
+        try:
+            return disk.open(path, flags, 0o600)
+        except FileExistsError:
+            # Of a rotation that was stopped. It is not emptied: it may have another name.
+            disk.remove(path)
+            return disk.open(path, flags, 0o600)
 
     def verify_in_place(self, segment: Segment) -> None:
         """Refuse if neither the path nor the segment's sealed name leads to it any more.

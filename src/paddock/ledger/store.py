@@ -90,9 +90,9 @@ class LedgerFile:
         """Open a ledger; make it from `create` where there is none.
 
         `clock` gives seconds since 1970, `randomness` so many random bytes.
-        `segment_bytes`: where one file is full and the next one begins; what is
-        written at once stays together. A torn end is recovered here. The ledger that is there keeps its own
-        GENESIS: compare `genesis` where that matters.
+        `segment_bytes`: where one file is full and the next one begins. A torn end is
+        recovered here. The ledger that is there keeps its own GENESIS: compare `genesis`
+        where that matters.
 
         Raises:
             HostError: no ledger and no `create`; a network file system; a

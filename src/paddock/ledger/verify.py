@@ -20,7 +20,7 @@ from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.head import Mark
 from paddock.ledger.ports import Head
 from paddock.ledger.reading import LedgerReader
-from paddock.ledger.scan import whole_lines
+from paddock.ledger.scan import read_first, whole_lines
 from paddock.ledger.verify_hashes import HashPass
 from paddock.ledger.verify_held import Comparison, Opened, kept_beside, open_all
 from paddock.ledger.verify_lines import check_lines
@@ -162,12 +162,10 @@ class _Verifying:
 
     def _genesis(self) -> Genesis | None:
         """What line 0 says; None where it says nothing. Raises: HostError."""
-        found = HashPass(())
         try:
-            found.begin(self._reader)
+            return read_first(self._reader)
         except LedgerDamagedError:
             return None
-        return found.genesis
 
     def _marks_agree(self, hashes: HashPass) -> bool:
         known = 0 if self._since is None else self._since.size

@@ -13,8 +13,7 @@ from typing import Final
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format import PREV_OF_GENESIS
 from paddock.ledger.format_events import GENESIS, TOOL_INTENT, TOOL_RESULT
-from paddock.ledger.format_genesis import Genesis, parse_genesis
-from paddock.ledger.format_lines import BadLine, inspect_line, parse_line
+from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_merkle import Growing
 from paddock.ledger.head import Mark
 from paddock.ledger.reading import LedgerReader
@@ -49,7 +48,6 @@ class HashPass:
         self.offset = 0
         self.leaf = PREV_OF_GENESIS
         self.growing = Growing()
-        self.genesis: Genesis | None = None
         self.roots: dict[int, bytes] = {}
         self.places: dict[int, tuple[int, str]] = {}
         """Of the sizes wanted: where their last line ends, and its hash."""
@@ -64,8 +62,6 @@ class HashPass:
     def run(self, reader: LedgerReader, end: int) -> None:
         """Go on to `end`, where a line ends. Raises: HostError."""
         try:
-            if self.size == 0:
-                self.begin(reader)
             for offset, lines in whole_lines(reader, self.offset, end):
                 self._take(offset, lines)
                 if not self.is_sound:
@@ -105,13 +101,6 @@ class HashPass:
         self.growing, self.size = growing, since.size
         self.offset, self.leaf = since.offset_bytes, since.leaf
         self._unread = list(since.intents)
-
-    def begin(self, reader: LedgerReader) -> None:
-        """Read line 0. Raises: LedgerDamagedError, HostError."""
-        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
-            self.genesis = parse_genesis(parse_line(lines[0]))
-            return
-        raise LedgerDamagedError("the ledger has no first line")
 
     def _take(self, offset: int, lines: list[bytes]) -> None:
         """Compare a run of lines, stopping at the sizes that are wanted."""

@@ -21,11 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError
-from paddock.ledger.format_events import (
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_INSTALLED,
-    PACKAGE_SET_SIGNED,
-)
+from paddock.ledger.format_events import OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.keys import SigningKey
 from paddock.packages.approvals import (
@@ -54,7 +50,7 @@ from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.signatures import sign_digest
 from paddock.packages.swapping import Swap
 from paddock.packages.tarformat import FILE_MODE
-from paddock.packages.vouching import sign_now
+from paddock.packages.vouching import read_vouched, sign_now
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
 from paddock.values.calls import Json
@@ -126,9 +122,14 @@ class _Founding:
         )
 
     def _sign(self) -> None:
-        key, log = self._charter.key, self._depot.ledger.read()
+        key = self._charter.key
+        if key is None:
+            return
+        rows = {
+            (each.package_id, each.version.text, each.digest) for each in self._charter.manifests
+        }
         # A founding that was killed right after it is not signed twice.
-        if key is not None and log.entries[-1].entry.event_type != PACKAGE_SET_SIGNED:
+        if read_vouched(self._depot.ledger.read().entries).rows != rows:
             sign_now(self._depot, key)
 
     # Who vouches for it

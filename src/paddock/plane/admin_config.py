@@ -105,6 +105,16 @@ class DeclaredTool:
 
 
 @dataclass(frozen=True, slots=True)
+class PackageTool:
+    """An entry of `package_tools`: a tool that an installed package brings."""
+
+    tool_id: str
+    package_id: str
+    place: str
+    """Where it stands, for a message."""
+
+
+@dataclass(frozen=True, slots=True)
 class AdminConfig:
     """The configuration as it was read once: what is decided is decided on this value."""
 
@@ -120,6 +130,8 @@ class AdminConfig:
     attention: Attention = field(default_factory=Attention)
     tools: tuple[DeclaredTool, ...] | None = None
     """None where the file has no such list: then every core tool is allowed."""
+    package_tools: tuple[PackageTool, ...] = ()
+    """Tools to be loaded from packages, where these are installed and unchanged."""
     classify: bool = True
     budget: Budget = field(default_factory=Budget)
     model: ModelChoice = field(default_factory=ModelChoice)
@@ -179,6 +191,7 @@ def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
         system_prompt=_system_prompt(fields),
         attention=_attention(fields.table("attention")),
         tools=_tools(fields),
+        package_tools=_package_tools(fields),
         classify=fields.flag("classify", default=absent.classify),
         budget=_budget(fields.table("budget")),
         model=_model(fields.table("model")),
@@ -195,6 +208,7 @@ KEYS: Final = (
     "system_prompt",
     "attention",
     "tools",
+    "package_tools",
     "classify",
     "budget",
     "model",
@@ -205,6 +219,7 @@ LEDGER_STAGE_KEYS: Final = ("type", "ledger", "event_type", "max_entries")
 BUDGET_KEYS: Final = ("session_tokens", "turn_tokens", "order_tokens", "mode")
 MODEL_KEYS: Final = ("provider", "name", "base_url", "api")
 PERMISSION_KEYS: Final = ("read", "write", "forbidden")
+PACKAGE_TOOL_KEYS: Final = ("tool_id", "package_id")
 TOOL_KEYS: Final = ("tool_id", "description", "handler", "parameters")
 
 
@@ -263,6 +278,23 @@ def _tool(fields: Fields) -> DeclaredTool:
         parameters=dict(fields.table("parameters").members),
         handler=fields.text("handler") if "handler" in fields.members else None,
         place=fields.place("tool_id"),
+    )
+
+
+def _package_tools(fields: Fields) -> tuple[PackageTool, ...]:
+    if "package_tools" not in fields.members:
+        return ()
+    return tuple(_package_tool(each) for each in fields.tables("package_tools"))
+
+
+def _package_tool(fields: Fields) -> PackageTool:
+    fields.require_only(frozenset(PACKAGE_TOOL_KEYS))
+    fields.text("tool_id")
+    fields.text("package_id")
+    return PackageTool(
+        fields.short_text("tool_id", "", ID_CHARS_MAX),
+        fields.short_text("package_id", "", limits.package_id_chars_max),
+        fields.place("tool_id"),
     )
 
 

@@ -41,6 +41,11 @@ def admin_config_schema() -> dict[str, Json]:
                     "description": "Core tools that the model is offered, as they are registered.",
                     "items": _tool(),
                 },
+                "package_tools": {
+                    "type": "array",
+                    "description": "Tools of packages: code that runs in Paddock's own process.",
+                    "items": _package_tool(),
+                },
                 "classify": {
                     "type": "boolean",
                     "description": "Whether a message is classified before it is answered.",
@@ -118,6 +123,17 @@ def _tool() -> dict[str, Json]:
         },
         "One core tool, exactly as it is registered.",
         ["tool_id", "description", "parameters"],
+    )
+
+
+def _package_tool() -> dict[str, Json]:
+    return _object(
+        {
+            "tool_id": _short(config.ID_CHARS_MAX, "The tool's name, which its file has too."),
+            "package_id": _short(limits.package_id_chars_max, "The package that brings it."),
+        },
+        "One tool that an installed package brings.",
+        ["tool_id", "package_id"],
     )
 
 

@@ -88,6 +88,10 @@ def summarise_admin(config: AdminConfig) -> str:
         for pattern in DEFAULT_PERMISSIONS.forbidden
         if pattern not in config.permissions.forbidden
     ]
+    found += [
+        f"code of {show_name(each.package_id)} runs as the tool {show_name(each.tool_id)}"
+        for each in config.package_tools
+    ]
     name = show_name(str(config.file))
     if not found:
         return f"{name} allows nothing beyond the defaults"

@@ -11,10 +11,19 @@ def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: str) 
 
     Only the name: whoever makes the key gives it mode 0600 and its directory 0700.
     """
-    name = plane_name(layout.root) if layout.kind == "bare" else layout.root.name
-    return environment.config_home / "keys" / f"{name}.{ledger}.key"
+    return environment.config_home / "keys" / f"{plane_title(layout)}.{ledger}.key"
+
+
+def plane_title(layout: PlaneLayout) -> str:
+    """The name of a plane among all of this user's."""
+    return plane_name(layout.root) if layout.kind == "bare" else layout.root.name
 
 
 def operator_key_path(environment: Environment) -> Path:
     """The file of the key with which this user signs packages and approves changes of planes."""
     return environment.config_home / "keys" / "operator.key"
+
+
+def anchor_directory(layout: PlaneLayout, environment: Environment) -> Path:
+    """Where this plane's checkpoints go unless the user says otherwise: beside the planes."""
+    return environment.paddock_home / "anchors" / plane_title(layout)

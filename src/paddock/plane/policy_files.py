@@ -59,7 +59,7 @@ def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFile
     return PolicyFiles(
         kind=PlaneKind(root.kind),
         project=read_own_policy(root, environment),
-        user=_read_user_policy(environment),
+        user=read_user_policy(environment),
     )
 
 
@@ -100,7 +100,8 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
     return PolicyFile(path, content, answer.trusted, answer.reason)
 
 
-def _read_user_policy(environment: Environment) -> PolicyFile | None:
+def read_user_policy(environment: Environment) -> PolicyFile | None:
+    """The user's own policy and settings, if there are any. Raises: ConfigError, HostError."""
     # People keep their configuration as links into a repository of their own.
     path = environment.user_config
     content = read_file_through_links(path, limits.policy_bytes_max)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from paddock.errors import IntegrityError, PaddockError, ToolError
 from paddock.runtime.answers import not_recorded, place_of, refusal_for, refusal_of
 from paddock.runtime.approvals import Approval, ApprovalRequest, answer_of, approval_digest
+from paddock.runtime.contents import DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import Bounds, Judged
 from paddock.runtime.records import Recorder, kept_arguments
@@ -102,7 +103,7 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
 
 def _record_staging(context: Context, recorder: Recorder, question: Question) -> None:
     call = question.call
-    kept = kept_arguments(call.arguments, question.tool, context.randomness)
+    kept = kept_arguments(call.arguments, question.tool, DigestsAlone(context.randomness))
     judged = Judged(question.decision)
     entry = recorder.staged(call, kept, question.actions, judged, question.bounds)
     context.ledger.append([entry])

@@ -8,6 +8,7 @@ from typing import Final
 from paddock.history.keeping import CallHistory, NoHistory
 from paddock.ledger.ports import Ledger
 from paddock.runtime.approvals import ApprovalLog, Approver
+from paddock.runtime.contents import Contents
 from paddock.runtime.judge import Judge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
@@ -32,4 +33,6 @@ class Context:
     caller: Caller
     randomness: Callable[[int], bytes]
     history: CallHistory = _NO_HISTORY
+    contents: Contents | None = None
+    """Where contents of arguments are kept; None: their digests alone are."""
     monotonic_ns: Callable[[], int] = time.monotonic_ns

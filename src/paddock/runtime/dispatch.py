@@ -31,10 +31,11 @@ from paddock.runtime.answers import (
     with_request,
 )
 from paddock.runtime.asking import Granted, Question, ask
+from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared
 from paddock.runtime.prepared import Outcome as Ran
-from paddock.runtime.records import Recorder, clean, kept_arguments
+from paddock.runtime.records import Recorder, clean, holds_contents, kept_arguments
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
@@ -58,6 +59,8 @@ class Dispatcher:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._recorder = Recorder(context.caller)
+        self._digests = DigestsAlone(context.randomness)
+        self._contents: Contents = context.contents or self._digests
         self._closed_by: Refusal | None = None
         """Set when an outcome could not be recorded: no further call runs."""
 
@@ -145,8 +148,16 @@ class Dispatcher:
             if isinstance(asked, ToolResult):
                 return asked
             plan, judged = asked
-        kept = kept_arguments(call.arguments, tool, context.randomness)
-        return quick(Prepared, (call, tool, plan, clamped, kept, actions, judged, bounds))
+        ready: tuple[Any, ...] = (call, tool, plan, clamped, (), actions, judged, bounds)
+        try:
+            kept = kept_arguments(call.arguments, tool, self._contents)
+            if holds_contents(kept):
+                # Before the entry that names them: what is on record can be looked at.
+                self._contents.sync()
+        except ToolError as error:
+            _release(quick(Prepared, ready))
+            return self._deny(call, tool, actions, refusal_of(error), bounds, judged)
+        return quick(Prepared, (*ready[:4], kept, *ready[5:]))
 
     def _ask(self, question: Question) -> Granted | ToolResult:
         answer = ask(self._context, self._recorder, question)
@@ -247,7 +258,7 @@ class Dispatcher:
         frames: Sequence[str] = (),
     ) -> ToolResult:
         """A refused call is one entry. It did not run; an unrecorded refusal stays one."""
-        kept = kept_arguments(call.arguments, tool, self._context.randomness)
+        kept = kept_arguments(call.arguments, tool, self._digests)
         entry = self._recorder.denied(call, kept, actions, refusal, judged, frames, bounds)
         try:
             self._context.ledger.append([entry])

@@ -1,18 +1,19 @@
 """What a call leaves in the ledger: entries made from a call, its decision, its outcome.
 
-With them a decision can be made again and an effect checked. Pure: randomness comes
-in as an argument. Content that a tool declares as such, and any long text, is
-kept as a salted digest: small value spaces make unsalted digests guessable.
+With them a decision can be made again and an effect checked. Content that a tool
+declares as such, and any long text, is kept as a salted digest (see `contents`):
+small value spaces make unsalted digests guessable.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from paddock.errors import CallCancelledError
 from paddock.history.notes import CallMark
+from paddock.runtime.contents import Contents
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
@@ -31,7 +32,6 @@ _NAME_KEPT_MAX: Final = 200
 _ARGUMENTS_KEPT_MAX: Final = 100
 """So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
 _SHARED_KEPT_MAX: Final = 256
-_SALT_BYTES: Final = 16
 _UNDECLARED: Final[Mapping[str, Argument]] = {}
 
 
@@ -285,14 +285,15 @@ def _change_json(change: Change) -> dict[str, Json]:
 
 
 def kept_arguments(
-    given: Mapping[str, Json], tool: Tool[Any] | None, randomness: Callable[[int], bytes]
+    given: Mapping[str, Json], tool: Tool[Any] | None, contents: Contents
 ) -> dict[str, Json]:
     """A call's arguments as an entry keeps them, fit for a ledger line.
 
     A text that the tool declares as content, that is long, or that holds what a
-    line must not (NUL, half a surrogate pair) becomes `{"salted_sha256", "salt",
-    "bytes"}`; so does any nested value, as its JSON text. Unknown names are kept
-    with their values so digested.
+    line must not (NUL, half a surrogate pair) becomes what `contents` lets stand in
+    for it; so does any nested value, as its JSON text, and the value of an unknown name.
+
+    Raises: as `Contents.stand_in`.
     """
     declared: Mapping[str, Argument] = _UNDECLARED if tool is None else tool.binder.declared
     kept: dict[str, Json] = {}
@@ -309,18 +310,21 @@ def kept_arguments(
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
             kept[clean(str(name)[:_NAME_KEPT_MAX])] = value
             continue
-        kept[clean(str(name)[:_NAME_KEPT_MAX])] = salted_digest(value, randomness(_SALT_BYTES))
+        kept[clean(str(name)[:_NAME_KEPT_MAX])] = contents.stand_in(_bytes_of(value))
     if len(given) > _ARGUMENTS_KEPT_MAX:
         kept["…"] = f"{len(given) - _ARGUMENTS_KEPT_MAX} more arguments"
     return kept
 
 
-def salted_digest(value: Json, salt: bytes) -> dict[str, Json]:
-    """`value` as a digest over salt and bytes; a value that is no text by `text_of`."""
+def holds_contents(kept: Mapping[str, Json]) -> bool:
+    """Whether something stands in for a content among kept arguments."""
+    return any(type(value) is dict for value in kept.values())
+
+
+def _bytes_of(value: Json) -> bytes:
+    """The bytes that are digested; of a value that is no text those of `text_of`."""
     text = value if isinstance(value, str) else text_of(value)
-    content = text.encode("utf-8", "surrogatepass")
-    digest = hashlib.sha256(salt + content).hexdigest()
-    return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
+    return text.encode("utf-8", "surrogatepass")
 
 
 def kept_id(call_id: str) -> str:

@@ -118,15 +118,8 @@ class Undo:
             "undone": self.call.call_id,
             "changes": [change_json(change) for change in changes],
         }
-        listed, stored = within_entry(tuple(changes), self._keep)
+        listed, stored = within_entry(tuple(changes), self.history.keep_for_ledger)
         return ToolOutput("\n".join(said), details, listed, 0, stored)
-
-    def _keep(self, content: bytes) -> str:
-        store = self.history.store
-        with store.held():
-            digest = store.put_bytes(content)
-            store.sync()
-        return digest
 
     def _commit(self, plan: UndoPlan, ports: Ports) -> list[Change]:
         if not plan.staged:

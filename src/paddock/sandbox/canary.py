@@ -139,6 +139,8 @@ def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -
             launcher.run(request, stage)
     except ConfinementError as error:
         return explain_failure(error)
+    except HostError as error:
+        return failed_now(BACKEND, error)
     except PaddockError as error:
         return _failed(error.message, error.hint)
     return Verdict(BACKEND, Held.FULL)

@@ -10,6 +10,7 @@ from paddock.errors import HostError, PaddockError
 from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import load_policy
 from paddock.policy.settings import SYSTEM_READ, ShellLimits
+from paddock.sandbox.canary import BACKEND as STAGE
 from paddock.sandbox.canary import (
     Ground,
     expect_an_end,
@@ -17,6 +18,7 @@ from paddock.sandbox.canary import (
     is_passing,
     read_switches,
     try_stage,
+    try_workspace,
 )
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import ConfinementError
@@ -60,6 +62,24 @@ def examine_host(staging: Path) -> tuple[Verdict, ...]:
     with Launcher(staging) as launcher:
         stage = try_stage(launcher, staging, ground)
     return (stage, try_landlock(ground))
+
+
+def examine_workspace(staging: Path, workspace: str) -> Verdict:
+    """Whether the backend `stage` works on this very workspace; nothing is done in it.
+
+    It may lie on another file system than `staging`, where `examine_host` tries it: in a
+    container, on an overlay.
+    """
+    try:
+        fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
+        return Verdict(STAGE, Held.NONE, (), said, "a workspace is a directory")
+    try:
+        with Launcher(staging) as launcher:
+            return try_workspace(launcher, workspace, fd, system_ground())
+    finally:
+        os.close(fd)
 
 
 def system_ground() -> Ground:

@@ -23,7 +23,7 @@ from typing import Final, Self
 
 from paddock.errors import SandboxUnavailableError
 from paddock.kernel import landlock as kernel
-from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter
+from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.closing import Closing, NameJudge
 from paddock.sandbox.values import Enforced, Held, SandboxPlan
 from paddock.workspace.resolution import PASS, READ_DIRECTORY, Resolution, detect_resolution
@@ -104,7 +104,7 @@ def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> Landl
     if abi == 0:
         raise SandboxUnavailableError("this kernel has no Landlock", hint="see: paddock doctor")
     families = (AF_INET, AF_INET6) if plan.network == "host" else ()
-    program = build_filter(families)
+    program = build_filter_among_others(families)
     rules = _Rules(kernel.create_ruleset(abi, holds_network=plan.network != "host"), abi)
     try:
         for path in (*plan.readable, _PROCESSES):
@@ -136,8 +136,8 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
         "a file that has a second name outside the workspace is changed there too",
         "links that lead out of the workspace can be made",
         "names of files that may not be read can be listed",
-        "command lines of other processes can be read, and System V memory is shared",
-        "there is no /dev/shm: semaphores of multiprocessing fail",
+        "command lines of other processes can be read",
+        "there is no /dev/shm and no System V memory: semaphores of multiprocessing fail",
     ]
     if plan.git == "safe":
         found.append("git cannot write: .git is read-only as a whole")

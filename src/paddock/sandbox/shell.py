@@ -151,11 +151,7 @@ class SandboxShell:
 
         Raises: StorageFullError, HostError.
         """
-        store = self._ground.place.history.store
-        with store.held():
-            digest = store.put_bytes(content)
-            store.sync()
-        return digest
+        return self._ground.place.history.keep_for_ledger(content)
 
     def run(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> ShellOutcome:
         """Run it, and keep what policy allows of what it changed.

@@ -10,7 +10,7 @@ OPERATIONS: Final = MappingProxyType(
         "output": frozenset({"write"}),
         "shell": frozenset({"run"}),
         "ledger": frozenset({"query"}),
-        "package": frozenset({"list"}),
+        "package": frozenset({"list", "run"}),
         "gate": frozenset({"check"}),
         "mcp": frozenset({"call"}),
         # A client's own tool, named by its operation: any name is known here.

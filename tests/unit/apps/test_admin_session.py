@@ -76,6 +76,52 @@ def test_the_kernel_directory_is_listed(talk):
     assert calls == [("list_files", {"path": "HOT/kernel"})]
 
 
+def test_what_is_installed_is_listed(talk):
+    response, calls = talk.say("what frameworks are installed?")
+
+    assert calls == [("list_packages", {})]
+    assert "FMWK-" in response
+    assert "  installed" in response
+
+
+def test_the_gates_are_checked_and_no_acceptance_command_runs(talk, operator):
+    response, calls = talk.say("run the gate check")
+
+    assert calls == [("gate_check", {"gate": "all"})]
+    for row in (
+        "G0B  pass",
+        "G1-COMPLETE  pass",
+        "G2  not applicable",
+        "G4  not applicable  0 checks  not run yet",
+        "5 passed, 0 failed, 3 not applicable",
+    ):
+        assert row in response
+    told = operator.entries("governance", "GATE_RESULT")
+    assert [each["metadata"]["gate"] for each in told] == [
+        "G0B", "G1", "G1-COMPLETE", "G2", "G3", "G5", "G6",
+    ]  # fmt: skip
+    assert {each["agent"] for each in told} == {"admin"}
+
+
+@pytest.mark.needs("stage")
+def test_the_operators_last_run_of_the_acceptance_commands_is_told(talk, operator):
+    assert operator.run("gate", "--gate", "G4").status == 0
+
+    response, _ = talk.say("run G4")
+
+    assert "G4  pass" in response
+    assert "  run " in response
+
+
+def test_a_gate_that_fails_is_an_answer_with_file_and_reason(talk, operator):
+    operator.write("HOT/kernel/.hidden", b"x")
+
+    response, calls = talk.say("run gate G0B")
+
+    assert calls == [("gate_check", {"gate": "G0B"})]
+    assert "'HOT/kernel/.hidden': no package owns this file" in response
+
+
 def test_with_the_gate_open_a_file_is_written_and_found(talk, operator):
     _, calls = talk.say('write a file at HO2/scratch/test.txt with the content "hello from admin"')
     assert calls == [
@@ -192,11 +238,13 @@ def test_an_unpacked_planes_contracts_and_prompt_do_not_speak_for_the_operator(o
 
 LINES = [
     ("hello", None),
+    ("what frameworks are installed?", ("list_packages", {})),
     (
         "show me turn events from the session ledger",
         ("query_ledger", {"ledger": "ho2m", "event_type": "TURN_RECORDED"}),
     ),
     ("what files are in the kernel directory?", ("list_files", {"path": "HOT/kernel"})),
+    ("run the gate check", ("gate_check", {"gate": "all"})),
     (
         'write a file at HO2/scratch/test.txt with the content "hello from admin"',
         ("write_file_dev", {"path": "HO2/scratch/test.txt", "content": "hello from admin"}),

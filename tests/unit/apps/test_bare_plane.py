@@ -17,6 +17,7 @@ from paddock.assembly.blueprint import bare_plane_blueprint
 from paddock.assembly.bootstrap import init_bare_plane
 from paddock.ledger.verify import verify
 from paddock.packages.bootstrap import load_packages
+from paddock.plane.contracts import contract_digests
 from paddock.plane.trust import content_digest
 from paddock.runtime.approvals import NoApprover
 from tests.support.planes import RISKY, Operator, operator_in
@@ -66,6 +67,7 @@ def test_init_makes_a_plane_with_configuration_schema_and_policy(tmp_path):
         "forbidden": ["HOT/kernel/*", "HOT/scripts/*"],
     }
     assert [tool["tool_id"] for tool in config["tools"]] == [
+        "gate_check",
         "read_file",
         "query_ledger",
         "list_files",
@@ -123,6 +125,7 @@ def test_a_new_plane_and_its_configuration_are_on_record(operator):
     assert changed["metadata"]["files"] == {
         "HOT/config/admin_config.json": content_digest(config.read_bytes()),
         "HOT/config/policy.toml": content_digest(policy.read_bytes()),
+        **contract_digests(operator.plane / "HO1/contracts", operator.plane),
     }
     assert len(operator.entries("governance", "POLICY_LOADED")) == 1
     assert verify(str(operator.plane / "HOT/ledger/governance.jsonl")).problems == ()
@@ -146,7 +149,8 @@ def test_a_changed_file_is_on_record_when_it_is_first_loaded_and_not_again(opera
     assert operator.call("list_files").status == 0
     [*_, gone] = operator.entries("governance", "CONFIG_CHANGED")
     assert gone["metadata"]["changed"] == ["HOT/config/policy.toml"]
-    assert gone["metadata"]["files"] == {files: after}
+    contracts = contract_digests(operator.plane / "HO1/contracts", operator.plane)
+    assert gone["metadata"]["files"] == {files: after, **contracts}
 
 
 def test_a_configuration_changed_back_is_on_record_both_times(operator):
@@ -174,13 +178,19 @@ def test_a_tool_taken_out_is_not_offered_and_still_exists(operator):
 
     whole = json.loads(operator.config.read_bytes())["tools"]
     assert names() == (
-        ("read_file", "query_ledger", "list_files", "list_packages"),
-        ["read_file", "query_ledger", "list_files", "list_packages"],
+        ("gate_check", "read_file", "query_ledger", "list_files", "list_packages"),
+        ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"],
     )
     operator.change(tools=[tool for tool in whole if tool["tool_id"] == "read_file"])
-    assert names() == (("read_file",), ["read_file", "query_ledger", "list_files", "list_packages"])
+    assert names() == (
+        ("read_file",),
+        ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"],
+    )
     operator.change(tools=[])
-    assert names() == ((), ["read_file", "query_ledger", "list_files", "list_packages"])
+    assert names() == (
+        (),
+        ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"],
+    )
 
 
 def test_without_a_list_every_core_tool_is_allowed_and_the_gate_adds_its_own(operator):
@@ -190,6 +200,7 @@ def test_without_a_list_every_core_tool_is_allowed_and_the_gate_adds_its_own(ope
     closed = find_project(operator.plane, operator.environment(), None)
     opened = find_project(operator.plane, operator.environment(RISKY), None)
     assert tools_allowed(closed, "admin") == (
+        "gate_check",
         "read_file",
         "query_ledger",
         "list_files",
@@ -202,9 +213,13 @@ def test_without_a_list_every_core_tool_is_allowed_and_the_gate_adds_its_own(ope
     assert "read_file" not in tools_allowed(opened, "admin")
 
 
+READ_FILE = 1
+"""Its place among the core tools."""
+
+
 def _changed(**fields: object):
     def change(tools: list[dict]) -> None:
-        tools[0].update(fields)
+        tools[READ_FILE].update(fields)
 
     return change
 
@@ -218,13 +233,15 @@ def _changed(**fields: object):
         (_changed(tool_id="run_shell"), "'run_shell' is no core tool"),
         (_changed(tool_id="create_file"), "'create_file' is no core tool"),
         (_changed(tool_id="list_files"), "the description of 'list_files'"),
-        (lambda tools: tools.append(tools[0]), "'read_file' stands there twice"),
+        (lambda tools: tools.append(tools[READ_FILE]), "'read_file' stands there twice"),
         (
-            lambda tools: tools[0]["parameters"].update(additionalProperties=0),
+            lambda tools: tools[READ_FILE]["parameters"].update(additionalProperties=0),
             "the parameters of 'read_file'",
         ),
         (
-            lambda tools: tools[0]["parameters"]["properties"]["offset"].update(minimum=True),
+            lambda tools: tools[READ_FILE]["parameters"]["properties"]["offset"].update(
+                minimum=True
+            ),
             "the parameters of 'read_file'",
         ),
     ],
@@ -483,6 +500,7 @@ def test_from_python_the_admin_is_the_agent(operator, monkeypatch):
     monkeypatch.delenv("PADDOCK_PLANE", raising=False)
     with paddock.open(operator.plane) as runtime:
         assert [tool.name for tool in runtime.tools.list_all()] == [
+            "gate_check",
             "read_file",
             "query_ledger",
             "list_files",

@@ -13,7 +13,7 @@ from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
 from tests.support.planes import RISKY, Operator, operator_in
 
-CORE = ["read_file", "query_ledger", "list_files", "list_packages"]
+CORE = ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"]
 DEVELOPMENT = ["write_file_dev", "edit_file_dev", "grep_dev", "run_shell_dev"]
 PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
 STATES = [

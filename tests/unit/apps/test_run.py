@@ -57,6 +57,13 @@ def test_a_degraded_answer_is_exit_1(place):
     assert ran.json["quality_gate_passed"] is False
 
 
+def test_steps_of_a_script_that_are_left_over_are_an_error(place):
+    ran = run_script(place, CLEAR, {"text": "done"}, {"text": "and then?"})
+
+    assert (ran.status, ran.out) == (3, "done\n")
+    assert "1 of 3 steps of the script are left over" in ran.err
+
+
 def test_nobody_is_asked(place):
     call = {"calls": [{"name": "create_file", "arguments": {"path": "asked.txt", "content": "x"}}]}
     (place.project / "paddock.toml").write_text(

@@ -9,6 +9,7 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.gates.results import Status
+from paddock.ledger.verify import ChainFault, Problem, verify
 from paddock.packages.refusals import Failure
 from tests.support.gates import failed_files
 
@@ -208,27 +209,49 @@ def test_a_plane_that_is_not_what_its_ledger_tells_is_found(plane, spoil):
 class Witness:
     """Knows that there has to be an `ho1m`, and what is wrong with it."""
 
-    def __init__(self, *problems: str) -> None:
-        self._problems = problems
+    def __init__(self, problem: str = "") -> None:
+        self._problem = problem
         self.asked: list[str] = []
 
     def expects(self, name):
         return name == "ho1m"
 
-    def problems(self, name, path, found):
+    def verify(self, name, path):
         self.asked.append(name)
-        assert found.is_whole
-        assert path.name == f"{name}.jsonl"
-        return self._problems if name == "ho1m" else ()
+        return verify(str(path))
+
+    def problem(self, name, found):
+        assert found.path.endswith(f"{name}.jsonl")
+        return self._problem if name == "ho1m" else ""
 
 
-def test_the_witness_is_asked_about_every_ledger_that_verifies(plane):
+def test_the_witness_verifies_every_ledger(plane):
     witness = Witness()
-    edit_bytes(plane, "ho2m", lambda content: content[:-9])
 
     replace(plane, witness=witness).check("G6")
 
-    assert witness.asked == ["governance", "packages", "ho1m"]
+    assert witness.asked == ["governance", "packages", "ho2m", "ho1m"]
+
+
+class Remembers(Witness):
+    """Holds a head of `ho2m` of more entries than there are."""
+
+    def verify(self, name, path):
+        found = verify(str(path))
+        if name != "ho2m":
+            return found
+        why = "9 entries were signed (the directory '/home/me/anchors/x'), 4 are here"
+        return replace(found, problems=(Problem(ChainFault.ROLLED_BACK, 0, 0, 0, why),))
+
+
+def test_a_ledger_that_went_back_is_found_and_the_way_out_is_told(plane):
+    (failure,) = replace(plane, witness=Remembers()).check("G6").failures
+
+    assert failure == Failure(
+        "HO2/ledger/ho2m.jsonl",
+        "9 entries were signed (the directory '…/x'), 4 are here; if it was restored from a"
+        " backup: paddock ledger accept-rollback",
+    )
 
 
 def test_what_the_witness_says_is_a_failure(plane):
@@ -245,7 +268,7 @@ def test_a_ledger_that_the_witness_expects_is_missed(plane):
 
 
 class Blind(Witness):
-    def problems(self, name, path, found):
+    def problem(self, name, found):
         raise ConfigError("the anchor does not load")
 
 

@@ -171,6 +171,15 @@ def test_no_lease_is_taken_and_all_else_is_asked_of_a_descriptor(at: int):
         assert ask("fcntl", 3, command) == (EPERM if command in refused else ALLOW)
 
 
+@pytest.mark.parametrize("at", MACHINES)
+def test_no_memory_is_taken_that_is_counted_nowhere(at: int):
+    ask = Filter(at)
+
+    assert ask("mmap", 0, 4096, 3, 0x22) == ALLOW
+    assert ask("mmap", 0, 4096, 3, 0x22 | 0x40000 | 21 << 26) == EPERM
+    assert ask("memfd_create") == ENOSYS
+
+
 DONE = 0x00050000
 
 
@@ -221,6 +230,32 @@ def test_the_first_process_is_out_of_reach_and_others_are_not(at: int):
     assert [ask("setpriority", which, 0) for which in range(3)] == [ALLOW, ALLOW, EPERM]
     assert [ask("ioprio_set", which, 0) for which in range(1, 4)] == [ALLOW, ALLOW, EPERM]
     assert ask("ioprio_set", 1, 1) == EPERM
+
+
+@pytest.mark.parametrize("at", MACHINES)
+def test_among_the_hosts_processes_a_command_changes_none_but_itself(at: int):
+    ask = Filter(at)
+    alone = ask.program
+    ask.program = seccomp.build_filter_among_others(INET, at)
+
+    places = {"prlimit64": 0, "setpriority": 1, "ioprio_set": 1}
+    places |= dict.fromkeys(("sched_setaffinity", "sched_setattr", "sched_setparam"), 0)
+    for name, place in {**places, "sched_setscheduler": 0}.items():
+        assert ask(name, *[0] * place, 0) == ALLOW
+        for process in (1, 2, 77, 2**22, -1):
+            assert ask(name, *[0] * place, process) == EPERM, name
+    assert ask("prlimit64", 0, 4, 0x7000) == DONE
+    assert ask("prlimit64", 0, 7, 0x7000) == ALLOW
+    for name in seccomp.SHARED_MEMORY:
+        assert ask(name) == EPERM
+        assert judge(alone, AUDIT_ARCH[at], call_number(name, at)) == ALLOW
+    # All else is the same.
+    others = set(CALL_NAMES) - set(places) - {"sched_setscheduler"} - set(seccomp.SHARED_MEMORY)
+    for name in others:
+        number = call_number(name, at)
+        if number is not None:
+            same = judge(alone, AUDIT_ARCH[at], number)
+            assert judge(ask.program, AUDIT_ARCH[at], number) == same, name
 
 
 @pytest.mark.parametrize("at", MACHINES)

@@ -1,6 +1,7 @@
 """Posting files make a search short, and never its answer another one."""
 
 import glob
+import itertools
 import os
 import random
 import shutil
@@ -138,7 +139,7 @@ def test_a_sealed_file_has_one_run_and_all_kinds_have_the_same(path):
     starts = [0]
     for name in sorted(glob.glob(path.replace(".jsonl", ".*.jsonl"))):
         starts.append(starts[-1] + os.path.getsize(name))
-    sealed = list(zip(starts, starts[1:], strict=False))
+    sealed = list(itertools.pairwise(starts))
     assert runs(path)[: len(sealed)] == sealed
     assert all(runs(path, kind) == runs(path) for kind in Kind)
 
@@ -153,7 +154,7 @@ def test_runs_become_longer_and_not_many(path):
     assert len(found) <= 6
     assert sizes == sorted(sizes, reverse=True)
     assert found[0][0] == 0
-    assert all(left[1] == right[0] for left, right in zip(found, found[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(found))
     assert_same(path)
 
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from paddock.runtime import approvals
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -93,6 +94,14 @@ def test_a_callback_that_is_too_slow_is_a_no_and_its_late_yes_counts_for_nothing
 )
 def test_whatever_changes_gives_another_digest(other: dict[str, object]) -> None:
     assert approval_digest(**{**SAME, **other}) != approval_digest(**SAME)
+
+
+def test_another_form_of_the_tools_arguments_gives_another_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = approval_digest(**SAME)
+    monkeypatch.setattr(approvals, "SCHEMA_VERSION", "another")
+    assert approval_digest(**SAME) != before
 
 
 def test_the_order_of_arguments_does_not_matter() -> None:

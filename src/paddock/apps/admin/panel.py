@@ -43,6 +43,7 @@ from paddock.apps.admin.ports import Answer, Question, Said, Silence
 from paddock.apps.admin.status import Status, status_text
 
 _MENU_ROWS: Final = 8
+_LIVE_ROWS_MAX: Final = 8
 _STYLE: Final = Style.from_dict(
     {
         "prompt": "bold",
@@ -52,6 +53,14 @@ _STYLE: Final = Style.from_dict(
         "status": "reverse",
     }
 )
+
+
+class Wrap(Protocol):
+    """Makes rows of a text that is not a whole line yet."""
+
+    def __call__(self, text: str, width: int, rows_max: int, /) -> str:
+        """Its last rows, none of them wider than `width` columns."""
+        ...
 
 
 class PanelListener(Protocol):
@@ -73,9 +82,10 @@ class PanelListener(Protocol):
 class Panel:
     """Its state, and the application that shows it."""
 
-    def __init__(self, past: list[str], listener: PanelListener) -> None:
-        """`past` is what was typed before, oldest first."""
+    def __init__(self, past: list[str], listener: PanelListener, wrap: Wrap) -> None:
+        """`past` is what was typed before, oldest first; `wrap` makes rows of `live`."""
         self.listener = listener
+        self._wrap = wrap
         self.mode = Mode.BUSY
         self.live = ""
         self.status: Status | None = None
@@ -222,7 +232,10 @@ class Panel:
         return [("class:prompt", "> " if self.mode is Mode.READING else "… ")]
 
     def _live_text(self) -> StyleAndTextTuples:
-        return [("class:live", self.live)]
+        # With each drawing: the terminal may have another width than at the one before.
+        size = self._app.output.get_size()
+        rows = max(1, min(_LIVE_ROWS_MAX, size.rows - 4))
+        return [("class:live", self._wrap(self.live, size.columns, rows))]
 
     def _badge_text(self) -> StyleAndTextTuples:
         badges = () if self.status is None else self.status.badges

@@ -34,7 +34,6 @@ from paddock.apps.admin.rich_drawing import RichDrawing
 from paddock.apps.admin.status import Status
 from paddock.errors import PaddockError
 
-_LIVE_ROWS_MAX: Final = 8
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -55,7 +54,7 @@ class Terminal:
         )
         self._history: HistoryFile | None = history
         self._pending: deque[Block] = deque()
-        self._panel = Panel(self._past(history), self)
+        self._panel = Panel(self._past(history), self, self._drawing.live)
         self._app: Application[None] = self._panel.application(
             Vt100Input(source), self._output, colours=colours
         )
@@ -213,12 +212,10 @@ class Terminal:
             blocks = list(self._pending)
             self._pending.clear()
             live = self._live
-        size = self._output.get_size()
-        rows = max(1, min(_LIVE_ROWS_MAX, size.rows - 4))
-        self._panel.live = self._drawing.live(live, size.columns, rows) if live else ""
+        self._panel.live = live
         if blocks:
             self._app.renderer.erase()
-            self._print(blocks, size.columns)
+            self._print(blocks, self._output.get_size().columns)
         self._app.invalidate()
 
     def _print(self, blocks: list[Block], columns: int) -> None:

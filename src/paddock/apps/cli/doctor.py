@@ -4,8 +4,8 @@ import argparse
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.project import environment_of
-from paddock.errors import SandboxUnavailableError
+from paddock.apps.cli.project import environment_of, find_project
+from paddock.errors import PaddockError, SandboxUnavailableError
 from paddock.sandbox.values import Held, Verdict
 from paddock.values.calls import Json
 
@@ -30,6 +30,7 @@ class Doctor:
 
         findings = probe_host()
         verdicts = examine_host(environment_of(console).paddock_home / _STAGING)
+        here = _examine_here(options, console) if verdicts[0].enforcement is Held.FULL else None
         if options.json:
             console.write_json(
                 {
@@ -39,7 +40,8 @@ class Doctor:
                         for f in findings
                     ],
                     "backends": [_verdict_json(verdict) for verdict in verdicts],
-                    "commands": _commands(verdicts),
+                    "workspace": None if here is None else _verdict_json(here),
+                    "commands": _commands(verdicts, here),
                 }
             )
             return 0
@@ -50,13 +52,18 @@ class Doctor:
                 console.say(f"       {'':<17}{finding.remedy}")
         console.say("backends for commands, each tried by running one")
         for verdict in verdicts:
-            works = verdict.enforcement is not Held.NONE
-            found = verdict.enforcement.value if works else verdict.cause
-            self._say(works, verdict.backend, found, console)
-            for line in (*verdict.gaps, *([verdict.remedy] if verdict.remedy else ())):
-                console.say(f"       {'':<17}{line}")
-        console.say(f"files: fenced. commands: {_commands(verdicts)}")
+            self._say_verdict(verdict, verdict.backend, console)
+        if here is not None:
+            self._say_verdict(here, "this workspace", console)
+        console.say(f"files: fenced. commands: {_commands(verdicts, here)}")
         return 0
+
+    def _say_verdict(self, verdict: Verdict, name: str, console: Console) -> None:
+        works = verdict.enforcement is not Held.NONE
+        found = verdict.enforcement.value if works else verdict.cause
+        self._say(works, name, found, console)
+        for line in (*verdict.gaps, *([verdict.remedy] if verdict.remedy else ())):
+            console.say(f"       {'':<17}{line}")
 
     @staticmethod
     def _say(is_there: bool, name: str, found: str, console: Console) -> None:
@@ -65,10 +72,25 @@ class Doctor:
         console.say(f"{name:<17}{found}")
 
 
-def _commands(verdicts: tuple[Verdict, ...]) -> str:
+def _examine_here(options: Options, console: Console) -> Verdict | None:
+    """Whether a stage works on the workspace of this directory; None where there is none."""
+    from paddock.sandbox.examine import examine_workspace
+
+    try:
+        project = find_project(options, console)
+    except PaddockError:
+        # What is wrong with it says every other command; this one is about the host.
+        return None
+    staging = project.environment.paddock_home / _STAGING
+    return examine_workspace(staging, str(project.root.path))
+
+
+def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None) -> str:
     """What becomes of a command here, under the default `enforcement = "required"`."""
     from paddock.sandbox.choice import choose_backend
 
+    if here is not None and here.enforcement is Held.NONE:
+        return f"refused in this workspace; {here.remedy}"
     try:
         chosen = choose_backend(verdicts, "required")
     except SandboxUnavailableError as refused:

@@ -2,20 +2,29 @@
 
 import argparse
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.ledger_content import add_content, add_erase, run_content, run_erase
 from paddock.apps.cli.ledger_export import add_export, run_export
+from paddock.apps.cli.ledger_proofs import (
+    add_checkpoint,
+    add_proof,
+    add_rollback,
+    run_checkpoint,
+    run_proof,
+    run_rollback,
+)
+from paddock.apps.cli.ledger_verify import add_verify, gone_error, run_verify
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
+from paddock.apps.cli.times import seconds_of
 from paddock.assembly import Project
-from paddock.errors import LedgerDamagedError, UsageError
+from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.ledger.tail import follow
-from paddock.ledger.verify import Verification, verify
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 
@@ -26,14 +35,21 @@ _EXIT_INTEGRITY: Final = 4
 
 
 class LedgerCommand:
-    """Questions to the ledgers; nothing is written."""
+    """Questions to the ledgers, and what makes their checkpoints."""
 
-    summary = "Query, follow, verify and export the ledgers. Nothing here writes to one."
+    summary = (
+        "Query, follow, verify and export the ledgers; make checkpoints and proofs of them.\n"
+        "Entries are written by what happens alone, but for those of accept-rollback and erase."
+    )
     examples = (
         "  paddock ledger query --ledger ho1m --type TOOL_DENIED --last 5\n"
         "  paddock ledger query --ledger ho1m --call CALL-1f2e --json\n"
         "  paddock ledger tail --ledger ho1m\n"
         "  paddock ledger verify\n"
+        "  paddock ledger checkpoint --out governance.checkpoint\n"
+        "  paddock ledger verify --checkpoint governance.checkpoint\n"
+        "  paddock ledger proof 17 --ledger ho1m --json\n"
+        "  paddock ledger accept-rollback\n"
         "  paddock ledger export --ledger ho1m --format html --out ho1m.html"
     )
 
@@ -54,13 +70,35 @@ class LedgerCommand:
         followed.add_argument("--ledger", choices=NAMES, default="governance")
         followed.add_argument("--last", type=int, default=10, metavar="N")
         checked = actions.add_parser("verify", help="read and check whole", allow_abbrev=False)
-        checked.add_argument("--ledger", choices=NAMES, help="default: all that there are")
-        checked.add_argument("--full", action="store_true", help="read every line (so far, always)")
+        add_verify(checked, NAMES)
+        signed = actions.add_parser(
+            "checkpoint", help="sign what is there, and print the note", allow_abbrev=False
+        )
+        add_checkpoint(signed, NAMES)
+        proved = actions.add_parser(
+            "proof", help="prove an entry to an outsider", allow_abbrev=False
+        )
+        add_proof(proved, NAMES)
+        accepted = actions.add_parser(
+            "accept-rollback", help="go on after a restore from a backup", allow_abbrev=False
+        )
+        add_rollback(accepted, NAMES)
         exported = actions.add_parser(
             "export", help="lines as they are stored, or a page", allow_abbrev=False
         )
         add_export(exported, NAMES)
-        for parsed in (asked, followed, checked, exported):
+        shown = actions.add_parser(
+            "content", help="print what an entry names by a salted digest", allow_abbrev=False
+        )
+        add_content(shown)
+        erased = actions.add_parser(
+            "erase",
+            help="erase such a content and its salt for good; recorded, and proofs stay",
+            allow_abbrev=False,
+        )
+        add_erase(erased)
+        parsers = (asked, followed, checked, exported, signed, proved, accepted, shown, erased)
+        for parsed in parsers:
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:
@@ -70,9 +108,22 @@ class LedgerCommand:
             return self._query(project, options, console)
         if options.question == "tail":
             return self._tail(project, options, console)
+        if options.question == "content":
+            return run_content(project, options, console)
+        if options.question == "erase":
+            return run_erase(project, options, console)
         if options.question == "export":
             return self._export(project, options, console)
-        return self._verify(project, options, console)
+        if options.question == "checkpoint":
+            return run_checkpoint(project, options, console)
+        if options.question == "proof":
+            return run_proof(project, options, console)
+        paths = project.layout.ledger_paths()
+        known = [name for name in NAMES if _is_known(paths[name])]
+        named = [options.ledger] if options.ledger else known
+        if options.question == "accept-rollback":
+            return run_rollback(project, tuple(named), options, console)
+        return run_verify(project, named, known, options, console)
 
     def _query(self, project: Project, options: Options, console: Console) -> int:
         if options.last < 0:
@@ -81,15 +132,15 @@ class LedgerCommand:
         if not _is_known(path):
             return _nothing_yet(options, console)
         if not path.exists():
-            raise _gone(path, options.ledger)
+            raise gone_error(path, options.ledger)
         wanted = Filter(
             event_type=options.type,
             session_id=options.session,
             call_id=options.call,
             agent=options.agent,
             decision=options.decision,
-            since=_seconds(options.since, "--since"),
-            until=_seconds(options.until, "--until"),
+            since=seconds_of(options.since, "--since"),
+            until=seconds_of(options.until, "--until"),
         )
         rows = query(str(path), wanted, last=options.last or None)
         for stored in rows.entries:
@@ -122,28 +173,9 @@ class LedgerCommand:
         path = project.layout.ledger_paths()[options.ledger]
         if not path.exists():
             if _is_known(path):
-                raise _gone(path, options.ledger)
+                raise gone_error(path, options.ledger)
             raise UsageError(f"the ledger {options.ledger} does not exist yet", where="--ledger")
         return run_export(path, options, console)
-
-    def _verify(self, project: Project, options: Options, console: Console) -> int:
-        paths = project.layout.ledger_paths()
-        names = [options.ledger] if options.ledger else [n for n in NAMES if _is_known(paths[n])]
-        # Threat: a ledger that was removed whole has no line left to complain of.
-        gone = [name for name in names if _is_known(paths[name]) and not paths[name].exists()]
-        reports = {name: _verify_one(paths[name], name) for name in names if name not in gone}
-        if options.json:
-            console.write_json({name: _report_json(report) for name, report in reports.items()})
-        else:
-            for name, report in reports.items():
-                _say_report(name, report, console)
-            if not names:
-                console.say("there is no ledger yet")
-        for name in gone:
-            console.report(_gone(paths[name], name))
-        if gone:
-            return _EXIT_INTEGRITY
-        return 0 if all(report.is_whole for report in reports.values()) else _EXIT_INTEGRITY
 
 
 def _nothing_yet(options: Options, console: Console) -> int:
@@ -155,32 +187,6 @@ def _nothing_yet(options: Options, console: Console) -> int:
 def _is_known(path: Path) -> bool:
     """Whether there is this ledger, or the folder that only a ledger has."""
     return path.exists() or path.with_suffix(".d").exists()
-
-
-def _gone(path: Path, name: str) -> LedgerDamagedError:
-    return LedgerDamagedError(
-        f"the ledger {name} is gone: what is kept beside it says that there was one",
-        where=str(path),
-        hint="restore it from a backup",
-    )
-
-
-def _verify_one(path: Path, name: str) -> Verification:
-    if not path.exists():
-        raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
-    return verify(str(path))
-
-
-def _seconds(text: str | None, option: str) -> float | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{text[:80]!r} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _wait() -> bool:
@@ -227,52 +233,6 @@ def entry_json(stored: StoredEntry) -> dict[str, Json]:
 
 def _bad(bad: BadRow) -> str:
     return f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
-
-
-def _say_report(name: str, report: Verification, console: Console) -> None:
-    state = "whole" if report.is_whole else "DAMAGED"
-    head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
-    console.say(f"{name}: {state}, {report.entries} entries{head}")
-    for problem in report.problems:
-        console.say(
-            f"  line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
-            f"{problem.kind}: {problem.detail}"
-        )
-    if report.problems_omitted:
-        console.say(f"  {report.problems_omitted} more problems are not shown")
-    for open_ in report.unanswered:
-        call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
-        console.say(f"  unknown outcome: {call}")
-    if report.torn_bytes:
-        torn = f"{report.torn_bytes} bytes follow the last whole line"
-        console.say(f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
-    if report.uncovered:
-        console.say(f"  {report.uncovered}")
-
-
-def _report_json(report: Verification) -> dict[str, Json]:
-    return {
-        "whole": report.is_whole,
-        "entries": report.entries,
-        "head": None if report.head is None else {"seq": report.head.seq, "hash": report.head.hash},
-        "problems": [
-            {
-                "line": problem.line,
-                "seq": problem.seq,
-                "offset_bytes": problem.offset_bytes,
-                "kind": str(problem.kind),
-                "detail": problem.detail,
-            }
-            for problem in report.problems
-        ],
-        "problems_omitted": report.problems_omitted,
-        "unknown": [
-            {"seq": open_.seq, "call_id": open_.call_id, "tool": open_.tool}
-            for open_ in report.unanswered
-        ],
-        "torn_bytes": report.torn_bytes,
-        "uncovered": report.uncovered,
-    }
 
 
 COMMAND = LedgerCommand()

@@ -87,7 +87,12 @@ COMMANDS: Final = {
     "diff": Listed("show what a call changed", "diff"),
     "undo": Listed("bring back what a call replaced", "undo"),
     "ledger": Listed(
-        "query, follow, verify and export ledgers", "ledger", ("query", "tail", "verify", "export")
+        "query, follow, verify and export ledgers",
+        "ledger",
+        (
+            *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback"),
+            *("export", "content", "erase"),
+        ),
     ),
     "package": Listed(
         "make, approve, install and remove packages of a plane",

@@ -14,7 +14,7 @@ from paddock.apps.cli.times import seconds_of
 from paddock.assembly import PlanePolicies, find_ledger_paths, find_policy_files, read_candidate
 from paddock.errors import UsageError
 from paddock.ledger.decided import find_decided
-from paddock.ledger.query import BadRow, Filter
+from paddock.ledger.query import BadRow, Filter, query
 from paddock.policy.diff import diff
 from paddock.policy.explain_record import TOLD_EVENTS, Kept, RecordedCall, tell_calls
 from paddock.policy.recorded import (
@@ -86,15 +86,15 @@ def explain_call(options: Options, console: Console) -> int:
     """
     call_id = options.action
     path = ledger_file(options, console)
-    kept: list[Kept] = []
-    bad: list[BadRow] = []
-    if path.exists():
-        for row in find_decided(str(path), TOLD_EVENTS, Filter(call_id=call_id)):
-            if isinstance(row, BadRow):
-                bad.append(row)
-            else:
-                kept.append(Kept(row.seq, row.timestamp, row.entry))
-    calls = tell_calls(reversed(kept), call_id)
+    rows = query(str(path), Filter(call_id=call_id)) if path.exists() else None
+    found = () if rows is None else rows.entries
+    bad = () if rows is None else rows.bad
+    kept = [
+        Kept(row.seq, row.timestamp, row.entry)
+        for row in found
+        if row.entry.event_type in TOLD_EVENTS
+    ]
+    calls = tell_calls(kept, call_id)
     if bad:
         console.warn(f"{len(bad)} lines of the ledger hold no entry: paddock ledger verify")
     if not calls:

@@ -14,7 +14,7 @@ from paddock.assembly.sessions import SessionWish, open_session
 from paddock.text.show import show_name
 
 if TYPE_CHECKING:
-    from paddock.assembly.cassettes import Played
+    from paddock.assembly.cassettes import Prepared
     from paddock.providers.ports import Provider
 
 _EXIT_NO = 1
@@ -61,14 +61,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
     """One turn, in a new session or in one that is resumed."""
     project = use_project(options, console)
-    played = _played(project, options, console)
+    prepared = _prepared(project, options, console)
     wish = SessionWish(
         agent=options.agent,
         model=options.model,
         listener=_Progress(console),
         variables=console.variables,
         resume=resume,
-        provider=played.provider if played else _recorded(project, options, console),
+        provider=prepared.provider if prepared else _recorded(project, options, console),
     )
     with open_session(project, wish) as session, cancelled_by_interrupt() as cancel:
         for notice in session.notices[len(project.notices) :]:
@@ -78,16 +78,17 @@ def answer(message: str, resume: str | None, options: Options, console: Console)
         console.write_json(result.as_json())
     else:
         console.say(result.response)
-    if played and result.outcome is TurnOutcome.SUCCESS:
-        played.require_finished()
+    if prepared and result.outcome is TurnOutcome.SUCCESS:
+        prepared.answers.require_finished()
     return _exit_of(result)
 
 
-def _played(project: Project, options: Options, console: Console) -> "Played | None":
-    if options.play is None:
-        return None
-    from paddock.assembly.cassettes import open_played
+def _prepared(project: Project, options: Options, console: Console) -> "Prepared | None":
+    from paddock.assembly.cassettes import find_script, open_played
 
+    if options.play is None:
+        is_recorded = options.record is not None
+        return None if is_recorded else find_script(project, options.model, console.variables)
     file = console.directory / options.play
     return open_played(project, options.model, console.variables, file)
 

@@ -21,7 +21,7 @@ from paddock.apps.hook.lean.records import Identity, Record, decision_record
 from paddock.apps.hook.lean.seen import is_first
 from paddock.apps.hook.records_of import agent_json, warned_directory
 from paddock.apps.hook.wrapping import CommandPlace, wrapped_input
-from paddock.assembly import open_ledger
+from paddock.assembly import HOOK_PACE, open_ledger
 from paddock.errors import PaddockError
 from paddock.ledger.ports import Ledger
 from paddock.values.agents import AgentChain
@@ -69,7 +69,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     ground = find_ground(asked, given.variables, given.directory, today)
     who = identity_of(ground.chain, ground.project.policy.digest)
     base = asked.cwd or given.directory
-    with closing(open_ledger(ground.project, "ho1m")) as ledger:
+    with closing(open_ledger(ground.project, "ho1m", HOOK_PACE)) as ledger:
         ports = FullPorts(ledger, ground, given.program, base)
         if given.keeps_image:
             _keep_image(ground, asked, given)

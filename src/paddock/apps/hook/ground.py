@@ -9,7 +9,7 @@ from typing import Final
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.policy_engine import PolicyEngine
-from paddock.assembly import Project, open_project
+from paddock.assembly import Project, note_agents, open_project
 from paddock.plane.agent_files import is_agent_name
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.paths import real_path
@@ -59,6 +59,7 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
         today,
     )
     chain = chain_for(project, asked)
+    note_agents(project, project.agents.lineage(_declared(project, asked.agent_type)))
     also = also_write(project, asked.client, environment, variables)
     return Ground(project, scene, chain, PolicyEngine(project.policy, chain, also), start)
 
@@ -92,9 +93,15 @@ def chain_for(project: Project, asked: Asked) -> AgentChain:
     return chain_of_type(project, default, name)
 
 
+def _declared(project: Project, name: str) -> str:
+    """Return the agent of this plane whose declaration counts for a client's agent of that type."""
+    is_ours = is_agent_name(name) and name in project.agents.names()
+    return name if is_ours else project.default_agent
+
+
 def chain_of_type(project: Project, default: AgentChain, name: str) -> AgentChain:
     """Return the chain of a client's agent of type `name`."""
-    if is_agent_name(name) and name in project.agents.names():
+    if _declared(project, name) == name:
         return project.agents.chain(name)
     first = default[0]
     bound = project.policy.settings.profile_for(name)

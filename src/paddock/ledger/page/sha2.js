@@ -39,40 +39,57 @@ const padded = (message, block) => {
   return view;
 };
 
+const W256 = new Int32Array(64);
+
+// One block of 64 bytes, without an array that is made anew: a ledger has millions of them.
+const compress256 = (state, view, at) => {
+  const w = W256;
+  for (let i = 0; i < 16; i++) w[i] = view.getInt32(at + 4 * i);
+  for (let i = 16; i < 64; i++) {
+    const x = w[i - 15];
+    const y = w[i - 2];
+    const s0 = ((x >>> 7) | (x << 25)) ^ ((x >>> 18) | (x << 14)) ^ (x >>> 3);
+    const s1 = ((y >>> 17) | (y << 15)) ^ ((y >>> 19) | (y << 13)) ^ (y >>> 10);
+    w[i] = (w[i - 16] + s0 + w[i - 7] + s1) | 0;
+  }
+  let a = state[0];
+  let b = state[1];
+  let c = state[2];
+  let d = state[3];
+  let e = state[4];
+  let f = state[5];
+  let g = state[6];
+  let h = state[7];
+  for (let i = 0; i < 64; i++) {
+    const s1 = ((e >>> 6) | (e << 26)) ^ ((e >>> 11) | (e << 21)) ^ ((e >>> 25) | (e << 7));
+    const t1 = (h + s1 + ((e & f) ^ (~e & g)) + K256[i] + w[i]) | 0;
+    const s0 = ((a >>> 2) | (a << 30)) ^ ((a >>> 13) | (a << 19)) ^ ((a >>> 22) | (a << 10));
+    const t2 = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
+    h = g;
+    g = f;
+    f = e;
+    e = (d + t1) | 0;
+    d = c;
+    c = b;
+    b = a;
+    a = (t1 + t2) | 0;
+  }
+  state[0] += a;
+  state[1] += b;
+  state[2] += c;
+  state[3] += d;
+  state[4] += e;
+  state[5] += f;
+  state[6] += g;
+  state[7] += h;
+};
+
 const sha256 = (message) => {
   const view = padded(message, 64);
   const state = Int32Array.from(H256);
-  const w = new Int32Array(64);
-  for (let at = 0; at < view.byteLength; at += 64) {
-    for (let i = 0; i < 16; i++) w[i] = view.getInt32(at + 4 * i);
-    for (let i = 16; i < 64; i++) {
-      const x = w[i - 15];
-      const y = w[i - 2];
-      const s0 = ((x >>> 7) | (x << 25)) ^ ((x >>> 18) | (x << 14)) ^ (x >>> 3);
-      const s1 = ((y >>> 17) | (y << 15)) ^ ((y >>> 19) | (y << 13)) ^ (y >>> 10);
-      w[i] = (w[i - 16] + s0 + w[i - 7] + s1) | 0;
-    }
-    let [a, b, c, d, e, f, g, h] = state;
-    for (let i = 0; i < 64; i++) {
-      const s1 = ((e >>> 6) | (e << 26)) ^ ((e >>> 11) | (e << 21)) ^ ((e >>> 25) | (e << 7));
-      const t1 = (h + s1 + ((e & f) ^ (~e & g)) + K256[i] + w[i]) | 0;
-      const s0 = ((a >>> 2) | (a << 30)) ^ ((a >>> 13) | (a << 19)) ^ ((a >>> 22) | (a << 10));
-      const t2 = (s0 + ((a & b) ^ (a & c) ^ (b & c))) | 0;
-      h = g;
-      g = f;
-      f = e;
-      e = (d + t1) | 0;
-      d = c;
-      c = b;
-      b = a;
-      a = (t1 + t2) | 0;
-    }
-    [a, b, c, d, e, f, g, h].forEach((word, i) => {
-      state[i] = (state[i] + word) | 0;
-    });
-  }
+  for (let at = 0; at < view.byteLength; at += 64) compress256(state, view, at);
   const out = new DataView(new ArrayBuffer(32));
-  state.forEach((word, i) => out.setInt32(4 * i, word));
+  for (let i = 0; i < 8; i++) out.setInt32(4 * i, state[i]);
   return new Uint8Array(out.buffer);
 };
 

@@ -2,7 +2,12 @@
 // the chain of lines, their Merkle tree (RFC 6962), and signed notes (C2SP).
 
 const utf8 = (text) => new TextEncoder().encode(text);
-const hex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const PAIRS = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
+const hex = (bytes) => {
+  let out = "";
+  for (const byte of bytes) out += PAIRS[byte];
+  return out;
+};
 const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
 const same = (one, other) => hex(one) === hex(other);
 
@@ -76,20 +81,28 @@ const parsedEntry = (text) => {
   }
 };
 
-// Walk the rows in order: numbers, links, and the root wherever a checkpoint may want it.
-const verifyRows = (rows) => {
+// The root over the first `size` entries; null where that ends among lines that are left out.
+const rootAt = (rows, size) => {
   const edge = new Edge();
-  const roots = new Map();
+  for (const row of rows) {
+    if (edge.size >= size) break;
+    edge.push(row.level, row.hash);
+  }
+  return edge.size === size ? edge.root() : null;
+};
+
+// Walk the rows in order: numbers and links. Afterwards every row knows its hash.
+const verifyRows = (rows) => {
   const problems = [];
+  let position = 0;
   let expected = 0;
   let before = null;
   let shown = 0;
   rows.forEach((row, index) => {
-    row.position = edge.size;
-    roots.set(edge.size, edge.root.bind(copied(edge)));
+    row.position = position;
+    position += 2 ** row.level;
     if (row.line === null) {
       if (row.hash.length !== 32) throw new Error(`row ${index + 1} is none`);
-      edge.push(row.level, row.hash);
       expected += 2 ** row.level;
       before = row.level === 0 ? row.hash : null;
       return;
@@ -97,20 +110,11 @@ const verifyRows = (rows) => {
     shown += 1;
     row.problems = lineProblems(row, expected, before);
     for (const said of row.problems) problems.push({ row, said });
-    if (row.seq !== null) expected = row.seq + 1;
-    else expected += 1;
-    before = leafOf(row.line);
-    edge.push(0, before);
+    expected = row.seq === null ? expected + 1 : row.seq + 1;
+    row.hash = leafOf(row.line);
+    before = row.hash;
   });
-  roots.set(edge.size, edge.root.bind(edge));
-  return { size: edge.size, shown, problems, roots };
-};
-
-const copied = (edge) => {
-  const copy = new Edge();
-  copy.size = edge.size;
-  copy.parts = [...edge.parts];
-  return copy;
+  return { rows, size: position, shown, problems };
 };
 
 const lineProblems = (row, expected, before) => {
@@ -180,11 +184,11 @@ const verifyNote = (note, key, tree) => {
   if (size > tree.size) {
     return broken(`it was signed for ${size} entries, and there are ${tree.size}: the end is gone`);
   }
-  const root = tree.roots.get(size);
-  if (!root) {
+  const root = rootAt(tree.rows, size);
+  if (root === null) {
     return { state: "open", size, said: "signed; it ends among lines that are left out here" };
   }
-  if (!same(root(), parsed.root)) {
+  if (!same(root, parsed.root)) {
     return broken(`signed for ${size} entries, and these ${size} are not those that were signed`);
   }
   return { state: "whole", size, said: `signed, and exactly these first ${size} entries` };

@@ -38,7 +38,7 @@ def test_a_pipe_that_ends_ends_the_session(plane):
     status, shown = plane.shell("hello\n")
     assert status == 0
     assert "1 turn, 0 tokens" in shown
-    assert [entry.event_type for entry in plane.entries("ho2m")][-1] == "SESSION_END"
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
 
 
 def test_a_last_line_without_its_end_counts(plane):
@@ -83,17 +83,16 @@ def test_a_line_that_begins_with_a_space_is_said_to_the_model(plane):
     assert turn.metadata["user_message"] == "/cost"
 
 
-def test_the_frameworks_and_the_gates_are_listed_or_said_not_to_be_there(plane):
+def test_the_frameworks_and_the_gates_are_listed(plane):
     lines = {"what frameworks are installed?": "list_packages", "run the gate check": "gate_check"}
     _, shown = plane.shell("\n".join([*lines, "/show packages", "/show frameworks", ""]))
     found = blocks(shown)
     for said, tool in lines.items():
         first = found[said][0]
-        is_called = first.startswith("  #") and f" ok {tool} " in first
-        assert is_called or first.startswith(f"That needs the tool {tool}, which I do not have")
+        assert first.startswith("  #")
+        assert f" ok {tool} " in first
     for what in ("packages", "frameworks"):
-        first = found[f"/show {what}"][0]
-        assert " ok list_packages" in first or "cannot be listed" in first
+        assert " ok list_packages" in found[f"/show {what}"][0]
 
 
 @pytest.mark.parametrize(
@@ -185,12 +184,14 @@ def test_bytes_that_are_no_text_do_not_end_the_shell(plane):
 
 
 def test_json_lines_hold_all_that_happens(plane):
+    (plane.here / "HOT/kernel/loader.py").write_text("x = 1\n")
     ran = plane.pipe("what files are in the kernel directory?\n/cost\n", "--json")
     rows = [json.loads(each) for each in ran.stdout.splitlines()]
     assert (ran.returncode, ran.stderr) == (0, "")
     assert {row["kind"] for row in rows} == {"status", "text", "turn"}
     [turn] = [row for row in rows if row["kind"] == "turn"]
-    assert (turn["outcome"], turn["response"]) == ("success", "Files:\n[nothing to list]")
+    assert turn["outcome"] == "success"
+    assert turn["response"].startswith("Files:\nHOT/kernel/")
     assert rows[0]["kind"] == "status"
     assert rows[0]["gate_is_open"] is False
     assert ran.stdout.isascii()

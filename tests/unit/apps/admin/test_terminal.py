@@ -38,7 +38,7 @@ def test_the_program_itself_opens_talks_and_leaves(plane):
     assert "1 turn, 0 tokens" in terminal.everything()
     assert not before[3] & termios.ECHO
     assert after[3] & termios.ECHO
-    assert [entry.event_type for entry in plane.entries("ho2m")][-1] == "SESSION_END"
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
 
 
 def test_what_is_typed_is_edited_and_said_once(plane):
@@ -225,7 +225,7 @@ def test_a_terminal_that_is_resized_while_an_answer_comes_in_goes_on(plane):
             terminal.type("tell me\r")
             terminal.wait_for("and goes on")
             terminal.resize(40, 12)
-            terminal.wait_for("than the window will\nbe, and goes on")
+            terminal.wait_for("than the window\nwill be, and goes on")
             terminal.type("\x03")
             terminal.wait_for("\ncancelled")
             terminal.wait_for_prompt()

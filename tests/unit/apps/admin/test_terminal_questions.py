@@ -13,6 +13,7 @@ from paddock.apps.admin.blocks import line
 from paddock.apps.admin.modes import Mode
 from paddock.apps.admin.panel import Panel
 from paddock.apps.admin.ports import Choice, Question
+from paddock.apps.admin.rich_drawing import RichDrawing
 from tests.support.admin_shells import Site, new_project
 
 EDIT = 'replace "teh" with "the" in README.md'
@@ -118,7 +119,7 @@ def test_what_waits_in_the_terminal_when_a_question_is_drawn_is_thrown_away():
     os.write(master, b"y\r")
     assert select.select([slave], [], [], 30)[0]
     with os.fdopen(slave, encoding="utf-8") as source:
-        panel = Panel([], _Deaf())
+        panel = Panel([], _Deaf(), RichDrawing(colours=False).live)
         app = panel.application(Vt100Input(source), DummyOutput(), colours=False)
         panel.begin_asking(Question("Q1", (), line(""), "allow? ", (Choice.YES, Choice.NO), 30))
         assert panel.mode is Mode.DRAWING

@@ -27,6 +27,9 @@ INPUT_BYTES_MAX = 64_000_000
 _ID_BYTES = 16
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
+_ASK = "ask"
+_CLIENT_END = "SessionEnd"
+
 
 class Attempt:
     """One event on the lean path."""
@@ -111,6 +114,8 @@ class LeanPorts:
 
     def append(self, record: Record) -> None:
         """See `flow.Ports`. Raises: DeclinedError, AppendFailedError."""
+        if record.decision == _ASK or record.metadata.get("event") == _CLIENT_END:
+            raise DeclinedError("an entry that a checkpoint has to cover at once")
         ledger, folder, identity = self._image["ledger"]
         body = encode_body(record, posix.urandom(_ID_BYTES), time.time())
         self.has_begun = True

@@ -14,10 +14,9 @@ nothing is acknowledged, and the call does not run.
 import fcntl
 import posix
 import time
-from zlib import crc32
 
 from paddock.apps.hook.lean.asked import DeclinedError
-from paddock.apps.hook.lean.lines import chain_line, leaf_hash
+from paddock.apps.hook.lean.lines import chain_line, crc32, leaf_hash
 
 _RECORD_BYTES = 89
 _BODY_BYTES = 85
@@ -29,6 +28,8 @@ _BASE_BYTES = 12
 _PAGE_BYTES = _TURN + 4
 SEGMENT_BYTES = 1 << 28
 """As `paddock.limits.ledger_segment_bytes`: the full path makes the next file."""
+CHECKPOINT_ENTRIES = 1024
+"""As `paddock.limits.checkpoint_entries_max`."""
 _LINE_BYTES = 65_536
 """Of the line before a mark, what is read to compare it; a longer one is declined."""
 _TAIL_BYTES = 128
@@ -192,6 +193,8 @@ def _newest(head: int, file: int, size: int, base: int, folder: str) -> Mark:
     newest, durable, _ = _marks(head)
     if newest is None or durable is None or not durable.entries:
         raise DeclinedError("the ledger's head is not whole")
+    if newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1:
+        raise DeclinedError("a checkpoint is due, which the full path makes")
     if durable.poisoned or newest.boot != boot:
         raise DeclinedError("the ledger's head is of another time")
     if newest.offset < durable.offset or base + size != newest.offset or durable.offset <= base:

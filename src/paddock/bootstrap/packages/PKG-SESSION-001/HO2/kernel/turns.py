@@ -1,9 +1,9 @@
 """A reader of the session ledger: one line a turn. Standard library alone; changes nothing.
 
-    python3 HO2/kernel/turns.py [HO2/ledger/ho2m.jsonl]
+    python3 -B HO2/kernel/turns.py [HO2/ledger/ho2m.jsonl | -]
 
-Each line of the ledger is one JSON object. This program looks at `TURN_RECORDED` alone and
-does not check the chain: that is what `paddock ledger verify` is for.
+`-` reads standard input. Each line of the ledger is one JSON object. This program looks at
+`TURN_RECORDED` alone and does not check the chain: that is what `paddock ledger verify` is for.
 """
 
 import json
@@ -54,6 +54,10 @@ def read_turns(lines: Iterable[str]) -> Iterator[Turn]:
 
 def main(arguments: list[str]) -> int:
     """Show the turns of the ledger that is named, or of this plane's."""
+    if arguments == ["-"]:
+        for turn in read_turns(sys.stdin):
+            print(turn)
+        return 0
     path = Path(arguments[0]) if arguments else LEDGER
     if not path.exists():
         print(f"there is no session ledger {path} yet")

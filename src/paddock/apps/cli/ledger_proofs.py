@@ -1,0 +1,185 @@
+"""`paddock ledger checkpoint`, `proof` and `accept-rollback`."""
+
+import argparse
+import termios
+from contextlib import closing
+from pathlib import Path
+
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.new_file import write_new_file
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.prompt import ask_yes
+from paddock.assembly import Project, open_ledger
+from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
+from paddock.errors import ConfigError, HostError, UsageError
+from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.format_genesis import VerifierKey
+from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.proof import (
+    ConsistencyProof,
+    InclusionProof,
+    prove_consistency,
+    prove_inclusion,
+)
+from paddock.ledger.scan import find_genesis
+from paddock.ledger.signing import open_note
+from paddock.values.calls import Json
+
+
+def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """The options of `checkpoint`."""
+    parser.add_argument("--ledger", choices=names, default="governance")
+    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
+
+
+def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """The options of `proof`."""
+    parser.add_argument("seq", metavar="SEQ", nargs="?", type=int, help="an entry's number")
+    parser.add_argument("--ledger", choices=names, default="governance")
+    parser.add_argument(
+        "--from",
+        dest="since",
+        metavar="SIZE",
+        type=int,
+        help="instead: that the ledger only grew since it had SIZE entries",
+    )
+
+
+def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """The options of `accept-rollback`."""
+    parser.add_argument("--ledger", choices=names, help="default: all that went back")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run_checkpoint(project: Project, options: Options, console: Console) -> int:
+    """Make a checkpoint, carry it up, and hand it out."""
+    _require_ledger(project, options.ledger)
+    with closing(open_ledger(project, options.ledger)) as ledger:
+        signed = ledger.seal()
+    if options.out is not None:
+        write_new_file(Path(console.directory / options.out), [signed.note.encode()])
+    if options.json:
+        checkpoint = signed.checkpoint
+        console.write_json(
+            {
+                "ledger": options.ledger,
+                "origin": checkpoint.origin,
+                "size": checkpoint.size,
+                "root": checkpoint.root.hex(),
+                "note": signed.note,
+            }
+        )
+    elif options.out is None:
+        console.stdout.write(signed.note)
+    return 0
+
+
+def run_proof(project: Project, options: Options, console: Console) -> int:
+    """Prove an entry, or that the ledger only grew."""
+    if (options.seq is None) == (options.since is None):
+        raise UsageError("give either SEQ or --from SIZE", hint="paddock ledger proof --help")
+    _require_ledger(project, options.ledger)
+    path = str(project.layout.ledger_paths()[options.ledger])
+    needed = options.since if options.seq is None else options.seq + 1
+    signed = _newest(project, options.ledger, path, needed)
+    if options.seq is None:
+        _show_consistency(prove_consistency(path, options.since, signed), options, console)
+    else:
+        _show_inclusion(prove_inclusion(path, options.seq, signed), options, console)
+    return 0
+
+
+def run_rollback(
+    project: Project, names: tuple[str, ...], options: Options, console: Console
+) -> int:
+    """0 accepted, or nothing to accept; 1 not."""
+    gone = find_gone_back(project, names)
+    for each in gone:
+        for problem in each.problems:
+            (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
+    if gone and not options.yes and not _agrees(console):
+        return _end(options, console, gone, is_accepted=False)
+    for each in gone:
+        accept_rollback(project, each, "--yes" if options.yes else "person")
+    return _end(options, console, gone, is_accepted=True)
+
+
+def _end(options: Options, console: Console, gone: list[WentBack], *, is_accepted: bool) -> int:
+    names: list[Json] = [each.name for each in gone]
+    if options.json:
+        console.write_json({"status": "ok" if is_accepted else "error", "ledgers": names})
+    elif not gone:
+        console.say("no ledger went back")
+    else:
+        console.say("accepted, and on record" if is_accepted else "not accepted")
+    return 0 if is_accepted else 1
+
+
+def _agrees(console: Console) -> bool:
+    console.stdout.flush()
+    if not console.is_interactive:
+        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
+    question = "go on from what is here? what was signed before counts no more [y/N] "
+    try:
+        return bool(ask_yes(console, question, limits.approval_timeout_s))
+    except (OSError, termios.error, ValueError):
+        return False
+
+
+def _require_ledger(project: Project, name: str) -> None:
+    if not project.layout.ledger_paths()[name].exists():
+        raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
+
+
+def _newest(project: Project, name: str, path: str, needed: int) -> SignedCheckpoint:
+    """The newest checkpoint; a new one where that does not cover so many entries."""
+    found: SignedCheckpoint | None = None
+    genesis = find_genesis(path)
+    notes = read_notes(checkpoints_folder(path))
+    if notes and genesis is not None:
+        found = open_note(notes[-1][1], VerifierKey.parse(genesis.public_key))
+        if found.checkpoint.size >= needed:
+            return found
+    try:
+        with closing(open_ledger(project, name)) as ledger:
+            return ledger.seal()
+    except (ConfigError, HostError):
+        # Without the key an older checkpoint still proves what it covers.
+        if found is None:
+            raise
+        return found
+
+
+def _show_inclusion(proof: InclusionProof, options: Options, console: Console) -> None:
+    if not options.json:
+        console.stdout.write(proof.text)
+        return
+    console.write_json(
+        {
+            "seq": proof.seq,
+            "size": proof.size,
+            "leaf": proof.leaf.hex(),
+            "hashes": [each.hex() for each in proof.hashes],
+            "note": proof.note,
+        }
+    )
+
+
+def _show_consistency(proof: ConsistencyProof, options: Options, console: Console) -> None:
+    if not options.json:
+        console.say(f"from {proof.old} {proof.old_root.hex()}")
+        for each in proof.hashes:
+            console.say(each.hex())
+        console.say("")
+        console.stdout.write(proof.note)
+        return
+    console.write_json(
+        {
+            "from": proof.old,
+            "root": proof.old_root.hex(),
+            "size": proof.size,
+            "hashes": [each.hex() for each in proof.hashes],
+            "note": proof.note,
+        }
+    )

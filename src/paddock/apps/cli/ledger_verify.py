@@ -1,0 +1,190 @@
+"""`paddock ledger verify`."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options
+from paddock.assembly import Project
+from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.errors import LedgerDamagedError, PaddockError, UsageError
+from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
+from paddock.ledger.scan import find_genesis
+from paddock.ledger.verify import ChainFault, Held, Problem, Verification
+from paddock.plane.files import read_file_through_links
+from paddock.text.show import show_name
+from paddock.values.calls import Json
+
+_EXIT_INTEGRITY: Final = 4
+
+
+def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
+    """The options of `verify`."""
+    parser.add_argument("--ledger", choices=names, help="default: all that there are")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="read every file, also those that were found whole before and not touched since",
+    )
+    parser.add_argument(
+        "--checkpoint",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a checkpoint that you kept: the ledger must go on from it",
+    )
+
+
+def run_verify(
+    project: Project, names: list[str], known: list[str], options: Options, console: Console
+) -> int:
+    """Verify `names`; those that are `known` and not there are gone. The exit status."""
+    paths = project.layout.ledger_paths()
+    # Threat: a ledger that was removed whole has no line left to complain of.
+    gone = [name for name in names if name in known and not paths[name].exists()]
+    given = [_read_given(each, console) for each in options.checkpoint]
+    there = [name for name in names if name not in gone]
+    unplaced = _unplaced(given, project, there)
+    reports = {
+        name: _audited(project, name, paths[name], given, unplaced, full=options.full)
+        for name in there
+    }
+    if options.json:
+        console.write_json({name: _report_json(report) for name, report in reports.items()})
+    else:
+        for name, report in reports.items():
+            _say_report(name, report, console)
+        if not names:
+            console.say("there is no ledger yet")
+    for name in gone:
+        console.report(gone_error(paths[name], name))
+    for problem in unplaced:
+        console.report(LedgerDamagedError(problem.why, where=problem.held.source))
+    if gone or unplaced:
+        return _EXIT_INTEGRITY
+    return 0 if all(report.is_whole for report in reports.values()) else _EXIT_INTEGRITY
+
+
+class _Given:
+    """A checkpoint file: whose it is, or why it is none's."""
+
+    def __init__(self, held: Held, origin: str, why: str) -> None:
+        self.held = held
+        self.origin = origin
+        self.why = why
+
+
+def _read_given(name: str, console: Console) -> _Given:
+    path = console.directory / name
+    content = read_file_through_links(path, limits.checkpoint_note_bytes_max)
+    if content is None:
+        raise UsageError(f"there is no file {name!a}", where="--checkpoint")
+    held = Held(f"{name!a}", content.decode(errors="replace"))
+    try:
+        checkpoint = parse_checkpoint(parse_note(held.note).text)
+    except NoteError as fault:
+        return _Given(held, "", fault.message)
+    why = f"a checkpoint of {checkpoint.origin!a}, and no ledger here is that"
+    return _Given(held, checkpoint.origin, why)
+
+
+def _unplaced(given: list[_Given], project: Project, names: list[str]) -> list[_Given]:
+    """Those that are about none of the ledgers: a forged one is found, not passed over."""
+    origins = {_origin(project, name) for name in names}
+    return [each for each in given if not each.origin or each.origin not in origins]
+
+
+def _origin(project: Project, name: str) -> str:
+    """By what name the ledger is known; empty where it does not say."""
+    path = project.layout.ledger_paths()[name]
+    genesis = find_genesis(str(path)) if path.exists() else None
+    return "" if genesis is None else genesis.origin
+
+
+def _audited(
+    project: Project,
+    name: str,
+    path: Path,
+    given: list[_Given],
+    unplaced: list[_Given],
+    *,
+    full: bool,
+) -> Verification:
+    if not path.exists():
+        raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
+    origin = _origin(project, name)
+    mine = [each.held for each in given if each not in unplaced and each.origin == origin]
+    return audit_ledger(project.layout, project.environment, name, Audit(mine, full=full))
+
+
+def gone_error(path: Path, name: str) -> PaddockError:
+    """What to say of a ledger that was there."""
+    return LedgerDamagedError(
+        f"the ledger {name} is gone: what is kept beside it says that there was one",
+        where=str(path),
+        hint="restore it from a backup",
+    )
+
+
+def _say_report(name: str, report: Verification, console: Console) -> None:
+    state = "whole" if report.is_whole else "DAMAGED"
+    head = "" if report.head is None else f", head {report.head.seq} {report.head.hash[:16]}"
+    console.say(f"{name}: {state}, {report.entries} entries{head}")
+    for problem in report.problems:
+        console.say(f"  {_place(problem)}{problem.kind}: {problem.detail}")
+    if report.problems_omitted:
+        console.say(f"  {report.problems_omitted} more problems are not shown")
+    if any(each.kind in (ChainFault.ROLLED_BACK, ChainFault.REWRITTEN) for each in report.problems):
+        console.say("  restored on purpose? then: paddock ledger accept-rollback")
+    for open_ in report.unanswered:
+        call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
+        console.say(f"  unknown outcome: {call}")
+    if report.torn_bytes:
+        torn = f"{report.torn_bytes} bytes follow the last whole line"
+        console.say(f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
+    if report.unread_entries:
+        console.say(
+            f"  {report.unread_entries} entries were found whole before, in files that were not "
+            "touched since: --full reads them again"
+        )
+    if report.is_whole and report.covered_entries:
+        console.say(f"  entries 0 to {report.covered_entries - 1} are as they were signed")
+    if report.uncovered:
+        console.say(f"  {report.uncovered}")
+
+
+def _place(problem: Problem) -> str:
+    if not problem.line:
+        return ""
+    return f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
+
+
+def _report_json(report: Verification) -> dict[str, Json]:
+    return {
+        "whole": report.is_whole,
+        "entries": report.entries,
+        "head": None if report.head is None else {"seq": report.head.seq, "hash": report.head.hash},
+        "problems": [
+            {
+                "line": problem.line,
+                "seq": problem.seq,
+                "offset_bytes": problem.offset_bytes,
+                "kind": str(problem.kind),
+                "detail": problem.detail,
+            }
+            for problem in report.problems
+        ],
+        "problems_omitted": report.problems_omitted,
+        "unknown": [
+            {"seq": open_.seq, "call_id": open_.call_id, "tool": open_.tool}
+            for open_ in report.unanswered
+        ],
+        "torn_bytes": report.torn_bytes,
+        "covered_entries": report.covered_entries,
+        "uncovered_entries": max(0, report.entries - report.covered_entries),
+        "uncovered": report.uncovered,
+        "unread_entries": report.unread_entries,
+        "checkpoints": [{"source": each.source, "size": each.size} for each in report.agreements],
+    }

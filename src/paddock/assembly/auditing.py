@@ -1,0 +1,142 @@
+"""Verifying the ledgers of a plane against everything that is known of them elsewhere.
+
+Compared are: what the ledger's signer signed last (beside its key), the anchor (for
+the highest ledger), the checkpoints that stand as entries in the ledger above, those
+beside the ledger, and what the caller brings. None of these is in reach of an agent;
+all but the last two are outside the ledger's own files.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, cast
+
+from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor
+from paddock.errors import ConfigError, HostError
+from paddock.ledger.format_events import CHECKPOINT, ROLLBACK_ACCEPTED
+from paddock.ledger.query import Filter, query
+from paddock.ledger.scan import find_genesis
+from paddock.ledger.signing import read_signed
+from paddock.ledger.verify import Held, Remembered, Unanswered, Verification, verify
+from paddock.plane.environment import Environment
+from paddock.plane.files import make_directories, read_file, replace_file
+from paddock.plane.keys import anchor_directory, ledger_key_path
+from paddock.plane.layout import PlaneLayout
+from paddock.values.calls import Json
+
+_COMPARED: Final = 64
+"""Checkpoints of the ledger above that a fast verification compares; a full one compares all."""
+_MEMORY_BYTES_MAX: Final = 16_000_000
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How a ledger is verified. `given` are checkpoints that the caller brings."""
+
+    given: Sequence[Held] = ()
+    full: bool = False
+
+
+def audit_ledger(
+    layout: PlaneLayout, environment: Environment, name: str, asked: Audit = Audit()
+) -> Verification:
+    """Verify one ledger of a plane; what it finds whole is remembered for the next time.
+
+    Without `full`, files that are sealed and were not touched since are not read again.
+
+    Raises:
+        HostError: there is no such ledger, it cannot be read, or the anchor cannot.
+        ConfigError: the user's configuration, or a kept checkpoint, does not load.
+    """
+    path = layout.ledger_paths()[name]
+    held = [
+        *_signed(layout, environment, name),
+        *_anchored(layout, environment, name, path),
+        *_from_above(layout, name, None if asked.full else _COMPARED),
+        *asked.given,
+    ]
+    file = anchor_directory(layout, environment) / f"{name}.verified"
+    since = None if asked.full or asked.given else read_memory(file)
+    found = verify(str(path), held=held, since=since)
+    if found.memory is not None:
+        _keep_memory(file, found.memory)
+    return found
+
+
+def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[Held]:
+    note = read_signed(ledger_key_path(layout, environment, name))
+    return [] if note is None else [Held("what its key signed last", note)]
+
+
+def _anchored(layout: PlaneLayout, environment: Environment, name: str, path: Path) -> list[Held]:
+    if name != GOVERNANCE:
+        return []
+    genesis = find_genesis(str(path))
+    anchor = find_anchor(layout, environment, "" if genesis is None else genesis.origin)
+    return [Held(anchor.where, note) for note in anchor.read()]
+
+
+def _from_above(layout: PlaneLayout, name: str, last: int | None) -> list[Held]:
+    """The checkpoints of a ledger in the one above, since somebody accepted that it went back."""
+    above = LEDGER_ABOVE.get(name)
+    path = None if above is None else layout.ledger_paths()[above]
+    if path is None or not path.exists():
+        return []
+    accepted = [
+        stored.seq
+        for stored in query(str(path), Filter(ROLLBACK_ACCEPTED)).entries
+        if stored.entry.metadata.get("ledger") == name
+    ]
+    since = accepted[-1] if accepted else -1
+    found: list[Held] = []
+    for stored in query(str(path), Filter(CHECKPOINT), last=last).entries:
+        metadata = stored.entry.metadata
+        note = metadata.get("note")
+        if stored.seq > since and metadata.get("ledger") == name and isinstance(note, str):
+            found.append(Held(f"entry {stored.seq} of {above}", note, is_outside=False))
+    # The newest is signed; of the others it is enough that they agree.
+    return [
+        Held(each.source, each.note, is_outside=False, is_authentic=True) for each in found[:-1]
+    ] + found[-1:]
+
+
+def read_memory(file: Path) -> Remembered | None:
+    """What a verification remembered; None where it does not load: then all is read."""
+    try:
+        content = read_file(file, _MEMORY_BYTES_MAX)
+        if content is None:
+            return None
+        fields = json.loads(content)
+        if fields["format"] != _FORMAT:
+            return None
+        return Remembered(
+            files=tuple(tuple(map(int, each)) for each in fields["files"]),
+            size=int(fields["size"]),
+            offset_bytes=int(fields["offset_bytes"]),
+            leaf=str(fields["leaf"]),
+            edge=tuple(map(str, fields["edge"])),
+            intents=tuple(
+                Unanswered(int(each[0]), *map(str, each[1:5])) for each in fields["intents"]
+            ),
+        )
+    except (ConfigError, HostError, ValueError, TypeError, KeyError, IndexError):
+        return None
+
+
+def _keep_memory(file: Path, memory: Remembered) -> None:
+    fields: dict[str, Json] = {
+        "format": _FORMAT,
+        "files": [list(each) for each in memory.files],
+        "size": memory.size,
+        "offset_bytes": memory.offset_bytes,
+        "leaf": memory.leaf,
+        "edge": list(memory.edge),
+        "intents": [
+            [each.seq, each.session_id, each.agent, each.call_id, each.tool]
+            for each in memory.intents
+        ],
+    }
+    make_directories(file.parent)
+    replace_file(file, json.dumps(cast("Json", fields)).encode())

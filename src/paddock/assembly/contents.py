@@ -1,0 +1,113 @@
+"""Contents that a plane's ledgers name: opened, found by what names them, erased."""
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final, cast
+
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.project import Project
+from paddock.errors import UsageError
+from paddock.history.blobs import BlobStore
+from paddock.ledger.format_events import CONTENT_ERASED
+from paddock.ledger.query import Filter, query
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+
+BLOBS: Final = "blobs"
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedContent:
+    """An argument of a recorded call whose content is kept apart."""
+
+    call_id: str
+    seq: int
+    argument: str
+    digest: str
+    size_bytes: int
+
+
+def open_blobs(project: Project) -> BlobStore:
+    """The contents of the plane's ledgers, opened for good when one is first kept or read."""
+    return BlobStore(project.layout.objects / BLOBS, os.urandom)
+
+
+def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]:
+    """The contents that entries of this call name, oldest first; raises as a query does."""
+    path = project.layout.ledger_paths()["ho1m"]
+    if not path.exists():
+        return ()
+    return tuple(
+        named
+        for row in query(str(path), Filter(call_id=call_id)).entries
+        for named in _named(row.entry, row.seq)
+    )
+
+
+def require_digest(text: str) -> str:
+    """The salted digest that somebody typed. Raises: UsageError where it is none."""
+    digest = text.removeprefix("sha256:")
+    if _DIGEST.fullmatch(digest) is None:
+        raise UsageError(
+            f"{text[:80]!r} is no salted digest",
+            hint="64 hexadecimal digits, as salted_sha256 of an entry; or --call ID",
+        )
+    return digest
+
+
+def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tuple[str, ...]:
+    """Erase contents and their salts, and put it on record; those that were there.
+
+    Sequence: the entry is durable, then the contents go. Killed in between, the record
+    says so of a content that is still there: erasing it again ends it.
+
+    Raises: IntegrityError, HostError, LedgerBusyError, LedgerFullError.
+    """
+    with closing(open_blobs(project)) as blobs:
+        there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
+        if not there:
+            return ()
+        with closing(open_ledger(project, "governance")) as ledger:
+            ledger.append([_erased(there, reason)])
+        for digest in there:
+            blobs.erase(digest)
+    return there
+
+
+def find_erasure(project: Project, digest: str) -> int | None:
+    """The sequence number of the governance entry that says that it was erased, if any."""
+    path = project.layout.ledger_paths()["governance"]
+    if not path.exists():
+        return None
+    for row in reversed(query(str(path), Filter(event_type=CONTENT_ERASED)).entries):
+        if digest in cast("list[Json]", row.entry.metadata.get("digests", [])):
+            return row.seq
+    return None
+
+
+def _erased(digests: Sequence[str], reason: str) -> Entry:
+    return Entry(
+        CONTENT_ERASED,
+        reason=reason or "an operator erased contents",
+        metadata={"digests": list(digests)},
+    )
+
+
+def _named(entry: Entry, seq: int) -> list[NamedContent]:
+    arguments = entry.metadata.get("arguments")
+    if not isinstance(arguments, dict):
+        return []
+    found: list[NamedContent] = []
+    for name, value in cast("dict[str, Json]", arguments).items():
+        if not isinstance(value, dict):
+            continue
+        kept = cast("dict[str, Json]", value)
+        digest, size = kept.get("salted_sha256"), kept.get("bytes")
+        # One with its salt in the entry was never kept.
+        if isinstance(digest, str) and type(size) is int and "salt" not in kept:
+            found.append(NamedContent(entry.call_id, seq, name, digest, size))
+    return found

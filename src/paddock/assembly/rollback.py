@@ -1,0 +1,97 @@
+"""Accepting that a ledger went back, as after a restore from a backup: by a person, on record.
+
+What was signed before is kept under other names. The acceptance is an entry of the
+ledger itself and of the one above, and goes to the anchor; an auditor who kept a
+checkpoint of what is gone sees it still.
+"""
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor
+from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.ledgers import above_of, checkpointer_of, open_ledger
+from paddock.assembly.project import Project
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
+from paddock.ledger.format_events import ROLLBACK_ACCEPTED
+from paddock.ledger.signing import KeySigner
+from paddock.ledger.verify import ChainFault, Problem, Verification
+from paddock.plane.keys import ledger_key_path
+from paddock.values.entries import Entry
+
+_ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN})
+ORDER: Final = (GOVERNANCE, "packages", "ho2m", "ho1m")
+"""From the top: what is accepted below is recorded above."""
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A ledger that is not what was signed, and how that shows."""
+
+    name: str
+    entries: int
+    problems: tuple[Problem, ...]
+
+
+def find_gone_back(project: Project, names: tuple[str, ...]) -> list[WentBack]:
+    """Those of the ledgers that went back, from the top.
+
+    Raises:
+        LedgerDamagedError: one has another fault as well; that nobody can accept.
+    """
+    found: list[WentBack] = []
+    for name in ORDER:
+        if name not in names or not project.layout.ledger_paths()[name].exists():
+            continue
+        report = audit_ledger(project.layout, project.environment, name, Audit(full=True))
+        if report.problems:
+            _require_acceptable(name, report)
+            found.append(WentBack(name, report.entries, report.problems))
+    return found
+
+
+def accept_rollback(project: Project, gone: WentBack, by: str) -> None:
+    """Let the ledger go on from what is here.
+
+    Raises: LedgerDamagedError, LedgerBusyError, LedgerFullError, ConfigError, HostError.
+    """
+    layout, environment, name = project.layout, project.environment, gone.name
+    path = layout.ledger_paths()[name]
+    entry = Entry(
+        ROLLBACK_ACCEPTED,
+        reason="the ledger went back, and a person accepts that",
+        metadata={
+            "ledger": name,
+            "entries": gone.entries,
+            "by": by,
+            "found": [each.detail for each in gone.problems],
+        },
+    )
+    # The anchor must not hold what contradicts before the record of why is durable:
+    # a kill at any point leaves a ledger that still fails, and can be accepted again.
+    signer = KeySigner(ledger_key_path(layout, environment, name))
+    above = LEDGER_ABOVE.get(name)
+    if above is not None:
+        with closing(open_ledger(project, above)) as upper:
+            upper.append([entry])
+    with closing(open_ledger(project, name)) as ledger:
+        signer.forget()
+        set_aside_notes(checkpoints_folder(str(path)), 0)
+        ledger.append([entry])
+    signed = checkpointer_of(layout, environment, name).make()
+    if above is None:
+        find_anchor(layout, environment, signed.checkpoint.origin).accept_rollback(signed)
+    else:
+        above_of(layout, environment, name).take(signed)
+
+
+def _require_acceptable(name: str, report: Verification) -> None:
+    other = [each for each in report.problems if each.kind not in _ACCEPTABLE]
+    if other:
+        raise LedgerDamagedError(
+            f"the ledger {name} has another fault: {other[0].detail}",
+            where=f"line {other[0].line}",
+            hint=f"paddock ledger verify --ledger {name}",
+        )

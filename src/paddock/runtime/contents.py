@@ -1,0 +1,63 @@
+"""What becomes of a content that does not stand in a ledger entry itself."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from paddock.history.blobs import BlobStore
+from paddock.values.calls import Json
+
+SALT_BYTES: Final = 16
+
+
+class Contents(Protocol):
+    """Takes contents, and says what stands in the entry in place of each."""
+
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        """What the entry has: a digest, and how many bytes there were.
+
+        Raises: StorageFullError, HostError, ConfigError where it cannot be kept.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Wait until what was taken is safe from a power cut; raises as `stand_in`."""
+        ...
+
+
+class DigestsAlone:
+    """Keeps nothing: whoever has the content can show that it is this one.
+
+    The salt stands in the entry, so that a digest alone can't be looked up in a table.
+    """
+
+    __slots__ = ("_randomness",)
+
+    def __init__(self, randomness: Callable[[int], bytes]) -> None:
+        self._randomness = randomness
+
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        """See `Contents`."""
+        salt = self._randomness(SALT_BYTES)
+        digest = hashlib.sha256(salt + content).hexdigest()
+        return {"salted_sha256": digest, "salt": salt.hex(), "bytes": len(content)}
+
+    def sync(self) -> None:
+        """Nothing is kept."""
+
+
+class KeptContents:
+    """Keeps contents and their salts where both can be erased; the entry has the digest."""
+
+    __slots__ = ("_blobs",)
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+
+    def stand_in(self, content: bytes) -> dict[str, Json]:
+        """See `Contents`."""
+        return {"salted_sha256": self._blobs.put(content), "bytes": len(content)}
+
+    def sync(self) -> None:
+        """See `Contents`."""
+        self._blobs.sync()

@@ -1,0 +1,250 @@
+"""`paddock gate` from the command line: what it prints, records, and ends with."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from paddock.gates.names import PLANE_GATES
+from tests.support.packages import archive_bytes
+from tests.support.planes import Operator, operator_in
+
+QUICK = [gate for gate in PLANE_GATES if gate != "G4"]
+FILES = {"HOT/kernel/mine.txt": b"mine\n"}
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> Operator:
+    return operator_in(tmp_path).make()
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Operator:
+    return operator_in(tmp_path).make("--dev")
+
+
+def gate(operator: Operator, *options: str):
+    return operator.run("gate", *options, "--json")
+
+
+def status_of(operator: Operator, name: str) -> str:
+    ran = gate(operator, "--gate", name)
+    assert ran.status == 0, ran.err
+    (found,) = ran.json["gates"]
+    return found["status"]
+
+
+def packed(operator: Operator, **fields) -> str:
+    path = operator.base / "mine.tar.gz"
+    known = json.loads((operator.plane / "HOT/installed/PKG-KERNEL-001/manifest.json").read_text())
+    same = {name: known[name] for name in ("spec_id", "framework_id")}
+    path.write_bytes(archive_bytes(FILES, package_id="PKG-MINE", layer=5, **same, **fields))
+    return str(path)
+
+
+# A plane that was just made
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_fresh_plane_passes(operator, name):
+    assert status_of(operator, name) == "pass"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_fresh_development_plane_passes_all_but_what_nobody_has_to_vouch_for(dev, name):
+    assert status_of(dev, name) == ("not_applicable" if name in {"G2", "G5"} else "pass")
+
+
+@pytest.mark.needs("stage")
+def test_all_eight_pass_and_are_counted(operator):
+    ran = gate(operator, "--all", "--enforce")
+
+    assert (ran.status, ran.err) == (0, "")
+    assert [found["gate"] for found in ran.json["gates"]] == list(PLANE_GATES)
+    counts = {name: ran.json[name] for name in ("passed", "failed", "not_applicable")}
+    assert counts == {"passed": 8, "failed": 0, "not_applicable": 0}
+
+
+@pytest.mark.needs("stage")
+def test_without_options_all_eight_look(operator):
+    ran = operator.run("gate")
+
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.splitlines()[-1] == "8 passed, 0 failed, 0 not applicable"
+
+
+# What fails
+
+
+def test_a_failure_is_status_1_only_where_it_is_enforced(operator):
+    operator.write("HOT/kernel/.hidden", b"x")
+
+    assert gate(operator, "--gate", "G0B").status == 0
+    ran = gate(operator, "--gate", "G0B", "--enforce")
+    assert ran.status == 1
+    assert ran.json["gates"][0]["failures"] == [
+        {"file": "HOT/kernel/.hidden", "reason": "no package owns this file"}
+    ]
+    assert gate(operator, "--gate", "G1", "--enforce").status == 0
+
+
+def test_a_person_reads_which_file_and_why(operator):
+    operator.write("HOT/kernel/.hid\x1b[31mden", b"x")
+
+    ran = operator.run("gate", "--gate", "g0b", "--enforce")
+
+    assert ran.status == 1
+    assert "FAIL" in ran.out
+    assert "\x1b" not in ran.out
+    assert "no package owns this file" in ran.out
+
+
+def test_what_is_not_applicable_is_no_failure(dev):
+    assert gate(dev, "--gate", "G2", "--enforce").status == 0
+    assert gate(dev, "--gate", "G0A", "--enforce").json["not_applicable"] == 1
+
+
+def test_a_gate_that_there_is_not_is_a_usage_error(operator):
+    ran = gate(operator, "--gate", "G7")
+
+    assert (ran.status, ran.out) == (2, "")
+    assert "G1-COMPLETE" in ran.err
+    assert gate(operator, "--gate", "G1", "--all").status == 2
+
+
+def test_a_project_has_no_gates(tmp_path):
+    operator = operator_in(tmp_path)
+    (tmp_path / "project").mkdir()
+
+    assert operator.run("gate", here=tmp_path / "project").status == 2
+
+
+# On record
+
+
+def test_every_answer_is_on_record_in_governance(operator):
+    gate(operator, "--gate", "G1")
+    operator.write("HOT/kernel/x", b"x")
+    gate(operator, "--gate", "G0B")
+
+    first, second = operator.entries("governance", "GATE_RESULT")
+    assert (first["decision"], first["agent"], first["metadata"]["gate"]) == (
+        "allow", "operator", "G1",
+    )  # fmt: skip
+    assert (second["decision"], second["metadata"]["status"]) == ("deny", "fail")
+    assert second["metadata"]["failures"] == [
+        {"file": "HOT/kernel/x", "reason": "no package owns this file"}
+    ]
+    assert first["metadata"]["set_digest"].startswith("sha256:")
+
+
+def test_where_governance_is_damaged_the_answer_is_given_all_the_same(operator):
+    path = operator.plane / "HOT/ledger/governance.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], *lines[2:]]))
+
+    ran = gate(operator, "--gate", "G6", "--enforce")
+
+    assert ran.status == 1
+    assert ran.json["gates"][0]["failures"][0]["file"] == "HOT/ledger/governance.jsonl"
+
+
+def test_another_ledger_in_the_place_of_one_is_found_by_its_key(operator, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = operator_in(tmp_path / "other").make()
+    for name in ("governance.jsonl", "governance.d"):
+        target = operator.plane / "HOT/ledger" / name
+        target.rename(target.with_name(f"{name}.old"))
+        (other.plane / "HOT/ledger" / name).rename(target)
+        target.with_name(f"{name}.old").rename(tmp_path / name)
+
+    ran = gate(operator, "--gate", "G6")
+
+    assert any("another key" in each["reason"] for each in ran.json["gates"][0]["failures"])
+
+
+# Packages, approvals, signatures
+
+
+def test_an_install_without_an_approval_fails_g2_and_g5_until_it_is_approved(operator):
+    archive = packed(operator)
+    assert operator.run("package", "install", archive, "--dev").status == 0
+
+    found = {name: status_of(operator, name) for name in QUICK}
+    assert [name for name in QUICK if found[name] == "fail"] == ["G2", "G5"]
+    assert operator.run("package", "approve", archive).status == 0
+    assert {name: status_of(operator, name) for name in QUICK} == dict.fromkeys(QUICK, "pass")
+
+
+def test_or_until_it_is_uninstalled(operator):
+    operator.run("package", "install", packed(operator), "--dev")
+    assert operator.run("package", "uninstall", "PKG-MINE").status == 0
+
+    assert {name: status_of(operator, name) for name in QUICK} == dict.fromkeys(QUICK, "pass")
+
+
+def test_an_approved_install_leaves_a_plane_that_passes(operator):
+    archive = packed(operator)
+    operator.run("package", "approve", archive)
+    assert operator.run("package", "install", archive).status == 0
+
+    assert {name: status_of(operator, name) for name in QUICK} == dict.fromkeys(QUICK, "pass")
+
+
+def test_a_colleagues_key_counts_once_an_operator_signed_the_set_again(operator, tmp_path):
+    (tmp_path / "colleague").mkdir()
+    colleague = operator_in(tmp_path / "colleague").make()
+    keys = "HOT/registries/keys"
+    (theirs,) = (colleague.plane / keys).iterdir()
+    (operator.plane / keys / theirs.name).write_bytes(theirs.read_bytes())
+    (operator.plane / keys / theirs.name).chmod(0o600)
+    assert status_of(operator, "G5") == "fail"
+
+    ran = operator.run("package", "sign", "--installed", "--json")
+
+    assert ran.status == 0, ran.err
+    assert len(ran.json["keys"]) == 2
+    assert status_of(operator, "G5") == "pass"
+
+
+def test_a_stranger_cannot_sign_the_set(operator, tmp_path):
+    (tmp_path / "stranger").mkdir()
+    stranger = operator_in(tmp_path / "stranger")
+    ran = stranger.run(
+        "--plane", str(operator.plane), "package", "sign", "--installed", here=tmp_path
+    )
+
+    assert (ran.status, ran.out) == (3, "")
+    assert status_of(operator, "G5") == "pass"
+
+
+@pytest.mark.parametrize("arguments", [(), ("x.tar.gz", "--installed")])
+def test_what_is_to_be_signed_has_to_be_clear(operator, arguments):
+    assert operator.run("package", "sign", *arguments).status == 2
+
+
+# Configuration
+
+
+def test_configuration_of_a_package_is_told_to_governance_when_a_gate_first_sees_it(operator):
+    files = {"HOT/config/more.json": b'{"a": 1}\n'}
+    path = operator.base / "more.tar.gz"
+    content = archive_bytes(files, package_id="PKG-MORE", layer=5, config=tuple(files))
+    path.write_bytes(content)
+    operator.run("package", "approve", str(path))
+    operator.run("package", "install", str(path))
+    assert status_of(operator, "G0B") == "pass"
+
+    operator.write("HOT/config/more.json", b'{"a": 2}\n')
+    assert status_of(operator, "G0B") == "pass"
+    operator.change(classify=False)
+    assert status_of(operator, "G0B") == "pass"
+
+    changed = [e["metadata"]["changed"] for e in operator.entries("governance", "CONFIG_CHANGED")]
+    assert changed[1:] == [
+        ["HOT/config/more.json"],
+        ["HOT/config/more.json"],
+        ["HOT/config/admin_config.json"],
+    ]
+    operator.write("HOT/config/more.json", b"{")
+    assert status_of(operator, "G0B") == "fail"

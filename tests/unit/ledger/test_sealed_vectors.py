@@ -1,0 +1,133 @@
+"""Checkpoints and proofs that were made once verify for ever, by two verifiers."""
+
+import json
+
+import pytest
+
+from paddock.ledger.format_genesis import VerifierKey
+from paddock.ledger.format_merkle import verify_consistency, verify_inclusion
+from paddock.ledger.format_notes import Checkpoint, format_note, parse_checkpoint, parse_note
+from paddock.ledger.keys import make_key
+from paddock.ledger.proof import prove_consistency, prove_inclusion
+from paddock.ledger.signing import open_note
+from paddock.ledger.verify import Held, verify
+from tests.support.repository import ROOT
+from tests.support.sealed import load_verifier
+
+FOLDER = ROOT / "tests" / "vectors" / "ledger"
+LEDGER = FOLDER / "format-1-sealed.jsonl"
+VECTORS = json.loads((FOLDER / "format-1-sealed.json").read_bytes())
+KEY = VerifierKey.parse(VECTORS["key"])
+other = load_verifier()
+
+
+@pytest.mark.parametrize("note", VECTORS["checkpoints"], ids=lambda note: note.split("\n")[1])
+def test_a_checkpoint_that_was_signed_once_is_still_one(note, tmp_path):
+    key = make_key(VECTORS["origin"], bytes.fromhex(VECTORS["seed"]))
+    checkpoint = open_note(note, KEY).checkpoint
+    kept = tmp_path / "note"
+    kept.write_text(note, encoding="utf-8")
+
+    # Ed25519 is deterministic: the very bytes come out again.
+    text = Checkpoint(checkpoint.origin, checkpoint.size, checkpoint.root).text
+    assert format_note(text, KEY.name, KEY.key_id, key.sign(text.encode())) == note
+    assert parse_checkpoint(parse_note(note).text) == checkpoint
+    assert other.open_note(note, VECTORS["key"]) == (checkpoint.size, checkpoint.root)
+    found = verify(str(LEDGER), held=[Held("vector", note)])
+    assert (found.problems, found.covered_entries) == ((), checkpoint.size)
+    assert other.verify_ledger(str(LEDGER), [str(kept)]) == []
+
+
+@pytest.mark.parametrize("proof", VECTORS["inclusion"], ids=lambda p: f"{p['seq']} of {p['size']}")
+def test_an_inclusion_proof_that_was_made_once_still_proves(proof):
+    signed = open_note(proof["note"], KEY)
+    leaf, path = bytes.fromhex(proof["leaf"]), [bytes.fromhex(each) for each in proof["hashes"]]
+    line = LEDGER.read_bytes().split(b"\n")[proof["seq"]]
+
+    assert verify_inclusion(leaf, proof["seq"], proof["size"], path, signed.checkpoint.root)
+    assert other.verify_proof(proof, VECTORS["key"], line) == []
+    made = prove_inclusion(str(LEDGER), proof["seq"], signed)
+    assert (made.leaf, list(made.hashes)) == (leaf, path)
+    for harmed in (
+        {**proof, "seq": proof["seq"] + 1},
+        {**proof, "leaf": "00" * 32},
+        {**proof, "hashes": proof["hashes"][1:]},
+        {**proof, "hashes": [*proof["hashes"], "00" * 32]},
+        {**proof, "size": proof["size"] + 1},
+    ):
+        assert other.verify_proof(harmed, VECTORS["key"])
+    assert other.verify_proof(proof, VECTORS["key"], line + b"x")
+
+
+@pytest.mark.parametrize("proof", VECTORS["consistency"], ids=lambda p: f"from {p['from']}")
+def test_a_consistency_proof_that_was_made_once_still_proves(proof):
+    signed = open_note(proof["note"], KEY)
+    old, path = proof["from"], [bytes.fromhex(each) for each in proof["hashes"]]
+    root = bytes.fromhex(proof["root"])
+
+    assert verify_consistency(old, proof["size"], root, signed.checkpoint.root, path)
+    assert other.verify_proof(proof, VECTORS["key"]) == []
+    made = prove_consistency(str(LEDGER), old, signed)
+    assert (made.old_root, list(made.hashes)) == (root, path)
+    for harmed in (
+        {**proof, "from": old + 1},
+        {**proof, "root": "00" * 32},
+        {**proof, "hashes": [*proof["hashes"], "00" * 32]},
+    ):
+        assert other.verify_proof(harmed, VECTORS["key"])
+
+
+def test_a_proof_is_a_text_that_others_read():
+    signed = open_note(VECTORS["checkpoints"][-1], KEY)
+
+    assert prove_inclusion(str(LEDGER), 7, signed).text == VECTORS["tlog_proof"]
+
+
+def test_a_note_of_another_key_proves_nothing():
+    stranger = make_key(VECTORS["origin"], bytes(32))
+    proof = VECTORS["inclusion"][0]
+
+    with pytest.raises(ValueError, match="did not sign"):
+        other.verify_proof(proof, str(stranger.verifier))
+
+
+# RFC 8032, 7.1: TEST 1 to 3.
+ED25519 = [
+    (
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "",
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b",
+    ),
+    (
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "72",
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00",
+    ),
+    (
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        "af82",
+        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a",
+    ),
+]
+
+
+@pytest.mark.parametrize(("public", "message", "signature"), ED25519)
+def test_the_other_verifier_knows_ed25519(public, message, signature):
+    key, text, code = map(bytes.fromhex, (public, message, signature))
+
+    assert other.is_signed(key, text, code)
+    assert not other.is_signed(key, text + b"x", code)
+    for at in (0, 31, 32, 63):
+        harmed = bytearray(code)
+        harmed[at] ^= 1
+        assert not other.is_signed(key, text, bytes(harmed))
+    # A number beyond the group's order would be a second signature of the same text.
+    beyond = (int.from_bytes(code[32:], "little") + other.Q).to_bytes(32, "little")
+    assert not other.is_signed(key, text, code[:32] + beyond)
+
+
+def test_the_other_verifier_shares_no_code_with_the_package():
+    text = (ROOT / "docs" / "verify_ledger.py").read_text(encoding="utf-8")
+
+    imported = {line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))}
+    assert imported == {"base64", "glob", "hashlib", "json", "os", "sys"}

@@ -1,0 +1,274 @@
+"""A ledger that checkpoints itself: when, and what happens where it cannot."""
+
+import os
+
+import pytest
+
+from paddock.errors import ConfigError, HostError, LedgerDamagedError
+from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.format_notes import Checkpoint
+from paddock.ledger.keys import create_key
+from paddock.ledger.sealing import Keeper, KeptLedger, Pace, matters
+from paddock.ledger.signing import open_note
+from paddock.ledger.tree import TreeFiles
+from paddock.ledger.verify import Held, verify
+from paddock.values.entries import Entry
+from tests.support.ledgers import INTENT, RESULT, note, open_ledger
+from tests.support.sealed import ORIGIN, seal_ledger
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Shelf:
+    """Where checkpoints go, in memory."""
+
+    def __init__(self):
+        self.sizes = []
+        self.failure = None
+
+    def take(self, signed):
+        if self.failure is not None:
+            raise self.failure
+        self.sizes.append(signed.checkpoint.size)
+
+
+@pytest.fixture
+def sealed(tmp_path):
+    return seal_ledger(tmp_path, 1)
+
+
+def open_kept(sealed, shelf, clock, pace=None):
+    ledger = open_ledger(sealed.path, create=None)
+    return KeptLedger(
+        ledger, Keeper(sealed.checkpointer, shelf, clock, pace or Pace(entries=4, interval_s=1.0))
+    )
+
+
+def sizes_beside(sealed):
+    return [int(name) for name, _ in read_notes(checkpoints_folder(sealed.path))]
+
+
+def test_a_checkpoint_is_made_by_count_and_carried_up_at_the_end(sealed):
+    shelf, clock = Shelf(), Clock()
+    ledger = open_kept(sealed, shelf, clock)
+
+    for _ in range(3):
+        ledger.append([note("x")])
+    assert sizes_beside(sealed) == [4]
+    ledger.append([note("x")])
+    # Little time has passed: what covers it is here, and not yet above.
+    assert (sizes_beside(sealed), shelf.sizes) == ([4], [])
+
+    ledger.close()
+    assert (sizes_beside(sealed), shelf.sizes) == ([4, 5], [5])
+
+
+def test_a_checkpoint_is_made_and_carried_up_when_time_has_passed(sealed):
+    shelf, clock = Shelf(), Clock()
+    ledger = open_kept(sealed, shelf, clock)
+    ledger.append([note("x")])
+    assert sizes_beside(sealed) == []
+
+    clock.now = 1.0
+    ledger.append([note("x")])
+
+    assert (sizes_beside(sealed), shelf.sizes) == ([3], [3])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Entry("APPROVAL_ASKED", decision="ask"),
+        Entry("APPROVAL_ANSWERED", decision="deny"),
+        Entry("TOOL_STAGED", decision="ask"),
+        Entry("TOOL_INTENT", metadata={"tool": "x", "approval": {"by": "person", "digest": ""}}),
+        Entry("GATE_RESULT"),
+        Entry("PACKAGE_INSTALLED"),
+        Entry("HOOK_DECISION", decision="ask"),
+        Entry("HOOK_EVENT", metadata={"event": "SessionEnd"}),
+        Entry("SESSION_END"),
+    ],
+    ids=lambda entry: entry.event_type,
+)
+def test_what_matters_is_covered_above_before_its_append_returns(sealed, entry):
+    shelf = Shelf()
+    ledger = open_kept(sealed, shelf, Clock())
+
+    ledger.append([entry])
+
+    assert matters(entry)
+    assert shelf.sizes == [2]
+
+
+@pytest.mark.parametrize("entry", [INTENT, RESULT, note("x"), Entry("HOOK_EVENT")])
+def test_what_does_not_matter_waits(sealed, entry):
+    shelf = Shelf()
+
+    open_kept(sealed, shelf, Clock()).append([entry])
+
+    assert not matters(entry)
+    assert shelf.sizes == []
+
+
+def test_write_covers_when_it_is_waited_for(sealed):
+    shelf = Shelf()
+    pending = open_kept(sealed, shelf, Clock()).write([Entry("GATE_RESULT")])
+    assert shelf.sizes == []
+
+    assert pending.wait() == pending.receipt
+    assert shelf.sizes == [2]
+
+
+def test_an_end_without_news_signs_nothing(sealed):
+    shelf = Shelf()
+    ledger = open_kept(sealed, shelf, Clock())
+    ledger.append([Entry("GATE_RESULT")])
+    ledger.close()
+    ledger.close()
+    open_kept(sealed, shelf, Clock()).close()
+
+    assert (sizes_beside(sealed), shelf.sizes) == ([2], [2])
+
+
+def test_a_hook_leaves_few_entries_to_others(sealed):
+    shelf = Shelf()
+    pace = Pace(entries=4, interval_s=float("inf"), at_close=False)
+    for _ in range(3):
+        ledger = open_kept(sealed, shelf, Clock(), pace)
+        ledger.append([note("x")])
+        ledger.close()
+
+    # Three processes; the last one finds four entries with GENESIS.
+    assert shelf.sizes == [4]
+
+
+def test_where_it_cannot_be_carried_up_the_append_stands_and_says_why(sealed):
+    shelf, clock = Shelf(), Clock()
+    ledger = open_kept(sealed, shelf, clock)
+    shelf.failure = HostError("no room above")
+
+    ledger.append([Entry("GATE_RESULT")])
+
+    assert ledger.checkpoint_problem == "no room above"
+    assert verify(sealed.path).entries == 2
+    shelf.failure = None
+    clock.now = 1.0
+    ledger.append([note("x")])
+    assert (ledger.checkpoint_problem, shelf.sizes) == ("", [3])
+
+
+def test_without_its_key_a_ledger_is_written_and_not_signed(sealed):
+    os.unlink(sealed.key)
+    ledger = open_kept(sealed, Shelf(), Clock())
+
+    ledger.append([Entry("GATE_RESULT")])
+
+    assert "key cannot be read" in ledger.checkpoint_problem
+    assert verify(sealed.path).uncovered.startswith("entries 0 to 1 are covered by no")
+
+
+def test_a_key_that_the_ledger_does_not_name_signs_nothing_of_it(sealed):
+    os.unlink(sealed.key)
+    create_key(str(sealed.key), ORIGIN, os.urandom)
+
+    with pytest.raises(ConfigError, match="not the one that the ledger names"):
+        open_kept(sealed, Shelf(), Clock()).seal()
+
+
+def test_a_ledger_that_went_back_is_not_signed(sealed):
+    sealed.append(5)
+    note_before = sealed.checkpointer.make().note
+    sealed.write(sealed.lines()[:3])
+    sealed.forget_sidecars()
+
+    with pytest.raises(LedgerDamagedError, match="went back: 6 entries were signed, 3 are here"):
+        open_kept(sealed, Shelf(), Clock()).seal()
+    assert sealed.signer.last().note == note_before
+
+
+def test_a_ledger_made_anew_is_not_signed(sealed):
+    sealed.append(5)
+    sealed.checkpointer.make()
+    sealed.write(sealed.lines()[:3])
+    sealed.forget_sidecars()
+    sealed.append(10)
+
+    with pytest.raises(LedgerDamagedError, match="first 6 entries are not those that were signed"):
+        sealed.checkpointer.make()
+
+
+def test_a_ledger_with_a_line_that_does_not_chain_is_not_signed(sealed):
+    sealed.append(5)
+    lines = sealed.lines()
+    sealed.write([*lines[:2], lines[2].replace(b"note", b"nota"), *lines[3:]])
+
+    with pytest.raises(LedgerDamagedError, match="does not follow"):
+        sealed.checkpointer.make()
+
+
+def test_what_is_not_on_the_disk_for_certain_is_not_signed(sealed):
+    ledger = open_ledger(sealed.path, create=None)
+    ledger.append([note("durable")])
+    ledger.write([note("not yet")])
+
+    assert sealed.checkpointer.make().checkpoint.size == 2
+
+
+@pytest.mark.parametrize("harm", ["removed", "cut", "zeroed", "edge"])
+def test_a_tree_that_is_not_whole_is_made_anew_from_the_lines(sealed, harm):
+    sealed.append(600)
+    sealed.checkpointer.make()
+    tree = sealed.folder / "x.d" / "tree.0"
+    if harm == "removed":
+        for each in tree.parent.glob("tree.*"):
+            each.unlink()
+    elif harm == "cut":
+        os.truncate(tree, 32 * 100)
+    elif harm == "zeroed":
+        tree.write_bytes(bytes(32 * 300) + tree.read_bytes()[32 * 300 :])
+        (tree.parent / "tree.1").unlink()
+    else:
+        (tree.parent / "tree.edge").write_text("nonsense", encoding="ascii")
+    sealed.append(10)
+
+    signed = sealed.checkpointer.make()
+
+    assert signed.checkpoint.size == 611
+    assert verify(sealed.path, held=[Held("it", signed.note)]).covered_entries == 611
+    files = TreeFiles(str(tree.parent), create=False)
+    assert (files.edge.size, tree.stat().st_size) == (611, 611 * 32)
+    files.close()
+
+
+def test_the_tree_is_shaped_as_tiles(sealed):
+    sealed.append(600)
+    sealed.checkpointer.make()
+
+    names = {each.name: each.stat().st_size for each in (sealed.folder / "x.d").glob("tree.[0-9]")}
+
+    assert names == {"tree.0": 601 * 32, "tree.1": 2 * 32}
+
+
+def test_a_checkpoint_says_origin_size_and_root(sealed):
+    signed = sealed.checkpointer.make()
+
+    assert signed.checkpoint == Checkpoint(ORIGIN, 1, signed.checkpoint.root)
+    assert open_note(signed.note, sealed.signer.verifier) == signed
+    assert sealed.signer.last() == signed
+
+
+def test_many_checkpoints_are_thinned_out_and_the_newest_stay(sealed, monkeypatch):
+    monkeypatch.setattr("paddock.limits.checkpoints_kept_max", 3)
+    for _ in range(6):
+        sealed.append(1)
+        sealed.checkpointer.make()
+
+    assert sizes_beside(sealed) == [5, 6, 7]
