@@ -118,6 +118,8 @@ def consistency_roots(old, size, old_root, path):  # RFC 9162, 2.1.4.2
     index, last = old - 1, size - 1
     while index & 1:
         index, last = index >> 1, last >> 1
+    if not path:
+        return None
     first = second = path.pop(0)
     for each in path:
         if index & 1 or index == last:
@@ -226,9 +228,12 @@ def verify_proof(proof, key, line=None):
         return [(0, "the proof is for another size than the checkpoint")]
     if "from" in proof:
         old, old_root = proof["from"], bytes.fromhex(proof["root"])
-        same = (old_root, root) if old == size and not path else None
-        both = same or (consistency_roots(old, size, old_root, path) if 0 < old < size else None)
-        return [] if both == (old_root, root) else [(0, "the proof does not lead to the root")]
+        if old == size:
+            fits = not path and old_root == root
+        else:
+            ends = consistency_roots(old, size, old_root, path) if 0 < old < size else None
+            fits = ends == (old_root, root)
+        return [] if fits else [(0, "the proof does not lead to the root")]
     leaf = bytes.fromhex(proof["leaf"])
     if line is not None and sha256(b"\0", line.rstrip(b"\n")) != leaf:
         return [(0, "the proof is of another line")]

@@ -44,15 +44,15 @@ def test_a_guide_that_shows_something_else_is_caught(
 ):
     guide = tmp_path / "wrong.md"
     guide.write_text(
-        "```console\n$ echo one; false\none\n$ echo two\nthree\n$ false\n```\n"
+        "```console\n$ echo error; false\nerror\n$ echo two\nthree\n$ false\n…\n```\n"
         "```python\nraise SystemExit(2)\n```\n```yaml\na: 1\n```\n"
     )
 
     assert [problem.split("\n")[0] for problem in run_document(guide, project, environment)] == [
         "wrong.md:1: $ echo two",
         "wrong.md:1: $ false",
-        "wrong.md:8: ",
-        "wrong.md:11: a block of yaml that nothing looks at",
+        "wrong.md:9: ",
+        "wrong.md:12: a block of yaml that nothing looks at",
     ]
 
 

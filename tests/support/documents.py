@@ -3,8 +3,8 @@
 A block's language says what it is:
 
 - `console`: lines after `$ ` are typed into one shell, in order. What stands below a
-  command is what it prints, standard error included; `…` stands for anything, and a
-  command with nothing below it may print anything but has to succeed.
+  command is what it prints, standard error included; `…` stands for anything, as
+  nothing at all does. A command has to succeed unless what it prints shows an error.
 - `python`: a program, run from the project's folder.
 - `toml NAME`, `json NAME`, `python NAME`, `text NAME`: a file, written where NAME says.
 """
@@ -44,8 +44,10 @@ class Typed:
     @property
     def problem(self) -> str:
         """What is wrong with it; empty for nothing."""
+        if self.status and "error" not in self.shown:
+            return f"exit status {self.status}: {self.printed}"
         if not self.shown:
-            return "" if self.status == 0 else f"exit status {self.status}: {self.printed}"
+            return ""
         pattern = ".*?".join(re.escape(piece) for piece in self.shown.split(ANYTHING))
         if re.fullmatch(pattern, self.printed, re.DOTALL):
             return ""
