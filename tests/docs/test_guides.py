@@ -17,7 +17,12 @@ GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "home").mkdir()
     programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"HOME": str(tmp_path / "home"), "PATH": programs, "LC_ALL": "C.UTF-8"}
+    return {
+        "HOME": str(tmp_path / "home"),
+        "PATH": programs,
+        "LC_ALL": "C.UTF-8",
+        "VERIFY_LEDGER": str(ROOT / "docs" / "verify_ledger.py"),
+    }
 
 
 @pytest.fixture
