@@ -4,8 +4,9 @@
 
 Quick calls are `view` of a small file, ledger and its sync included; 31 are in flight at
 all times, each worker sending its next when the last is answered. The slow call is a
-command that sleeps. Prints the p99 of quick calls alone, beside the slow call, and the
-ratio (must: 2). Then `ping`, one at a time and 32 in flight, beside a loop of our own that
+command that sleeps. It is started and cancelled in turns, so that what else the machine
+does falls on both sides. Prints the p99 of quick calls alone, beside the slow call, and
+the ratio (must: 2). Then `ping`, one at a time and 32 in flight, beside a loop of our own that
 reads and writes JSON and nothing else; and what a start costs.
 """
 
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,6 +34,7 @@ for line in sys.stdin:
 QUICK = 31
 ROUNDS = 20
 SLOW_S = 30
+TURNS = 6
 MUST = 2.0
 ROUND_TRIPS = 500
 HELLO = {
@@ -39,6 +42,14 @@ HELLO = {
     "capabilities": {},
     "clientInfo": {"name": "bench", "version": "1"},
 }
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A request that was sent."""
+
+    number: int
+    answer: "queue.SimpleQueue[Any]"
 
 
 class RawClient:
@@ -85,7 +96,7 @@ class RawClient:
             self._process.stdin.write(line)
             self._process.stdin.flush()
 
-    def begin(self, method: str, params: dict[str, Any]) -> "queue.SimpleQueue[Any]":
+    def begin(self, method: str, params: dict[str, Any]) -> "Begun":
         """Send a request; its answer comes into the queue."""
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with self._lock:
@@ -93,11 +104,16 @@ class RawClient:
             number = self._next
         self._waiting[number] = answer
         self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-        return answer
+        return Begun(number, answer)
+
+    def cancel(self, begun: "Begun") -> None:
+        """Say that nobody waits for the answer."""
+        params = {"requestId": begun.number}
+        self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         """One request and its answer."""
-        answer = self.begin(method, params).get()
+        answer = self.begin(method, params).answer.get()
         if "error" in answer:
             raise SystemExit(f"{method}: {answer['error']}")
         return answer["result"]
@@ -135,6 +151,22 @@ def p99(values: list[float]) -> float:
     return statistics.quantiles(values, n=100)[98]
 
 
+def beside_slow(client: RawClient, slow_s: float) -> tuple[list[float], list[float]]:
+    """The latencies of quick calls alone, and beside a slow one, in turns."""
+    turn_s = slow_s / TURNS
+    slow = {"command": f"sleep {slow_s:g}", "timeout": 120}
+    alone: list[float] = []
+    beside: list[float] = []
+    for _ in range(TURNS):
+        alone += quick_calls(client, turn_s)
+        running = client.begin("tools/call", {"name": "run_shell", "arguments": slow})
+        beside += quick_calls(client, turn_s)
+        if not running.answer.empty():
+            raise SystemExit(f"the slow call ended early: {running.answer.get()}")
+        client.cancel(running)
+    return alone, beside
+
+
 def round_trips(client: RawClient) -> tuple[float, float]:
     """Microseconds of one ping alone (median), and of one of 32 in flight."""
     alone: list[float] = []
@@ -144,8 +176,8 @@ def round_trips(client: RawClient) -> tuple[float, float]:
         alone.append(time.perf_counter() - began)
     began = time.perf_counter()
     for _ in range(ROUND_TRIPS // 32):
-        for answer in [client.begin("ping", {}) for _ in range(32)]:
-            answer.get()
+        for begun in [client.begin("ping", {}) for _ in range(32)]:
+            begun.answer.get()
     together = (time.perf_counter() - began) / (ROUND_TRIPS // 32 * 32)
     return statistics.median(alone) * 1e6, together * 1e6
 
@@ -172,14 +204,8 @@ def main() -> None:
         server = [*PADDOCK, "mcp"]
         with RawClient(server, project, variables) as client:
             quick_calls(client, None)
-            alone = p99(quick_calls(client, slow_s / 2))
-            slow = {"command": f"sleep {slow_s:g}", "timeout": 120}
-            running = client.begin("tools/call", {"name": "run_shell", "arguments": slow})
-            beside = p99(quick_calls(client, slow_s / 2))
-            if not running.empty():
-                raise SystemExit(f"the slow call ended early: {running.get()}")
+            alone, beside = map(p99, beside_slow(client, slow_s))
             again = p99(quick_calls(client, None))
-            running.get()
             ratio = beside / alone
             print(f"31 quick calls, p99: alone {alone * 1e3:.1f} ms, beside a call of", end=" ")
             print(f"{slow_s:g} s {beside * 1e3:.1f} ms ({ratio:.2f}, must {MUST:g});", end=" ")

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -10,10 +11,12 @@ from paddock.errors import HostError
 from paddock.ledger.format import EntryRefusedError
 from paddock.ledger.format_lines import parse_line
 from paddock.ledger.ports import Ledger
+from paddock.ledger.sealing import USUAL_PACE, Keeper, KeptLedger
 from paddock.ledger.verify import verify
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note, open_ledger
+from tests.support.sealed import seal_ledger
 
 
 class OnDisk:
@@ -25,6 +28,25 @@ class OnDisk:
             return file.read()
 
 
+class Sealed:
+    """The ledger file with its checkpoints, as everything but the hook opens it."""
+
+    def __init__(self, folder):
+        made = seal_ledger(folder, 1)
+        file = open_ledger(made.path, create=None)
+        keeper = Keeper(made.checkpointer, _Nowhere(), time.monotonic, USUAL_PACE)
+        self.ledger: Ledger = KeptLedger(file, keeper)
+
+    def text(self):
+        with open(self.ledger.path, "rb") as file:
+            return file.read()
+
+
+class _Nowhere:
+    def take(self, signed):
+        pass
+
+
 class InMemory:
     def __init__(self, _):
         self.ledger: Ledger = MemoryLedger()
@@ -33,7 +55,7 @@ class InMemory:
         return self.ledger.text
 
 
-@pytest.fixture(params=[OnDisk, InMemory])
+@pytest.fixture(params=[OnDisk, Sealed, InMemory])
 def kind(request, tmp_path):
     return request.param(tmp_path)
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tests.support.packages import plane_tree
 
 CHANGES = frozenset({"os.mkdir", "os.link", "os.rename", "os.remove", "os.truncate"})
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-KILLED, DONE = 9, 0
+KILLED, BROKEN, DONE = 9, 1, 0
 STRIDE = int(os.environ.get("PADDOCK_DYING_STRIDE", "7"))
 """Every so many-th change; 1 for all of them."""
 PACKAGES = {archive.manifest.package_id for archive in load_packages()}
@@ -45,9 +46,14 @@ def run_until(change: int, plane: Path, environment: Environment, profile: str) 
                     os._exit(KILLED)
                 left[0] -= 1
 
-        sys.addaudithook(stop)
-        init_bare_plane(plane, environment, profile)
-        os._exit(DONE)
+        try:
+            sys.addaudithook(stop)
+            init_bare_plane(plane, environment, profile)
+            os._exit(DONE)
+        except BaseException:
+            os.write(2, traceback.format_exc().encode())
+        finally:
+            os._exit(BROKEN)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 

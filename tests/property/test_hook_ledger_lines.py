@@ -1,7 +1,5 @@
 """The lean writer's bytes are those of the ledger's own format."""
 
-import zlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +8,7 @@ from paddock.apps.hook.full import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import Mark as LeanMark
 from paddock.apps.hook.lean.ledger import find_pair
-from paddock.apps.hook.lean.lines import chain_line, crc32, encode_body, format_timestamp
+from paddock.apps.hook.lean.lines import chain_line, encode_body, format_timestamp
 from paddock.apps.hook.lean.records import Record
 from paddock.ledger import format as own
 from paddock.ledger.format_lines import StoredEntry, inspect_line
@@ -103,8 +101,3 @@ def test_the_same_mark_of_a_pair_counts(one, other, whole):
         None if wanted is None else encode_mark(wanted),
         wanted_slot,
     )
-
-
-@given(st.binary(max_size=200))
-def test_the_checksum_of_marks_is_zlibs(data):
-    assert crc32(data) == zlib.crc32(data)

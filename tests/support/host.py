@@ -73,7 +73,11 @@ def _stage() -> str | None:
     from tests.support.sandboxes import system_places
 
     with tempfile.TemporaryDirectory() as staging, Launcher(Path(staging)) as launcher:
-        verdict = try_stage(launcher, Path(staging), Ground(*system_places()))
+        ground = Ground(*system_places())
+        verdict = try_stage(launcher, Path(staging), ground)
+        for _ in range(5):
+            # A busy machine is not one that lacks something.
+            verdict = try_stage(launcher, Path(staging), ground) if verdict.is_passing else verdict
     return None if not verdict.cause else f"needs sandboxes: {verdict.cause}; {verdict.remedy}"
 
 

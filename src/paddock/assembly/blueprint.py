@@ -32,7 +32,7 @@ from paddock.workspace.change_recovery import recover
 from paddock.workspace.disk import Disk
 
 _LEFTOVERS: Final = (
-    f"HOT/ledger/{LEDGER}.",
+    "HOT/ledger/",
     f"{INSTALLED}/",
     "HOT/registries/approvals/",
     "HOT/registries/keys/",

@@ -7,7 +7,8 @@ from paddock.assembly.blueprint import Founder, bare_plane_blueprint
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
-from paddock.errors import UsageError
+from paddock.assembly.rollback import ORDER, accept_rollback, find_gone_back
+from paddock.errors import LedgerDamagedError, UsageError
 from paddock.packages.approving import approve
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
@@ -52,7 +53,22 @@ def init_bare_plane(
     root = made.layout.root
     project = find_project(root, environment, root)
     record_news(project)
+    if made.made:
+        _let_earlier_go(project)
     return made, project
+
+
+def _let_earlier_go(project: Project) -> None:
+    """A plane that stood here before is gone: what its ledgers' keys signed counts no more.
+
+    Nobody but a person makes a plane, so this is that person's word, and it is recorded as
+    any other rollback that is accepted. Whatever else is wrong is for G6 to say.
+    """
+    try:
+        for gone in find_gone_back(project, ORDER):
+            accept_rollback(project, gone, "init")
+    except LedgerDamagedError:
+        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ the run holds.
 """
 
 import os
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, overload
@@ -35,6 +35,8 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.segments import READING
 
 _ROWS_AT_ONCE: Final = 1024
+_CHEAP: Final = 256
+"""To look at a line costs as much as to read so many numbers."""
 
 
 class StaleRunError(Exception):
@@ -126,20 +128,41 @@ class Run:
         kind = min(counts, key=counts.__getitem__)
         return kind, counts[kind]
 
-    def rows(self, kind: Kind, key: int, span: TimeSpan) -> Iterator[int]:
-        """Lines that may hold a value at a time, the newest first. Raises: StaleRunError."""
-        low, high = self._find(kind, key)
+    def rows(self, kind: Kind, keys: Mapping[Kind, int], span: TimeSpan) -> Iterator[int]:
+        """Lines that may hold all the values at a time, the newest first, by the list of `kind`.
+
+        Raises: StaleRunError.
+        """
+        low, high = self._find(kind, keys[kind])
         at = self._file(kind)[1].rows_at
+        others = {other: self._find(other, keys[other]) for other in keys if other is not kind}
         before = self.lines
         while high > low:
             first = max(low, high - _ROWS_AT_ONCE)
-            for row in reversed(self._numbers(kind, first, high - first, at)):
+            rows = self._numbers(kind, first, high - first, at)
+            for row in reversed(rows):
                 if row >= before:
                     raise StaleRunError(self, "its lines are in no order")
                 before = row
+            for row in reversed(self._common(rows, others)):
                 if self._is_in(span, row // BLOCK_LINES):
                     yield row
             high = first
+
+    def _common(self, rows: Sequence[int], others: Mapping[Kind, tuple[int, int]]) -> Sequence[int]:
+        """Those of the rows that stand in the other lists too, where that is cheap to tell."""
+        for kind, (low, high) in others.items():
+            _, header = self._file(kind)
+            column = _Column(self, kind, header.rows_at, header.rows)
+            first = bisect_left(column, rows[0], low, high)
+            end = bisect_right(column, rows[-1], first, high)
+            if end - first > _CHEAP * len(rows):
+                continue
+            found = set(self._numbers(kind, first, end - first, header.rows_at))
+            rows = [row for row in rows if row in found]
+            if not rows:
+                break
+        return rows
 
     def rows_by_time(self, span: TimeSpan) -> Iterator[int]:
         """Lines that may be of a time, the newest first. Raises: StaleRunError."""

@@ -250,7 +250,7 @@ class LedgerSearch:
             yield from reader.lines_backwards(run.end, run.start)
             return
         needle, key = asked.needles[kind], asked.keys[kind]
-        for row in run.rows(kind, key, asked.span):
+        for row in run.rows(kind, asked.keys, asked.span):
             offset, line = run.line(reader, row)
             if needle not in line and key not in keys_in(line).get(kind, {key}):
                 raise StaleRunError(run, "a line does not hold what it is posted for")

@@ -85,6 +85,8 @@ class Pace:
 
 
 USUAL_PACE: Final = Pace()
+_UNKNOWN: Final = 1 << 62
+"""More entries than any ledger has: then the first append looks."""
 
 
 class Keeper:
@@ -102,20 +104,30 @@ class Keeper:
         self._monotonic = monotonic
         self._pace = pace
         self._lock = threading.Lock()
-        self._covered = -1
+        self._covered = _UNKNOWN
+        self._is_known = False
         self._newest = 0
         self._tried_at = self._carried_at = monotonic()
         self._carried = 0
         self.problem = ""
         """Why the last checkpoint could not be made; empty where it was."""
 
-    def appended(self, head: Head, *, is_urgent: bool) -> None:
+    def appended(self, head: Head, is_urgent: bool) -> None:
         """Look whether a checkpoint is due, now that all up to `head` is durable."""
-        entries = head.seq + 1
-        if self._covered < 0:
+        # Every append comes through here: mostly two comparisons and the clock.
+        entries = self._newest = head.seq + 1
+        if (
+            not is_urgent
+            and 0 <= entries - self._covered < self._pace.entries
+            and self._monotonic() - self._tried_at < self._pace.interval_s
+        ):
+            return
+        self._look(entries, is_urgent)
+
+    def _look(self, entries: int, is_urgent: bool) -> None:
+        if not self._is_known:
             # Not at the opening: who only reads, or appends nothing, need not know.
-            self._covered = self._checkpointer.signed_entries()
-        self._newest = max(self._newest, entries)
+            self._covered, self._is_known = self._checkpointer.signed_entries(), True
         if is_urgent:
             self._try()
             return
@@ -129,8 +141,10 @@ class Keeper:
 
     def close(self) -> None:
         """Cover what is new, unless the pace says that few may wait."""
+        if not self._is_known:
+            return
         is_due = self._pace.at_close or self._newest - self._covered >= self._pace.entries
-        if self._newest and self._newest > min(self._covered, self._carried) and is_due:
+        if self._newest > min(self._covered, self._carried) and is_due:
             self._try()
 
     def seal(self) -> SignedCheckpoint:
@@ -163,7 +177,9 @@ class Keeper:
             self._fail(fault)
 
     def _note(self, signed: SignedCheckpoint) -> None:
-        self._covered = max(self._covered, signed.checkpoint.size)
+        size = signed.checkpoint.size
+        self._covered = max(self._covered, size) if self._is_known else size
+        self._is_known = True
         self._tried_at = self._monotonic()
         self.problem = ""
 
@@ -216,13 +232,13 @@ class KeptLedger:
     ) -> Receipt:
         """Write entries and return when they are durable; those that matter, when covered."""
         receipt = self._ledger.append(entries, reservation=reservation)
-        self._keeper.appended(receipt.head, is_urgent=any(map(matters, entries)))
+        self._keeper.appended(receipt.head, any(map(matters, entries)))
         return receipt
 
     def write(self, entries: Sequence[Entry], *, reservation: Reservation | None = None) -> Pending:
         """Write entries; `wait()` of the answer is what `append` does after that."""
         pending = self._ledger.write(entries, reservation=reservation)
-        return KeptEntries(pending, self._keeper, is_urgent=any(map(matters, entries)))
+        return KeptEntries(pending, self._keeper, any(map(matters, entries)))
 
     def reserve(self, size_bytes: int) -> Reservation:
         """Keep space for entries of so many bytes."""
@@ -249,7 +265,7 @@ class KeptEntries:
 
     __slots__ = ("_is_urgent", "_keeper", "_pending")
 
-    def __init__(self, pending: Pending, keeper: Keeper, *, is_urgent: bool) -> None:
+    def __init__(self, pending: Pending, keeper: Keeper, is_urgent: bool) -> None:
         self._pending = pending
         self._keeper = keeper
         self._is_urgent = is_urgent
@@ -262,5 +278,5 @@ class KeptEntries:
     def wait(self) -> Receipt:
         """Return when the entries are durable; those that matter, when covered."""
         receipt = self._pending.wait()
-        self._keeper.appended(receipt.head, is_urgent=self._is_urgent)
+        self._keeper.appended(receipt.head, self._is_urgent)
         return receipt

@@ -97,8 +97,18 @@ class _Verifying:
             return self._by_lines(genesis)
         self._opened = open_all(self._notes, VerifierKey.parse(genesis.public_key))
         sizes = [each.checkpoint.size for each in self._opened if each.checkpoint is not None]
+        outside = [
+            each.checkpoint.size
+            for each in self._opened
+            if each.checkpoint is not None and each.held.is_outside
+        ]
+        if self._since is not None and max(outside, default=0) < self._since.size:
+            # What covers the ledger ends in what would not be read.
+            self._since = None
         sealed_end = self._reader.text.active.base
         hashes = HashPass([*sizes, *(mark.entries for mark in self._marks)], self._since)
+        if hashes.size == 0:
+            self._since = None
         if hashes.offset < sealed_end:
             hashes.run(self._reader, sealed_end)
         memory = self._remember(hashes)

@@ -1,10 +1,13 @@
 """`paddock gate` from the command line: what it prints, records, and ends with."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from paddock.assembly import open_project
+from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.names import PLANE_GATES
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
@@ -161,6 +164,59 @@ def test_another_ledger_in_the_place_of_one_is_found_by_its_key(operator, tmp_pa
     ran = gate(operator, "--gate", "G6")
 
     assert any("another key" in each["reason"] for each in ran.json["gates"][0]["failures"])
+
+
+def restored(operator: Operator) -> Operator:
+    """The plane as it was before it was last worked on."""
+    kept = operator.base / "backup"
+    shutil.copytree(operator.plane, kept, symlinks=True)
+    operator.call("list_files")
+    gate(operator, "--gate", "G1")
+    shutil.rmtree(operator.plane)
+    kept.rename(operator.plane)
+    return operator
+
+
+def test_a_plane_from_a_backup_fails_g6_until_an_operator_accepts_that(operator):
+    gate(restored(operator), "--gate", "G1")
+
+    ran = gate(operator, "--gate", "G6", "--enforce")
+    assert ran.status == 1
+    reasons = [each["reason"] for each in ran.json["gates"][0]["failures"]]
+    assert all("paddock ledger accept-rollback" in reason for reason in reasons)
+    assert operator.run("ledger", "accept-rollback", "--yes").status == 0
+    assert status_of(operator, "G6") == "pass"
+    assert operator.entries("governance", "ROLLBACK_ACCEPTED")
+
+
+@pytest.mark.parametrize(
+    "ledger", ["HOT/ledger/governance", "HOT/ledger/packages", "HO1/ledger/ho1m"]
+)
+def test_a_ledger_that_was_taken_away_with_all_beside_it_is_missed(operator, ledger):
+    with open_session(
+        open_project(operator.plane, operator.environment()), SessionWish()
+    ) as session:
+        session.handle_turn("what files are in the kernel directory?")
+    assert status_of(operator, "G6") == "pass"
+    (operator.plane / f"{ledger}.jsonl").unlink()
+    shutil.rmtree(operator.plane / f"{ledger}.d")
+
+    assert status_of(operator, "G6") == "fail"
+
+
+def test_a_plane_made_anew_where_one_stood_before_passes(operator):
+    operator.call("list_files")
+    gate(operator, "--gate", "G1")
+    shutil.rmtree(operator.plane)
+
+    operator.make()
+
+    assert {name: status_of(operator, name) for name in QUICK} == dict.fromkeys(QUICK, "pass")
+    assert operator.entries("governance", "ROLLBACK_ACCEPTED")[0]["metadata"]["by"] == "init"
+
+
+def test_a_plane_made_where_none_stood_accepts_nothing(operator):
+    assert operator.entries("governance", "ROLLBACK_ACCEPTED") == []
 
 
 # Packages, approvals, signatures

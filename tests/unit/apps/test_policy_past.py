@@ -4,7 +4,11 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
+from paddock.values.entries import Entry
 from tests.support.hooks import Client
+from tests.support.ledgers import open_ledger
 from tests.support.places import new_place
 from tests.support.planes import Operator
 
@@ -220,3 +224,37 @@ def test_a_call_that_is_not_there_is_a_usage_error(user):
 def test_explain_of_a_call_makes_nothing(user, tmp_path: Path):
     user.run("policy", "explain", "CALL-0000")
     assert sorted(user.home.rglob("*")) == []
+
+
+def staged(event, decision, **more):
+    """An entry of a call that was held back for a question, or of its end."""
+    metadata = {
+        "tool": "run_shell",
+        "arguments": {"command": "make"},
+        "actions": ["tool:shell:run make"],
+        "outcome": "ask",
+        "rule": {"text": "tool:shell:*", "file": "built-in", "line": 0},
+        "source": "profiles.standard.otherwise",
+        "policy_digest": "sha256:0",
+        "agents": [{"name": "main", "profile": "standard"}],
+        **more,
+    }
+    return Entry(event, "", decision, "", "SES-1", "main", "CALL-1", metadata)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [staged("TOOL_STAGED", "ask")],
+        [staged("TOOL_STAGED", "ask"), staged("TOOL_INTENT", "allow")],
+        [staged("TOOL_STAGED", "ask"), staged("TOOL_DENIED", "deny", code="approval.refused")],
+    ],
+)
+def test_a_call_that_was_held_back_for_a_question_counts_once(user, tmp_path, entries):
+    path = tmp_path / "held.jsonl"
+    ledger = open_ledger(path)
+    ledger.append(entries)
+    ledger.close()
+    name = new_policy(user)
+    shown = user.run("policy", "replay", "--ledger", str(path), "--policy", name, "--json").json
+    assert (shown["replayed"], shown["newly_denied"]) == (1, 1)

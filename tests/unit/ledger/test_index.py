@@ -6,13 +6,20 @@ import os
 import random
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 
 from paddock import limits
-from paddock.ledger.format_postings import FOLDERS, HEADER_BYTES, Kind
+from paddock.ledger.format_postings import (
+    FOLDERS,
+    HEADER_BYTES,
+    Kind,
+    encode_header,
+    parse_header,
+)
 from paddock.ledger.postings import parse_run_name, run_name
-from paddock.ledger.query import Filter, LedgerSearch, query
+from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
 from paddock.ledger.verify import verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import Entry
@@ -63,6 +70,8 @@ FILTERS = [
     Filter(call_id="call-17"),
     Filter(call_id="toolu-3"),
     Filter("NOTE", agent="wörker", decision="allow"),
+    Filter("OFTEN", session_id='SES "0"', agent="main", decision="deny"),
+    Filter("SOME", call_id="call-17"),
     Filter(agent="back\\slash", decision=""),
     Filter(since=1000.0, until=1060.0),
     Filter("SOME", since=900.0, until=1500.0),
@@ -299,6 +308,38 @@ def test_the_posting_files_of_another_ledger_change_no_answer(path, tmp_path):
         shutil.copytree(tmp_path / "x.d" / FOLDERS[kind], other / "x.d" / FOLDERS[kind])
 
     assert_same(foreign)
+
+
+def test_a_run_that_fits_in_all_but_the_chain_is_not_believed(tmp_path):
+    for name, kind in (("one", "AAAA"), ("two", "BBBB")):
+        (tmp_path / name).mkdir()
+        ledger = open_ledger(tmp_path / name / "x.jsonl")
+        ledger.append([Entry(kind, metadata={"filling": "x" * 500}) for _ in range(900)])
+        ledger.close()
+    one, two = (os.fspath(tmp_path / name / "x.jsonl") for name in ("one", "two"))
+    assert len(query(one, Filter("BBBB")).entries) == 0
+    for kind in Kind:
+        shutil.copytree(tmp_path / "one/x.d" / FOLDERS[kind], tmp_path / "two/x.d" / FOLDERS[kind])
+    assert runs(two) == runs(one)
+
+    assert len(query(two, Filter("BBBB")).entries) == 900
+    assert len(query(two, Filter("AAAA")).entries) == 0
+
+
+def test_what_must_not_depend_on_posting_files_reads_the_lines(path):
+    """Whoever writes beside a ledger can take rows out: that is why there is another way."""
+    fill(path, 1500, segment_bytes=1 << 28)
+    query(path, Filter("NEVER"))
+    expected = [row.seq for row in read_all(path) if row.entry.event_type == "NOTE"]
+    file = files_of_run(path)[Kind.TYPE]
+    with open(file, "rb") as opened:
+        header = parse_header(opened.read(HEADER_BYTES))
+    none = replace(header, keys=0, rows=0)
+    with open(file, "wb") as opened:
+        opened.write(encode_header(none) + bytes(4))
+
+    assert len(query(path, Filter("NOTE")).entries) < len(expected)
+    assert [row.seq for row in query_lines(path, Filter("NOTE")).entries] == expected
 
 
 def test_a_ledger_that_was_restored_is_not_answered_for_by_what_it_held(path, tmp_path):

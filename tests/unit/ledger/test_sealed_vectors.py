@@ -1,6 +1,7 @@
 """Checkpoints and proofs that were made once verify for ever, by two verifiers."""
 
 import json
+import re
 
 import pytest
 
@@ -83,6 +84,13 @@ def test_a_proof_is_a_text_that_others_read():
     assert prove_inclusion(str(LEDGER), 7, signed).text == VECTORS["tlog_proof"]
 
 
+def test_the_page_shows_a_checkpoint_of_these():
+    page = (ROOT / "docs" / "formats" / "ledger.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```note\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+    assert shown == VECTORS["checkpoints"][-1]
+
+
 def test_a_note_of_another_key_proves_nothing():
     stranger = make_key(VECTORS["origin"], bytes(32))
     proof = VECTORS["inclusion"][0]
@@ -129,5 +137,7 @@ def test_the_other_verifier_knows_ed25519(public, message, signature):
 def test_the_other_verifier_shares_no_code_with_the_package():
     text = (ROOT / "docs" / "verify_ledger.py").read_text(encoding="utf-8")
 
-    imported = {line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))}
+    imported = {
+        line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))
+    }
     assert imported == {"base64", "glob", "hashlib", "json", "os", "sys"}

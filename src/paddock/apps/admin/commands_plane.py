@@ -5,11 +5,12 @@ from typing import Final
 from paddock.apps.admin.blocks import Look, Row, Span, Table, line, lines, pairs, row
 from paddock.apps.admin.desk import Desk
 from paddock.apps.admin.sandboxed import examine
+from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.sessions import sessions_of
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import Filter
-from paddock.ledger.verify import Verification, verify
+from paddock.ledger.verify import Verification
 from paddock.policy.actions import parse_action
 from paddock.policy.explain import explain
 from paddock.policy.places import place_text
@@ -144,7 +145,8 @@ class LedgerCommand:
     def _verify(desk: Desk) -> None:
         paths = desk.project.layout.ledger_paths()
         there = [name for name in LEDGERS if paths[name].exists()]
-        rows = tuple(_report_row(name, verify(str(paths[name]))) for name in there)
+        layout, environment = desk.project.layout, desk.project.environment
+        rows = tuple(_report_row(name, audit_ledger(layout, environment, name)) for name in there)
         desk.screen.show(Table(rows, ("ledger", "state", "entries", "head")))
 
 

@@ -200,6 +200,22 @@ def test_where_the_ledger_goes_on_in_another_file_the_next_call_makes_another_im
     assert len(client.entries()) == 4
 
 
+def test_a_command_about_which_only_otherwise_asks_needs_no_more_than_the_image(client: Client):
+    prepared(client)
+    command = {"command": "npm test 2>&1 | tail -20"}
+
+    assert not declines(client, client.event("Bash", tool_input=command))
+    assert client.entries()[-1].decision == "ask"
+
+
+def test_a_question_to_a_person_is_left_to_the_path_that_makes_checkpoints(client: Client):
+    client.write_policy('[profiles.standard]\nallow = ["tool:*"]\nask = ["tool:file:create x"]\n')
+    prepared(client)
+
+    assert declines(client, data(client, "{root}/x"))
+    assert client.say(data(client, "{root}/x")).word == "ask"
+
+
 def test_what_an_image_does_not_hold_is_left_to_the_policy(client: Client):
     client.place.run("agent", "create", "reviewer", "--profile", "locked")
     prepared(client)

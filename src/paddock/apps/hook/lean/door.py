@@ -114,7 +114,8 @@ class LeanPorts:
 
     def append(self, record: Record) -> None:
         """See `flow.Ports`. Raises: DeclinedError, AppendFailedError."""
-        if record.decision == _ASK or record.metadata.get("event") == _CLIENT_END:
+        # Where policy would ask and we are silent, nobody is asked: the client goes its own way.
+        if record.metadata.get("answer") == _ASK or record.metadata.get("event") == _CLIENT_END:
             raise DeclinedError("an entry that a checkpoint has to cover at once")
         ledger, folder, identity = self._image["ledger"]
         body = encode_body(record, posix.urandom(_ID_BYTES), time.time())

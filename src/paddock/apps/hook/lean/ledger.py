@@ -14,9 +14,10 @@ nothing is acknowledged, and the call does not run.
 import fcntl
 import posix
 import time
+from zlib import crc32
 
 from paddock.apps.hook.lean.asked import DeclinedError
-from paddock.apps.hook.lean.lines import chain_line, crc32, leaf_hash
+from paddock.apps.hook.lean.lines import chain_line, leaf_hash
 
 _RECORD_BYTES = 89
 _BODY_BYTES = 85

@@ -18,11 +18,6 @@ _UNSHOWABLE = (
 )
 """Characters that drive terminals or turn text round: never raw in a line."""
 _SECONDS_MAX = 253_402_300_800
-_CRC_OF_FOUR_BITS = (
-    *(0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158),
-    *(0x5005713C, 0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C, 0x9B64C2B0, 0x86D3D2D4),
-    *(0xA00AE278, 0xBDBDF21C),
-)
 
 
 def _refuse(value: object) -> str:
@@ -83,16 +78,3 @@ def format_timestamp(seconds: float) -> str:
     whole = int(seconds)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
     return f"{moment}.{int((seconds - whole) * 1e6):06d}Z"
-
-
-def crc32(data: bytes) -> int:
-    """CRC-32 as zlib has it (ITU-T V.42), of the few bytes of a mark.
-
-    Where zlib is no part of the interpreter, loading it costs more than the marks of ten calls.
-    """
-    crc = 0xFFFFFFFF
-    table = _CRC_OF_FOUR_BITS
-    for byte in data:
-        crc = table[(crc ^ byte) & 15] ^ (crc >> 4)
-        crc = table[(crc ^ (byte >> 4)) & 15] ^ (crc >> 4)
-    return crc ^ 0xFFFFFFFF
