@@ -79,48 +79,24 @@ def open_note(note, key):
     raise ValueError("the ledger's key did not sign it")
 
 
-def root_of(edge):
-    root = None
-    for each in edge:
-        root = root if each is None else each if root is None else sha256(b"\1", each, root)
-    return root or sha256()
-
-
 def roots(leaves, sizes):
     """The RFC 6962 root at each of the sizes; `edge` has a hash for each bit of the count."""
     edge, found = [], {0: sha256()}
     for count, leaf in enumerate(leaves, start=1):
         level = 0
         while level < len(edge) and edge[level] is not None:
-            leaf, edge[level] = sha256(b"\1", edge[level], leaf), None
-            level += 1
+            leaf, edge[level], level = sha256(b"\1", edge[level], leaf), None, level + 1
         edge[level : level + 1] = [leaf]
         if count in sizes:
-            found[count] = root_of(edge)
+            root, *above = [each for each in edge if each is not None]
+            for each in above:
+                root = sha256(b"\1", each, root)
+            found[count] = root
     return found
 
 
-def inclusion_root(leaf, index, size, path):  # RFC 9162, 2.1.3.2
-    last = size - 1
-    for each in path:
-        if index & 1 or index == last:
-            leaf = sha256(b"\1", each, leaf)
-            while not index & 1 and index:
-                index, last = index >> 1, last >> 1
-        else:
-            leaf = sha256(b"\1", leaf, each)
-        index, last = index >> 1, last >> 1
-    return leaf if last == 0 else None
-
-
-def consistency_roots(old, size, old_root, path):  # RFC 9162, 2.1.4.2
-    path = [old_root, *path] if old & (old - 1) == 0 else list(path)
-    index, last = old - 1, size - 1
-    while index & 1:
-        index, last = index >> 1, last >> 1
-    if not path:
-        return None
-    first = second = path.pop(0)
+def climb(index, last, first, second, path):
+    """The loop of RFC 9162, 2.1.3.2 (its r is `second`) and 2.1.4.2."""
     for each in path:
         if index & 1 or index == last:
             first, second = sha256(b"\1", each, first), sha256(b"\1", each, second)
@@ -130,6 +106,16 @@ def consistency_roots(old, size, old_root, path):  # RFC 9162, 2.1.4.2
             second = sha256(b"\1", second, each)
         index, last = index >> 1, last >> 1
     return (first, second) if last == 0 else None
+
+
+def grows(old, size, old_root, root, path):
+    if old == size or not 0 < old < size or not path:
+        return old == size and old_root == root and not path
+    path = [old_root, *path] if old & (old - 1) == 0 else path
+    index, last = old - 1, size - 1
+    while index & 1:
+        index, last = index >> 1, last >> 1
+    return climb(index, last, path[0], path[0], path[1:]) == (old_root, root)
 
 
 def unique(pairs):
@@ -227,17 +213,13 @@ def verify_proof(proof, key, line=None):
     if size != proof["size"]:
         return [(0, "the proof is for another size than the checkpoint")]
     if "from" in proof:
-        old, old_root = proof["from"], bytes.fromhex(proof["root"])
-        if old == size:
-            fits = not path and old_root == root
-        else:
-            ends = consistency_roots(old, size, old_root, path) if 0 < old < size else None
-            fits = ends == (old_root, root)
+        fits = grows(proof["from"], size, bytes.fromhex(proof["root"]), root, path)
         return [] if fits else [(0, "the proof does not lead to the root")]
     leaf = bytes.fromhex(proof["leaf"])
     if line is not None and sha256(b"\0", line.rstrip(b"\n")) != leaf:
         return [(0, "the proof is of another line")]
-    fits = 0 <= proof["seq"] < size and inclusion_root(leaf, proof["seq"], size, path) == root
+    ends = climb(proof["seq"], size - 1, leaf, leaf, path) if 0 <= proof["seq"] < size else None
+    fits = ends is not None and ends[1] == root
     return [] if fits else [(0, "the proof does not lead to the root")]
 
 

@@ -1,10 +1,12 @@
 """The tree in the docstring of paddock.errors is the tree of its classes."""
 
+import ast
 import inspect
 import re
 from dataclasses import dataclass
 
 from paddock import errors
+from tests.support.repository import PACKAGE, modules
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,29 @@ def test_every_leaf_that_a_model_sees_shows_its_code():
     }
 
     assert {name for name in leaves if not documented()[name].code} == set()
+
+
+def test_no_class_elsewhere_has_a_code_of_its_own():
+    # The list of codes is a promise: it has one place. Those of packages and of the ledger's
+    # format are no part of what a call or a turn can end with.
+    strangers = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in modules()
+        if path != PACKAGE / "errors.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
+        if "code" in {target for row in node.body for target in assigned(row)}
+    }
+
+    assert strangers == {"ledger/format.py", "packages/refusals.py"}
+
+
+def assigned(row: ast.stmt) -> set[str]:
+    """The names that a statement gives a literal."""
+    if not isinstance(row, ast.Assign | ast.AnnAssign) or not isinstance(row.value, ast.Constant):
+        return set()
+    targets = row.targets if isinstance(row, ast.Assign) else [row.target]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
 def test_a_code_leads_back_to_its_class():

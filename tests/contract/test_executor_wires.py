@@ -555,10 +555,35 @@ def test_builtin_answers_with_an_object(room):
     assert ask(room, "hello", contract=OBJECT).order.error is None
 
 
-def test_builtin_arguments_that_do_not_bind_are_reported(room):
-    execution = ask(room, "view path=../outside.txt")
+@pytest.mark.parametrize(
+    ("sentence", "code"),
+    [
+        ("view path=../outside.txt", "path.escapes_root"),
+        ("view pfad=a.txt", "args.unknown"),
+        ("view path=a.txt offset=no", "args.invalid"),
+        ("create_file path=asked/1.txt content=x approved=true", "args.unknown"),
+        ("create_file path=asked/1.txt content=x", "approval.unavailable"),
+    ],
+)
+def test_builtin_calls_that_are_refused_are_reported_with_their_code(room, sentence, code):
+    execution = ask(room, sentence)
 
-    assert "path.escapes_root" in result(execution)["response_text"]
+    assert code in result(execution)["response_text"]
+    assert (room.names(), room.events().count("TOOL_INTENT")) == (FILES, 0)
+
+
+def test_builtin_never_calls_a_tool_that_nobody_has(room):
+    execution = ask(room, "rm_everything path=/")
+
+    assert execution.order.error is None
+    assert room.events() == ["LLM_CALL", "WO_COMPLETED"]
+
+
+def test_builtin_is_cancelled_as_every_other(room):
+    token = CancelToken()
+    token.cancel()
+
+    assert failure(ask(room, "view path=a.txt", cancel=token)) is OrderFailure.CANCELLED
 
 
 def test_builtin_goes_by_the_turn_limit(room):

@@ -938,6 +938,12 @@ def learn_a_files_handle(world):
 
 
 @where_offered
+def see_the_names_of_keys(world):
+    """The user's keys have no namespace: /proc/keys shows those of the host."""
+    return world["key"] in Path("/proc/keys").read_text()
+
+
+@where_offered
 def take_the_hosts_huge_pages(world):
     """They are in no process's resident size. Only where the host has set some aside."""
     LIBC.mmap.restype = ctypes.c_void_p

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import json
 import os
+import platform
 import shutil
 import socket
 import subprocess
@@ -149,6 +150,19 @@ def shared_memory() -> Generator[dict, None, None]:
 
 
 @contextmanager
+def a_key() -> Generator[dict, None, None]:
+    """In the user's own keyring; where there are none, there is nothing to see."""
+    name = f"paddock-key-{os.getpid()}"
+    add, control = ((217, 219), (248, 250))[platform.machine() == "x86_64"]
+    key = LIBC.syscall(add, b"user", name.encode(), b"x", 1, -4)
+    try:
+        yield {"key": name}
+    finally:
+        if key >= 0:
+            LIBC.syscall(control, 9, key, -4)
+
+
+@contextmanager
 def a_world(home: Path) -> Generator[dict, None, None]:
     """All that there is to reach, and the file that says so."""
     outside, readable, workspace = home / "outside", home / "readable", home / "workspace"
@@ -170,11 +184,12 @@ def a_world(home: Path) -> Generator[dict, None, None]:
         a_victim(outside) as victim,
         listeners(workspace, readable) as sockets,
         shared_memory() as segments,
+        a_key() as key,
     ):
         for path in marked.values():
             Path(path + ".mark").write_text("host")
         world = {"outside": str(outside), "readable": str(readable), "workspace": str(workspace)}
-        world |= {"home": str(home / "house"), **marked, **victim, **sockets, **segments}
+        world |= {"home": str(home / "house"), **marked, **victim, **sockets, **segments, **key}
         (readable / "world.json").write_text(json.dumps(world))
         try:
             yield world

@@ -111,9 +111,9 @@ def repair_bare_plane(
 def _is_signed(depot: Depot) -> bool:
     """Whether an operator vouched for exactly what is installed."""
     packages = read_installed(depot.layout).packages.values()
-    rows = {
+    rows = frozenset(
         (each.package_id, each.manifest.version.text, each.manifest.digest) for each in packages
-    }
+    )
     vouched = read_vouched(depot.ledger.read().entries)
     return vouched.statements > 0 and rows == vouched.rows
 

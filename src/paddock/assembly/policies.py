@@ -41,12 +41,19 @@ class PlanePolicies:
     project: Project
     candidate: Candidate | None = None
     _made: dict[PlaneKind, Policy] = field(default_factory=dict[PlaneKind, Policy])
+    _met: dict[str, Policy | None] = field(default_factory=dict[str, Policy | None])
+    """By agent: a history asks for the same few again and again."""
 
     def policy_for(self, agent: str) -> Policy | None:
         """The policy with paths as the agent's workspace has them; None for nobody known.
 
         Raises: ConfigError where the candidate, or the agent, does not load.
         """
+        if agent not in self._met:
+            self._met[agent] = self._find(agent)
+        return self._met[agent]
+
+    def _find(self, agent: str) -> Policy | None:
         project = self.project
         if project.layout.kind == "project":
             return self._of_kind(PlaneKind.PROJECT, project.policy)

@@ -84,15 +84,20 @@ class LedgerReader:
         return self._disk.boot()
 
     def marks(self) -> HeadPage | None:
-        """What the head file says; None where there is none to read."""
+        """What the head file says; None where there is none to read.
+
+        The segments that its marks stand in are there to be read afterwards.
+        """
         path = LedgerPaths(self.path).head
         if not os.path.lexists(path):
             return None
         head = HeadFile(self._disk, path, create=False)
         try:
-            return head.read()
+            page = head.read()
         finally:
             self._disk.close(head.descriptor)
+        self.keep_up()
+        return page
 
     def is_in_place(self) -> bool:
         """Whether the path still leads to the file that is open."""
@@ -173,9 +178,8 @@ class LedgerReader:
         size = min(_WHOLE_CHUNK, segment.size_bytes - position)
         try:
             # A sealed one may have been closed meanwhile, for others.
-            opened = text.active.descriptor
-            if not segment.is_newest:
-                opened = text.open_sealed(segment.start)
+            is_newest = segment.start == text.active.base
+            opened = text.active.descriptor if is_newest else text.open_sealed(segment.start)
             return self._disk.read(opened, size, position)
         except OSError as fault:
             raise failure(fault, "the ledger cannot be read", self.path) from fault

@@ -20,6 +20,7 @@ from paddock.ledger.checkpoints import Checkpointer
 from paddock.ledger.format_events import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,
+    CONTENT_ERASED,
     GATE_RESULT,
     HOOK_EVENT,
     OPERATOR_KEY_ENROLLED,
@@ -47,6 +48,7 @@ _MATTERS: Final = frozenset(
         OPERATOR_KEY_ENROLLED,
         POLICY_TRUSTED,
         ROLLBACK_ACCEPTED,
+        CONTENT_ERASED,
         SESSION_END,
     }
 )
@@ -245,13 +247,15 @@ class KeptLedger:
         return self._ledger.reserve(size_bytes)
 
     def seal(self) -> SignedCheckpoint:
-        """Make a checkpoint of all that is durable now, and carry it up.
+        """Make a checkpoint of all that is written, and carry it up.
 
         Raises:
             LedgerDamagedError: the ledger does not go on from what was signed before.
             ConfigError: the key cannot be used.
             HostError: the disk, or where checkpoints go, failed.
         """
+        # Also what a killed process wrote and nobody waited for.
+        self._ledger.commit(*self._ledger.look())
         return self._keeper.seal()
 
     def close(self) -> None:

@@ -137,14 +137,7 @@ class LedgerFile:
     @property
     def head(self) -> Head:
         """The newest entry of any process."""
-        files = self._live()
-        files.lock.acquire()
-        try:
-            newest = self._newest(files)
-        except OSError as fault:
-            raise failure(fault, "the ledger cannot be read", self.path) from fault
-        finally:
-            files.lock.release()
+        newest, _ = self.look()
         return Head(newest.entries - 1, newest.leaf)
 
     def append(
@@ -222,6 +215,17 @@ class LedgerFile:
         timestamp = stamps.time()
         ids = stamps.ids(len(entries))
         return ids, list(map(encode_body, entries, ids, repeat(timestamp)))
+
+    def look(self) -> tuple[Mark, Segment]:
+        """The newest mark, durable or not, and the segment that it stands in."""
+        files = self._live()
+        files.lock.acquire()
+        try:
+            return self._newest(files), files.active.current
+        except OSError as fault:
+            raise failure(fault, "the ledger cannot be read", self.path) from fault
+        finally:
+            files.lock.release()
 
     def _newest(self, files: LedgerFiles) -> Mark:
         """The mark to append after. The lock is held."""
@@ -361,9 +365,7 @@ class PendingEntries:
 
     __slots__ = ("_after", "_ids", "_ledger", "_segment")
 
-    def __init__(
-        self, ledger: LedgerFile, ids: list[str], after: Mark, segment: Segment
-    ) -> None:
+    def __init__(self, ledger: LedgerFile, ids: list[str], after: Mark, segment: Segment) -> None:
         self._ledger: LedgerFile | None = ledger
         """None as soon as the entries are durable."""
         self._ids = ids

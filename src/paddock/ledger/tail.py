@@ -61,9 +61,7 @@ def _end(reader: LedgerReader) -> int:
     size = reader.size()
     if marks is None or marks.newest is None or marks.newest.boot != reader.boot():
         return reader.whole_bytes(size)
-    end = marks.newest.offset_bytes
-    # The mark may stand in a segment that was made since: this one is whole then.
-    return end if reader.is_in_place() else min(end, size)
+    return marks.newest.offset_bytes
 
 
 def _next_line(reader: LedgerReader, position: int, end: int) -> bytes:

@@ -109,6 +109,7 @@ class _Founding:
         """See `found`."""
         charter, depot = self._charter, self._depot
         _require_sound(charter)
+        self._require_free()
         log = _read(depot)
         approvals = self._approvals(log)
         recorded = self._record(log, approvals)
@@ -121,13 +122,19 @@ class _Founding:
             depot.layout.root / change.path for change in swap.paths if change.before is None
         )
 
+    def _require_free(self) -> None:
+        """Look at every place before anything is recorded: it is ours, or nothing stands there."""
+        swap = Swap(self._depot.workspace, Attic.of(self._depot.layout), "", is_dry=True)
+        for archive in self._charter.archives:
+            self._put(swap, archive)
+
     def _sign(self) -> None:
         key = self._charter.key
         if key is None:
             return
-        rows = {
+        rows = frozenset(
             (each.package_id, each.version.text, each.digest) for each in self._charter.manifests
-        }
+        )
         # A founding that was killed right after it is not signed twice.
         if read_vouched(self._depot.ledger.read().entries).rows != rows:
             sign_now(self._depot, key)
@@ -256,13 +263,16 @@ class _Founding:
 
     def _add(self, swap: Swap, archive: Archive, recorded: _Recorded) -> None:
         manifest = archive.manifest
-        files = {packed.path: packed for packed in archive.files}
-        for asset in manifest.assets:
-            if asset.path not in self._charter.later:
-                swap.add(Put(asset, None), files)
+        self._put(swap, archive)
         swap.write(manifest_path(manifest.package_id), manifest.canonical, FILE_MODE)
         receipt = replace(recorded.receipt, ledger_entry=recorded.entry_id)
         swap.write(receipt_path(manifest.package_id), receipt.to_bytes(), OWN_MODE)
+
+    def _put(self, swap: Swap, archive: Archive) -> None:
+        files = {packed.path: packed for packed in archive.files}
+        for asset in archive.manifest.assets:
+            if asset.path not in self._charter.later:
+                swap.add(Put(asset, None), files)
 
     def _swap(self) -> Swap:
         depot = self._depot

@@ -154,9 +154,10 @@ class Dispatcher:
             if holds_contents(kept):
                 # Before the entry that names them: what is on record can be looked at.
                 self._contents.sync()
-        except ToolError as error:
+        except (ToolError, ConfigError, HostError) as error:
+            # No content, no record, no call. What was held back for it goes.
             _release(quick(Prepared, ready))
-            return self._deny(call, tool, actions, refusal_of(error), bounds, judged)
+            return self._deny(call, tool, actions, not_recorded(error), bounds, judged)
         return quick(Prepared, (*ready[:4], kept, *ready[5:]))
 
     def _ask(self, question: Question) -> Granted | ToolResult:

@@ -18,6 +18,7 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.sandbox.conversation import Cancel, Conversation, Progress, Spools
+from paddock.sandbox.inside.gitconfig import git_config
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
@@ -190,7 +191,8 @@ def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[s
         for directory in (home, temporary):
             directory.mkdir(mode=0o700)
         if plan.git_identity is not None:
-            config.write_text(_git_config(*plan.git_identity), encoding="utf-8")
+            name_and_email = [os.fsencode(text) for text in plan.git_identity]
+            config.write_bytes(git_config(*name_and_email))
         if identity is not None:
             for path in (made, home, temporary, config):
                 if Path(path).exists():
@@ -199,12 +201,3 @@ def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[s
     finally:
         remove_tree(parent_fd, name)
         os.close(parent_fd)
-
-
-def _git_config(name: str, email: str) -> str:
-    """Two quoted values (git-config(1), syntax)."""
-    quoted = [
-        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        for text in (name, email)
-    ]
-    return f'[user]\n\tname = "{quoted[0]}"\n\temail = "{quoted[1]}"\n'

@@ -136,7 +136,7 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
         "a file that has a second name outside the workspace is changed there too",
         "links that lead out of the workspace can be made",
         "names of files that may not be read can be listed",
-        "command lines of other processes can be read",
+        "command lines of other processes and names of this user's keys can be read",
         "there is no /dev/shm and no System V memory: semaphores of multiprocessing fail",
     ]
     if plan.git == "safe":

@@ -13,6 +13,7 @@ from paddock.ledger.disk import SystemDisk
 from paddock.ledger.head import HeadFile
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
+from paddock.ledger.reading import LedgerReader
 from paddock.ledger.tail import follow
 from paddock.ledger.verify import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
@@ -281,6 +282,16 @@ def test_a_ledger_is_followed_over_rotations(path):
     found = follow(path, last=3, poll=Poll(*more))
 
     assert [each.entry.reason for each in found] == list(map(str, range(17, 32)))
+
+
+def test_a_reader_can_read_up_to_the_marks_although_others_rotate(path):
+    fill(path)
+    with LedgerReader(path) as reader:
+        for first in (20, 30):
+            fill(path, 10, first=first)
+            newest = reader.marks().newest
+            assert reader.size() == newest.offset_bytes == len(whole(path))
+            assert reader.read(len(whole(path)), 0) == whole(path)
 
 
 def test_a_newest_file_that_was_replaced_is_not_followed(path):

@@ -32,6 +32,8 @@ from paddock.packages.hashing import digest_of
 from paddock.packages.names import place_problem
 from paddock.packages.packing import write_hashes
 from paddock.packages.refusals import ArchiveRefusedError, Failure
+from tests.support.bad_archives import BAD
+from tests.support.disks import tree
 from tests.support.planes import operator_in
 from tests.support.repository import ROOT
 from tests.support.users import give_to_plain_user, run_as_plain_user
@@ -302,6 +304,22 @@ def test_packages_in_another_order_or_none_are_refused(archive, tmp_path):
     edit_index(directory, format=2)
     with pytest.raises(ConfigError, match="format"):
         read_unpacked(directory)
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_package_that_no_plane_may_take_is_refused_in_an_unpacked_archive_too(tmp_path, what):
+    content = BAD[what][0]()
+    name = "packages/PKG-A-001.tar.gz"
+    (tmp_path / "packages").mkdir()
+    (tmp_path / name).write_bytes(content)
+    files = [{"path": name, "sha256": digest_of(content)}]
+    (tmp_path / INDEX).write_text(
+        json.dumps({"format": 1, "packages": ["PKG-A-001"], "files": files})
+    )
+    before = tree(tmp_path)
+    with pytest.raises(ArchiveRefusedError):
+        read_unpacked(tmp_path)
+    assert tree(tmp_path) == before
 
 
 def test_a_directory_without_an_index_is_no_archive(tmp_path):

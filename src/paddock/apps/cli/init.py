@@ -85,7 +85,10 @@ def _make_bare(directory: Path, options: Options, console: Console) -> int:
         if project.gate.tool_profile != profile:
             console.say(f"its tool_profile stays {project.gate.tool_profile}")
     for path in made.made:
-        console.say(f"made {path}")
+        if path.parent == made.layout.config:
+            console.say(f"made {path}")
+    if made.made:
+        console.say(f"{len(made.made)} files in all: paddock package list names their packages")
     console.say(f"dual gate {project.gate}")
     if not made.registered:
         console.warn(

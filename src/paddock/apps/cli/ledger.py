@@ -69,6 +69,9 @@ class LedgerCommand:
         followed = actions.add_parser("tail", help="follow as it grows", allow_abbrev=False)
         followed.add_argument("--ledger", choices=NAMES, default="governance")
         followed.add_argument("--last", type=int, default=10, metavar="N")
+        followed.add_argument(
+            "-f", "--follow", action="store_true", help="as tail(1) is told; it follows anyway"
+        )
         checked = actions.add_parser("verify", help="read and check whole", allow_abbrev=False)
         add_verify(checked, NAMES)
         signed = actions.add_parser(

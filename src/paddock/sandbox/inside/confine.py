@@ -20,6 +20,7 @@ import stat
 import struct
 
 from paddock.kernel import mounts, namespaces, processes, seccomp
+from paddock.sandbox.inside.gitconfig import git_config
 from paddock.sandbox.inside.orders import Base
 
 _SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
@@ -31,6 +32,8 @@ _LINKS = (
     (b"/dev/stderr", b"/proc/self/fd/2"),
     (b"/dev/ptmx", b"pts/ptmx"),
 )
+_MASKED = (b"keys", b"key-users")
+"""In /proc, by no namespace of one's own: the names of the user's keys, whose else they are."""
 _PRIVATE = (b"/dev/shm", b"/run", b"/tmp", b"/var/tmp")
 """Directories that the command may write and nobody else sees."""
 _OPEN_FILES_MAX = 4096
@@ -206,7 +209,7 @@ class Confinement:
             self._link(name, text)
         os.close(self._place(self._base.home, is_directory=True))
         if self._base.identity:
-            _write(self._base.home[1:] + b"/.gitconfig", _git_config(*self._base.identity))
+            _write(self._base.home[1:] + b"/.gitconfig", git_config(*self._base.identity))
 
     def _link(self, path: bytes, text: bytes) -> None:
         parent, _, name = path.rpartition(b"/")
@@ -218,10 +221,7 @@ class Confinement:
 
     def _make_devices(self) -> None:
         for name in _DEVICES:
-            tree = mounts.clone_tree(mounts.AT_FDCWD, b"/dev/" + name, recursive=False)
-            # Not NO_DEVICES, which a bind of a device cannot do without.
-            mounts.set_tree(tree, mounts.NO_SUID | mounts.NO_EXEC, recursive=False)
-            self._attach(tree, b"/dev/" + name)
+            self._attach(_clone_device(name), b"/dev/" + name)
         terminals = mounts.make_file_system(
             b"devpts", {b"mode": b"620", b"ptmxmode": b"0666"}, mounts.NO_SUID | mounts.NO_EXEC
         )
@@ -279,6 +279,9 @@ class Confinement:
         settings = mounts.clone_tree(self._root, b"proc/sys", recursive=True)
         mounts.set_tree(settings, mounts.READ_ONLY, recursive=True)
         self._attach(settings, b"/proc/sys")
+        for name in _MASKED:
+            if os.path.exists(b"proc/" + name):
+                self._attach(_clone_device(b"null"), b"/proc/" + name)
 
     def _set_network(self) -> None:
         # A name that resolves, for programs that look up their own.
@@ -352,6 +355,13 @@ class Confinement:
         return target
 
 
+def _clone_device(name: bytes) -> int:
+    tree = mounts.clone_tree(mounts.AT_FDCWD, b"/dev/" + name, recursive=False)
+    # Not NO_DEVICES, which a bind of a device cannot do without.
+    mounts.set_tree(tree, mounts.NO_SUID | mounts.NO_EXEC, recursive=False)
+    return tree
+
+
 def _descend(directory: int, name: bytes) -> int:
     """The directory `name`, made if missing; the one before it is closed."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -381,13 +391,3 @@ def _write(path: bytes, content: bytes) -> None:
         os.write(fd, content)
     finally:
         os.close(fd)
-
-
-def _git_config(name: bytes, email: bytes) -> bytes:
-    """Two quoted values (git-config(1), syntax)."""
-    return b"[user]\n\tname = %b\n\temail = %b\n" % (_git_quoted(name), _git_quoted(email))
-
-
-def _git_quoted(value: bytes) -> bytes:
-    escaped = value.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
-    return b'"%b"' % escaped

@@ -1,0 +1,237 @@
+"""Checkpoints, proofs and rollbacks at the command line, as an auditor uses them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.planes import operator_in
+from tests.support.sealed import load_verifier
+
+other = load_verifier()
+
+
+def ledger_path(user, name):
+    return Path(user.run("where", "--json").json["ledgers"][name])
+
+
+def verified(user, *options):
+    ran = user.run("ledger", "verify", "--json", *options)
+    return ran.status, ran.json
+
+
+def kinds(report):
+    return {each["kind"] for each in report["problems"]}
+
+
+@pytest.fixture
+def used(user):
+    user.call("create_file", path="a", content="x")
+    user.call("view", path="README.md")
+    return user
+
+
+def test_every_ledger_is_covered_when_a_command_has_ended(used):
+    status, reports = verified(used)
+
+    assert status == 0
+    assert set(reports) == {"governance", "ho2m", "ho1m"}
+    assert [each["uncovered_entries"] for each in reports.values()] == [0, 0, 0]
+
+
+def test_checkpoints_go_up_tier_by_tier_and_out_to_the_anchor(used):
+    def carried(name):
+        rows = used.run("ledger", "query", "--ledger", name, "--type", "CHECKPOINT", "--json").out
+        return [json.loads(row)["metadata"] for row in rows.splitlines()]
+
+    below, middle = carried("ho2m")[-1], carried("governance")[-1]
+    assert (below["ledger"], middle["ledger"]) == ("ho1m", "ho2m")
+    signed = used.run("ledger", "checkpoint", "--ledger", "ho1m", "--json").json
+    assert (below["size"], below["root"]) == (signed["size"], signed["root"])
+    (anchor,) = (used.home / ".local/state/paddock/anchors").iterdir()
+    notes = sorted((anchor / "governance").iterdir(), key=lambda each: int(each.name))
+    assert notes[-1].read_text("utf-8").split("\n")[1] == notes[-1].name
+
+
+def test_a_checkpoint_is_printed_or_written_and_verifies_later(used):
+    printed = used.run("ledger", "checkpoint")
+    written = used.run("ledger", "checkpoint", "--out", "kept")
+    assert (printed.status, written.status, written.out) == (0, 0, "")
+    assert (used.project / "kept").read_text("utf-8") == printed.out
+    assert used.run("ledger", "checkpoint", "--out", "kept").status == 2
+    used.call("view", path="README.md")
+
+    status, reports = verified(used, "--checkpoint", "kept")
+
+    assert status == 0
+    assert {"source": "'kept'", "size": int(printed.out.split("\n")[1])} in reports["governance"][
+        "checkpoints"
+    ]
+
+
+FORGED = {
+    "size": lambda text: text.replace(f"\n{text.split(chr(10))[1]}\n", "\n1\n"),
+    "origin": lambda text: text.replace("/governance", "/other"),
+    "nothing": lambda text: "",
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_checkpoint_is_damage(used, name):
+    note = used.run("ledger", "checkpoint").out
+    (used.project / "forged").write_text(FORGED[name](note), encoding="utf-8")
+
+    for named in ([], ["--ledger", "governance"]):
+        assert used.run("ledger", "verify", "--checkpoint", "forged", *named).status == 4
+    assert used.run("ledger", "verify", "--checkpoint", "missing").status == 2
+
+
+def test_a_proof_convinces_a_stranger(used):
+    path = ledger_path(used, "ho1m")
+    line = path.read_bytes().split(b"\n")[2]
+    key = json.loads(path.read_bytes().split(b"\n")[0])["metadata"]["public_key"]
+
+    proof = used.run("ledger", "proof", "2", "--ledger", "ho1m", "--json").json
+    grown = used.run("ledger", "proof", "--from", "2", "--ledger", "ho1m", "--json").json
+    text = used.run("ledger", "proof", "2", "--ledger", "ho1m").out
+
+    assert list(proof) == ["seq", "size", "leaf", "hashes", "note"]
+    assert other.verify_proof(proof, key, line) == []
+    assert other.verify_proof(grown, key) == []
+    assert text.startswith("c2sp.org/tlog-proof@v1\nindex 2\n")
+    assert text.endswith(proof["note"])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["99"], ["-1"], [], ["1", "--from", "1"], ["--from", "99"], ["x"]]
+)
+def test_what_cannot_be_proved_is_a_usage_error(used, arguments):
+    assert used.run("ledger", "proof", *arguments, "--ledger", "ho1m").status == 2
+
+
+def backup(user, name):
+    folder = ledger_path(user, name).parent
+    shutil.copytree(folder, user.home / f"backup-{name}")
+
+
+def restore(user, name):
+    folder = ledger_path(user, name).parent
+    shutil.rmtree(folder)
+    shutil.copytree(user.home / f"backup-{name}", folder)
+
+
+@pytest.mark.parametrize(
+    "names", [["governance"], ["ho1m"], ["ho2m"], ["governance", "ho2m", "ho1m"]]
+)
+def test_a_plane_restored_from_a_backup_fails_until_somebody_accepts(used, names):
+    kept = used.run("ledger", "checkpoint", "--ledger", names[0]).out
+    for name in names:
+        backup(used, name)
+    used.call("view", path="README.md")
+    late = used.run("ledger", "checkpoint", "--ledger", names[0]).out
+    for name in names:
+        restore(used, name)
+
+    status, reports = verified(used)
+    assert status == 4
+    assert {name for name in reports if not reports[name]["whole"]} == set(names)
+    assert all("rolled_back" in kinds(reports[name]) for name in names)
+    # It is used on, and still nobody signs it.
+    assert used.call("view", path="README.md").status == 0
+    assert verified(used)[0] == 4
+
+    assert used.run("ledger", "accept-rollback").status == 2
+    accepted = used.run("ledger", "accept-rollback", "--yes", "--json")
+    assert accepted.status == 0
+    assert set(json.loads(accepted.out)["ledgers"]) == set(names)
+
+    status, reports = verified(used)
+    assert (status, {name for name in reports if not reports[name]["whole"]}) == (0, set())
+    assert [each["uncovered_entries"] for each in reports.values()] == [0, 0, 0]
+    rows = used.run(
+        "ledger", "query", "--ledger", names[0], "--type", "ROLLBACK_ACCEPTED", "--json"
+    )
+    assert json.loads(rows.out.splitlines()[-1])["metadata"]["by"] == "--yes"
+    used.call("view", path="README.md")
+    assert verified(used)[0] == 0
+    # An auditor who kept a checkpoint of before still goes along; one of what is gone does not.
+    (used.project / "kept").write_text(kept, encoding="utf-8")
+    (used.project / "late").write_text(late, encoding="utf-8")
+    assert used.run("ledger", "verify", "--checkpoint", "kept").status == 0
+    assert used.run("ledger", "verify", "--checkpoint", "late").status == 4
+
+
+def test_nothing_to_accept_changes_nothing(used):
+    before = ledger_path(used, "governance").read_bytes()
+
+    ran = used.run("ledger", "accept-rollback", "--yes", "--json")
+
+    assert (ran.status, ran.json) == (0, {"status": "ok", "ledgers": []})
+    assert ledger_path(used, "governance").read_bytes() == before
+
+
+def test_another_fault_cannot_be_accepted(used):
+    path = ledger_path(used, "ho1m")
+    path.write_bytes(path.read_bytes().replace(b'"create_file"', b'"create_fill"', 1))
+
+    assert used.run("ledger", "accept-rollback", "--yes").status == 4
+    assert verified(used)[0] == 4
+
+
+def test_a_ledger_that_was_replaced_whole_is_found(used):
+    path = ledger_path(used, "ho1m")
+    shutil.rmtree(path.with_suffix(".d"))
+    path.unlink()
+    key = next((used.home / ".config/paddock/keys").glob("*.ho1m.key"))
+    aside = key.rename(key.with_suffix(".aside"))
+    used.call("view", path="README.md")
+    key.unlink()
+    aside.rename(key)
+
+    status, reports = verified(used, "--ledger", "ho1m")
+
+    assert status == 4
+    assert "checkpoint" in kinds(reports["ho1m"])
+
+
+def test_the_anchor_of_the_users_configuration_is_used(used):
+    config = used.home / ".config/paddock/config.toml"
+    config.write_text(f'[ledger]\nanchor = "{used.home}/elsewhere"\n', encoding="utf-8")
+
+    used.run("ledger", "checkpoint")
+
+    (plane,) = (used.home / "elsewhere").iterdir()
+    assert len(list((plane / "governance").iterdir())) == 1
+    assert verified(used)[0] == 0
+
+
+def test_an_anchor_that_cannot_be_read_is_no_success(used):
+    config = used.home / ".config/paddock/config.toml"
+    config.write_text('[ledger]\nanchor = {git = "/nonexistent/repository"}\n', encoding="utf-8")
+
+    assert used.run("ledger", "verify").status == 5
+    assert used.run("ledger", "checkpoint").status == 5
+    # Nothing stops working for that.
+    assert used.call("view", path="README.md").status == 0
+
+
+def test_g6_fails_after_a_restore_until_somebody_accepts(tmp_path):
+    operator = operator_in(tmp_path).make("--dev")
+    ledgers = operator.plane / "HOT" / "ledger"
+
+    def g6():
+        (found,) = operator.run("gate", "--gate", "G6", "--json").json["gates"]
+        return found["status"], [each["reason"] for each in found["failures"]]
+
+    assert g6() == ("pass", [])
+    shutil.copytree(ledgers, tmp_path / "backup")
+    assert g6() == ("pass", [])
+    shutil.rmtree(ledgers)
+    shutil.copytree(tmp_path / "backup", ledgers)
+
+    status, reasons = g6()
+    assert status == "fail"
+    assert any("the end is missing" in each or "not the entry" in each for each in reasons)
+    assert operator.run("ledger", "accept-rollback", "--yes").status == 0
+    assert g6() == ("pass", [])
