@@ -280,5 +280,39 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "command-renames-own-directories.toml",
             ),
         ),
+        "G30": Guarantee(
+            tests=(
+                "tests/property/test_policy_past.py",
+                "tests/unit/policy/test_policy_replay.py",
+                "tests/unit/policy/test_policy_diff.py",
+                "tests/unit/apps/test_policy_past.py",
+            ),
+            mutants=("lost-call-is-guessed.toml", "witness-is-not-asked.toml"),
+        ),
+        "G31": Guarantee(
+            tests=(
+                "tests/unit/ledger/test_export.py",
+                "tests/unit/ledger/test_export_browser.py",
+                "tests/unit/apps/test_ledger_export.py",
+            ),
+            mutants=(
+                "page-holds-markup.toml",
+                "page-trusts-signatures.toml",
+                "page-trusts-the-roots.toml",
+            ),
+        ),
+        "G32": Guarantee(
+            tests=(
+                "tests/unit/history/test_blobs.py",
+                "tests/unit/history/test_ledger_pins.py",
+                "tests/unit/apps/test_ledger_content.py",
+                "tests/unit/runtime/test_contents.py",
+            ),
+            mutants=(
+                "erased-content-stays.toml",
+                "named-content-is-pruned.toml",
+                "salt-stands-in-the-entry.toml",
+            ),
+        ),
     }
 )

@@ -46,7 +46,8 @@ def test_a_mutant_still_fits_the_code(guarantee: str, name: str):
     assert text.count(mutant.find) == 1, f"{guarantee}: what {name} looks for must stand there once"
     mutated = text.replace(mutant.find, mutant.replace)
     assert mutated != text
-    ast.parse(mutated)  # a syntax error would fail every test and prove nothing
+    if mutant.file.endswith(".py"):
+        ast.parse(mutated)  # a syntax error would fail every test and prove nothing
 
 
 def test_no_mutant_stands_outside_the_table():

@@ -27,12 +27,12 @@ def run(operator: Operator, command: str) -> dict[str, object]:
 
 
 def directories(operator: Operator) -> dict[str, int]:
-    """The plane's directories but what is in its scratch, with type and mode."""
+    """The plane's directories but what is in its scratch and beside its ledgers, with mode."""
     return {
         path.relative_to(operator.plane).as_posix(): path.lstat().st_mode
         for path in operator.plane.rglob("*")
         if not path.is_file() and "scratch/" not in str(path) and "objects/" not in str(path)
-        if not path.name.endswith(".d")
+        if ".d/" not in f"{path}/"
     }
 
 

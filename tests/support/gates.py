@@ -231,6 +231,13 @@ class Plane:
         version = json.loads(self.at(f"{folder}/manifest.json").read_bytes())["version"]
         self.edit_json(f"{folder}/receipt.json", digest=digest, version=version)
 
+    def edit_receipt(self, package_id: str, **fields: Any) -> None:
+        """Another receipt, and a past in which it was written."""
+        path = f"HOT/installed/{package_id}/receipt.json"
+        self.edit_json(path, **fields)
+        bare = json.loads(self.at(path).read_bytes()) | {"ledger_entry": ""}
+        self.edit_install(package_id, receipt=digest_of(_indented(bare)))
+
     def rechain(self, name: str, change: Callable[[list[dict]], list[dict] | None]) -> None:
         """Write a ledger anew, whole in itself, and drop what is kept beside it."""
         path = self.ledger(name)

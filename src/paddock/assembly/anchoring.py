@@ -16,7 +16,7 @@ from paddock.plane.keys import anchor_directory, plane_title
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import read_user_policy
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.settings import AnchorSettings
+from paddock.policy.settings import LedgerSettings
 from paddock.text.show import quote
 from paddock.values.entries import Entry
 
@@ -74,10 +74,9 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
 
     Raises: ConfigError.
     """
-    settings = _settings(environment)
+    settings = ledger_settings(environment).anchor
     title = plane_title(layout)
-    # What git was told by its caller is about another repository.
-    variables = [each for each in environment.variables if not each[0].startswith("GIT_")]
+    variables = program_variables(environment)
     if settings.git:
         return GitAnchor(_place(settings.git, environment), f"{title}.{GOVERNANCE}", variables)
     if settings.command:
@@ -87,12 +86,17 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
     return DirectoryAnchor(anchor_directory(layout, environment) / GOVERNANCE)
 
 
-def _settings(environment: Environment) -> AnchorSettings:
+def ledger_settings(environment: Environment) -> LedgerSettings:
+    """What the user's own configuration says of ledgers. Raises: ConfigError."""
     file = read_user_policy(environment)
     if file is None:
-        return AnchorSettings()
-    user = PolicySource(file.path.name, file.content)
-    return load_policy(None, user).settings.ledger.anchor
+        return LedgerSettings()
+    return load_policy(None, PolicySource(file.path.name, file.content)).settings.ledger
+
+
+def program_variables(environment: Environment) -> list[tuple[str, str]]:
+    """What an anchor or a signer gets: all but what git was told about another repository."""
+    return [each for each in environment.variables if not each[0].startswith("GIT_")]
 
 
 def _place(text: str, environment: Environment) -> Path:

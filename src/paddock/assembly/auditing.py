@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor
+from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor, ledger_settings
+from paddock.assembly.ledgers import signer_of
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.format_events import CHECKPOINT, ROLLBACK_ACCEPTED
 from paddock.ledger.query import Filter, query
@@ -66,7 +67,12 @@ def audit_ledger(
 
 
 def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[Held]:
-    note = read_signed(ledger_key_path(layout, environment, name))
+    if ledger_settings(environment).signer:
+        last = signer_of(layout, environment, name).last()
+        note = None if last is None else last.note
+    else:
+        # The note alone: whoever verifies need not be able to sign.
+        note = read_signed(ledger_key_path(layout, environment, name))
     return [] if note is None else [Held("what its key signed last", note)]
 
 

@@ -3,7 +3,7 @@
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Final
 
 from paddock.assembly.admin import declared_core_tools
@@ -20,7 +20,7 @@ from paddock.packages.founding import Charter, found
 from paddock.packages.log import LEDGER, PackageLedger
 from paddock.packages.names import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.plane import admin_config as config
-from paddock.plane.bare import BARE_DIRECTORIES, Blueprint
+from paddock.plane.bare import Blueprint
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
@@ -57,11 +57,9 @@ def bare_plane_blueprint(
         raise ConfigError(f"no package brings {PLANE_MARKER}, and without it there is no plane")
     for archive in packages:
         files[manifest_path(archive.manifest.package_id)] = archive.manifest.canonical
-    above = {parent.as_posix() for name in files for parent in PurePath(name).parents} - {"."}
     return Blueprint(
         config=_with_profile(config, tool_profile),
         files=files,
-        directories=tuple(dict.fromkeys((*BARE_DIRECTORIES, *sorted(above)))),
         leftovers=_LEFTOVERS,
         beside=beside,
     )

@@ -3,18 +3,29 @@
 import math
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from paddock import limits
-from paddock.assembly.anchoring import LEDGER_ABOVE, Outside, TierAbove
+from paddock.assembly.anchoring import (
+    LEDGER_ABOVE,
+    Outside,
+    TierAbove,
+    ledger_settings,
+    program_variables,
+)
 from paddock.assembly.project import Project
 from paddock.errors import HostError
 from paddock.ledger.checkpoints import Checkpointer, checkpoints_folder, read_notes
-from paddock.ledger.format_genesis import Genesis
-from paddock.ledger.keys import create_key, load_key
+from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.keys import create_key
+from paddock.ledger.scan import find_genesis
 from paddock.ledger.sealing import USUAL_PACE, Above, Keeper, KeptLedger, Pace
-from paddock.ledger.signing import KeySigner
+from paddock.ledger.signing import KeySigner, Signer
+from paddock.ledger.signing_program import ProgramSigner
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
 from paddock.plane.files import make_directories
@@ -50,8 +61,61 @@ def open_plane_ledger(
 
 def checkpointer_of(layout: PlaneLayout, environment: Environment, name: str) -> Checkpointer:
     """What makes the checkpoints of the ledger `name`, with the key of this user."""
-    signer = KeySigner(ledger_key_path(layout, environment, name))
-    return Checkpointer(str(layout.ledger_paths()[name]), signer)
+    path = str(layout.ledger_paths()[name])
+    return Checkpointer(path, signer_of(layout, environment, name))
+
+
+def signer_of(layout: PlaneLayout, environment: Environment, name: str) -> Signer:
+    """Who signs the checkpoints of the ledger `name`: its key here, or the user's program."""
+    return _Signing(layout, environment, name)
+
+
+class _Signing:
+    """Chosen when it is first needed: most that is opened is closed without it."""
+
+    __slots__ = ("_chosen", "_environment", "_layout", "_name")
+
+    def __init__(self, layout: PlaneLayout, environment: Environment, name: str) -> None:
+        self._layout = layout
+        self._environment = environment
+        self._name = name
+        self._chosen: Signer | None = None
+
+    @property
+    def verifier(self) -> VerifierKey:
+        """See `Signer`."""
+        return self._signer().verifier
+
+    def last(self) -> SignedCheckpoint | None:
+        """See `Signer`."""
+        return self._signer().last()
+
+    def sign(self, wanted: Checkpoint, proof: Sequence[bytes]) -> SignedCheckpoint:
+        """See `Signer`."""
+        return self._signer().sign(wanted, proof)
+
+    def forget(self) -> None:
+        """See `Signer`."""
+        self._signer().forget()
+
+    def _signer(self) -> Signer:
+        if self._chosen is None:
+            self._chosen = _choose_signer(self._layout, self._environment, self._name)
+        return self._chosen
+
+
+def _choose_signer(layout: PlaneLayout, environment: Environment, name: str) -> Signer:
+    command = ledger_settings(environment).signer
+    path = layout.ledger_paths()[name]
+    genesis = find_genesis(str(path)) if command and path.exists() else None
+    if command:
+        origin = _origin(layout, name) if genesis is None else genesis.origin
+        return ProgramSigner(command, origin, dict(program_variables(environment)))
+    return KeySigner(ledger_key_path(layout, environment, name))
+
+
+def _origin(layout: PlaneLayout, name: str) -> str:
+    return f"paddock/{layout.root.name}/{name}"
 
 
 def above_of(layout: PlaneLayout, environment: Environment, name: str) -> Above:
@@ -80,8 +144,14 @@ class _Opening:
 
 
 def _genesis(layout: PlaneLayout, environment: Environment, name: str) -> Genesis:
-    origin = f"paddock/{layout.root.name}/{name}"
-    file = ledger_key_path(layout, environment, name)
+    origin = _origin(layout, name)
+    if not ledger_settings(environment).signer:
+        _make_key(ledger_key_path(layout, environment, name), origin)
+    verifier = signer_of(layout, environment, name).verifier
+    return Genesis(origin, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
+
+
+def _make_key(file: Path, origin: str) -> None:
     make_directories(file.parent)
     if not file.exists():
         try:
@@ -90,8 +160,6 @@ def _genesis(layout: PlaneLayout, environment: Environment, name: str) -> Genesi
             # Another process made it just now, or it cannot be made: loading tells.
             if not file.exists():
                 raise
-    verifier = load_key(str(file)).verifier
-    return Genesis(origin, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
 
 
 def _parent_note(layout: PlaneLayout, name: str) -> str | None:

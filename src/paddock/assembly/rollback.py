@@ -11,14 +11,12 @@ from typing import Final
 
 from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor
 from paddock.assembly.auditing import Audit, audit_ledger
-from paddock.assembly.ledgers import above_of, checkpointer_of, open_ledger
+from paddock.assembly.ledgers import above_of, checkpointer_of, open_ledger, signer_of
 from paddock.assembly.project import Project
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
 from paddock.ledger.format_events import ROLLBACK_ACCEPTED
-from paddock.ledger.signing import KeySigner
 from paddock.ledger.verify import ChainFault, Problem, Verification
-from paddock.plane.keys import ledger_key_path
 from paddock.values.entries import Entry
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN})
@@ -71,7 +69,7 @@ def accept_rollback(project: Project, gone: WentBack, by: str) -> None:
     )
     # The anchor must not hold what contradicts before the record of why is durable:
     # a kill at any point leaves a ledger that still fails, and can be accepted again.
-    signer = KeySigner(ledger_key_path(layout, environment, name))
+    signer = signer_of(layout, environment, name)
     above = LEDGER_ABOVE.get(name)
     if above is not None:
         with closing(open_ledger(project, above)) as upper:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.assembly.anchoring import LEDGER_ABOVE
+from paddock.assembly.anchoring import LEDGER_ABOVE, ledger_settings
 from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.project import Project
 from paddock.ledger.format_events import CHECKPOINT
@@ -37,7 +37,8 @@ class PlaneWitness:
 
         # Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
         """
-        if not self._key_file(name).exists():
+        is_signed_here = ledger_settings(self.project.environment).signer
+        if not self._key_file(name).exists() and not is_signed_here:
             return verify(str(path))  # a plane that somebody else made: nothing is known of it here
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 

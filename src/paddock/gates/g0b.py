@@ -55,9 +55,6 @@ def check(ground: Ground) -> GateResult:
             tally.look(standing.path, places.problem(standing))
         elif standing.mode & _SPECIAL_BITS and standing.kind is Kind.FILE:
             tally.look(standing.path, f"its mode is {standing.mode:04o}")
-        places.seen.add(standing.path)
-    for path in sorted(places.own.keys() - places.seen):
-        tally.look(path, "it is missing")
     if not owners and not places.own:
         tally.discount()  # Directories alone are nothing to own.
     return tally.result(NOTHING_INSTALLED)
@@ -103,7 +100,6 @@ class _Places:
     def __init__(self, ground: Ground, owners: Mapping[str, InstalledPackage]) -> None:
         self._ground = ground
         self.own = own_paths(ground)
-        self.seen: set[str] = set()
         self._directories = {*BARE_DIRECTORIES, FREE, WAITING_CALLS}
         for path in (*owners, *self.own):
             above = path.rpartition("/")[0]

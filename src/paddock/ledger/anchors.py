@@ -7,19 +7,17 @@ An anchor keeps for each log the newest note, and what a person accepted as goin
 back. It is read when a ledger is verified: what it holds has to be in the ledger.
 """
 
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from paddock import limits
-from paddock.errors import HostError
 from paddock.ledger.checkpoints import read_notes, set_aside_notes, store_note
 from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.programs import failed, run_command
 from paddock.plane.files import make_directories, read_file, replace_file
 
-_SHOWN_CHARS_MAX: Final = 300
+_HINT: Final = "the user's configuration names it: [ledger] anchor"
 _GIT: Final = (
     "git",
     # Nothing of the repository's own runs: no hook, no signing program, no pager.
@@ -134,14 +132,14 @@ class GitAnchor:
     def _git(self, *arguments: str, may_fail: bool = False) -> str | None:
         """What git prints; None where it fails and may."""
         command = (*_GIT, "-C", str(self._repository), *arguments)
-        done = _run(command, b"", self._environment, self.where)
+        done = run_command(command, b"", self._environment, self.where)
         if done.returncode == 0:
             return done.stdout.decode(errors="replace")
         if may_fail and done.returncode == 1:
             return None
         if may_fail and arguments[0] == "cat-file" and done.returncode == 128:
             return None
-        raise _failed(self.where, done)
+        raise failed(self.where, done, _HINT)
 
 
 class CommandAnchor:
@@ -179,42 +177,7 @@ class CommandAnchor:
 
     def _ask(self, what: str, given: bytes) -> str:
         command = (*self._command, what, self._origin)
-        done = _run(command, given, self._environment, self.where)
+        done = run_command(command, given, self._environment, self.where)
         if done.returncode != 0:
-            raise _failed(self.where, done)
+            raise failed(self.where, done, _HINT)
         return done.stdout[: limits.checkpoint_note_bytes_max + 1].decode(errors="replace")
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    returncode: int
-    stdout: bytes
-    stderr: bytes
-
-
-def _run(command: Sequence[str], given: bytes, environment: dict[str, str], where: str) -> _Done:
-    try:
-        done = subprocess.run(
-            list(command),
-            input=given,
-            capture_output=True,
-            timeout=limits.anchor_timeout_s,
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as fault:
-        raise HostError(
-            f"the anchor did not answer within {limits.anchor_timeout_s:g} s", where=where
-        ) from fault
-    except OSError as fault:
-        raise HostError(f"the anchor cannot be run: {fault.strerror}", where=where) from fault
-    return _Done(done.returncode, done.stdout, done.stderr)
-
-
-def _failed(where: str, done: _Done) -> HostError:
-    said = done.stderr.decode(errors="replace").strip()[:_SHOWN_CHARS_MAX]
-    return HostError(
-        f"the anchor failed with {done.returncode}: {said!a}",
-        where=where,
-        hint="the user's configuration names it: [ledger] anchor",
-    )

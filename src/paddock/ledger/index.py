@@ -12,17 +12,19 @@ are no longer than what is new: each line is posted some few times, and there ar
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from paddock import limits
-from paddock.ledger.disk import Disk
+from paddock.ledger.disk import Disk, SystemDisk
 from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_postings import FOLDERS, RUN_BYTES_MAX, Kind, RunBuilder
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.postings import Run, parse_run_name, run_name
+from paddock.ledger.postings import Run, StaleRunError, parse_run_name, run_name, run_path
 from paddock.ledger.reading import LedgerReader
+from paddock.ledger.segments import READING
 
 _PIECE_BYTES: Final = 1 << 20
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -218,6 +220,49 @@ def _build(reader: LedgerReader, start: int, end: int) -> dict[Kind, bytes] | No
         last = lines[lines.rfind(b"\n", 0, -1) + 1 : -1]
         carry = piece[whole:]
     return None if carry or not last else builder.finish(leaf_hash(last))
+
+
+def find_wrong_runs(path: str) -> list[str]:
+    """Return the names of runs that a search would believe, and that say what is not so.
+
+    Reads every line that is posted. Runs that fit the ledger in no way are not named:
+    they count as none anyway.
+
+    Raises: HostError: the ledger cannot be read. LedgerDamagedError: a segment is missing.
+    """
+    disk, paths = SystemDisk(), LedgerPaths(path)
+    index = PostingIndex(disk, paths)
+    with LedgerReader(path) as reader, closing(index):
+        index.refresh()
+        segments = segment_ranges(reader, reader.size())
+        wrong = [
+            run_name(piece.start, piece.end)
+            for segment in segments
+            for piece in index.plan(*segment)
+            if piece.run is not None and _is_wrong(disk, paths, reader, piece.run)
+        ]
+    return sorted(wrong)
+
+
+def _is_wrong(disk: Disk, paths: LedgerPaths, reader: LedgerReader, run: Run) -> bool:
+    try:
+        run.verify(reader)
+    except StaleRunError:
+        return False
+    files = _build(reader, run.start, run.end)
+    if files is None:
+        return True
+    for kind, content in files.items():
+        try:
+            descriptor = disk.open(run_path(paths, kind, run.start, run.end), READING)
+        except OSError:
+            return False  # a search does without this run
+        try:
+            if disk.read(descriptor, len(content) + 1, 0) != content:
+                return True
+        finally:
+            disk.close(descriptor)
+    return False
 
 
 def segment_ranges(reader: LedgerReader, end: int) -> Sequence[tuple[int, int]]:

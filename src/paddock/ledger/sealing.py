@@ -22,6 +22,7 @@ from paddock.ledger.format_events import (
     APPROVAL_ASKED,
     CONTENT_ERASED,
     GATE_RESULT,
+    HOOK_DECISION,
     HOOK_EVENT,
     OPERATOR_KEY_ENROLLED,
     PACKAGE_APPROVED,
@@ -60,6 +61,9 @@ _APPROVAL: Final = "approval"
 
 def matters(entry: Entry) -> bool:
     """Whether it must be covered at once: a decision on `ask`, an install, a gate's result."""
+    if entry.event_type == HOOK_DECISION:
+        # What the client asks anyway is no decision of ours.
+        return entry.metadata.get("answer") == _ASK
     if entry.event_type == HOOK_EVENT:
         # The end of a client's session: nobody else will come to cover it.
         return entry.metadata.get("event") == _CLIENT_END

@@ -38,7 +38,7 @@ from paddock.plane.quoting import quote
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
 
 _DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
-"""A file on its way, of the plane's own or of a set of changes."""
+"""A file or directory on its way, of the plane's own or of a set of changes."""
 
 BARE_DIRECTORIES: Final = (
     "HOT",
@@ -75,8 +75,8 @@ class Blueprint:
     config: bytes
     """`HOT/config/admin_config.json`, put there last."""
     files: Mapping[str, bytes]
-    """All others that are the same whenever the plane is made; each in a directory of
-    `directories`."""
+    """All others that are the same whenever the plane is made. The directories that they
+    stand in are in `directories`, or are made by the builder."""
     directories: tuple[str, ...] = BARE_DIRECTORIES
     leftovers: tuple[str, ...] = ()
     """Beginnings of the names of what a builder makes besides, each time another: records,
@@ -175,13 +175,14 @@ def _require_no_plane_above(root: Path) -> None:
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:
     """Refuse a directory with anything but what a stopped `init` left, and what may be there."""
-    above = {parent.as_posix() for name in blueprint.beside for parent in PurePath(name).parents}
+    above = _above(blueprint.beside)
+    known = _above(blueprint.files) | set(blueprint.directories)
     for path in _entries(root):
         relative = path.relative_to(root).as_posix()
         is_beside = relative in blueprint.beside or relative in above
         if is_beside or _is_bytecode(relative, above):
             continue
-        if not _is_ours(path, relative, blueprint, leftovers):
+        if not _is_ours(path, relative, blueprint, known, leftovers):
             raise UsageError(
                 f"{quote(root)} is neither empty nor a bare plane: it holds {quote(relative)}",
                 where=str(root),
@@ -206,15 +207,27 @@ def _entries(directory: Path) -> Iterator[Path]:
             yield from _entries(path)
 
 
-def _is_ours(path: Path, relative: str, blueprint: Blueprint, leftovers: tuple[str, ...]) -> bool:
+def _above(names: Iterable[str]) -> set[str]:
+    """Every directory on the way to these files."""
+    return {parent.as_posix() for name in names for parent in PurePath(name).parents}
+
+
+def _is_ours(
+    path: Path,
+    relative: str,
+    blueprint: Blueprint,
+    known: set[str],
+    leftovers: tuple[str, ...],
+) -> bool:
     with host_errors("looking at", path):
         mode = os.lstat(path).st_mode
-    is_left = relative.startswith(leftovers)
+    is_draft = any(map(_DRAFT.fullmatch, relative.split("/")))
+    is_left = relative.startswith(leftovers) or (bool(leftovers) and is_draft)
     if stat.S_ISDIR(mode):
-        return relative in blueprint.directories or is_left
+        return relative in known or is_left
     if not stat.S_ISREG(mode):
         return False
-    if is_left or (leftovers and _DRAFT.fullmatch(path.name) is not None):
+    if is_left:
         return True
     if is_temporary_name(path.name):
         return True

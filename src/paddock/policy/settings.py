@@ -142,10 +142,12 @@ class AnchorSettings:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSettings:
-    """`[ledger]`. `anchor` is read from the user's own configuration alone."""
+    """`[ledger]`. `anchor` and `signer` are read from the user's own configuration alone."""
 
     keep_model_contents: bool = False
     anchor: AnchorSettings = field(default_factory=AnchorSettings)
+    signer: tuple[str, ...] = ()
+    """The program that signs checkpoints; empty where this process does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,29 +132,31 @@ def read_mcp(table: Table, base: McpSettings) -> McpSettings:
 
 
 def read_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
-    """Read `[ledger]` of a project: no `anchor`."""
+    """Read `[ledger]` of a project: no `anchor`, no `signer`."""
     keep = table.boolean("keep_model_contents", base.keep_model_contents)
-    if table.has("anchor"):
-        # Threat: a cloned project that names a command runs it on the host.
-        table.problem(
-            "anchor",
-            "anchor stands in the user's own configuration, never in a project",
-            "move it to paddock/config.toml in the user's configuration directory",
-        )
+    for name in ("anchor", "signer"):
+        if table.has(name):
+            # Threat: a cloned project that names a command runs it on the host.
+            table.problem(
+                name,
+                f"{name} stands in the user's own configuration, never in a project",
+                "move it to paddock/config.toml in the user's configuration directory",
+            )
     table.finish()
     return replace(base, keep_model_contents=keep)
 
 
 def read_user_ledger(table: Table, base: LedgerSettings) -> LedgerSettings:
-    """Read `[ledger]` of the user's own configuration, `anchor` included.
+    """Read `[ledger]` of the user's own configuration, `anchor` and `signer` included.
 
     `anchor` is a directory as a string, or a table with exactly one of
-    `directory`, `git` and `command`.
+    `directory`, `git` and `command`; `signer` is a program with its arguments.
     """
     keep = table.boolean("keep_model_contents", base.keep_model_contents)
     anchor = _read_anchor(table, base.anchor) if table.has("anchor") else base.anchor
+    signer = table.strings("signer") or base.signer
     table.finish()
-    return LedgerSettings(keep, anchor)
+    return LedgerSettings(keep, anchor, signer)
 
 
 def read_providers(table: Table) -> tuple[ProviderSettings, ...]:

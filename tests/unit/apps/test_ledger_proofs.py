@@ -2,10 +2,14 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from paddock import limits
+from paddock.apps.hook.lean import ledger as lean_ledger
+from paddock.assembly import HOOK_PACE
 from tests.support.planes import operator_in
 from tests.support.sealed import load_verifier
 
@@ -235,3 +239,43 @@ def test_g6_fails_after_a_restore_until_somebody_accepts(tmp_path):
     assert any("the end is missing" in each or "not the entry" in each for each in reasons)
     assert operator.run("ledger", "accept-rollback", "--yes").status == 0
     assert g6() == ("pass", [])
+
+
+def test_the_hooks_own_writer_leaves_what_is_due_to_the_one_that_signs():
+    assert limits.checkpoint_entries_max == lean_ledger.CHECKPOINT_ENTRIES
+    assert HOOK_PACE.entries < limits.checkpoint_entries_max
+
+
+PROGRAM = "from paddock.apps.cli.main import console; raise SystemExit(console())"
+
+
+def test_a_signer_of_its_own_holds_the_keys_and_signs_one_history(user):
+    keys = user.home / "signer"
+    command = [sys.executable, "-c", PROGRAM, "ledger", "signer", str(keys)]
+    config = user.home / ".config/paddock/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[ledger]\nsigner = {json.dumps(command)}\n", encoding="utf-8")
+    user.call("view", path="README.md")
+
+    status, reports = verified(user)
+    assert (status, [each["uncovered_entries"] for each in reports.values()]) == (0, [0, 0, 0])
+    assert not (config.parent / "keys").exists()
+    assert len(list(keys.glob("*.key"))) == 3
+
+    backup(user, "ho1m")
+    user.call("view", path="README.md")
+    restore(user, "ho1m")
+    assert verified(user)[0] == 4
+    refused = user.run("ledger", "checkpoint", "--ledger", "ho1m")
+    assert (refused.status, "went back" in refused.err) == (5, True)
+    assert user.run("ledger", "accept-rollback", "--yes").status == 0
+    assert verified(user)[0] == 0
+
+
+def test_a_signer_that_a_project_names_is_refused(user):
+    (user.project / "paddock.toml").write_text('[ledger]\nsigner = ["x"]\n', encoding="utf-8")
+
+    refused = user.call("view", path="README.md")
+
+    assert refused.status == 3
+    assert "never in a project" in refused.err

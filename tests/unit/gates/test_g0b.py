@@ -137,6 +137,18 @@ CHANGES = {
     "a receipt that lost its hand-over": lambda p: p.edit_json(
         "HOT/installed/PKG-T-001/receipt.json", handed_over=[]
     ),
+    "a receipt that lost its hand-over, in another past": lambda p: p.edit_receipt(
+        "PKG-T-001", handed_over=[]
+    ),
+    "a receipt that lets a file be a program, in another past": lambda p: p.edit_receipt(
+        "PKG-R-001",
+        files=[
+            {**each, "mode": "755"}
+            for each in json.loads(p.at("HOT/installed/PKG-R-001/receipt.json").read_bytes())[
+                "files"
+            ]
+        ],
+    ),
     "a receipt that others can write": lambda p: p.at("HOT/installed/PKG-A-001/receipt.json").chmod(
         0o666
     ),

@@ -92,6 +92,19 @@ def test_a_package_without_its_rows_fails_g1_when_it_comes(plane):
     assert plane.check("G1-COMPLETE").status is Status.PASS
 
 
+def test_a_package_that_names_another_framework_than_its_spec_fails_g1(plane):
+    with plane.bench() as bench:
+        install_approved(
+            bench,
+            {"HOT/kernel/n": b"n"},
+            package_id="PKG-N",
+            spec_id="SPEC-A-001",
+            framework_id="FMWK-100",
+        )
+
+    assert failed_files(plane.check("G1")) == {"HOT/installed/PKG-N/manifest.json"}
+
+
 def test_a_package_that_brings_its_own_spec_passes(plane):
     files = {
         "HOT/kernel/n": b"n",

@@ -126,7 +126,7 @@ def test_an_anchor_that_fails_is_said_so(tmp_path):
     )
 
     for anchor, said in (
-        (nowhere, "the anchor failed with 128"),
+        (nowhere, "it failed with 128"),
         (missing, "cannot be run: No such file"),
         (failing, r"failed with 1: 'no\\x1b room'"),
     ):

@@ -18,6 +18,7 @@ from paddock.ledger.format_postings import (
     encode_header,
     parse_header,
 )
+from paddock.ledger.index import find_wrong_runs
 from paddock.ledger.postings import parse_run_name, run_name
 from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
 from paddock.ledger.verify import verify
@@ -340,6 +341,27 @@ def test_what_must_not_depend_on_posting_files_reads_the_lines(path):
 
     assert len(query(path, Filter("NOTE")).entries) < len(expected)
     assert [row.seq for row in query_lines(path, Filter("NOTE")).entries] == expected
+    assert find_wrong_runs(path) == [os.path.basename(file)]
+    shutil.rmtree(os.path.join(os.path.dirname(path), "x.d", "offsets"))
+    assert [row.seq for row in query(path, Filter("NOTE")).entries] == expected
+    assert find_wrong_runs(path) == []
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_run_that_says_what_is_not_so_is_found_by_reading_everything(path, kind):
+    fill(path, 1500)
+    query(path, Filter("NEVER"))
+    assert find_wrong_runs(path) == []
+    file = files_of_run(path)[kind]
+    with open(file, "r+b") as opened:
+        opened.seek(-3, os.SEEK_END)
+        byte = opened.read(1)
+        opened.seek(-3, os.SEEK_END)
+        opened.write(bytes([byte[0] ^ 1]))
+
+    # Offsets whose last line is elsewhere are no run at all.
+    assert find_wrong_runs(path) == ([] if kind is Kind.OFFSETS else [os.path.basename(file)])
+    assert verify(path).problems == ()
 
 
 def test_a_ledger_that_was_restored_is_not_answered_for_by_what_it_held(path, tmp_path):

@@ -92,7 +92,7 @@ def test_a_checkpoint_is_made_and_carried_up_when_time_has_passed(sealed):
         Entry("TOOL_INTENT", metadata={"tool": "x", "approval": {"by": "person", "digest": ""}}),
         Entry("GATE_RESULT"),
         Entry("PACKAGE_INSTALLED"),
-        Entry("HOOK_DECISION", decision="ask"),
+        Entry("HOOK_DECISION", decision="ask", metadata={"answer": "ask"}),
         Entry("HOOK_EVENT", metadata={"event": "SessionEnd"}),
         Entry("SESSION_END"),
     ],
@@ -108,7 +108,10 @@ def test_what_matters_is_covered_above_before_its_append_returns(sealed, entry):
     assert shelf.sizes == [2]
 
 
-@pytest.mark.parametrize("entry", [INTENT, RESULT, note("x"), Entry("HOOK_EVENT")])
+CLIENTS_OWN = Entry("HOOK_DECISION", decision="ask", metadata={"answer": "none"})
+
+
+@pytest.mark.parametrize("entry", [INTENT, RESULT, note("x"), Entry("HOOK_EVENT"), CLIENTS_OWN])
 def test_what_does_not_matter_waits(sealed, entry):
     shelf = Shelf()
 

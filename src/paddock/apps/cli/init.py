@@ -90,6 +90,8 @@ def _make_bare(directory: Path, options: Options, console: Console) -> int:
     if made.made:
         console.say(f"{len(made.made)} files in all: paddock package list names their packages")
     console.say(f"dual gate {project.gate}")
+    if options.dev and made.made:
+        console.warn("note: made with --dev: nobody approves or signs what changes this plane")
     if not made.registered:
         console.warn(
             f"note: this plane was not made here; name it with --plane {root},"

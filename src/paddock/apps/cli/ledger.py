@@ -16,6 +16,7 @@ from paddock.apps.cli.ledger_proofs import (
     run_proof,
     run_rollback,
 )
+from paddock.apps.cli.ledger_signer import add_signer, run_signer
 from paddock.apps.cli.ledger_verify import add_verify, gone_error, run_verify
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
@@ -86,6 +87,10 @@ class LedgerCommand:
             "accept-rollback", help="go on after a restore from a backup", allow_abbrev=False
         )
         add_rollback(accepted, NAMES)
+        signing = actions.add_parser(
+            "signer", help="hold the keys for another user: [ledger] signer", allow_abbrev=False
+        )
+        add_signer(signing)
         exported = actions.add_parser(
             "export", help="lines as they are stored, or a page", allow_abbrev=False
         )
@@ -106,6 +111,8 @@ class LedgerCommand:
 
     def run(self, options: Options, console: Console) -> int:
         """Answer the question."""
+        if options.question == "signer":
+            return run_signer(options, console)
         project = find_project(options, console)
         if options.question == "query":
             return self._query(project, options, console)

@@ -11,6 +11,7 @@ from paddock.assembly import Project
 from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
+from paddock.ledger.index import find_wrong_runs
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
@@ -62,7 +63,10 @@ def run_verify(
         console.report(gone_error(paths[name], name))
     for problem in unplaced:
         console.report(LedgerDamagedError(problem.why, where=problem.held.source))
-    if gone or unplaced:
+    wrong = [each for name in there if options.full for each in _wrong_postings(paths[name])]
+    for error in wrong:
+        console.report(error)
+    if gone or unplaced or wrong:
         return _EXIT_INTEGRITY
     return 0 if all(report.is_whole for report in reports.values()) else _EXIT_INTEGRITY
 
@@ -126,6 +130,19 @@ def gone_error(path: Path, name: str) -> PaddockError:
         where=str(path),
         hint="restore it from a backup",
     )
+
+
+def _wrong_postings(path: Path) -> list[PaddockError]:
+    """What to say of posting files that would hide entries from a question."""
+    folder = path.with_suffix(".d")
+    return [
+        LedgerDamagedError(
+            "posting files do not say what the lines say: ledger query may lack entries",
+            where=f"{folder}, {name}",
+            hint=f"remove {folder / 'offsets'}: they are made again from the lines",
+        )
+        for name in find_wrong_runs(str(path))
+    ]
 
 
 def _say_report(name: str, report: Verification, console: Console) -> None:

@@ -5,7 +5,6 @@ from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
-from paddock.apps.cli.policy_past import explain_call, run_diff, run_replay
 from paddock.apps.cli.project import find_project
 from paddock.assembly import Project
 from paddock.errors import PaddockError
@@ -99,12 +98,10 @@ class PolicyCommand:
         """Answer the question."""
         if options.question == "check":
             return self._check(options, console)
-        if options.question == "replay":
-            return run_replay(options, console)
-        if options.question == "diff":
-            return run_diff(options, console)
-        if options.question == "explain" and is_call_id(options.action):
-            return explain_call(options, console)
+        if options.question in {"replay", "diff"} or (
+            options.question == "explain" and is_call_id(options.action)
+        ):
+            return _past(options, console)
         project = find_project(options, console)
         if options.question == "explain":
             return self._explain(project, options, console)
@@ -168,6 +165,17 @@ class PolicyCommand:
                 console.say(finding.render())
             console.say(f"{len(findings)} findings")
         return 1 if findings else 0
+
+
+def _past(options: Options, console: Console) -> int:
+    # A question about one action reads no ledger, and loads nothing that does.
+    from paddock.apps.cli.policy_past import explain_call, run_diff, run_replay
+
+    if options.question == "replay":
+        return run_replay(options, console)
+    if options.question == "diff":
+        return run_diff(options, console)
+    return explain_call(options, console)
 
 
 def is_call_id(text: str) -> bool:

@@ -1,0 +1,63 @@
+"""`paddock ledger signer`: the program that holds the keys where another user is to hold them."""
+
+import argparse
+import hashlib
+import os
+from pathlib import Path
+
+from paddock import limits
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.options import Options
+from paddock.errors import UsageError
+from paddock.ledger.format_merkle import HASH_BYTES
+from paddock.ledger.format_notes import parse_checkpoint
+from paddock.ledger.keys import create_key
+from paddock.ledger.signing import KeySigner, read_signed
+from paddock.plane.files import make_directories
+from paddock.plane.locks import locked
+
+_INPUT_CHARS_MAX = limits.checkpoint_note_bytes_max
+
+
+def add_signer(parser: argparse.ArgumentParser) -> None:
+    """DIR, ACTION, ORIGIN."""
+    parser.add_argument("directory", metavar="DIR", help="where the keys are; this user's alone")
+    parser.add_argument("action", choices=("key", "last", "sign", "forget"))
+    parser.add_argument("origin", metavar="ORIGIN", help="the ledger, as its line 0 names it")
+
+
+def run_signer(options: Options, console: Console) -> int:
+    """Do one thing with the key of one ledger.
+
+    Raises: LedgerDamagedError: the checkpoint does not go on from the last one.
+    """
+    folder = Path(console.directory / options.directory)
+    make_directories(folder)
+    name = hashlib.sha256(options.origin.encode()).hexdigest()[:32]
+    key = folder / f"{name}.key"
+    signer = KeySigner(key)
+    with locked(folder):
+        if options.action == "key":
+            if not key.exists():
+                create_key(str(key), options.origin, os.urandom)
+            console.say(str(signer.verifier))
+        elif options.action == "last":
+            console.stdout.write(read_signed(key) or "")
+        elif options.action == "forget":
+            signer.forget()
+        else:
+            wanted, proof = _asked(console.stdin.read(_INPUT_CHARS_MAX + 1))
+            console.stdout.write(signer.sign(parse_checkpoint(wanted), proof).note)
+    return 0
+
+
+def _asked(text: str) -> tuple[str, list[bytes]]:
+    """A checkpoint's three lines, and the hashes after them."""
+    lines = text.splitlines(keepends=True)
+    try:
+        proof = [bytes.fromhex(line) for line in lines[3:]]
+    except ValueError:
+        proof = [b""]
+    if len(text) > _INPUT_CHARS_MAX or any(len(each) != HASH_BYTES for each in proof):
+        raise UsageError("not a checkpoint with its proof", where="standard input")
+    return "".join(lines[:3]), proof
