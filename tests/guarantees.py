@@ -83,8 +83,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G10": Guarantee(
-            tests=("tests/unit/runtime/test_approvals.py", "tests/unit/runtime/test_dispatch.py"),
-            mutants=("approval-ignores-content.toml",),
+            tests=(
+                "tests/unit/runtime/test_approvals.py",
+                "tests/unit/runtime/test_dispatch.py",
+                "tests/unit/apps/test_approvals.py",
+            ),
+            mutants=("approval-ignores-content.toml", "grant-counts-twice.toml"),
         ),
         "G11": Guarantee(
             tests=("tests/unit/runtime/test_dispatch.py",),
@@ -312,6 +316,17 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "erased-content-stays.toml",
                 "named-content-is-pruned.toml",
                 "salt-stands-in-the-entry.toml",
+            ),
+        ),
+        "G33": Guarantee(
+            tests=(
+                "tests/fault/test_hook_fails_closed.py",
+                "tests/unit/apps/hook/test_images.py",
+            ),
+            mutants=(
+                "any-image-counts.toml",
+                "hook-answers-unrecorded.toml",
+                "hook-fails-open.toml",
             ),
         ),
     }

@@ -11,6 +11,7 @@ finish. Afterwards, for the round:
   * each operator's packages are in the state that was acknowledged last, or in the one
     that was to follow, and every file of theirs is as its manifest says;
   * receipts and the packages ledger tell the same story, and the ledger verifies;
+  * the gates G3 and G6 do not fail;
   * no file is there that no package brought, nothing is left in the journal, no draft and
     no record of a change.
 
@@ -23,6 +24,7 @@ import random
 import select
 import signal
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -32,10 +34,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from paddock.gates.ground import Ground, Tools
+from paddock.gates.names import G3, G6
+from paddock.gates.results import Status
+from paddock.gates.running import CHECKS, run_gates
+from paddock.gates.witness import NO_WITNESS
+from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.store import LedgerFile
 from paddock.packages.changing import changing
 from paddock.packages.installed import read_installed
 from tests.support.changes import memory_directory
-from tests.support.packages import PROGRAM, Bench, Runner, open_bench, require_whole
+from tests.support.packages import KEY, PROGRAM, Bench, Runner, open_bench, require_whole
 
 OPERATORS = 2
 STATES = 5
@@ -195,10 +204,34 @@ def run_round(root: Path, states: list[int], chance: random.Random, totals: Tota
     return check(root, acknowledged)
 
 
+def make_governance(bench: Bench) -> None:
+    """The ledger that every plane has, besides the one of its packages."""
+    path = bench.layout.ledger_paths()["governance"]
+    genesis = Genesis("test/governance", "HOT", str(KEY.verifier))
+    LedgerFile.open(str(path), create=genesis, clock=time.time, randomness=os.urandom).close()
+
+
+def require_gates(bench: Bench) -> None:
+    """What the gates say of dependencies, and of ledgers and what is installed."""
+    depot = bench.depot
+    tools = Tools(
+        depot.workspace,
+        depot.ledger,
+        depot.acceptance,
+        NO_WITNESS,
+        depot.clock(),
+        plane_is_dev=True,
+    )
+    for result in run_gates((G3, G6), CHECKS, Ground(bench.layout, tools)):
+        if result.status is Status.FAIL:
+            raise Broken(f"the gate {result.gate} fails: {result.failures}")
+
+
 def check(root: Path, acknowledged: list[int]) -> list[int]:
     """Everything that must hold."""
     with open_bench(root, Runner()) as bench:
         require_whole(bench)
+        require_gates(bench)
         installed = read_installed(bench.layout).packages
         found = {name: package.manifest.version.text for name, package in installed.items()}
     states: list[int] = []
@@ -218,8 +251,8 @@ def run(rounds: int, seed: int) -> Totals:
     while totals.rounds < rounds:
         with memory_directory() as base:
             states = [0] * OPERATORS
-            with open_bench(base / "plane"):
-                pass
+            with open_bench(base / "plane") as bench:
+                make_governance(bench)
             for _ in range(min(ROUNDS_A_PLANE, rounds - totals.rounds)):
                 states = run_round(base / "plane", states, chance, totals)
                 totals.rounds += 1

@@ -44,7 +44,7 @@ def directories(operator: Operator) -> dict[str, int]:
         "rmdir agents && echo > agents",
         "mkdir -p HO2/scratch/ag && ln -s ../HO2/scratch/ag agents/x",
         "mv HO1/contracts HO2/scratch/was && ln -s ../HO2/scratch/was HO1/contracts",
-        "rm -rf HO2/tests HO1/kernel; rmdir HOT/kernel; ln -s ../HO2/scratch HOT/kernel",
+        "rm -rf HO2/tests HO1/kernel; rmdir HOT/registries/keys; ln -sT ../../HO2/scratch HOT/registries/keys",
         "chmod 777 HOT HOT/registries HOT/config agents HO1 HO2 HO2/scratch objects",
         "echo > HO1/contracts/PRC-X.json; mkdir HOT/registries/specs; echo > HOT/schemas/x.json",
     ],

@@ -23,6 +23,7 @@ from paddock.packages.approvals import make_approval, write_approval
 from paddock.packages.approving import approve
 from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
+from paddock.packages.installed import digest_of_rows
 from paddock.packages.keys import enrol_key, public_half
 from paddock.packages.log import PackageLedger
 from paddock.packages.signatures import sign_digest
@@ -230,6 +231,27 @@ class Plane:
         digest = digest_of(self.at(f"{folder}/manifest.json").read_bytes())
         version = json.loads(self.at(f"{folder}/manifest.json").read_bytes())["version"]
         self.edit_json(f"{folder}/receipt.json", digest=digest, version=version)
+
+    def forge_package(self, package_id: str, **fields: Any) -> None:
+        """Another package in the place of one, with receipt and past: nobody vouched for it."""
+        self.edit_package(package_id, **fields)
+        folder = f"HOT/installed/{package_id}"
+        digest = digest_of(self.at(f"{folder}/manifest.json").read_bytes())
+        bare = json.loads(self.at(f"{folder}/receipt.json").read_bytes()) | {"ledger_entry": ""}
+        written = {"digest": digest, "receipt": digest_of(_indented(bare))}
+
+        def change(entries: list[dict]) -> None:
+            rows: dict[str, tuple[str, str, str]] = {}
+            for entry in entries:
+                metadata = entry["metadata"]
+                if entry["event_type"] != "PACKAGE_INSTALLED":
+                    continue
+                name = metadata["package_id"]
+                metadata |= written if name == package_id else {}
+                rows[name] = (name, metadata["version"], metadata["digest"])
+                metadata["set_digest"] = digest_of_rows(rows.values())
+
+        self.rechain("packages", change)
 
     def edit_receipt(self, package_id: str, **fields: Any) -> None:
         """Another receipt, and a past in which it was written."""

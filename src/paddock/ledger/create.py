@@ -26,7 +26,7 @@ from paddock.ledger.segments import (
     APPENDING,
     ActiveSegment,
     LedgerText,
-    list_sealed,
+    list_starts,
     sync_directory,
 )
 
@@ -173,7 +173,7 @@ def _verify_never_made(disk: Disk, paths: LedgerPaths) -> None:
     try:
         disk.stat(paths.head)
     except FileNotFoundError:
-        if not list_sealed(disk, paths):
+        if not list_starts(disk, paths):
             return
     raise LedgerDamagedError(
         "the ledger is gone: its head file or its segments say that there was one",

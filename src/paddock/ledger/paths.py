@@ -1,6 +1,7 @@
 """Where the files of one ledger stand."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,13 +36,20 @@ class LedgerPaths:
         """A segment that is full, by the place of its first byte in the whole ledger."""
         return f"{self.stem}.{start:0{_START_DIGITS}}{_EXTENSION}"
 
-    def find_start(self, name: str) -> int | None:
-        """Where a sealed segment of this name begins; None for a name that is none."""
-        digits = name.removeprefix(f"{os.path.basename(self.stem)}.").removesuffix(_EXTENSION)
-        if len(digits) != _START_DIGITS or not (digits.isascii() and digits.isdigit()):
-            return None
-        start = int(digits)
-        return start if name == os.path.basename(self.sealed(start)) else None
+    def find_starts(self, names: Iterable[str]) -> list[int]:
+        """Where the sealed segments among these names begin, in order; others count for nothing."""
+        before = f"{os.path.basename(self.stem)}."
+        first, end = len(before), len(before) + _START_DIGITS
+        length = end + len(_EXTENSION)
+        return sorted(
+            int(digits)
+            for name in names
+            if len(name) == length
+            and name.startswith(before)
+            and name.endswith(_EXTENSION)
+            and (digits := name[first:end]).isdigit()
+            and digits.isascii()
+        )
 
     @property
     def next(self) -> str:

@@ -17,11 +17,12 @@ from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import SystemDisk, failure
 from paddock.ledger.head import HeadFile, HeadPage
 from paddock.ledger.paths import LedgerPaths
-from paddock.ledger.segments import READING, LedgerText, Segment, find_identity, list_sealed
+from paddock.ledger.segments import READING, LedgerText, Segment, find_identity, list_starts
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 _WHOLE_CHUNK: Final = 1 << 20
 _LINE_USUAL: Final = 4096
+_TRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,14 @@ class LedgerReader:
             raise failure(fault, "the ledger cannot be read", self.path) from fault
 
     def _open(self) -> LedgerText:
+        for _ in range(_TRIES):
+            found = self._try_open()
+            if found is not None:
+                return found
+        raise HostError("the ledger's files are others at every look", where=ascii(self.path))
+
+    def _try_open(self) -> LedgerText | None:
+        """The newest file with the sealed ones; None where that changed as we looked."""
         path = self.path
         try:
             descriptor = self._disk.open(path, READING)
@@ -192,34 +201,38 @@ class LedgerReader:
             raise HostError("there is no ledger here", where=ascii(path)) from fault
         except OSError as fault:
             raise failure(fault, "the ledger cannot be opened", path) from fault
+        text = None
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise HostError("a ledger is a regular file", where=ascii(path))
-            return self._join(descriptor, (status.st_dev, status.st_ino))
+            text = self._join(descriptor)
         except FileNotFoundError:
-            # A rotation that was taken back as we looked.
-            self._disk.close(descriptor)
-            return self._open()
+            return None  # a rotation that was taken back
         except OSError as fault:
-            self._disk.close(descriptor)
             raise failure(fault, "the ledger cannot be opened", path) from fault
-        except PaddockError:
-            self._disk.close(descriptor)
-            raise
+        finally:
+            if text is None:
+                self._disk.close(descriptor)
+        return text
 
-    def _join(self, descriptor: int, identity: tuple[int, int]) -> LedgerText:
-        """The open file with the segments before it: those sealed after it was opened are not."""
-        sealed = list_sealed(self._disk, self._paths)
-        sizes = [self._disk.stat(each.path) for each in sealed]
-        base = 0
-        for number, (each, status) in enumerate(zip(sealed, sizes, strict=True)):
-            if (status.st_dev, status.st_ino) == identity:
-                return LedgerText(
-                    self._disk, sealed[:number], Segment(descriptor, each.start, identity)
-                )
-            base = each.start + status.st_size
-        return LedgerText(self._disk, sealed, Segment(descriptor, base, identity))
+    def _join(self, descriptor: int) -> LedgerText | None:
+        """The open file with the segments before it. Looks at the last of them alone.
+
+        Raises: HostError; OSError.
+        """
+        disk = self._disk
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise HostError("a ledger is a regular file", where=ascii(self.path))
+        identity, base = (status.st_dev, status.st_ino), 0
+        starts = list_starts(disk, self._paths)
+        if starts:
+            last = starts[-1]
+            status = disk.stat(self._paths.sealed(last))
+            is_same = (status.st_dev, status.st_ino) == identity
+            # A rotation on its way: the file that we have open has its sealed name already.
+            base = last if is_same else last + status.st_size
+        if find_identity(disk, self.path) != identity:
+            return None
+        return LedgerText(disk, self._paths, starts, Segment(descriptor, base, identity))
 
     def whole_bytes(self, end: int) -> int:
         """The place after the last LF before `end`."""

@@ -19,7 +19,7 @@ file that they have open as the newest is not there for them.
 """
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -61,13 +61,9 @@ def sync_directory(disk: Disk, path: str) -> None:
         disk.close(descriptor)
 
 
-def list_sealed(disk: Disk, paths: LedgerPaths) -> list[SealedSegment]:
-    """Return the sealed segments in order, by their names alone. Raises: OSError."""
-    starts = [paths.find_start(name) for name in disk.list(paths.parent)]
-    return [
-        SealedSegment(start, paths.sealed(start))
-        for start in sorted(start for start in starts if start is not None)
-    ]
+def list_starts(disk: Disk, paths: LedgerPaths) -> list[int]:
+    """Return where each sealed segment begins, in order, by the names alone. Raises: OSError."""
+    return paths.find_starts(disk.list(paths.parent))
 
 
 def find_identity(disk: Disk, path: str | int) -> Identity:
@@ -196,21 +192,22 @@ class ActiveSegment:
 
     def text(self) -> "LedgerText":
         """The whole ledger, to be read under the lock; closed by the caller. Raises: OSError."""
-        return LedgerText(self._disk, list_sealed(self._disk, self._paths), self.current)
+        starts = list_starts(self._disk, self._paths)
+        return LedgerText(self._disk, self._paths, starts, self.current)
 
     def _settle(self, descriptor: int) -> Segment:
         """Where the open ledger file begins; a rotation that was begun is taken back."""
         disk, paths = self._disk, self._paths
         identity = find_identity(disk, descriptor)
-        sealed = list_sealed(disk, paths)
-        if not sealed:
+        starts = list_starts(disk, paths)
+        if not starts:
             return Segment(descriptor, 0, identity)
-        last = sealed[-1]
-        status = disk.stat(last.path)
+        last = starts[-1]
+        status = disk.stat(paths.sealed(last))
         if (status.st_dev, status.st_ino) == identity:
-            disk.remove(last.path)
-            return Segment(descriptor, last.start, identity)
-        return Segment(descriptor, last.start + status.st_size, identity)
+            disk.remove(paths.sealed(last))
+            return Segment(descriptor, last, identity)
+        return Segment(descriptor, last + status.st_size, identity)
 
 
 class LedgerText:
@@ -219,13 +216,14 @@ class LedgerText:
     Sealed segments are opened when something of them is read. One thread uses it.
     """
 
-    __slots__ = ("_disk", "_opened", "active", "sealed")
+    __slots__ = ("_disk", "_opened", "_paths", "_starts", "active")
 
-    def __init__(self, disk: Disk, sealed: list[SealedSegment], active: Segment) -> None:
-        """`sealed` in order; those from the active one's base on are left out."""
+    def __init__(self, disk: Disk, paths: LedgerPaths, starts: list[int], active: Segment) -> None:
+        """`starts` of sealed segments in order; those from the active base on are left out."""
         self._disk = disk
+        self._paths = paths
+        self._starts = starts[: bisect_left(starts, active.base)]
         self.active = active
-        self.sealed = [each for each in sealed if each.start < active.base]
         self._opened: dict[int, int] = {}
 
     def size(self) -> int:
@@ -261,7 +259,12 @@ class LedgerText:
 
     def starts(self) -> list[int]:
         """Where each segment begins, the newest last."""
-        return [*(each.start for each in self.sealed), self.active.base]
+        return [*self._starts, self.active.base]
+
+    @property
+    def sealed(self) -> list[SealedSegment]:
+        """The sealed segments in order."""
+        return [SealedSegment(start, self._path(start)) for start in self._starts]
 
     def floor(self, end: int) -> int:
         """Where the segment begins that holds the byte before `end`: no need to read below it."""
@@ -294,7 +297,7 @@ class LedgerText:
         return starts[at - 1], starts[at]
 
     def _path(self, start: int) -> str:
-        return next((each.path for each in self.sealed if each.start == start), "")
+        return self._paths.sealed(start)
 
     def _open(self, start: int) -> int:
         descriptor = self._opened.get(start)

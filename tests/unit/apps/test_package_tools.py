@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from paddock.assembly import open_project, open_runtime, tools_allowed
+from paddock.assembly.package_tools import EFFECTS
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
@@ -140,6 +141,10 @@ def test_it_is_recorded_before_it_runs_whatever_it_says_of_itself(operator):
     configured(operator)
     operator.write("HO2/words.txt", b"one two\n")
     operator.call("word_count", path="HO2/words.txt")
+    project = open_project(operator.plane, operator.environment())
+    with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
+        tool = runtime.tools.get("word_count")
+    assert (tool.reads_only, tool.spec.effects, tool.spec.toolset) == (False, EFFECTS, "package")
     [*_, intent] = operator.entries("ho1m", "TOOL_INTENT")
     actions = json.dumps(intent["metadata"])
     assert f"tool:package:run {PACKAGE}/word_count" in actions

@@ -119,6 +119,42 @@ def test_a_work_order_that_does_not_carry_what_was_done_is_found(plane, spoil):
     assert plane.check("G2").status is Status.FAIL
 
 
+def test_one_approval_used_twice_for_one_package_is_found(plane):
+    def change(entries):
+        *before, last = entries
+        earlier = {**last, "id": "LED-" + "1" * 32, "call_id": "TX-" + "1" * 32}
+        gone = {
+            **last,
+            "id": "LED-" + "2" * 32,
+            "call_id": "TX-" + "2" * 32,
+            "event_type": "PACKAGE_UNINSTALLED",
+            "metadata": {
+                **{name: last["metadata"][name] for name in ("package_id", "version", "digest")},
+                "set_digest": next(
+                    each["metadata"]["set_digest"]
+                    for each in reversed(before)
+                    if each["event_type"] == "PACKAGE_INSTALLED"
+                ),
+            },
+        }
+        return [*before, earlier, gone, last]
+
+    plane.rechain("packages", change)
+
+    assert plane.check("G3").status is Status.PASS
+    (failure,) = plane.check("G2").failures
+    assert (failure.file, failure.reason) == (plane.approval_of("PKG-T-001"), "it was used 2 times")
+
+
+def test_a_forged_package_stands_on_no_approval(plane):
+    plane.forge_package("PKG-R-001", title="Another")
+
+    assert failed_files(plane.check("G2")) == {
+        "HOT/installed/PKG-R-001/manifest.json",
+        plane.approval_of("PKG-R-001"),
+    }
+
+
 def test_a_package_without_an_approval_fails_until_it_has_one(plane):
     files = {"HOT/kernel/n": b"n"}
     with plane.bench() as bench:

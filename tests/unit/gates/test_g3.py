@@ -72,6 +72,28 @@ def test_a_dependency_that_came_without_a_work_order_is_found(plane):
     assert with_dev(plane).check("G3").status is Status.PASS
 
 
+@pytest.mark.parametrize(
+    ("package", "fields"),
+    [
+        ("PKG-R-001", {"dependencies": ["PKG-NONE"]}),
+        ("PKG-R-001", {"dependencies": ["PKG-T-001"], "layer": 2}),
+        ("PKG-R-001", {"layer": 9}),
+        (PKG, {"dependencies": []}),
+        (PKG, {"dependencies": ["PKG-R-001", "PKG-NONE"]}),
+    ],
+)
+def test_a_graph_of_forged_packages_is_found_where_nobody_approves(plane, package, fields):
+    plane.forge_package(package, **fields)
+
+    assert with_dev(plane).check("G3").status is Status.FAIL
+
+
+def test_forged_packages_whose_graph_holds_are_for_other_gates(plane):
+    plane.forge_package("PKG-R-001", title="Another")
+
+    assert with_dev(plane).check("G3").status is Status.PASS
+
+
 def test_packages_that_depend_on_nothing_are_looked_at(tmp_path):
     result = make_plain_plane(tmp_path / "plane").check("G3")
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -9,8 +10,8 @@ from paddock.errors import ConfigError, IntegrityError
 from paddock.gates.results import Status
 from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish
-from paddock.packages.keys import enrol_key, public_half
-from paddock.packages.vouching import sign_installed_set
+from paddock.packages.keys import enrol_key, public_half, sign_bytes
+from paddock.packages.vouching import SignedSet, sign_installed_set
 from tests.support.gates import THIEF, failed_files, install_approved
 from tests.support.packages import KEY, manifest_of
 
@@ -167,6 +168,58 @@ def test_a_key_that_was_taken_away_does_not_count_any_more(plane):
         sign_installed_set(bench.depot, THIEF)
 
     assert plane.check("G5").status is Status.FAIL
+
+
+def test_an_older_statement_cannot_bring_a_key_back(plane):
+    enrol_key(plane.layout, public_half(THIEF))
+    thief = f"HOT/registries/keys/{public_half(THIEF).key_id}.json"
+    with plane.bench() as bench:
+        sign_installed_set(bench.depot, KEY)
+        plane.remove(thief)
+        sign_installed_set(bench.depot, KEY)
+    enrol_key(plane.layout, public_half(THIEF))
+
+    def change(entries):
+        older = {**entries[-2], "id": "LED-" + "1" * 32}
+        return [*entries, older]
+
+    plane.rechain("packages", change)
+
+    assert thief in failed_files(plane.check("G5"))
+
+
+def test_a_statement_about_another_set_does_not_count(plane):
+    def change(entries):
+        key = public_half(KEY)
+        after, digest = entries[-1]["id"], "sha256:" + "0" * 64
+        draft = SignedSet(digest, (key,), after, key.key_id, "")
+        signed = replace(draft, signature=sign_bytes(KEY, draft.signed_bytes()))
+        made = {
+            **entries[-1],
+            "id": "LED-" + "1" * 32,
+            "event_type": "PACKAGE_SET_SIGNED",
+            "metadata": signed.as_json(),
+        }
+        return [*entries, made]
+
+    plane.rechain("packages", change)
+
+    (failure,) = plane.check("G5").failures
+    assert "the signature is of the set" in failure.reason
+
+
+def test_a_packages_own_signature_has_to_hold(plane):
+    found = json.loads(plane.at(RECEIPT).read_bytes())["signature"]
+    other = json.loads(plane.at(plane.approval_of(PKG)).read_bytes())["signature"]
+    plane.edit_receipt(PKG, signature={**found, "signature": other})
+
+    assert failed_files(plane.check("G5")) == {RECEIPT}
+
+
+def test_a_forged_package_is_vouched_for_by_nobody(plane):
+    plane.forge_package("PKG-T-001", title="Another")
+
+    assert failed_files(plane.check("G5")) == {"HOT/installed/PKG-T-001/manifest.json"}
 
 
 def test_a_strangers_key_cannot_sign(plane):

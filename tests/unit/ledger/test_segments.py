@@ -294,6 +294,14 @@ def test_a_reader_can_read_up_to_the_marks_although_others_rotate(path):
             assert reader.read(len(whole(path)), 0) == whole(path)
 
 
+def test_a_sealed_name_that_leads_nowhere_is_an_error_and_not_for_ever(path):
+    fill(path)
+    os.symlink("nowhere", LedgerPaths(path).sealed(10**9))
+
+    with pytest.raises(HostError):
+        query(path, Filter())
+
+
 def test_a_newest_file_that_was_replaced_is_not_followed(path):
     fill(path)
 
