@@ -19,6 +19,7 @@ EMPTY_ROOT: Final = sha256(b"").digest()
 """The root of a tree without leaves."""
 
 _NODE: Final = b"\x01"
+_BEGUN: Final = sha256(_NODE)
 
 
 class Nodes(Protocol):
@@ -221,10 +222,15 @@ def verify_consistency(
 
 
 def _parents(row: Sequence[bytes]) -> list[bytes]:
-    return [
-        sha256(_NODE + left + right).digest()
-        for left, right in zip(row[::2], row[1::2], strict=False)
-    ]
+    """The level above; a last one without a sibling has no parent yet."""
+    # One for each leaf of a ledger: the copy of a hash that has begun is the cheapest.
+    begin, found, rest = _BEGUN.copy, list[bytes](), iter(row)
+    for left, right in zip(rest, rest, strict=False):
+        digest = begin()
+        digest.update(left)
+        digest.update(right)
+        found.append(digest.digest())
+    return found
 
 
 def _split(size: int) -> int:

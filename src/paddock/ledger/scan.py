@@ -26,7 +26,8 @@ def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[in
         if not chunk:
             return
         position += len(chunk)
-        lines = (carry + chunk).split(b"\n")
+        lines = chunk.split(b"\n")
+        lines[0] = carry + lines[0]
         carry = lines.pop()
         if lines:
             yield offset, lines

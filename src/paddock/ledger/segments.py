@@ -75,12 +75,14 @@ def find_identity(disk: Disk, path: str | int) -> Identity:
 class ActiveSegment:
     """The newest segment of one open ledger; another file from rotation to rotation."""
 
-    __slots__ = ("_disk", "_paths", "current")
+    __slots__ = ("_disk", "_paths", "_starts", "current")
 
     def __init__(self, disk: Disk, paths: LedgerPaths, descriptor: int) -> None:
         """Take over the open ledger file. The append lock is held. Raises: OSError."""
         self._disk = disk
         self._paths = paths
+        self._starts: list[int] = []
+        """Of the sealed segments before the current one."""
         self.current = self._settle(descriptor)
 
     def settle(self, head: HeadFile) -> None:
@@ -149,6 +151,7 @@ class ActiveSegment:
             disk.close(descriptor)
             raise
         self.current = Segment(descriptor, end, identity)
+        self._starts = [*self._starts, before.base]
         # Nobody syncs through the old one any more: all in it is durable.
         disk.close(before.descriptor)
 
@@ -191,15 +194,14 @@ class ActiveSegment:
             )
 
     def text(self) -> "LedgerText":
-        """The whole ledger, to be read under the lock; closed by the caller. Raises: OSError."""
-        starts = list_starts(self._disk, self._paths)
-        return LedgerText(self._disk, self._paths, starts, self.current)
+        """The whole ledger, to be read under the lock; closed by the caller."""
+        return LedgerText(self._disk, self._paths, self._starts, self.current)
 
     def _settle(self, descriptor: int) -> Segment:
         """Where the open ledger file begins; a rotation that was begun is taken back."""
         disk, paths = self._disk, self._paths
         identity = find_identity(disk, descriptor)
-        starts = list_starts(disk, paths)
+        starts = self._starts = list_starts(disk, paths)
         if not starts:
             return Segment(descriptor, 0, identity)
         last = starts[-1]

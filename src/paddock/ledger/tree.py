@@ -114,7 +114,7 @@ class TreeFiles:
         """Take what `grow` wrote as the tree from now on. Raises: HostError."""
         text = f"{edge.size} {edge.offset_bytes} {edge.leaf}\n"
         path = os.path.join(self._folder, "tree.edge")
-        draft = f"{path}.{os.getpid()}"
+        draft = f"{path}.new"
         try:
             descriptor = os.open(
                 draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
