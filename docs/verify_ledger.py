@@ -5,7 +5,8 @@
 
 It shares no code with Paddock; docs/formats/ledger.md says what it goes by. CHECKPOINT
 files are those that you kept elsewhere. PROOF.json is what `paddock ledger proof --json`
-prints, KEY the ledger's public key as line 0 has it, LINE a file with the entry alone.
+prints, KEY the ledger's public key as its first line has it, LINE a file with the entry
+alone. Entries count from 0 and lines from 1: entry 1 stands in line 2.
 Prints what is wrong and in which line; the status is 0 where nothing is, else 4.
 """
 
@@ -202,7 +203,7 @@ def verify_ledger(path, checkpoints):
             line, what = departure(path, leaves, size, root)
             found.append((line, f"{what} ({name})"))
     covered = max([size for size, root, _ in signed if ours.get(size) == root], default=0)
-    print(f"{len(lines)} entries; {len(lines) - covered} of them are below no checkpoint")
+    print(f"{len(lines)} entries; {covered} of them are covered by a checkpoint")
     return found
 
 
@@ -223,20 +224,29 @@ def verify_proof(proof, key, line=None):
     return [] if fits else [(0, "the proof does not lead to the root")]
 
 
+def read_proof(file, key, line_file=None):
+    """What is wrong with a proof in a file, and where one is named with the line of a file."""
+    with open(file, encoding="utf-8") as opened:
+        proof = json.load(opened)
+    line = None
+    if line_file is not None:
+        with open(line_file, "rb") as opened:
+            line = opened.read()
+    return verify_proof(proof, key, line)
+
+
 def main(arguments):
-    if arguments[:1] == ["--proof"] and len(arguments) in (3, 4):
-        with open(arguments[1], encoding="utf-8") as file:
-            proof = json.load(file)
-        line = None
-        if len(arguments) == 4:
-            with open(arguments[3], "rb") as file:
-                line = file.read()
-        found = verify_proof(proof, arguments[2], line)
-    elif arguments and not arguments[0].startswith("-"):
-        found = verify_ledger(arguments[0], arguments[1:])
-    else:
+    is_proof = arguments[:1] == ["--proof"] and len(arguments) in (3, 4)
+    if not is_proof and (not arguments or arguments[0].startswith("-")):
         print(__doc__)
         return 2
+    try:
+        found = (
+            read_proof(*arguments[1:]) if is_proof else verify_ledger(arguments[0], arguments[1:])
+        )
+    except (OSError, ValueError, KeyError, TypeError) as fault:
+        print(f"cannot be verified: {fault}")
+        return 4
     for line, what in found:
         print(f"line {line}: {what}" if line else what)
     print("DAMAGED" if found else "whole")

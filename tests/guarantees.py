@@ -116,13 +116,29 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/ledger/test_recovery.py",
                 "tests/unit/ledger/test_store.py",
+                "tests/unit/ledger/test_segments.py",
                 "tests/fault/test_ledger_faults.py",
             ),
-            mutants=("commit-without-sync.toml", "torn-tail-stays.toml"),
+            mutants=(
+                "commit-without-sync.toml",
+                "file-is-sealed-unsynced.toml",
+                "sealed-file-is-written.toml",
+                "torn-tail-stays.toml",
+            ),
         ),
         "G15": Guarantee(
-            tests=("tests/unit/ledger/test_verify.py",),
-            mutants=("links-are-not-compared.toml",),
+            tests=(
+                "tests/unit/ledger/test_verify.py",
+                "tests/unit/ledger/test_segments.py",
+                "tests/unit/ledger/test_index.py",
+                "tests/unit/ledger/test_over_segments.py",
+            ),
+            mutants=(
+                "file-stands-twice.toml",
+                "links-are-not-compared.toml",
+                "missing-file-is-read-around.toml",
+                "strange-postings-are-believed.toml",
+            ),
         ),
         "G16": Guarantee(
             tests=("tests/property/test_shown_text.py", "tests/unit/text/test_show.py"),

@@ -6,9 +6,12 @@
     store.py           LedgerFile: append by many processes and threads
     lock.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
     segments.py        the files that a ledger is in, and how it goes on in another one
-    reading.py tail.py verify.py   readers; they take no lock
+    reading.py tail.py   readers; they take no lock
     query.py index.py postings.py  questions, from posting files or from the lines
-    keys.py            the ledger's own Ed25519 key
+    keys.py signing*.py  the ledger's own Ed25519 key, and who signs with it
+    tree.py checkpoints.py proof.py  the tree beside the lines; signed sizes and roots; proofs
+    sealing.py anchors.py programs.py  a ledger that checkpoints itself; where checkpoints go
+    verify*.py scan.py   two passes, one that hashes and one that parses; what is held elsewhere
 
 The JSONL is the truth; what stands in the folder beside it can be rebuilt from it.
 The bytes are described in docs/formats/ledger.md.

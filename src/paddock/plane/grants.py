@@ -135,7 +135,8 @@ def _profile_grants(profile: Profile, preset: Profile | None) -> Iterator[Grant]
     name = f"profile {show_name(profile.name)}"
     before = preset or Profile(profile.name)
     if preset is not None:
-        yield Grant(f"{name} replaces the built-in one whole", _where(profile.place))
+        replaced = f"{name} replaces the built-in one whole: what it does not name is denied"
+        yield Grant(replaced, _where(profile.place))
     known = {(rule.pattern.text, rule.outcome) for rule in before.rules}
     for rule in profile.rules:
         yield from _rule_grants(name, rule, (rule.pattern.text, rule.outcome) in known)

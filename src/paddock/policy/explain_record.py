@@ -183,8 +183,11 @@ def _rule_text(metadata: Mapping[str, Json]) -> str:
     if not isinstance(rule, dict):
         return "none matched, and unknown is no"
     kept = cast("dict[str, Json]", rule)
-    place = _place(kept)
-    return f"{kept.get('text')} ({metadata.get('outcome')}, {metadata.get('source')}, {place})"
+    said = [str(metadata.get("outcome")), _place(kept)]
+    # Of an approved call the record keeps the approver there, who is no place of a rule.
+    if not isinstance(metadata.get("approval"), dict):
+        said.insert(1, str(metadata.get("source")))
+    return f"{kept.get('text')} ({', '.join(said)})"
 
 
 def _match_text(match: Mapping[str, Json]) -> str:

@@ -123,7 +123,7 @@ ONLY_THE_LAST = {
 def test_an_untouched_ledger_is_whole_for_both(ledger, capsys):
     assert found_by_us(ledger, "first", "last") == []
     assert found_by_other(ledger, "first", "last") == []
-    assert "40 entries; 0 of them are below no checkpoint" in capsys.readouterr().out
+    assert "40 entries; 40 of them are covered by a checkpoint" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("beside", [True, False], ids=["with sidecars", "without"])

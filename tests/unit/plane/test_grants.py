@@ -68,7 +68,10 @@ otherwise = { "tool:search:*" = "allow", "tool:client:*" = "deny" }
         (
             '[profiles.locked]\nallow = ["tool:file:view", "tool:file:create"]',
             [
-                "profile locked replaces the built-in one whole (line 1)",
+                (
+                    "profile locked replaces the built-in one whole: "
+                    "what it does not name is denied (line 1)"
+                ),
                 "profile locked allows tool:file:create (line 2)",
             ],
         ),

@@ -9,7 +9,7 @@ from paddock.apps.cli.project import find_project
 from paddock.assembly.past import Past, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import PastCall
-from paddock.text.show import show_name
+from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_json
 from paddock.values.calls import Json
 
@@ -46,6 +46,8 @@ class HistoryCommand:
                 console.write_json({"calls": [_call_json(past, call) for call in shown]})
             else:
                 _say(past, shown, len(calls) - len(shown), console)
+                if not calls:
+                    console.warn(_nothing(options.path))
             for bad in past.bad:
                 console.warn(
                     f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
@@ -54,8 +56,6 @@ class HistoryCommand:
 
 
 def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> None:
-    if not calls:
-        console.warn("no call has changed anything")
     if omitted:
         console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
     for call in calls:
@@ -68,6 +68,15 @@ def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> N
             _remark(past, call),
         ]
         console.say("  ".join(part for part in parts if part).rstrip())
+
+
+def _nothing(path: str | None) -> str:
+    if path is None:
+        return "no call has changed anything"
+    return (
+        f"no call of Paddock's tools has changed {quote(path)}; what a client's own tools asked: "
+        "paddock ledger query --ledger ho1m --type HOOK_DECISION"
+    )
 
 
 def _remark(past: Past, call: PastCall) -> str:

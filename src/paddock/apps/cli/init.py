@@ -8,6 +8,7 @@ from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.assembly import init_project
 from paddock.plane.dual_gate import ToolProfile
+from paddock.plane.keys import operator_key_path
 from paddock.values.calls import Json
 
 
@@ -89,6 +90,9 @@ def _make_bare(directory: Path, options: Options, console: Console) -> int:
             console.say(f"made {path}")
     if made.made:
         console.say(f"{len(made.made)} files in all: paddock package list names their packages")
+        if not options.dev:
+            key = operator_key_path(environment_of(console))
+            console.say(f"the operator's key, with which changes are approved: {key}")
     console.say(f"dual gate {project.gate}")
     if options.dev and made.made:
         console.warn("note: made with --dev: nobody approves or signs what changes this plane")
