@@ -345,5 +345,23 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "hook-fails-open.toml",
             ),
         ),
+        "G34": Guarantee(
+            tests=(
+                "tests/unit/gates/test_g0b.py",
+                "tests/unit/gates/test_every_gate.py",
+                "tests/unit/gates/test_g2.py",
+                "tests/unit/gates/test_g4.py",
+                "tests/unit/gates/test_g5.py",
+            ),
+            mutants=(
+                "orphans-pass.toml",
+                "any-key-vouches.toml",
+                "approval-is-used-twice.toml",
+                "changed-acceptance-runs.toml",
+                "nothing-looked-at-passes.toml",
+                "old-statement-counts.toml",
+                "unreadable-is-not-applicable.toml",
+            ),
+        ),
     }
 )
