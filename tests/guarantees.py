@@ -264,7 +264,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_layers.py",
                 "tests/kernel/test_launcher.py",
             ),
-            mutants=("hidden-names-are-seen.toml", "namespaces-nest.toml"),
+            mutants=(
+                "hidden-names-are-seen.toml",
+                "namespaces-nest.toml",
+                "pairs-send-to-names.toml",
+                "who-watches-is-slowed.toml",
+            ),
         ),
         "G27": Guarantee(
             tests=(
