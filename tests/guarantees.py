@@ -368,5 +368,19 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "unreadable-is-not-applicable.toml",
             ),
         ),
+        "G35": Guarantee(
+            tests=(
+                "tests/unit/ledger/test_tampering.py",
+                "tests/unit/ledger/test_sealing.py",
+                "tests/unit/ledger/test_sealed_vectors.py",
+                "tests/unit/apps/test_ledger_proofs.py",
+            ),
+            mutants=(
+                "any-signature-counts.toml",
+                "held-root-is-not-compared.toml",
+                "signer-signs-two-histories.toml",
+                "what-matters-waits.toml",
+            ),
+        ),
     }
 )
