@@ -382,5 +382,51 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "what-matters-waits.toml",
             ),
         ),
+        "G36": Guarantee(
+            tests=(
+                "tests/unit/packages/test_archive.py",
+            ),
+            mutants=(
+                "undeclared-files-come-along.toml",
+                "unsafe-names-are-unpacked.toml",
+            ),
+        ),
+        "G37": Guarantee(
+            tests=(
+                "tests/fault/test_install_dies.py",
+                "tests/fault/test_kill_install.py",
+                "tests/unit/packages/test_approvals_of_changes.py",
+            ),
+            mutants=(
+                "used-approvals-count-again.toml",
+                "swap-is-not-undone.toml",
+            ),
+        ),
+        "G38": Guarantee(
+            tests=(
+                "tests/unit/apps/test_package_tools.py",
+            ),
+            mutants=(
+                "changed-tool-is-loaded.toml",
+                "changed-files-are-used.toml",
+                "package-code-is-not-judged.toml",
+                "package-tools-say-what-they-do.toml",
+                "unapproved-code-runs.toml",
+            ),
+        ),
+        "G39": Guarantee(
+            tests=(
+                "tests/unit/packages/test_founding.py",
+                "tests/fault/test_stopped_init.py",
+                "tests/unit/packages/test_bootstrap.py",
+            ),
+            mutants=(
+                "strangers-key-founds.toml",
+                "left-keys-count.toml",
+                "marker-comes-first.toml",
+                "founding-records-twice.toml",
+                "modes-change-the-archive.toml",
+            ),
+        ),
     }
 )
