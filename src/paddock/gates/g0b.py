@@ -3,8 +3,8 @@
 Proves: below HOT, HO2 and HO1 stands nothing but what installed packages brought, at exactly
 their content, type and mode; and the plane's own files, each of the one form that it can
 have. Hidden files, links, special files and empty directories count as well. Configuration
-is owned by path: it loads, and governance holds the digest of its present content. No
-directory there can be written by others.
+is owned by path: it loads, governance holds the digest of its present content, and its mode
+gives nobody more than the one it was brought with. No directory there can be written by others.
 
 Cannot prove: anything of `HO2/scratch`, `agents` and `objects`, where work is left, nor of
 what stands beside the tiers in the plane's root; what a ledger says (G6); whose keys and
@@ -53,7 +53,7 @@ def check(ground: Ground) -> GateResult:
     for standing in found:
         if standing.path not in owners:
             tally.look(standing.path, places.problem(standing))
-        elif standing.mode & _SPECIAL_BITS and standing.kind is Kind.FILE:
+        elif standing.kind is Kind.FILE and _is_too_open(standing, owners[standing.path]):
             tally.look(standing.path, f"its mode is {standing.mode:04o}")
     if not owners and not places.own:
         tally.discount()  # Directories alone are nothing to own.
@@ -86,6 +86,17 @@ def _owned_problem(path: str, owner: InstalledPackage, ground: Ground) -> str:
     if problem or not owner.manifest.by_path[path].is_config:
         return problem
     return config_problem(path, ground)
+
+
+def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
+    """Whether its mode says more than what was brought.
+
+    # Threat: operators edit configuration, so its content may be anything that is on record.
+    # A policy that others can write is theirs; kept closer than it was brought it is fine.
+    """
+    if owner.manifest.by_path[standing.path].is_config:
+        return bool(standing.mode & ~owner.files[standing.path].mode)
+    return bool(standing.mode & _SPECIAL_BITS)
 
 
 def _ledger_details(ground: Ground) -> Iterator[str]:

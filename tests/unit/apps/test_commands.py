@@ -123,6 +123,14 @@ def test_a_changed_policy_is_untrusted_again(user):
     assert user.call("create_file", path=".git/x", content="x").json["code"] == "policy.protected"
 
 
+@pytest.mark.parametrize("question", ["lint", "test"])
+def test_of_an_untrusted_policy_lint_and_test_say_that_it_is_untrusted(user, question):
+    (user.project / "paddock.toml").write_text(GREEDY)
+    assert "paddock.toml is not trusted" in user.run("policy", question).err
+    user.run("trust", "--yes")
+    assert user.run("policy", question).err == ""
+
+
 def test_trust_shows_what_is_granted_before_it_asks(user):
     (user.project / "paddock.toml").write_text(GREEDY)
     ran = user.run("trust")

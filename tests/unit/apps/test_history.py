@@ -83,6 +83,9 @@ def test_a_project_in_which_nothing_happened_has_no_history(person):
     ran = person.place.run("history")
     assert (ran.status, ran.out) == (0, "")
     assert "no call has changed anything" in ran.err
+    assert (
+        "no call of Paddock's tools has changed 'a.txt'" in person.place.run("history", "a.txt").err
+    )
     assert person.calls() == []
     assert person.place.run("undo", "CALL-1").status == 2
     assert person.place.run("diff", "CALL-1").status == 2

@@ -196,7 +196,10 @@ def test_an_approved_call_says_who_approved_and_what_came_of_it(user):
         "--yes",
     )
     assert shown["result"]["status"] in {"ok", "error"}
-    assert "ask, granted: run_shell" in user.run("policy", "explain", call).out
+    said = user.run("policy", "explain", call).out
+    assert "ask, granted: run_shell" in said
+    assert "rule:   tool:shell:* (ask, built-in)" in said
+    assert 'approved by: "--yes"' in said
 
 
 def test_a_call_without_a_result_is_unknown_and_one_before_policy_says_so(user, tmp_path):

@@ -231,3 +231,17 @@ def test_a_forged_checkpoint_is_found(ledger, name):
 
     assert found_by_us(ledger, "forged") == [(ChainFault.CHECKPOINT, 0)]
     assert found_by_other(ledger, "forged") == [0]
+
+
+def test_what_cannot_be_read_is_said_without_a_traceback(ledger, tmp_path, capsys):
+    missing = str(tmp_path / "missing")
+    no_proof = tmp_path / "proof.json"
+    no_proof.write_text("{}")
+    for arguments in (
+        [missing],
+        ["--proof", missing, "key"],
+        ["--proof", str(no_proof), "key"],
+        ["--proof", str(no_proof), str(ledger.path), "key"],
+    ):
+        assert other.main(arguments) == 4
+        assert capsys.readouterr().out.startswith("cannot be verified: ")

@@ -105,6 +105,7 @@ class PolicyCommand:
         project = find_project(options, console)
         if options.question == "explain":
             return self._explain(project, options, console)
+        _warn_of_distrust(project, console)
         if options.question == "test":
             return self._test(project, options, console)
         return self._lint(project, options, console)
@@ -165,6 +166,16 @@ class PolicyCommand:
                 console.say(finding.render())
             console.say(f"{len(findings)} findings")
         return 1 if findings else 0
+
+
+def _warn_of_distrust(project: Project, console: Console) -> None:
+    """What is found to be in order is not in force for that."""
+    own = project.files.project
+    if own is not None and not own.trusted:
+        console.warn(
+            f"note: {own.path.name} is not trusted ({own.reason}); "
+            "it can only tighten: paddock trust"
+        )
 
 
 def _past(options: Options, console: Console) -> int:
