@@ -1,5 +1,6 @@
 """A plane that `paddock init --bare` made, with a life behind it, to plant faults in."""
 
+import base64
 import json
 import shutil
 from collections.abc import Callable, Generator
@@ -23,7 +24,9 @@ PLANTED = "PKG-PLANTED-001"
 """What came after the plane was made: approved, depending on something, with two commands."""
 SLOW = "HO2/scratch/slow"
 """Where this stands, the second command of that package does not come back."""
-REGISTRIES = "PKG-REGISTRIES-001"
+KERNEL, REGISTRIES, SKILLS = "PKG-KERNEL-001", "PKG-REGISTRIES-001", "PKG-SKILLS-001"
+ORDER = 2**252 + 27742317777372353535851937790883648493
+"""Of the curve's group (RFC 8032, 5.1): a signature's second half is below it."""
 
 Spoil = Callable[["RealPlane"], object]
 File = str | Callable[["RealPlane"], str]
@@ -185,3 +188,33 @@ def moved_behind_a_link(p: RealPlane, path: str) -> None:
     """The same bytes, somewhere that anybody can write."""
     p.at(path).rename(p.at("HO2/scratch/moved"))
     p.at(path).symlink_to(p.at("HO2/scratch/moved"))
+
+
+def manifest(package_id: str) -> str:
+    return f"HOT/installed/{package_id}/manifest.json"
+
+
+def receipt(package_id: str) -> str:
+    return f"HOT/installed/{package_id}/receipt.json"
+
+
+def approval(p: RealPlane) -> str:
+    return p.approval_of(PLANTED)
+
+
+def key_file(p: RealPlane) -> str:
+    return p.key_file
+
+
+def with_order_added(text: str) -> str:
+    """Another encoding of the same signature, which a lax verifier takes."""
+    raw = base64.b64decode(text)
+    number = int.from_bytes(raw[32:], "little") + ORDER
+    return base64.b64encode(raw[:32] + number.to_bytes(32, "little")).decode()
+
+
+def thief_instead(p: RealPlane) -> None:
+    path = approval(p)
+    p.enrol_thief()
+    p.approve_as_thief(PLANTED)
+    assert p.at(path).exists()

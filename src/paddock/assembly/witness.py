@@ -10,7 +10,7 @@ from paddock.ledger.format_events import CHECKPOINT
 from paddock.ledger.keys import load_key
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import Verification, verify
-from paddock.plane.keys import ledger_key_path
+from paddock.plane.keys import anchor_directory, ledger_key_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class PlaneWitness:
         # Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
         """
         is_signed_here = ledger_settings(self.project.environment).signer
-        if not self._key_file(name).exists() and not is_signed_here:
+        is_known = self._key_file(name).exists() or self._anchors.exists()
+        if not is_known and not is_signed_here:
             return verify(str(path))  # a plane that somebody else made: nothing is known of it here
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 
@@ -53,6 +54,11 @@ class PlaneWitness:
         expected = str(load_key(str(file)).verifier)
         is_own = found.genesis.public_key == expected
         return "" if is_own else "it was made with another key than this plane's"
+
+    @property
+    def _anchors(self) -> Path:
+        """What was kept of this plane here: it stands where the keys are lost, too."""
+        return anchor_directory(self.project.layout, self.project.environment)
 
     def _key_file(self, name: str) -> Path:
         return ledger_key_path(self.project.layout, self.project.environment, name)

@@ -2,11 +2,14 @@
 
 Proves: every acceptance command of every installed package, as it was installed, ran just
 now in the plane's root, in the sandbox of the shell tools, within its own time-out (300 s at
-most), and exited with 0. What it writes is thrown away. A command that cannot be confined
+most), and exited with 0; and that the files of the package which the command names are the
+ones that it brought. What it writes is thrown away. A command that cannot be confined
 here does not run, and that is a failure.
 
 Cannot prove: that the commands test much; a package that declares none is not tested at all.
 """
+
+from collections.abc import Iterator
 
 from paddock.errors import SandboxUnavailableError
 from paddock.gates.ground import Ground
@@ -14,8 +17,11 @@ from paddock.gates.names import G4
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
 from paddock.packages.acceptance import AcceptanceResult
+from paddock.packages.checking import file_problem
+from paddock.packages.installed import InstalledPackage
 from paddock.packages.manifest import Acceptance
 from paddock.packages.names import manifest_path
+from paddock.packages.refusals import Failure
 from paddock.text.show import quote, show_name
 
 NOTHING_DECLARED = "no installed package declares an acceptance test"
@@ -30,8 +36,23 @@ def check(ground: Ground) -> GateResult:
         return tally.result(NOTHING_DECLARED)
     for package in ground.installed.packages.values():
         for acceptance in package.manifest.acceptance:
+            tally.fail(_changed_tests(package, acceptance, ground))
             tally.look(manifest_path(package.package_id), _run(acceptance, ground))
     return tally.result(NOTHING_DECLARED)
+
+
+def _changed_tests(
+    package: InstalledPackage, acceptance: Acceptance, ground: Ground
+) -> Iterator[Failure]:
+    """The package's own files that the command names, where they are not as it brought them.
+
+    # Threat: a test that was emptied passes, and so does one that became a directory (dash).
+    """
+    for path in package.manifest.by_path:
+        if path in acceptance.command and ground.installed.owner_of(path) is package:
+            problem = file_problem(package, path, ground.tools.workspace)
+            if problem:
+                yield Failure(path, problem)
 
 
 def _run(acceptance: Acceptance, ground: Ground) -> str:

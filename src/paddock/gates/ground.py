@@ -27,6 +27,8 @@ from paddock.workspace import Workspace
 
 MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"
 NOTHING_INSTALLED: Final = "nothing is installed"
+_LINE: Final = ", line "
+"""Between a file and the place in it, as errors of our own readers say where."""
 
 
 class Watcher(Protocol):
@@ -143,7 +145,9 @@ def failure_of(error: PaddockError, root: Path) -> Failure:
 
     # Threat: what a gate says is shown to models, and a message may quote a whole path.
     """
-    return Failure(_relative(error.where, root), _relative(error.message, root))
+    file, _, line = _relative(error.where, root).partition(_LINE)
+    reason = _relative(error.message, root)
+    return Failure(file, f"line {line}: {reason}" if line else reason)
 
 
 def _relative(text: str, root: Path) -> str:

@@ -136,6 +136,10 @@ STANDING: Faults = {
         "HO1/ledger/ho1m.jsonl",
         lambda p: p.at("HO1/ledger/ho1m.jsonl").chmod(0o666),
     ),
+    "what is kept beside a ledger is behind a link": (
+        "HO1/ledger/ho1m.d",
+        lambda p: moved_behind_a_link(p, "HO1/ledger/ho1m.d"),
+    ),
     "the packages' folder is gone": (MANIFEST, lambda p: p.remove("HOT/installed")),
     "a tier is gone": ("HO1", lambda p: p.remove("HO1")),
 }
