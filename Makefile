@@ -86,6 +86,10 @@ coverage: $(STAMP) ## what the tests reach, by line and branch
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
+.PHONY: clients
+clients: $(STAMP) ## drive the real clients, installed with npm
+	@.ci/clients
+
 .PHONY: mutants
 mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
 	@$(PY) tests/mutants/run.py
