@@ -71,7 +71,7 @@ def test_the_same_tree_gives_the_same_bytes_whatever_is_around_it(source: Path, 
         for path in again.rglob("*"):
             os.utime(path, (1, 1))
             if path.is_file():
-                os.chmod(path, 0o700 if path.suffix == ".sh" else 0o400)
+                os.chmod(path, 0o700 if path.suffix == ".sh" else 0o600)
             if os.geteuid() == 0:
                 os.chown(path, 1234, 4321)
         (again / "manifest.json").write_text(json.dumps(manifest_json(FILES)))
