@@ -388,9 +388,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G36": Guarantee(
-            tests=(
-                "tests/unit/packages/test_archive.py",
-            ),
+            tests=("tests/unit/packages/test_archive.py",),
             mutants=(
                 "undeclared-files-come-along.toml",
                 "unsafe-names-are-unpacked.toml",
@@ -408,9 +406,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G38": Guarantee(
-            tests=(
-                "tests/unit/apps/test_package_tools.py",
-            ),
+            tests=("tests/unit/apps/test_package_tools.py",),
             mutants=(
                 "changed-tool-is-loaded.toml",
                 "changed-files-are-used.toml",
