@@ -52,6 +52,23 @@ def _get(value: object, name: str) -> Any:
     return getattr(value, name, None)
 
 
+def _part(message: object, name: str, *others: str) -> list[Any]:
+    """What stands under `name`; nothing where one of the `others` shows that it is a message.
+
+    Raises: UsageError where neither does: an agent's loop must not end in silence.
+    """
+    if not any(_has(message, each) for each in (name, *others)):
+        raise UsageError(
+            f"not a model's message: {quote(message)}",
+            hint=f"give the whole message, the one that has {name}",
+        )
+    return _items(_get(message, name))
+
+
+def _has(value: object, name: str) -> bool:
+    return name in value if isinstance(value, Mapping) else hasattr(value, name)
+
+
 def _items(value: object) -> list[Any]:
     return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
 
@@ -84,7 +101,7 @@ def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
 def _read_anthropic(message: object) -> list[Asked]:
     return [
         _asked(_get(block, "id"), _get(block, "name"), _get(block, "input"))
-        for block in _items(_get(message, "content"))
+        for block in _part(message, "content")
         if _get(block, "type") == "tool_use"
     ]
 
@@ -103,7 +120,7 @@ def _write_anthropic(results: list[ToolResult]) -> list[dict[str, Json]]:
 
 def _read_openai(message: object) -> list[Asked]:
     asked: list[Asked] = []
-    for call in _items(_get(message, "tool_calls")):
+    for call in _part(message, "tool_calls", "content"):
         function = _get(call, "function")
         asked.append(_asked(_get(call, "id"), _get(function, "name"), _get(function, "arguments")))
     return asked
@@ -119,7 +136,7 @@ def _write_openai(results: list[ToolResult]) -> list[dict[str, Json]]:
 def _read_responses(message: object) -> list[Asked]:
     return [
         _asked(_get(item, "call_id"), _get(item, "name"), _get(item, "arguments"))
-        for item in _items(_get(message, "output"))
+        for item in _part(message, "output")
         if _get(item, "type") == "function_call"
     ]
 

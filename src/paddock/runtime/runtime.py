@@ -125,7 +125,7 @@ class Runtime:
 
         All are decided before any runs; those that only read run at once.
 
-        Raises: UsageError for a provider that is not known.
+        Raises: UsageError for a provider that is not known, or what is no message of it.
         """
         dialect = dialect_of(provider)
         done = self.call_all(dialect.read(message))

@@ -58,9 +58,19 @@ def test_calls_are_read_from_an_sdks_own_objects() -> None:
     assert dialect_of("anthropic").read(SimpleNamespace(content=[block])) == [CALL]
 
 
-@pytest.mark.parametrize("message", [{}, {"content": "text only"}, {"content": None}, None, 7])
+@pytest.mark.parametrize("message", [{"content": "text only"}, {"content": None}])
 def test_a_message_without_calls_has_none(message: object) -> None:
     assert dialect_of("anthropic").read(message) == []
+    assert dialect_of("openai").read(message) == []
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
+@pytest.mark.parametrize("message", [{}, None, 7, [], "text"])
+def test_what_is_no_message_at_all_is_not_taken_for_one_without_calls(
+    provider: str, message: object
+) -> None:
+    with pytest.raises(UsageError, match="not a model's message"):
+        dialect_of(provider).read(message)
 
 
 @pytest.mark.parametrize("arguments", ['{"path": "a', "[]", '{"a": 1, "a": 2}'])
