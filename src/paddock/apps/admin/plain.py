@@ -116,8 +116,9 @@ class PlainKeyboard:
         said: list[str] = []
         prompt = self._screen.prompt
         while True:
-            self._screen.write(prompt)
             try:
+                # Whoever sees the prompt may press Ctrl-C before its writing has returned.
+                self._screen.write(prompt)
                 text = self._source.readline()
             except KeyboardInterrupt:
                 self._screen.write("\n")
