@@ -188,15 +188,16 @@ def output_row(base: Path, rounds: int) -> int:
     log = b"2026-01-01 00:00:00 [info] step 17 of 99 took 0.017 s, nothing to report\n"
     (yard.root / "log").write_bytes((log * (OUTPUT_BYTES // len(log) + 1))[:OUTPUT_BYTES])
     os.sync()
-    line = "head -c 1000000000 log"
     ours: list[float] = []
     plain: list[float] = []
     with yard.opened() as terminal:
         terminal.run("head -c 1000000 log")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        for _ in range(rounds):
-            ours.append(ms(lambda: _printed(terminal.run(line, timeout=120))))
-            plain.append(ms(lambda: _piped(line, yard.root)))
+        for number in range(rounds):
+            # Another content each time: what is kept already would only have to be let go.
+            line = f"echo {number}; head -c 1000000000 log"
+            ours.append(ms(lambda line=line: _printed(terminal.run(line, timeout=120))))
+            plain.append(ms(lambda line=line: _piped(f"({line})", yard.root)))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     ratio = statistics.median(a / b for a, b in zip(ours, plain, strict=True))
     found, free = statistics.median(ours), statistics.median(plain)

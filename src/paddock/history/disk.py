@@ -19,6 +19,7 @@ from paddock.kernel.files import syncfs
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _WRITE: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY
+_BOTH: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY
 _O_TMPFILE: Final[int] = getattr(os, "O_TMPFILE", 0)
 _BY_DESCRIPTOR: Final = "/proc/self/fd"
 _DIRECTORY_MODE: Final = 0o700
@@ -50,11 +51,14 @@ class StoreDisk:
         os.mkdir(name, _DIRECTORY_MODE, dir_fd=dir_fd)
 
     def open_unnamed(self, dir_fd: int) -> int | None:
-        """A new file without a name, None where there is no O_TMPFILE; see open(2)."""
+        """A new file without a name, None where there is no O_TMPFILE; see open(2).
+
+        It can be read as well, by whoever hashes it while it grows.
+        """
         if not _O_TMPFILE or not _has_descriptors():
             return None
         try:
-            return os.open(".", _WRITE | _O_TMPFILE, _FILE_MODE, dir_fd=dir_fd)
+            return os.open(".", _BOTH | _O_TMPFILE, _FILE_MODE, dir_fd=dir_fd)
         except OSError as failure:
             if failure.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 return None

@@ -1,7 +1,9 @@
 """A command's output, read while it runs: head and tail are kept, the whole is counted.
 
-Memory is constant whatever a command prints: one buffer for reading, and what is
-kept. Where a spool is given, the whole stream goes there as well, up to its cap.
+Memory is constant whatever a command prints: one buffer, which ends with what is kept of
+its beginning. A command that prints small pieces is read in small pieces, so a read is a
+system call and two additions; looking at what came waits until the buffer is full. Where a
+spool is given, the whole stream goes there as well, up to its cap.
 """
 
 import fcntl
@@ -12,22 +14,22 @@ from typing import Final, Protocol
 from paddock.kernel.files import start_writing_back
 from paddock.sandbox.values import Captured
 
-READ_BYTES: Final = 262_144
-"""One read; the buffer is shared by both streams of a command."""
+READ_BYTES: Final = 131_072
+"""What is read before it is looked at. With the pipe it fits into a processor's cache."""
 _PIPE_BYTES: Final = 1_048_576
 """What an unprivileged user may give one pipe (pipe(7), pipe-max-size)."""
 _FULL_PIPE: Final = 65_536
 """A read of so much means that the writer waits: then, not before, the pipe is widened."""
 
-_WRITTEN_BACK_BYTES: Final = 8_388_608
+_WRITTEN_BACK_BYTES: Final = 2_097_152
 """What is kept is handed to the device in pieces of this size."""
 
 
-class Digest(Protocol):
-    """What a content is summed up in; see `hashlib`."""
+class Follower(Protocol):
+    """Who reads behind us what was saved."""
 
-    def update(self, data: memoryview, /) -> None:
-        """Add what comes next."""
+    def grown_to(self, size_bytes: int, /) -> None:
+        """So much is saved, and stays as it is."""
         ...
 
 
@@ -37,29 +39,28 @@ class Spool:
 
     fd: int
     bytes_max: int
-    digest: Digest | None = None
-    """Gets everything that the file gets: reading it once more would cost as much again."""
+    follower: Follower | None = None
 
 
 class Capture:
-    """One stream. `head_max` first bytes and `tail_max` last ones stay."""
+    """One stream. `bytes_max // 2` first bytes and as many last ones stay."""
 
     __slots__ = (
-        *("_buffer", "_fd", "_head", "_head_max", "_is_wide", "_ring", "_ring_at"),
+        *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_new_at"),
         *("_spool", "_spooled", "_started", "_tail_max", "_total"),
     )
 
     def __init__(
-        self, fd: int, buffer: bytearray, bytes_max: int, spool: Spool | None = None
+        self, fd: int, bytes_max: int, spool: Spool | None = None, read_bytes: int = READ_BYTES
     ) -> None:
-        """Takes the descriptor over; `buffer` is lent for each read."""
+        """Takes the descriptor over."""
         self._fd = fd
-        self._buffer = memoryview(buffer)
         self._head_max = bytes_max // 2
         self._tail_max = bytes_max - self._head_max
         self._head = bytearray()
-        self._ring = bytearray()
-        self._ring_at = 0
+        # Before `_new_at` stands the tail of what was looked at, from there to `_at` what was not.
+        self._buffer = memoryview(bytearray(self._tail_max + read_bytes))
+        self._new_at = self._at = 0
         self._total = 0
         self._is_wide = False
         self._spool = spool
@@ -75,28 +76,42 @@ class Capture:
         """What to poll."""
         return self._fd
 
+    @property
+    def is_pouring(self) -> bool:
+        """Whether the writer was once seen waiting for us."""
+        return self._is_wide
+
     def read(self) -> bool:
         """Take in what is there. False at the end of the stream. Blocks on an empty pipe.
 
         Raises: OSError of the spool's file.
         """
-        count = os.readv(self._fd, [self._buffer])
-        if count == 0:
-            return False
+        return self.take(self.fill())
+
+    def fill(self) -> int:
+        """Read behind what was taken in, and change nothing: `take` is told how many bytes."""
+        return os.readv(self._fd, [self._buffer[self._at :]])
+
+    def take(self, count: int) -> bool:
+        """The second half of `read`."""
+        self._at += count
+        self._total += count
         if count >= _FULL_PIPE and not self._is_wide:
             self._widen()
-        self._take(self._buffer[:count])
-        return True
+        if count == 0 or self._at == len(self._buffer):
+            self._look()
+        return count > 0
 
     def close(self) -> None:
         """Close the pipe."""
         os.close(self._fd)
-        self._buffer.release()
 
     def captured(self) -> Captured:
-        """What was kept, so far."""
-        tail = bytes(self._ring[self._ring_at :]) + bytes(self._ring[: self._ring_at])
-        return Captured(bytes(self._head), tail, self._total, self._spooled)
+        """What was kept, so far. Raises: OSError of the spool's file."""
+        self._look()
+        return Captured(
+            bytes(self._head), bytes(self._buffer[: self._at]), self._total, self._spooled
+        )
 
     def _widen(self) -> None:
         self._is_wide = True
@@ -106,33 +121,26 @@ class Capture:
             # The user's pipes together have their limit (pipe-user-pages-soft): it only costs time.
             return
 
-    def _take(self, chunk: memoryview) -> None:
-        self._total += len(chunk)
+    def _look(self) -> None:
+        """Save what is new, and keep of it what belongs to head and tail."""
         if self._spool is not None:
-            self._save(chunk[: self._spool.bytes_max - self._spooled], self._spool)
+            room = self._spool.bytes_max - self._spooled
+            self._save(self._buffer[self._new_at : self._at][:room], self._spool)
         missing = self._head_max - len(self._head)
-        if missing > 0:
-            self._head += chunk[:missing]
-            chunk = chunk[missing:]
-        chunk = chunk[max(0, len(chunk) - self._tail_max) :]
-        growth = min(self._tail_max - len(self._ring), len(chunk))
-        if growth > 0:
-            self._ring += chunk[:growth]
-            chunk = chunk[growth:]
-        while chunk:
-            # The ring is full: its oldest byte stands at `_ring_at`.
-            room = min(len(self._ring) - self._ring_at, len(chunk))
-            self._ring[self._ring_at : self._ring_at + room] = chunk[:room]
-            self._ring_at = (self._ring_at + room) % len(self._ring)
-            chunk = chunk[room:]
+        # Nothing is a tail before the head is full, so a head begins where the buffer does.
+        behind = min(missing, self._at)
+        self._head += self._buffer[:behind]
+        kept = min(self._tail_max, self._at - behind)
+        self._buffer[:kept] = bytes(self._buffer[self._at - kept : self._at])
+        self._new_at = self._at = kept
 
     def _save(self, chunk: memoryview, spool: Spool) -> None:
-        if spool.digest is not None:
-            spool.digest.update(chunk)
         while chunk:
             count = os.write(spool.fd, chunk)
             self._spooled += count
             chunk = chunk[count:]
+        if spool.follower is not None:
+            spool.follower.grown_to(self._spooled)
         if self._spooled - self._started >= _WRITTEN_BACK_BYTES:
             # It is to be on the device when the command's result is given: now there is time.
             start_writing_back(spool.fd, self._started, self._spooled - self._started)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.capture import READ_BYTES, Capture, Spool
+from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import Report, Start
+from paddock.sandbox.pump import Pump
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 
 HOME: Final = "/run/home"
@@ -84,15 +85,16 @@ class Conversation:
         self._timeout_s = request.timeout_s
         self._began = time.monotonic()
         self._report: Report | None = None
+        self._events = select.poll()
+        self._waiting: set[int] = set()
         saved = spools or Spools()
-        buffer = bytearray(READ_BYTES)
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
             out, out_end = _pipe(undo)
             error, error_end = _pipe(undo)
-            self._stdout = Capture(out, buffer, most, saved.stdout)
-            self._stderr = Capture(error, buffer, most, saved.stderr)
-            self._open = {out: self._stdout, error: self._stderr}
+            self._stdout = Capture(out, most, saved.stdout)
+            self._stderr = Capture(error, most, saved.stderr)
+            self._sources: dict[int, Capture | Pump] = {out: self._stdout, error: self._stderr}
             _send(control, order, out_end, error_end)
             undo.pop_all()
         os.close(out_end)
@@ -115,29 +117,30 @@ class Conversation:
 
     def close(self) -> None:
         """Close the pipes."""
-        self._stdout.close()
-        self._stderr.close()
+        for source in self._sources.values():
+            source.close()
 
     def _listen(self, wish: int, progress: Progress | None) -> None:
         """Until both streams and the sandbox are at their end."""
         control = self._control.fileno()
-        events = select.poll()
-        for fd in (control, wish, *self._open):
-            events.register(fd, select.POLLIN)
-        waiting = {control, *self._open}
+        self._events.register(wish, select.POLLIN)
+        for fd in (control, *self._sources):
+            self._await(fd)
         told = self._began
         heard = float("inf")
-        while waiting:
-            for fd, _ in events.poll(int(_PROGRESS_S * 1000)):
+        while self._waiting:
+            for fd, _ in self._events.poll(int(_PROGRESS_S * 1000)):
                 if fd == wish:
-                    events.unregister(wish)
+                    self._events.unregister(wish)
                     # The command's first process sees our end close, and kills all.
                     self._control.shutdown(socket.SHUT_WR)
-                elif not (self._hear() if fd == control else self._open[fd].read()):
-                    events.unregister(fd)
-                    waiting.discard(fd)
+                elif fd == control:
+                    self._hear()
+                    self._forget(control)
+                else:
+                    self._read(fd)
             now = time.monotonic()
-            heard = heard if control in waiting else min(heard, now)
+            heard = heard if control in self._waiting else min(heard, now)
             if now - heard > _DRAIN_S:
                 # Everything is dead that can die; what hangs in the kernel holds a pipe.
                 return
@@ -147,8 +150,35 @@ class Conversation:
                 told = now
                 progress(now - self._began, self._stdout.total_bytes + self._stderr.total_bytes)
 
-    def _hear(self) -> bool:
-        """Take the report in. False at the end: nothing more can come."""
+    def _await(self, fd: int) -> None:
+        self._events.register(fd, select.POLLIN)
+        self._waiting.add(fd)
+
+    def _forget(self, fd: int) -> None:
+        self._events.unregister(fd)
+        self._waiting.discard(fd)
+
+    def _read(self, fd: int) -> None:
+        """What is there of a stream. One that pours is read in a thread from then on."""
+        source = self._sources[fd]
+        if not source.read():
+            self._forget(fd)
+        elif isinstance(source, Capture) and source.is_pouring:
+            self._pump(fd, source)
+
+    def _pump(self, fd: int, source: Capture) -> None:
+        try:
+            pump = Pump(source)
+        except RuntimeError:
+            # There are too many threads: polling only costs time.
+            return
+        self._forget(fd)
+        del self._sources[fd]
+        self._sources[pump.fileno()] = pump
+        self._await(pump.fileno())
+
+    def _hear(self) -> None:
+        """Take the report in: nothing more can come."""
         try:
             said = self._control.recv(_REPORT_BYTES_MAX)
         except ConnectionResetError:
@@ -156,9 +186,11 @@ class Conversation:
             said = self._control.recv(_REPORT_BYTES_MAX)
         if said:
             self._report = Report.decode(said)
-        return False
 
     def _end(self) -> CommandEnd:
+        for source in self._sources.values():
+            if isinstance(source, Pump):
+                source.leave()
         report = self._report
         if report is None:
             raise HostError("a sandbox ended without a report")

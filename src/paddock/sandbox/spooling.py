@@ -1,6 +1,5 @@
 """A command's whole output, beside what is shown of it: for the history, where it was cut."""
 
-import hashlib
 import os
 import tempfile
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from paddock.errors import HostError
 from paddock.history.keeping import History, current_call
 from paddock.sandbox.capture import Spool
 from paddock.sandbox.conversation import Spools
+from paddock.sandbox.following import FollowingDigest
 from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd
@@ -42,10 +42,13 @@ class Spooling:
     def __init__(self, directory: Path, history: History) -> None:
         """`directory` is ours, on a disk. Raises: HostError: no file can be made there."""
         self._history = history
-        self._digests = (hashlib.sha256(), hashlib.sha256())
         self._is_adoptable = True
         with ExitStack() as opened:
             self._fds = (self._open(directory, opened), self._open(directory, opened))
+            one, other = (FollowingDigest(fd) for fd in self._fds)
+            opened.callback(one.close)
+            opened.callback(other.close)
+            self._digests = (one, other)
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -91,9 +94,9 @@ class Spooling:
         text, is_cut = render_stream(captured, limits.shell_output_chars_max)
         if not is_cut:
             return Stream(text)
+        digest = self._digest(number, captured.spooled_bytes)
         store = self._history.store
         with store.held():
-            digest = VERSION_PREFIX + self._digests[number].hexdigest()
             if self._is_adoptable:
                 store.adopt(self._fds[number], digest)
             else:
@@ -103,6 +106,14 @@ class Spooling:
             if running is not None:
                 running.kept.add(digest)
         return Stream(text, KeptOutput(digest, captured.spooled_bytes, captured.total_bytes))
+
+    def _digest(self, number: int, size_bytes: int) -> str:
+        try:
+            return VERSION_PREFIX + self._digests[number].hexdigest(size_bytes)
+        except OSError as error:
+            raise HostError(
+                f"a command's output cannot be read again: {os.strerror(error.errno or 0)}"
+            ) from error
 
 
 def _unnamed(directory: Path) -> IO[bytes]:

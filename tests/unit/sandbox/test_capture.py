@@ -16,7 +16,7 @@ def capture_of(
     chunks: list[bytes], bytes_max: int, *, buffer_bytes: int = 64, spool: Spool | None = None
 ) -> Captured:
     read_end, write_end = os.pipe()
-    capture = Capture(read_end, bytearray(buffer_bytes), bytes_max, spool)
+    capture = Capture(read_end, bytes_max, spool, buffer_bytes)
     for chunk in chunks:
         os.write(write_end, chunk)
         if chunk:
@@ -61,12 +61,13 @@ def test_a_spool_takes_the_whole_up_to_its_cap(chunks, cap):
 def test_a_spool_that_cannot_be_written_is_an_error():
     fd = os.open("/dev/full", os.O_WRONLY)
     read_end, write_end = os.pipe()
-    capture = Capture(read_end, bytearray(64), 10, Spool(fd, 100))
+    capture = Capture(read_end, 10, Spool(fd, 100))
     os.write(write_end, b"x")
+    os.close(write_end)
 
+    assert capture.read()
     with pytest.raises(OSError, match="No space"):
         capture.read()
-    os.close(write_end)
     capture.close()
     os.close(fd)
 
@@ -83,7 +84,7 @@ def test_memory_stays_the_same_for_a_long_stream():
     def resident_kb() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
-    capture = Capture(read_end, bytearray(262_144), 50_000)
+    capture = Capture(read_end, 50_000)
     pouring = threading.Thread(target=pour)
     before = resident_kb()
     pouring.start()
