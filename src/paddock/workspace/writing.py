@@ -32,7 +32,7 @@ from paddock.errors import (
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.history.notes import Doing
 from paddock.text.show import quote
-from paddock.workspace.digesting import version_meanwhile
+from paddock.workspace.digesting import KnownVersion, PendingVersion, version_meanwhile
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import converting
@@ -191,7 +191,7 @@ def _write(
     with _old_file(place, before) as old:
         version_before = digest_of(old.fd, old.status.size_bytes)
         require_version(place.path, if_version, version_before)
-        return _replace(place, old, content, version_before, "overwritten")
+        return _replace(place, old, content, KnownVersion(version_before), "overwritten")
 
 
 def _create(
@@ -267,17 +267,17 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
     if if_version is not None:
         require_version(place.path, if_version, pending.result())
     changed_content = change.apply(content)
-    return _replace(place, old, changed_content, pending.result(), "edited")
+    return _replace(place, old, changed_content, pending, "edited")
 
 
 def _replace(
-    place: Place, old: _OldFile, content: bytes, version_before: str, kind: str
+    place: Place, old: _OldFile, content: bytes, before: PendingVersion, kind: str
 ) -> WriteReceipt:
     pending = version_meanwhile(content)
     with Draft.of_replacement(place) as draft:
         notes = carry_metadata(place.disk, old.fd, draft.fd, place.path)
         draft.fill(content)
-        version = pending.result()
+        version_before, version = before.result(), pending.result()
         doing = Doing(place.path.relative, kind, before=version_before, after=version)
         # With its change time, which keeping it may move: attributes are part of the file.
         if place.status() != old.status:
