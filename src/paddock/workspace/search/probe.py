@@ -28,6 +28,8 @@ _TRIED_FILES: Final = 16
 """So many files without a match are looked through at least."""
 _LIKELY_FILES: Final = 48
 """It has to look as if so many files were enough."""
+_MATCHES_MAX: Final = 10_000
+"""More are not in so few files."""
 _FILE_BYTES_MAX: Final = 1_048_576
 """A larger file ends it: ripgrep is quicker there."""
 
@@ -49,6 +51,8 @@ def probe(
     Raises: HostError where the disk fails.
     """
     left = engine.wanted.matches_max
+    if left > _MATCHES_MAX:
+        return None
     found: list[FileLines] = []
     for count, path in enumerate(paths, 1):
         lines = _lines_with(workspace, path, text)
