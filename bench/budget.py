@@ -22,6 +22,9 @@ class Budget:
     moonshot: float
     least: bool = False
     """Whether `must` is the least that it may be, instead of the most."""
+    unless: str | None = None
+    """A regular expression in what it prints where the other side could not be had here: then
+    there is nothing to keep."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,14 @@ class Kept:
 
     budget: Budget
     found: float | None
+    is_away: bool = False
+    """Whether there was nobody to measure against."""
 
     @property
     def said(self) -> str:
         """In one word, for the table."""
+        if self.is_away:
+            return "not here"
         if self.found is None:
             return "NOT MEASURED"
         if not self.holds:
@@ -42,8 +49,8 @@ class Kept:
 
     @property
     def holds(self) -> bool:
-        """Whether the must is met."""
-        return self._within(self.budget.must)
+        """Whether the must is met, where there is one."""
+        return self.is_away or self._within(self.budget.must)
 
     @property
     def share(self) -> float | None:
@@ -67,11 +74,15 @@ def read_budgets() -> list[Budget]:
 
 def compare(budgets: list[Budget], printed: Mapping[str, str]) -> list[Kept]:
     """Find each budget's figure in what its benchmark printed."""
-    kept = []
-    for budget in budgets:
-        found = re.search(budget.find, printed.get(budget.bench, ""), re.MULTILINE)
-        kept.append(Kept(budget, float(found[1]) if found else None))
-    return kept
+    return [_look(budget, printed.get(budget.bench, "")) for budget in budgets]
+
+
+def _look(budget: Budget, printed: str) -> Kept:
+    found = re.search(budget.find, printed, re.MULTILINE)
+    if found:
+        return Kept(budget, float(found[1]))
+    is_away = budget.unless is not None and re.search(budget.unless, printed) is not None
+    return Kept(budget, None, is_away)
 
 
 def table(rows: list[Kept]) -> str:

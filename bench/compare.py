@@ -1,6 +1,7 @@
 """Paddock and its peers on the same hostile files and the same work.
 
     python bench/compare.py [--write docs/comparison.md] [--only WORD] [--skip-speed]
+    python bench/compare.py --speed     # that table alone, as docs/performance.md has it
 
 Peers are installed by name from their registries into the temporary directory, once;
 one that cannot be installed is said. Each is a process that answers one line of JSON
@@ -16,13 +17,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from page import describe_machine
+from machine import describe_machine
 from peers.cases import CASES, SECRET, Ground
-from peers.party import Peer, Running, gather
+from peers.party import Peer, bare_commands, gather
 
 INTRODUCTION = """\
 # Comparison
@@ -32,12 +33,13 @@ Made by `python bench/compare.py --write docs/comparison.md`, which runs every c
 `–`: not offered.
 """
 SPEED = """\
-## The same work
-
 Milliseconds, medians of rounds in turns; beside them how many times Paddock's. Each answer
 passes one pipe as a line of JSON. Paddock's figures include the decision, two ledger entries
-that are durable before the answer, and for edits the keeping of what was replaced.
+that are durable before the answer, and for edits the keeping of what was replaced. The last
+column is no set of tools: ripgrep, sed, ls, and a file that is written in place. `–`: not
+offered, or what it answered lacked what was asked for.
 """
+QUICKEST = "Paddock's time as a share of the quickest other set of tools that does it:\n"
 ROUNDS = 9
 
 
@@ -48,7 +50,10 @@ class Work:
     title: str
     op: str
     prepare: Callable[[Path], None]
-    ask: Callable[[Running, int], object]
+    given: Callable[[int], dict[str, object]]
+    """The arguments of so-manieth round."""
+    holds: str = ""
+    """What an answer has to contain to be counted."""
 
 
 def fill(root: Path) -> None:
@@ -60,6 +65,12 @@ def fill(root: Path) -> None:
             body = "".join(f"value_{line} = {line * number}\n" for line in range(40))
             (place / f"module{number}.py").write_text(body)
     (root / "package7" / "setup.cfg").write_text("[needle]\n")
+
+
+def entries(root: Path) -> None:
+    (root / "folder").mkdir()
+    for number in range(1_000):
+        (root / "folder" / f"entry{number}.txt").touch()
 
 
 def lines(root: Path) -> None:
@@ -76,30 +87,21 @@ def text_of(size: int) -> Callable[[Path], None]:
     return write
 
 
-def edit(tools: Running, number: int) -> object:
-    old, new = f"counter {number}\n", f"counter {number + 1}\n"
-    return tools.ask("edit", 60, path="text.txt", old=old, new=new)
+def edit(number: int) -> dict[str, object]:
+    return {"path": "text.txt", "old": f"counter {number}\n", "new": f"counter {number + 1}\n"}
 
 
+def same(**given: object) -> Callable[[int], dict[str, object]]:
+    return lambda _: given
+
+
+NAME, WORD = same(pattern="**/setup.cfg"), same(pattern="needle")
+DEEP = same(path="long.txt", first=900_000, count=20)
 WORK = (
-    Work(
-        "find one name among 5,000 files",
-        "find",
-        fill,
-        lambda t, _: t.ask("find", 60, pattern="**/setup.cfg"),
-    ),
-    Work(
-        "search 5,000 files for a rare word",
-        "grep",
-        fill,
-        lambda t, _: t.ask("grep", 60, pattern="needle"),
-    ),
-    Work(
-        "read 20 lines at line 900,000",
-        "read",
-        lines,
-        lambda t, _: t.ask("read", 60, path="long.txt", first=900_000, count=20),
-    ),
+    Work("find one name among 5,000 files", "find", fill, NAME, "setup.cfg"),
+    Work("search 5,000 files for a rare word", "grep", fill, WORD, "needle"),
+    Work("list a directory of 1,000 files", "ls", entries, same(path="folder"), "entry999.txt"),
+    Work("read 20 lines at line 900,000", "read", lines, DEEP, "line 900010 of"),
     Work("edit a file of 10 kB", "edit", text_of(10_000), edit),
     Work("edit a file of 1 MB", "edit", text_of(1_000_000), edit),
 )
@@ -129,46 +131,65 @@ def table_of_cases(peers: list[Peer], word: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-def timed(work: Work, peers: list[Peer]) -> list[float | None]:
+def timed(work: Work, peers: list[Peer], rounds: int) -> list[float | None]:
     """Medians in milliseconds, the peers taking turns; None where it is not offered or fails."""
     found: list[list[float]] = [[] for _ in peers]
-    places = [Path(tempfile.mkdtemp(prefix="paddock-compare-")) for _ in peers]
+    # Those who only read share one place, and with it what the machine remembers of it.
+    count = len(peers) if work.op == "edit" else 1
+    places = [Path(tempfile.mkdtemp(prefix="paddock-compare-")) for _ in range(count)]
     running = []
     try:
-        for peer, place in zip(peers, places, strict=True):
+        for place in places:
             work.prepare(place)
-            running.append(peer.start(place))
-        for number in range(ROUNDS):
+        for number, peer in enumerate(peers):
+            running.append(peer.start(places[number % count]))
+        for number in range(rounds + 1):
             for taken, tools in zip(found, running, strict=True):
+                # Or who waits for the disk would wait for what those before have written.
+                os.sync()
                 started = time.perf_counter()
-                answer = work.ask(tools, number) if work.op not in tools.peer.lacks else None
-                if answer is not None and answer.ok and number:
-                    taken.append((time.perf_counter() - started) * 1e3)
+                answer = tools.ask(work.op, 60, **work.given(number))
+                took = (time.perf_counter() - started) * 1e3
+                # The first round is for warming up.
+                if answer.ok and work.holds in answer.text and number:
+                    taken.append(took)
     finally:
         for tools in running:
             tools.end()
         for place in places:
             shutil.rmtree(place)
-    return [statistics.median(taken) if taken else None for taken in found]
+    return [statistics.median(taken) if len(taken) == rounds else None for taken in found]
 
 
-def table_of_speed(peers: list[Peer]) -> str:
+def speed(peers: list[Peer], rounds: int) -> list[str]:
+    """The section, with who was timed."""
+    timed_ones = [*peers, bare_commands()]
+    versions = ", ".join(f"{peer.name} {peer.version}" for peer in timed_ones)
+    return [f"{SPEED}\n{versions}.\n", table_of_speed(timed_ones, rounds)]
+
+
+def table_of_speed(peers: list[Peer], rounds: int) -> str:
+    """A row a work, and after the table Paddock's share of the quickest other set of tools."""
     rows = [
         "| | " + " | ".join(peer.name for peer in peers) + " |",
         "| --- |" + " ---: |" * len(peers),
     ]
+    shares: list[str] = []
     for work in WORK:
-        medians = timed(work, peers)
-        ours = medians[0]
-        told = [
-            "–"
-            if found is None
-            else f"{found:.1f}" + ("" if index == 0 else f" ({found / ours:.1f}x)")
-            for index, found in enumerate(medians)
-        ]
-        rows.append(f"| {work.title} | " + " | ".join(told) + " |")
+        ours, *others = timed(work, peers, rounds)
+        if ours is None:
+            raise SystemExit(f"Paddock did not: {work.title}")
+        told = ["–" if found is None else f"{found:.1f} ({found / ours:.1f}x)" for found in others]
+        rows.append(f"| {work.title} | {ours:.1f} | " + " | ".join(told) + " |")
         print(rows[-1], file=sys.stderr, flush=True)
-    return "\n".join(rows) + "\n"
+        shares.append(share(work, ours, others[:-1]))
+    return "\n".join([*rows, "", QUICKEST, *shares]) + "\n"
+
+
+def share(work: Work, ours: float, others: Sequence[float | None]) -> str:
+    """What of the quickest other set of tools that does it Paddock takes."""
+    offered = [found for found in others if found is not None]
+    return f"- {work.title}: " + (f"{ours / min(offered):.2f}" if offered else "nobody else does")
 
 
 def main() -> int:
@@ -176,14 +197,19 @@ def main() -> int:
     parser.add_argument("--write", type=Path, default=None, help="where the page goes")
     parser.add_argument("--only", default="", help="cases whose title holds this")
     parser.add_argument("--skip-speed", action="store_true")
+    parser.add_argument("--speed", action="store_true", help="the table of speed alone")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     arguments = parser.parse_args()
     peers, away = gather()
-    versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers)
-    pieces = [INTRODUCTION, f"{versions}. {describe_machine()}.\n"]
-    pieces += [f"Not installed here: {who}.\n" for who in away]
-    pieces += ["## The same hostile files\n", table_of_cases(peers, arguments.only)]
-    if not arguments.skip_speed:
-        pieces += [SPEED, table_of_speed(peers)]
+    absent = [f"Not installed here: {who}.\n" for who in away]
+    if arguments.speed:
+        pieces = speed(peers, arguments.rounds) + absent
+    else:
+        versions = ", ".join(f"{peer.name} {peer.version}" for peer in peers)
+        pieces = [INTRODUCTION, f"{versions}. {describe_machine()}.\n", *absent]
+        pieces += ["## The same hostile files\n", table_of_cases(peers, arguments.only)]
+        if not arguments.skip_speed:
+            pieces += ["## The same work\n", *speed(peers, arguments.rounds)]
     page = "\n".join(pieces)
     if arguments.write is None:
         print(page)

@@ -41,7 +41,8 @@ def _bar(row: Kept, y: int) -> str:
         f"{escape(row.budget.area)}</text>"
     )
     if row.share is None:
-        return f'{label}<text x="{LABEL + 4}" y="{y + 15}" fill="#b00020">not measured</text>'
+        color = "#555" if row.is_away else "#b00020"
+        return f'{label}<text x="{LABEL + 4}" y="{y + 15}" fill="{color}">{row.said.lower()}</text>'
     length = max(2.0, _place(row.share))
     color = "#2e7d32" if row.said == "moonshot" else "#5b8dbd" if row.holds else "#b00020"
     return (

@@ -3,10 +3,14 @@
     python bench/hook.py [--rounds N] [--jq PATH ...]
 
 Beside it, in turns, a bash script with jq and realpath that makes the same checks of paths
-(bench/hook_jq.sh; it only adds a line to a log), once for each jq given, and the
-interpreter alone (`python -I -S -c pass`). Prints milliseconds (medians) and ratios
+(bench/hook_jq.sh; it only adds a line to a log), once for each jq, and the interpreter
+alone (`python -I -S -c pass`). Without --jq these are the one on the PATH and, where that
+is older than 1.7, one built from PyPI's sources. Prints milliseconds (medians) and ratios
 (medians of neighbouring runs) of both wall and processor time, the second for machines
 that do something else besides; with valgrind the instructions of the whole process.
+
+A start of the interpreter is most of it, and builds of Python differ in that: where
+/usr/bin/python3 is another one than that of this environment, it has rows of its own.
 
 Musts: 0.4 of the script with jq 1.6, 1.0 of it with jq 1.7 or newer, and 1.6 times the
 interpreter's instructions. Aims: 0.2, 0.7 and 1.1.
@@ -15,6 +19,7 @@ interpreter's instructions. Aims: 0.2, 0.7 and 1.1.
 import argparse
 import json
 import os
+import platform
 import re
 import shutil
 import statistics
@@ -22,11 +27,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from peers.installing import Unavailable, new_jq, printed_by
+
 HERE = Path(__file__).resolve().parent
 LAUNCHER = HERE.parent / "src" / "paddock" / "apps" / "hook" / "launch.py"
+DISTRIBUTION = Path("/usr/bin/python3")
+NEW_JQ = (1, 7)
 MUST_OLD_JQ, MUST_NEW_JQ, MUST_INSTRUCTIONS = 0.4, 1.0, 1.6
 
 
@@ -59,6 +69,30 @@ CASES = (
 
 
 @dataclass(frozen=True)
+class Interpreter:
+    """A Python that the hook can be installed with."""
+
+    name: str
+    path: str
+
+    @property
+    def hook(self) -> tuple[str, ...]:
+        return (self.path, "-I", "-S", str(LAUNCHER), "--client", "claude")
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        return (self.path, "-I", "-S", "-c", "pass")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What takes a turn."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Cost:
     """Of one run, in milliseconds; `cpu` is of the process and all that it waited for."""
 
@@ -66,7 +100,7 @@ class Cost:
     cpu: float
 
 
-def run(command: list[str], data: bytes, environment: dict[str, str]) -> Cost:
+def run(command: Sequence[str], data: bytes, environment: dict[str, str]) -> Cost:
     with tempfile.TemporaryFile() as given:
         given.write(data)
         given.seek(0)
@@ -81,7 +115,7 @@ def run(command: list[str], data: bytes, environment: dict[str, str]) -> Cost:
     return Cost(wall, (used.ru_utime + used.ru_stime) * 1e3)
 
 
-def instructions(command: list[str], data: bytes, environment: dict[str, str]) -> int:
+def instructions(command: Sequence[str], data: bytes, environment: dict[str, str]) -> int:
     counted = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *command],
         input=data,
@@ -96,7 +130,7 @@ def instructions(command: list[str], data: bytes, environment: dict[str, str]) -
 
 
 def version_of(jq: str) -> tuple[int, int]:
-    said = subprocess.run([jq, "--version"], capture_output=True, text=True, check=True).stdout
+    said = printed_by(jq, "--version")
     found = re.search(r"(\d+)\.(\d+)", said)
     assert found is not None, said
     return int(found[1]), int(found[2])
@@ -117,15 +151,91 @@ def ratios(ours: list[Cost], theirs: list[Cost]) -> tuple[float, float]:
     )
 
 
+def interpreters() -> list[Interpreter]:
+    """This environment's, and the distribution's where that is another."""
+    found = [Interpreter(f"Python {platform.python_version()}", sys.executable)]
+    why = f"there is no {DISTRIBUTION}"
+    if DISTRIBUTION.exists():
+        line = "import platform, sys; print(platform.python_version(), sys.base_prefix)"
+        version, _, prefix = printed_by(str(DISTRIBUTION), "-c", line).strip().partition(" ")
+        if prefix != sys.base_prefix and tuple(map(int, version.split(".")[:2])) >= (3, 11):
+            return [*found, Interpreter(f"{DISTRIBUTION} {version}", str(DISTRIBUTION))]
+        why = f"{DISTRIBUTION} is {version} in {prefix}"
+    print(f"not here: another Python of 3.11 or later: {why}")
+    return found
+
+
+def scripts(given: list[str]) -> dict[str, tuple[int, int]]:
+    """Each jq with its version: those given, or an old one and a new one."""
+    if given:
+        return {jq: version_of(jq) for jq in given}
+    installed = shutil.which("jq")
+    found = {installed: version_of(installed)} if installed else {}
+    if not any(version < NEW_JQ for version in found.values()):
+        print(f"not here: jq 1.6 or earlier: on the PATH is {installed or 'none'}")
+    if not any(version >= NEW_JQ for version in found.values()):
+        try:
+            jq = new_jq()
+            found[jq] = version_of(jq)
+        except Unavailable as reason:
+            print(f"not here: jq 1.7 or later: {reason}")
+    return found
+
+
+def take_turns(rows: dict[str, Row], data: bytes, rounds: int) -> dict[str, list[Cost]]:
+    """The costs of each, from rounds in which each has one turn."""
+    costs: dict[str, list[Cost]] = {name: [] for name in rows}
+    for _ in range(rounds):
+        for name, row in rows.items():
+            costs[name].append(run(row.command, data, row.environment))
+    return costs
+
+
+def compare(
+    case: Case,
+    costs: dict[str, list[Cost]],
+    pythons: list[Interpreter],
+    programs: dict[str, tuple[int, int]],
+) -> bool:
+    """Print what one case cost; whether its musts hold, with this environment's Python."""
+    is_met = True
+    titles = [f"{kind}, {each.name}" for each in pythons for kind in ("hook", "alone")]
+    for number, title in enumerate(titles):
+        print(f"{case.name if number == 0 else '':16}{title:<31}{shown(costs[title])}")
+    for program, version in programs.items():
+        must = MUST_OLD_JQ if version < NEW_JQ else MUST_NEW_JQ
+        label = f"bash, jq {version[0]}.{version[1]}"
+        print(f"{'':16}{label:<31}{shown(costs[program])}")
+        for each in pythons:
+            wall, cpu = ratios(costs[f"hook, {each.name}"], costs[program])
+            if each is pythons[0] and case.tool != "Bash":
+                # The script looks at no commands, so there it does less.
+                is_met = is_met and wall <= must
+            said = f"ratio {wall:5.2f}, cpu {cpu:5.2f}  (must {must})"
+            print(f"{'':16}{f'{each.name} / {label}':<40}{said}")
+    return is_met
+
+
+def count(python: Interpreter, root: str, environment: dict[str, str]) -> bool:
+    """Print the instructions of a process; whether their must holds."""
+    is_met = True
+    least = instructions(python.alone, b"", environment)
+    print(f"instructions    interpreter {least / 1e6:8.2f} M")
+    for case in CASES:
+        ours = instructions(python.hook, case.data(root), environment)
+        ratio = ours / least
+        is_met = is_met and ratio <= MUST_INSTRUCTIONS
+        said = f"ratio {ratio:5.2f}  (must {MUST_INSTRUCTIONS})"
+        print(f"{'':16}{case.name:<16}{ours / 1e6:8.2f} M   {said}")
+    return is_met
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--jq", action="append", default=[], help="default: the one on the PATH")
+    parser.add_argument("--jq", action="append", default=[])
     options = parser.parse_args()
-    found = shutil.which("jq")
-    programs = options.jq or ([found] if found else [])
-    hook = [sys.executable, "-I", "-S", str(LAUNCHER), "--client", "claude"]
-    floor = [sys.executable, "-I", "-S", "-c", "pass"]
+    pythons, programs = interpreters(), scripts(options.jq)
     is_met = True
     with tempfile.TemporaryDirectory() as directory:
         root, home = f"{directory}/project", f"{directory}/home"
@@ -137,40 +247,21 @@ def main() -> int:
             "PATH": os.environ["PATH"],
             "HOOK_LOG": f"{directory}/log",
         }
-        # The first call makes the plane and the policy's image.
+        rows: dict[str, Row] = {}
+        for each in pythons:
+            rows[f"hook, {each.name}"] = Row(each.hook, environment)
+            rows[f"alone, {each.name}"] = Row(each.alone, environment)
+        for program in programs:
+            script = ("bash", str(HERE / "hook_jq.sh"))
+            rows[program] = Row(script, environment | {"JQ": program})
+        # The first calls make the plane, the policy's image and what is compiled.
         for case in CASES:
-            run(hook, case.data(root), environment)
+            take_turns(rows, case.data(root), 1)
         for case in CASES:
-            data = case.data(root)
-            rows: dict[str, list[Cost]] = {"interpreter": [], "hook": []}
-            rows |= {program: [] for program in programs}
-            for _ in range(options.rounds):
-                rows["interpreter"].append(run(floor, data, environment))
-                rows["hook"].append(run(hook, data, environment))
-                for program in programs:
-                    script = ["bash", str(HERE / "hook_jq.sh")]
-                    rows[program].append(run(script, data, environment | {"JQ": program}))
-            print(f"{case.name:<16}hook         {shown(rows['hook'])}")
-            print(f"{'':16}interpreter  {shown(rows['interpreter'])}")
-            for program in programs:
-                version = version_of(program)
-                must = MUST_OLD_JQ if version < (1, 7) else MUST_NEW_JQ
-                wall, cpu = ratios(rows["hook"], rows[program])
-                if case.tool != "Bash":
-                    # The script looks at no commands, so there it does less.
-                    is_met = is_met and wall <= must
-                label = f"bash, jq {version[0]}.{version[1]}"
-                said = f"ratio {wall:5.2f}, cpu {cpu:5.2f}  (must {must})"
-                print(f"{'':16}{label:<13}{shown(rows[program])}   {said}")
+            costs = take_turns(rows, case.data(root), options.rounds)
+            is_met = compare(case, costs, pythons, programs) and is_met
         if shutil.which("valgrind"):
-            least = instructions(floor, b"", environment)
-            print(f"instructions    interpreter {least / 1e6:8.2f} M")
-            for case in CASES:
-                ours = instructions(hook, case.data(root), environment)
-                ratio = ours / least
-                is_met = is_met and ratio <= MUST_INSTRUCTIONS
-                said = f"ratio {ratio:5.2f}  (must {MUST_INSTRUCTIONS})"
-                print(f"{'':16}{case.name:<16}{ours / 1e6:8.2f} M   {said}")
+            is_met = count(pythons[0], root, environment) and is_met
     return 0 if is_met else 1
 
 

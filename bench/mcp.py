@@ -10,18 +10,15 @@ the ratio (must: 2). Then `ping`, one at a time and 32 in flight, beside a loop 
 reads and writes JSON and nothing else; and what a start costs.
 """
 
-import json
-import queue
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+
+from raw_client import RawClient
 
 PADDOCK = [sys.executable, "-c", "from paddock.apps.cli.main import console; console()"]
 RAW = """
@@ -37,93 +34,6 @@ SLOW_S = 30
 TURNS = 6
 MUST = 2.0
 ROUND_TRIPS = 500
-HELLO = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {},
-    "clientInfo": {"name": "bench", "version": "1"},
-}
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A request that was sent."""
-
-    number: int
-    answer: "queue.SimpleQueue[Any]"
-
-
-class RawClient:
-    """JSON-RPC over a process's streams; cheap enough to measure with."""
-
-    def __init__(self, command: list[str], directory: Path, variables: dict[str, str]) -> None:
-        self._process = subprocess.Popen(
-            command,
-            cwd=directory,
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._lock = threading.Lock()
-        self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
-        self._next = 0
-        threading.Thread(target=self._read, daemon=True).start()
-        self.ask("initialize", HELLO)
-        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._process.stdin.close()
-        self._process.wait()
-
-    def _read(self) -> None:
-        for line in self._process.stdout:
-            message = json.loads(line)
-            if "id" in message:
-                self._waiting.pop(message["id"]).put(message)
-
-    def _send(self, message: dict[str, Any]) -> None:
-        line = json.dumps(message) + "\n"
-        with self._lock:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-
-    def begin(self, method: str, params: dict[str, Any]) -> "Begun":
-        """Send a request; its answer comes into the queue."""
-        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        with self._lock:
-            self._next += 1
-            number = self._next
-        self._waiting[number] = answer
-        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-        return Begun(number, answer)
-
-    def cancel(self, begun: "Begun") -> None:
-        """Say that nobody waits for the answer."""
-        params = {"requestId": begun.number}
-        self._send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
-
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """One request and its answer."""
-        answer = self.begin(method, params).answer.get()
-        if "error" in answer:
-            raise SystemExit(f"{method}: {answer['error']}")
-        return answer["result"]
-
-    def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """One tool call that has to work."""
-        result = self.ask("tools/call", {"name": tool, "arguments": arguments})
-        if result.get("isError"):
-            raise SystemExit(f"{tool}: {result['content']}")
-        return result
 
 
 def quick_calls(client: RawClient, seconds: float | None) -> list[float]:

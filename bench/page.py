@@ -5,12 +5,12 @@
 Nothing on that page is typed by hand. Figures are of one machine in one run;
 carry the ratios, which were taken side by side, and not the milliseconds. Beside the
 page stands its picture. What is over its budget (bench/budgets.toml), or was not
-measured, is listed at the end, and the exit status is 1.
+measured, is listed at the end, and the exit status is 1. Peers that could not be had are
+said and not counted. The one part that takes too long to run each time is copied from
+bench/growth_largest.txt, with the command that wrote it.
 """
 
 import argparse
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import budget
 import figure
+from machine import describe_machine, describe_programs
 
 HERE = Path(__file__).parent
 INTRODUCTION = """\
@@ -28,6 +29,7 @@ INTRODUCTION = """\
 Made by `make bench`, which runs the programs in `bench/` and copies what they print.
 A ratio compares two ways of doing the same work, taken in turns in one run;
 look at those, as milliseconds are this machine's.
+How Paddock and other sets of tools deal with hostile files is in [the comparison](comparison.md).
 
 ![how much of each budget is used](performance.svg)
 """
@@ -40,6 +42,8 @@ class Part:
     title: str
     program: str
     arguments: tuple[str, ...] = ()
+    is_markdown: bool = False
+    """Whether what it prints stands on the page as it is."""
 
     @property
     def command(self) -> str:
@@ -63,8 +67,14 @@ class Part:
             return f"{done.stdout}\n(ended with {done.returncode}: {done.stderr[-500:]})".strip()
         return done.stdout.strip()
 
+    def section(self, printed: str) -> str:
+        """Its part of the page."""
+        shown = printed if self.is_markdown else f"```text\n{printed}\n```"
+        return f"## {self.title}\n\n`{self.command}`\n\n{shown}\n"
+
 
 PARTS = (
+    Part("The same work beside other sets of tools", "compare.py", ("--speed",), is_markdown=True),
     Part("Search and listing", "search.py"),
     Part("A view deep in a long file", "view.py"),
     Part("An edit", "edit.py"),
@@ -74,48 +84,53 @@ PARTS = (
     Part("Resolving a path", "resolve.py"),
     Part("Ledger appends", "ledger_append.py"),
     Part("Ledger appends, where a sync takes longer", "ledger_append.py", ("--slower-ms", "0.2")),
+    Part("Asking a ledger", "ledger_query.py"),
+    Part("Verifying a ledger", "ledger_verify.py", ("--entries", "300000")),
     Part("Starting a confined command", "spawn.py"),
+    Part("A command in other sandboxes", "spawn_peers.py"),
     Part("run_shell", "shell.py"),
     Part("The hook", "hook.py"),
     Part("MCP", "mcp.py"),
+    Part("MCP beside other servers", "mcp_peers.py"),
     Part("Starting the command line", "startup.py"),
+    Part("Growth", "growth.py"),
 )
-
-
-def describe_machine() -> str:
-    """Processor, kernel, versions and load, as this machine tells them."""
-    model = "unknown processor"
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    file_system = subprocess.run(
-        ["stat", "-f", "-c", "%T", "."], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return (
-        f"{time.strftime('%Y-%m-%d', time.gmtime())}, {model}, {os.cpu_count()} cores, "
-        f"Linux {platform.release()}, {file_system}, Python {platform.python_version()}, "
-        f"load at the start {os.getloadavg()[0]:.1f}"
-    )
+LARGEST = HERE / "growth_largest.txt"
+LARGEST_PART = Part(
+    "Growth, with a ledger of 10^7 entries",
+    "growth.py",
+    ("--largest", "--write", "bench/growth_largest.txt"),
+)
+"""Not run with the others; its last output is kept in the repository."""
 
 
 def run(parts: Sequence[Part]) -> dict[str, str]:
     """What each part printed, by its call."""
     printed = {}
     for part in parts:
-        print(f"== {part.command}", file=sys.stderr, flush=True)
+        print(f"== {part.command}", end=" ", file=sys.stderr, flush=True)
+        began = time.monotonic()
         printed[part.call] = part.run()
+        print(f"{time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return printed
 
 
 def write_page(parts: Sequence[Part], printed: dict[str, str], rows: list[budget.Kept]) -> str:
     """The page."""
-    pieces = [INTRODUCTION, f"Machine: {describe_machine()}.\n", budget.table(rows) + "\n"]
-    pieces += [
-        f"## {part.title}\n\n`{part.command}`\n\n```text\n{printed[part.call]}\n```\n"
-        for part in parts
+    pieces = [
+        INTRODUCTION,
+        f"Machine: {describe_machine()}.",
+        f"Programs: {describe_programs()}; others are named with their versions below.\n",
+        budget.table(rows) + "\n",
     ]
+    pieces += [part.section(printed[part.call]) for part in parts]
+    pieces.append(LARGEST_PART.section(_largest()))
     return "\n".join(pieces)
+
+
+def _largest() -> str:
+    """What the long command printed when it was last run."""
+    return LARGEST.read_text(encoding="utf-8").strip() if LARGEST.exists() else "not measured yet"
 
 
 def main() -> int:

@@ -36,6 +36,12 @@ class Tools:
             raise Refused(done.error)
         return "\n".join(match["path"] for match in done.matches or ())
 
+    def ls(self, path: str) -> str:
+        done = self._backend.ls(f"/{path}")
+        if done.error:
+            raise Refused(done.error)
+        return "\n".join(entry["path"] for entry in done.entries or ())
+
     def _said(self, done: object) -> str:
         error = getattr(done, "error", None)
         if error:

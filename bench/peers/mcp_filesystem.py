@@ -85,6 +85,9 @@ class Tools:
     def find(self, pattern: str) -> str:
         return self._call("search_files", path=self._root, pattern=pattern)
 
+    def ls(self, path: str) -> str:
+        return self._call("list_directory", path=f"{self._root}/{path}")
+
     def _call(self, name: str, **given: Any) -> str:
         done = self._server.ask("tools/call", {"name": name, "arguments": given})
         text = "".join(part.get("text", "") for part in done["content"])

@@ -29,6 +29,9 @@ class Tools:
     def find(self, pattern: str) -> str:
         return self._call("find", pattern=pattern)
 
+    def ls(self, path: str) -> str:
+        return self._call("ls", path=path, limit=2000)
+
     def _call(self, name: str, **arguments: Any) -> str:
         result = self._runtime.call(name, arguments)
         if result.refusal is not None:

@@ -1,9 +1,8 @@
-"""Those who are compared: how each is installed, started and asked."""
+"""The sets of tools that are compared: how each is started and asked."""
 
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from peers.installing import (
+    HOME,
+    Unavailable,
+    npm_program,
+    npm_version,
+    package_version,
+    printed_by,
+    python_with,
+)
+
 HERE = Path(__file__).parent
-HOME = Path(os.environ.get("TMPDIR", "/tmp"), "paddock-peers")
 PATIENCE_S = 10.0
 START_S = 120.0
 
@@ -123,13 +131,24 @@ def _limited(bytes_max: int | None) -> list[str]:
 def gather() -> tuple[list[Peer], list[str]]:
     """Everybody who can be had, installed by name at first; who cannot, and why."""
     here, away = [_paddock()], []
-    for find in (_filesystem_server, _deepagents, _anthropic):
+    wanted = {
+        "MCP filesystem server": _filesystem_server,
+        "deepagents backend": _deepagents,
+        "Anthropic SDK toolset": _anthropic,
+    }
+    for name, find in wanted.items():
         try:
-            here.append(find())
-        except (OSError, subprocess.CalledProcessError) as error:
-            said = getattr(error, "stderr", None) or str(error)
-            away.append(f"{find.__name__.strip('_')}: {said.strip().splitlines()[-1][:200]}")
+            here.append(find(name))
+        except Unavailable as reason:
+            away.append(f"{name}: {reason}")
     return here, away
+
+
+def bare_commands() -> Peer:
+    """ripgrep, sed, ls and a file written in place: no set of tools, but what they all add to."""
+    version = printed_by("rg", "--version").split()[1]
+    command = (sys.executable, str(HERE / "bare_commands.py"))
+    return Peer("bare commands", f"(ripgrep {version})", command)
 
 
 def _paddock() -> Peer:
@@ -139,55 +158,26 @@ def _paddock() -> Peer:
     return Peer("Paddock", paddock.__version__, command)
 
 
-def _filesystem_server() -> Peer:
+def _filesystem_server(name: str) -> Peer:
     package = "@modelcontextprotocol/server-filesystem"
-    folder = HOME / "node_modules"
-    if not (folder / package).exists():
-        HOME.mkdir(parents=True, exist_ok=True)
-        _run(
-            "npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(HOME), package
-        )
-    about = json.loads((folder / package / "package.json").read_text())
+    program = npm_program(package, "mcp-server-filesystem")
     return Peer(
-        "MCP filesystem server",
-        about["version"],
+        name,
+        npm_version(package),
         (sys.executable, str(HERE / "mcp_filesystem.py")),
-        (str(folder / ".bin" / "mcp-server-filesystem"),),
+        (program,),
         frozenset({"grep"}),
     )
 
 
-def _deepagents() -> Peer:
-    python = _python_with("deepagents")
+def _deepagents(name: str) -> Peer:
+    python = python_with("deepagents")
     command = (python, str(HERE / "deepagents_tools.py"))
-    return Peer("deepagents backend", _version(python, "deepagents"), command)
+    return Peer(name, package_version(python, "deepagents"), command)
 
 
-def _anthropic() -> Peer:
-    python = _python_with("anthropic")
+def _anthropic(name: str) -> Peer:
+    python = python_with("anthropic")
     command = (python, str(HERE / "anthropic_tools.py"))
-    return Peer("Anthropic SDK toolset", _version(python, "anthropic"), command)
-
-
-def _python_with(package: str) -> str:
-    """An interpreter of the peers' own environment."""
-    python = HOME / "python" / "bin" / "python"
-    if not python.exists():
-        _run(sys.executable, "-m", "venv", str(HOME / "python"))
-    if _version(str(python), package) == "":
-        try:
-            _run(str(python), "-m", "pip", "install", "-qq", package)
-        except subprocess.CalledProcessError:
-            shutil.rmtree(HOME / "python", ignore_errors=True)
-            raise
-    return str(python)
-
-
-def _version(python: str, package: str) -> str:
-    line = f"import importlib.metadata as m; print(m.version({package!r}))"
-    done = subprocess.run([python, "-c", line], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    lacks = frozenset({"ls"})
+    return Peer(name, package_version(python, "anthropic"), command, lacks=lacks)

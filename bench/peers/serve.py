@@ -1,7 +1,7 @@
 """One line of JSON in, one out: how the comparison speaks with every set of tools.
 
-A peer's program hands `serve` an object with some of `read`, `write`, `edit`, `grep`
-and `find`; a call that raises is a refusal. `edit_many` runs its edits at once, each in
+A peer's program hands `serve` an object with some of `read`, `write`, `edit`, `grep`,
+`find` and `ls`; a call that raises is a refusal. `edit_many` runs its edits at once, each in
 a thread of its own, as a model's parallel tool calls would.
 """
 

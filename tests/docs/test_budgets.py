@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.repository import ROOT
 
-sys.path.insert(0, str(ROOT / "bench"))
+sys.path.append(str(ROOT / "bench"))
 
 import budget
 import page
@@ -53,3 +53,13 @@ def test_a_program_that_fails_is_not_hidden():
     part = page.Part("broken", "no-such-program.py")
 
     assert "ended with 2" in part.run()
+
+
+def test_figures_are_shown_as_they_were_printed_and_tables_as_tables():
+    figures = page.Part("Figures", "x.py", ("--all",))
+    table = page.Part("A table", "y.py", is_markdown=True)
+
+    assert figures.section("1  2") == (
+        "## Figures\n\n`python bench/x.py --all`\n\n```text\n1  2\n```\n"
+    )
+    assert table.section("| 1 |") == "## A table\n\n`python bench/y.py`\n\n| 1 |\n"
