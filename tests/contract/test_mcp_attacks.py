@@ -234,6 +234,21 @@ def test_an_answer_counts_once_however_often_it_is_sent(fresh):
     with_client(fresh, run)
 
 
+def test_an_answer_does_not_count_again_where_its_request_is_put_back(fresh):
+    async def run(client: Client) -> None:
+        state = (await asked(client)).request_state
+        (file,) = fresh.home.rglob("APR-*.json")
+        content = file.read_bytes()
+        assert not (await again(client, state, ACCEPTED)).is_error
+        os.unlink(fresh.project / "asked/a")
+        file.write_bytes(content)
+        replayed = await again(client, state, ACCEPTED)
+        assert replayed.structured_content["code"] == "approval.expired"
+        assert not (fresh.project / "asked/a").exists()
+
+    with_client(fresh, run)
+
+
 def test_of_answers_sent_at_once_one_counts(fresh):
     results = []
 

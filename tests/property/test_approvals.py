@@ -50,6 +50,12 @@ class Book:
             for known, digest, until in self.grants
         )
 
+    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+        self.used.add(approval.request_id)
+
+    def is_used(self, parked: Parked) -> bool:
+        return parked.id in self.used
+
 
 class Released:
     """A history that has nothing to let go."""
@@ -95,7 +101,7 @@ class Approvals(RuleBasedStateMachine):
         grants = [each for each in self.book.grants if each[0] == taken.request_id]
         assert taken == Approval(True, taken.by, "", "", taken.request_id)
         assert any(digest == asked.digest and self.now < until for _, digest, until in grants)
-        self.book.used.add(taken.request_id)
+        assert taken.request_id in self.book.used
         self.runs.append((taken.request_id, asked.digest))
 
     @rule(position=st.integers(0, 3), yes=st.booleans())

@@ -12,6 +12,7 @@ hidden while a screen is drawn: what is seen then is half of one screen and half
 another, and counts for nothing.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -102,6 +103,18 @@ class Terminal:
         self.wait_for_prompt()
         self.type(f"{text}\r")
         self.wait_until(lambda: self._said(text) > before and self.line() == ">", "an end")
+
+    def answer(self, question: str, keys: str) -> int:
+        """Type an answer until it is taken, for what was typed before a question does not count.
+
+        What the program ends with.
+        """
+        self.wait_for(question)
+        while self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                self.type(keys)
+            self._take(0.05)
+        return self.result()
 
     def _said(self, text: str) -> int:
         """How often this line was said."""

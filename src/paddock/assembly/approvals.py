@@ -2,15 +2,21 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 
+from paddock.assembly.anchoring import GOVERNANCE
+from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.history import open_history
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
-from paddock.ledger.format_events import APPROVAL_ANSWERED
-from paddock.ledger.query import Filter, query_lines
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.decided import find_decided
+from paddock.ledger.format_events import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
+from paddock.ledger.query import BadRow, Filter
 from paddock.runtime.approval_records import (
     GRANTED,
     KEPT,
@@ -24,6 +30,8 @@ from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+
+_ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 
 
 def open_inbox(project: Project) -> Inbox:
@@ -57,19 +65,30 @@ class GovernanceApprovals:
         _append(self.project, approval_asked(request, self.session_id))
 
     def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        """See `ApprovalLog`."""
-        _append(self.project, approval_answered(request, approval, self.session_id))
+        """See `ApprovalLog`; that a kept request's answer was used the inbox has put on record."""
+        if not (approval.is_granted and approval.request_id):
+            _append(self.project, approval_answered(request, approval, self.session_id))
 
 
 @dataclass(frozen=True, slots=True)
 class GovernanceBook:
-    """The governance ledger, as the inbox uses it."""
+    """The governance ledger, as the inbox uses it.
+
+    # Threat: a use that was edited, cut off or restored away makes a used grant a new one. So
+    # each answer comes from the lines themselves, never from a posting file; only where the
+    # whole ledger is what was signed, by the key's last checkpoint and the anchor, which stand
+    # outside the plane; and only since somebody accepted that the ledger went back.
+    """
 
     project: Project
 
     def answered(self, parked: Parked, answer: str) -> None:
         """See `ApprovalBook`."""
         _append(self.project, answered_later(parked, answer))
+
+    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+        """See `ApprovalBook`."""
+        _append(self.project, approval_answered(request, approval, request.session_id))
 
     def is_kept(self, parked: Parked) -> bool:
         """See `ApprovalBook`."""
@@ -83,21 +102,42 @@ class GovernanceBook:
     def is_granted(self, parked: Parked, now: float) -> bool:
         """See `ApprovalBook`."""
         answers = self._answers(parked)
-        if any(answer.get("answer") == USED for answer in answers):
-            return False
-        return any(_counts(answer, parked, now) for answer in answers)
+        return not _is_used(answers) and any(_counts(answer, parked, now) for answer in answers)
+
+    def is_used(self, parked: Parked) -> bool:
+        """See `ApprovalBook`."""
+        return _is_used(self._answers(parked))
 
     def _answers(self, parked: Parked) -> list[Mapping[str, Json]]:
-        path = self.project.layout.ledger_paths()["governance"]
+        """What was answered to it. Raises: LedgerDamagedError; HostError, ConfigError."""
+        project = self.project
+        path = project.layout.ledger_paths()[GOVERNANCE]
         if not path.exists():
             return []
-        wanted = Filter(APPROVAL_ANSWERED, agent=parked.request.agent)
-        # Threat: a row that is taken out of a posting file would make a used grant a new one.
-        return [
-            stored.entry.metadata
-            for stored in query_lines(str(path), wanted).entries
-            if stored.entry.metadata.get("request") == parked.id
-        ]
+        if not audit_ledger(project.layout, project.environment, GOVERNANCE).is_whole:
+            raise _unknown(path)
+        found: list[Mapping[str, Json]] = []
+        for row in find_decided(str(path), _ANSWERS, Filter()):
+            if isinstance(row, BadRow):
+                raise _unknown(path)
+            metadata = row.entry.metadata
+            if row.entry.event_type == APPROVAL_ANSWERED:
+                found += [metadata] if metadata.get("request") == parked.id else []
+            elif metadata.get("ledger") == GOVERNANCE:
+                break
+        return found
+
+
+def _unknown(path: Path) -> LedgerDamagedError:
+    return LedgerDamagedError(
+        "the governance ledger does not verify: nobody can tell which grants were used",
+        where=str(path),
+        hint="paddock ledger verify --ledger governance",
+    )
+
+
+def _is_used(answers: Sequence[Mapping[str, Json]]) -> bool:
+    return any(answer.get("answer") == USED for answer in answers)
 
 
 def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:
@@ -111,5 +151,5 @@ def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:
 
 
 def _append(project: Project, entry: Entry) -> None:
-    with closing(open_ledger(project, "governance")) as ledger:
+    with closing(open_ledger(project, GOVERNANCE)) as ledger:
         ledger.append([entry])

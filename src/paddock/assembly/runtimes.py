@@ -12,6 +12,7 @@ from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
+from paddock.assembly.gate_record import record_gate
 from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
 from paddock.assembly.lazy_gates import gates_of
 from paddock.assembly.lazy_packages import packages_of
@@ -93,9 +94,9 @@ def open_runtime(
     """One agent's tools on its workspace, behind the one door.
 
     `session_id` is that of the session whose calls these are; without it they get one of
-    their own. Where `approver` cannot be asked, what was asked is kept in the inbox.
-    `progress` hears of commands while they run. What a killed process left half done is
-    settled first.
+    their own, and that the dual gate is open for it is on record before the first. Where
+    `approver` cannot be asked, what was asked is kept in the inbox. `progress` hears of
+    commands while they run. What a killed process left half done is settled first.
 
     Raises:
         UsageError: no such agent.
@@ -105,6 +106,9 @@ def open_runtime(
     notices = (*project.notices, *notices_of(settle_sets(project)))
     lineage = project.agents.lineage(agent or project.default_agent)
     note_agents(project, lineage)
+    session = session_id or new_session_id()
+    if session_id is None and project.gate.is_open:
+        record_gate(project, session, lineage[0].agent.name)
     # The place alone: a decision shows it to a model, which must see no host path.
     root = project.layout.root
     chain = tuple(
@@ -126,7 +130,7 @@ def open_runtime(
     shell = LazyShell(
         ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
     )
-    caller = Caller(chain, session_id or new_session_id())
+    caller = Caller(chain, session)
     registry = Registry(tools).only(chain[0].toolsets)
     blobs = open_blobs(project)
     context = Context(

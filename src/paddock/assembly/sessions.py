@@ -13,7 +13,7 @@ from paddock.agent.contracts import Contracts
 from paddock.agent.conversation import Conversation
 from paddock.agent.deadline import Timer, real_timer
 from paddock.agent.events import HeardApprover, OneAtATime, Silence, TurnListener
-from paddock.agent.exchange import ModelDoor, Router
+from paddock.agent.exchange import ModelDoor
 from paddock.agent.executor import Executor
 from paddock.agent.hands import Hands
 from paddock.agent.office import Charter, Office, OrderNumbers
@@ -23,6 +23,7 @@ from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Child, Session, SessionParts
 from paddock.agent.supervisor import Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
+from paddock.assembly.gate_record import record_gate
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
 from paddock.assembly.project import Project
@@ -31,11 +32,10 @@ from paddock.assembly.skills import installed_skills
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
-from paddock.plane import records
 from paddock.plane.admin_config import Budget as BudgetTable
 from paddock.plane.session_lock import session_lock
 from paddock.providers.budgets import session_budget
-from paddock.providers.ports import Provider
+from paddock.providers.ports import Provider, Router
 from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
@@ -140,7 +140,9 @@ class _Opening:
         turns = 0 if self._before is None else self._before.turns_used
         supervisor = Supervisor(charter, child.executor, office, conversation, turns)
         facts = self._facts(charter, router, tuple(record.agent.name for record in lineage))
-        self._record_gate()
+        if project.admin is not None:
+            # It belongs to the system as a whole too.
+            record_gate(project, self._session_id, self._agent)
         return SessionParts(
             charter=charter,
             supervisor=supervisor,
@@ -198,14 +200,6 @@ class _Opening:
             "resumed": self._before is not None,
             "turns_before": 0 if self._before is None else self._before.turns_used,
         }
-
-    def _record_gate(self) -> None:
-        """What the dual gate found belongs to the system as a whole too."""
-        project = self._project
-        if project.admin is None:
-            return
-        with closing(open_ledger(project, "governance")) as ledger:
-            ledger.append([records.dual_gate(project.gate, self._session_id, self._agent)])
 
 
 def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | None) -> str:

@@ -22,6 +22,7 @@ from paddock.ledger.index import Piece, PostingIndex, segment_ranges
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.postings import Run, StaleRunError, TimeSpan
 from paddock.ledger.reading import LedgerReader
+from paddock.ledger.touched import names_path
 
 _LINE_START: Final = b'{"id":"LED-'
 _LINE_END: Final = b'"}'
@@ -36,6 +37,9 @@ class Filter:
     `since` and `until` are seconds since 1970, both included, compared with the
     entry's own timestamp, which is a claim: sequence is order, time is not. `call_id` is
     compared with `client_call` of the metadata too, the id by which a client knows a call.
+
+    `path` is workspace-relative, and what is below it counts as well (`names_path`). No
+    posting file knows it: the lines that all else leaves are read.
     """
 
     event_type: str | None = None
@@ -45,6 +49,7 @@ class Filter:
     decision: str | None = None
     since: float | None = None
     until: float | None = None
+    path: str | None = None
 
     def matches(self, stored: StoredEntry) -> bool:
         """Whether the entry is wanted."""
@@ -57,6 +62,7 @@ class Filter:
             and self.decision in {None, entry.decision}
             and (self.since is None or stored.timestamp >= format_timestamp(self.since))
             and (self.until is None or stored.timestamp <= format_timestamp(self.until))
+            and (self.path is None or names_path(entry, self.path))
         )
 
     def texts(self) -> dict[Kind, bytes]:
@@ -73,6 +79,11 @@ class Filter:
     def needles(self) -> dict[Kind, bytes]:
         """Bytes that a wanted line holds."""
         return {kind: _NAMES[kind] + text for kind, text in self.texts().items()}
+
+    def marks(self) -> list[bytes]:
+        """All bytes that a wanted line holds, those that no posting file knows included."""
+        path = b"" if self.path is None else encode_text(self.path)[1:-1]
+        return [*self.needles().values(), path]
 
     def span(self) -> TimeSpan:
         """The timestamps of wanted lines."""
@@ -133,8 +144,8 @@ def query(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
         return search.query(wanted, last=last)
 
 
-def query_lines(path: str, wanted: Filter) -> Rows:
-    """Return every entry that matches, from the lines alone.
+def query_lines(path: str, wanted: Filter, *, last: int | None = None) -> Rows:
+    """Return the `last` entries that match, or all of them, from the lines alone.
 
     For what must not depend on posting files: who can write beside the ledger could
     take a row out of them, and the chain would not show it.
@@ -144,7 +155,7 @@ def query_lines(path: str, wanted: Filter) -> Rows:
     with LedgerReader(path) as reader:
         size = reader.size()
         end = reader.whole_bytes(size)
-        search = _Search(wanted, None)
+        search = _Search(wanted, last)
         search.run(reader.lines_backwards(end))
     return search.rows(size - end)
 
@@ -283,7 +294,7 @@ class _Search:
 
     def __init__(self, wanted: Filter, last: int | None) -> None:
         self._wanted = wanted
-        self._needles = list(wanted.needles().values())
+        self._marks = wanted.marks()
         self._last = last
         self.found: list[StoredEntry] = []
         self.bad: list[BadRow] = []
@@ -300,7 +311,7 @@ class _Search:
             return
         for offset, line in lines:
             is_shaped = line.startswith(_LINE_START) and line.endswith(_LINE_END)
-            if is_shaped and not all(needle in line for needle in self._needles):
+            if is_shaped and not all(mark in line for mark in self._marks):
                 continue
             row = inspect_line(line)
             if isinstance(row, BadLine):

@@ -1,7 +1,9 @@
 """What a door answers: an outcome as a result, and every refusal in its words. Pure."""
 
+import shlex
 from typing import Any, Final
 
+from paddock import limits
 from paddock.errors import PaddockError, StorageFullError, ToolError, UnknownToolError
 from paddock.runtime.approvals import Approval
 from paddock.runtime.prepared import Bounds, Failed, Outcome, Prepared
@@ -63,11 +65,12 @@ def place_of(rule: RuleMatch) -> str:
     return f"{rule.file}:{rule.line}" if rule.line else rule.file
 
 
-def refusal_by(decision: Decision) -> Refusal:
-    """Policy says no."""
+def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
+    """Policy says no to this call of this agent."""
     rule = decision.rule
     if rule is None:
-        return Refusal(decision.code, f"{quote(decision.action)} is denied: {decision.reason}")
+        said = f"{quote(decision.action)} is denied: {decision.reason}"
+        return Refusal(decision.code, said, _unmatched_hint(decision.action, call, agent))
     # Threat: a cloned policy may deny, and its reason is text of its own making.
     reason = show_name(decision.reason)
     says_all = rule.source.endswith(".permissions.forbidden")
@@ -76,6 +79,20 @@ def refusal_by(decision: Decision) -> Refusal:
         reason if says_all else f"{quote(decision.action)} is denied: {reason}",
         show_name(_denial_hint(rule)),
         {"text": rule.text, "file": rule.file, "line": rule.line},
+    )
+
+
+def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
+    """What a person types to look; the answer changes nothing."""
+    is_whole = action == show_name(action).strip() and len(action) <= limits.message_value_chars_max
+    if action and is_whole:
+        asked = f"{shlex.quote(action)} --agent {agent}"
+    else:
+        # What does not stand on one line, or is long, is on record with the call.
+        asked = show_name(shlex.quote(call.id))
+    return (
+        "no rule allows it; choose another way, or ask a person to look: "
+        f"paddock policy explain {asked}"
     )
 
 

@@ -64,7 +64,7 @@ def _refused_as(approval: Approval) -> str:
 
 
 def answered_later(parked: Parked, answer: str) -> Entry:
-    """Somebody answered a kept request: `granted`, `refused` or `always`, and until when."""
+    """Somebody answered a kept request, or used the answer; `answer` and until when it counts."""
     request = parked.request
     return Entry(
         event_type=APPROVAL_ANSWERED,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from paddock import limits
+from paddock.errors import IntegrityError
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import Json
 
@@ -151,9 +152,14 @@ class _Asking(threading.Thread):
 
 
 def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
-    """What `approver` says; whatever it raises, or gives that is no clear answer, is a no."""
+    """What `approver` says; whatever it raises, or gives that is no clear answer, is a no.
+
+    Raises: IntegrityError: what was answered before cannot be told any more.
+    """
     try:
         said = cast("object", approver.answer(request))
+    except IntegrityError:
+        raise
     except Exception as error:  # The embedding program's code: whatever it raises is a no.
         note = f"the approver raised {type(error).__name__}"
         return Approval(False, "approver", "approval.unavailable", note)

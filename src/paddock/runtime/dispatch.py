@@ -140,7 +140,7 @@ class Dispatcher:
         # One action's decision has its text already.
         actions = [decision.action] if len(plan.actions) == 1 else list(map(str, plan.actions))
         if decision.outcome is Outcome.DENY:
-            denial = refusal_by(decision)
+            denial = refusal_by(decision, call, context.caller.agent)
             return self._deny(call, tool, actions, denial, bounds, Judged(decision))
         judged = quick(Judged, (decision, "", ""))
         if decision.outcome is Outcome.ASK:

@@ -5,7 +5,8 @@ same digest takes the answer, once. What counts is what the governance ledger sa
 file is where the call is kept and where two processes meet.
 
     waiting ── grant ──▶ granted ── taken by one call ──▶ (gone)
-       └───── refuse ──▶ refused, until it expires
+       ├───── refuse ──▶ refused, until it expires
+       └── answered where the same call was made again ──▶ (gone)
 """
 
 import re
@@ -31,7 +32,7 @@ from paddock.plane.files import (
     sync_directory,
 )
 from paddock.plane.locks import locked
-from paddock.runtime.approval_records import GRANTED, REFUSED
+from paddock.runtime.approval_records import GRANTED, REFUSED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
 from paddock.text.show import quote
@@ -46,15 +47,29 @@ class ApprovalBook(Protocol):
     """The governance ledger, as the inbox uses it."""
 
     def answered(self, parked: Parked, answer: str) -> None:
-        """Record an operator's answer, durably. Raises: PaddockError; then it does not count."""
+        """Record an answer, or its use, durably. Raises: PaddockError; then it does not count."""
+        ...
+
+    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+        """Record that this call has used up a kept request's answer. Raises: as `answered`."""
         ...
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        """Whether this very request was granted on record, until later than `now`, and not used."""
+        """Whether this very request was granted on record, until later than `now`, and not used.
+
+        Raises: LedgerDamagedError: the record is not what was written.
+        """
+        ...
+
+    def is_used(self, parked: Parked) -> bool:
+        """Whether a yes to this request was used up, on record. Raises: as `is_granted`."""
         ...
 
     def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, and these very changes, were kept on record."""
+        """Whether this very request, and these very changes, were kept on record.
+
+        Raises: as `is_granted`.
+        """
         ...
 
 
@@ -74,7 +89,7 @@ class Inbox:
     """The kept requests of one plane. Safe to use from several threads and processes.
 
     Raises, each method: HostError, ConfigError (others can write to the directory, or a
-    file in it does not load).
+    file in it does not load), LedgerDamagedError (no grant counts).
     """
 
     directory: Path
@@ -107,30 +122,46 @@ class Inbox:
                     continue
                 if parked.state == REFUSED:
                     return Approval(False, parked.answered_by, _REFUSED, parked.note, parked.id)
-                is_granted = self.book.is_granted(parked, self.clock())
-                # Gone before the call runs: a grant that is lost is asked for again, one
-                # that is left over would count twice.
+                if not self.book.is_granted(parked, self.clock()):
+                    self._forget(name, parked)
+                    continue
+                # On record before the lock is free, and gone before the call runs: a grant
+                # that is lost is asked for again, one that is left over would count twice.
+                granted = Approval(True, parked.answered_by, "", parked.note, parked.id)
+                self.book.record_use(request, granted)
                 self._forget(name, parked)
-                if is_granted:
-                    return Approval(True, parked.answered_by, "", parked.note, parked.id)
+                return granted
         return Approval(False, "inbox", _EXPIRED, "the grant had expired") if is_late else None
 
-    def settle(self, identity: str, request: ApprovalRequest) -> bool:
-        """Whether exactly this was waiting under this id until now; it is gone then.
+    def settle(self, request: ApprovalRequest, approval: Approval) -> bool:
+        """Whether exactly this was waiting under the answer's id until now; it is gone then.
 
         For a client that answers a kept request by making its call again: of any number of
-        times that it sends one answer, one counts.
+        times that it sends one answer, one counts, also where the file was put back.
         """
         with locked(self.directory):
-            for name in self._named_after(request):
-                parked = self._read(name)
-                if parked is None or parked.id != identity or not _is_for(parked, request):
+            for name, parked in self._waiting_for(request):
+                if parked.id != approval.request_id:
                     continue
-                is_current = parked.state == "waiting" and not parked.is_expired(self.clock())
-                if is_current:
-                    self._forget(name, parked)
-                return is_current
+                if parked.is_expired(self.clock()) or self.book.is_used(parked):
+                    return False
+                if approval.is_granted:
+                    self.book.record_use(request, approval)
+                self._forget(name, parked)
+                return True
         return False
+
+    def forget_waiting(self, request: ApprovalRequest) -> None:
+        """Forget what waits for exactly this: somebody was asked about it anew, and answered.
+
+        What an operator has granted or refused meanwhile stays.
+        """
+        if not self._named_after(request):
+            return
+        require_private(self.directory)
+        with locked(self.directory):
+            for name, parked in self._waiting_for(request):
+                self._forget(name, parked)
 
     def keep(self, request: ApprovalRequest) -> Parked:
         """Keep a request so that it can be answered; one that is kept already stays as it is.
@@ -209,6 +240,9 @@ class Inbox:
             if self._read(name) != parked:
                 return False
             counts = self.book.is_kept(parked) and self.book.is_granted(parked, self.clock())
+            if counts:
+                # Threat: the file put back, and the same command again, which this grant is for.
+                self.book.answered(parked, USED)
             self._remove(name)
             if not counts:
                 self._release(parked)
@@ -260,6 +294,13 @@ class Inbox:
     def _named_after(self, request: ApprovalRequest) -> list[str]:
         ending = f".{_short(request.digest)}.json"
         return [name for name in self._names() if name.endswith(ending)]
+
+    def _waiting_for(self, request: ApprovalRequest) -> Iterator[tuple[str, Parked]]:
+        """Under the lock."""
+        for name in self._named_after(request):
+            parked = self._read(name)
+            if parked is not None and _is_for(parked, request) and parked.state == "waiting":
+                yield name, parked
 
     def _read(self, name: str) -> Parked | None:
         """None where it is gone; a file that says it is another one counts for nothing."""

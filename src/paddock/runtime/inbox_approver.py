@@ -11,6 +11,7 @@ from paddock.runtime.approvals import (
 from paddock.runtime.inbox import Inbox
 
 UNAVAILABLE = "approval.unavailable"
+REFUSED = "approval.refused"
 EXPIRED = "approval.expired"
 
 
@@ -26,13 +27,17 @@ class InboxApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
 
-        Raises: HostError, ConfigError: the inbox cannot be used; that is a no.
+        Raises: HostError, ConfigError: the inbox cannot be used; that is a no. IntegrityError.
         """
         before = self._inbox.take(request)
         if before is not None and before.code != EXPIRED:
             return before
         said = answer_of(self._approver, request)
-        if said.is_granted or said.code != UNAVAILABLE:
+        if said.is_granted or said.code == REFUSED:
+            # Nobody has to look any more at what was kept when this was asked before.
+            self._inbox.forget_waiting(request)
+            return said
+        if said.code != UNAVAILABLE:
             return said
         if before is not None:
             said = Approval(False, said.by, EXPIRED, f"{before.note}; {said.note}")

@@ -1,6 +1,5 @@
 """A terminal-less user with a home of its own, standing in a project."""
 
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,21 +7,7 @@ from typing import Any
 
 import pytest
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.main import main
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one command did."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
+from tests.support.places import Ran, run_command
 
 
 @dataclass
@@ -32,16 +17,8 @@ class User:
 
     def run(self, *arguments: str, stdin: str | bytes = "") -> Ran:
         raw = stdin.encode() if isinstance(stdin, str) else stdin
-        out, err = io.StringIO(), io.StringIO()
-        console = Console(
-            io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"),
-            out,
-            err,
-            {"HOME": str(self.home)},
-            self.project,
-        )
-        status = main(list(arguments), console)
-        return Ran(status, out.getvalue(), err.getvalue())
+        variables = {"HOME": str(self.home)}
+        return run_command(*arguments, variables=variables, here=self.project, stdin=raw)
 
     def call(self, tool: str, *options: str, **arguments: Any) -> Ran:
         return self.run("call", tool, json.dumps(arguments), *options)

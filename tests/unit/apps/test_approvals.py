@@ -57,6 +57,18 @@ def test_the_same_question_is_kept_once(asking):
     assert ids == {kept["id"] for kept in waiting(asking)}
 
 
+def test_what_was_answered_otherwise_is_not_listed_any_more(asking):
+    other = ask(asking, path="asked/b").json["approval"]
+    kept = ask(asking).json["approval"]
+    ran = asking.call("create_file", "--yes", path="asked/a", content="x")
+    assert ran.json["status"] == "ok"
+    assert [each["id"] for each in waiting(asking)] == [other]
+    # It left no grant behind either.
+    os.unlink(asking.project / "asked/a")
+    assert asking.run("approvals", "grant", kept).status == 2
+    assert ask(asking).json["code"] == "approval.unavailable"
+
+
 def test_after_a_grant_the_same_call_runs_once_and_then_is_asked_about_again(asking):
     kept = ask(asking).json["approval"]
     assert asking.run("approvals", "grant", kept).status == 0

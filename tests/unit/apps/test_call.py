@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,19 @@ def test_a_refusal_by_the_agents_own_list_shows_no_host_path(user):
     assert ran.json["code"] == "policy.forbidden"
     assert str(user.home) not in ran.out
     assert ran.json["rule"]["file"] == "agents/w/agent.json"
+
+
+@pytest.mark.parametrize("command", ["curl 'a b'", "cat <<E\nx\nE"])
+def test_the_command_that_a_refusal_by_no_rule_names_answers_why(user, command):
+    (user.project / "paddock.toml").write_text('[profiles.standard]\nallow = ["tool:file:*"]\n')
+    user.run("trust", "--yes")
+    refused = user.call("run_shell", command=command)
+    assert (refused.status, refused.json["code"]) == (1, "policy.denied")
+    _, _, typed = refused.json["hint"].partition("ask a person to look: paddock ")
+    why = user.run(*shlex.split(typed))
+    assert (why.status, why.out.split(":")[0], why.err) == (0, "deny", "")
+    assert "and unknown is no" in why.out
+    assert user.call("view", path="README.md").status == 0
 
 
 def test_an_agent_whose_own_list_cannot_be_used_is_a_configuration_error(user):

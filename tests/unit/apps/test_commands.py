@@ -13,6 +13,21 @@ from paddock.apps.cli.main import COMMANDS
 PADDOCK = Path(sys.executable).parent / "paddock"
 
 
+def test_the_ledger_is_asked_by_path(user):
+    user.call("create_file", path="docs/a.md", content="x")
+    user.call("view", path="README.md")
+
+    def events(path):
+        ran = user.run("ledger", "query", "--ledger", "ho1m", "--path", path, "--json")
+        return [json.loads(line)["event_type"] for line in ran.out.splitlines()]
+
+    assert events("README.md") == ["TOOL_INTENT"]
+    for path in ("docs/a.md", "./docs//a.md", "docs/"):
+        assert events(path) == ["TOOL_INTENT", "TOOL_RESULT"]
+    assert (events("doc"), events("docs/\udce9.md")) == ([], [])
+    assert user.run("ledger", "query", "--path", "").status == 2
+
+
 def test_help_lists_every_command_and_exits_zero(user):
     ran = user.run("--help")
     assert ran.status == 0
@@ -165,6 +180,23 @@ def test_policy_check_of_what_is_no_action_is_two(user, action):
     ran = user.run("policy", "check", action)
     assert (ran.status, ran.out) == (2, "")
     assert ran.err.startswith("error[")
+
+
+@pytest.mark.parametrize("question", ["check", "explain"])
+def test_a_question_about_one_action_says_what_to_type_where_none_is_given(user, question):
+    ran = user.run("policy", question)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines()[:2] == ["error[usage]: no action is given", "  where: ACTION"]
+    typed = ran.err.split("hint:")[1].split("'")[0].split()
+    assert user.run(*typed[1:], "tool:file:create docs/a.md").status == 0
+
+
+def test_an_action_without_a_target_says_that_the_workspace_itself_is_judged(user):
+    said = "note: no target is given, so the workspace itself is judged: tool:file:view .\n"
+    for question in ("check", "explain"):
+        assert user.run("policy", question, "tool:file:view").err == said
+        assert user.run("policy", question, "tool:file:view .").err == ""
+        assert user.run("policy", question, "tool:gate:check").err == ""
 
 
 def test_policy_explain_names_rule_place_and_the_change_that_would_flip_it(user):

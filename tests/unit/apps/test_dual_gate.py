@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import find_project, open_project, open_runtime, tools_allowed
-from paddock.errors import ConfigError
+from paddock.assembly import find_project, gate_record, open_project, open_runtime, tools_allowed
+from paddock.assembly.ledgers import open_ledger
+from paddock.errors import ConfigError, LedgerBusyError
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
@@ -90,6 +91,38 @@ def test_a_call_writes_with_both_halves_and_is_unknown_without(
     assert target.exists() is is_open
     if not is_open:
         assert "write_file_dev" not in ran.json["hint"]
+
+
+@pytest.mark.parametrize(("profile", "variable", "is_open"), STATES)
+def test_that_the_gate_was_open_for_a_single_call_is_on_record(
+    operator, profile, variable, is_open
+):
+    operator.change(tool_profile=profile)
+    variables = {} if variable is None else {RISKY_TOOLS_VARIABLE: variable}
+    operator.call("write_file_dev", variables=variables, path="HO2/scratch/a", content="a")
+    calls = [entry["session_id"] for entry in operator.entries("ho1m", "TOOL_INTENT")]
+    gates = operator.entries("governance", "DUAL_GATE")
+    assert [(gate["session_id"], gate["agent"]) for gate in gates] == [
+        (session, "admin") for session in calls
+    ]
+    assert [gate["decision"] for gate in gates] == ["allow"] * is_open
+
+
+def test_where_the_open_gate_cannot_be_recorded_nothing_comes_through_it(operator, monkeypatch):
+    operator.change(tool_profile="development")
+
+    def busy(project, name, *_):
+        if name == "governance":
+            raise LedgerBusyError("not now")
+        return open_ledger(project, name)
+
+    monkeypatch.setattr(gate_record, "open_ledger", busy)
+    ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
+    assert (ran.status, ran.json["code"]) == (5, "ledger.busy")
+    assert not (operator.plane / "HO2/scratch/a").exists()
+    monkeypatch.undo()
+    ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
+    assert (ran.status, (operator.plane / "HO2/scratch/a").read_bytes()) == (0, b"a")
 
 
 def test_a_refused_call_is_on_record_as_one_that_did_not_run(operator):

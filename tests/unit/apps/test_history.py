@@ -114,6 +114,41 @@ def test_history_tells_who_did_what_to_which_path_newest_last(person):
     assert "main" in lines[1]
 
 
+def test_undo_without_a_call_undoes_nothing_and_names_the_newest_that_it_could(person):
+    calls = [person.call("create_file", path=f"f{n}", content="x") for n in range(4)]
+    (person.root / "f3").write_text("changed since")
+    before = person.tree()
+    ran = person.place.run("undo")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "error[usage]: no call is given, and none is chosen",
+        "  where: CALL",
+        "  hint:  paddock history lists them all; the newest that can be undone:",
+        *(f"    paddock undo {calls[n]}  (create_file: created f{n})" for n in (2, 1, 0)),
+    ]
+    assert (person.tree(), len(person.calls())) == (before, 4)
+    assert person.place.run(*ran.err.splitlines()[3].split()[1:3]).status == 0
+    assert not (person.root / "f2").exists()
+
+
+def test_undo_without_a_call_says_where_there_is_none(person):
+    ran = person.place.run("undo", "--json")
+    assert (ran.status, ran.out) == (2, "")
+    assert "there is no call that can be undone" in ran.err
+
+
+@pytest.mark.parametrize("identity", ["one", "-x", "two words"])
+def test_a_call_whose_id_names_it_not_is_offered_by_its_entry(person, identity):
+    environment = read_environment({"HOME": str(person.place.home)})
+    project = open_project(person.root, environment)
+    with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
+        for path in ("a", "b"):
+            made = runtime.call("create_file", {"path": path, "content": "x"}, call_id=identity)
+            assert made.status == "ok"
+    newest = person.calls()[-1]["entry"]
+    assert f"    paddock undo {newest}  (create_file: created b)" in person.place.run("undo").err
+
+
 @pytest.mark.parametrize("path", ["new", "new/a.txt", "./new", "new/"])
 def test_history_of_a_path_tells_of_what_is_below_it(person, path):
     call = person.call("create_file", path="new/a.txt", content="one\n")

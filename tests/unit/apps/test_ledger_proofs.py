@@ -107,8 +107,43 @@ def test_a_proof_convinces_a_stranger(used):
     assert text.endswith(proof["note"])
 
 
+def test_a_call_is_proved_by_each_of_its_entries(used):
+    path = ledger_path(used, "ho1m")
+    lines = path.read_bytes().split(b"\n")
+    key = json.loads(lines[0])["metadata"]["public_key"]
+    call = json.loads(lines[1])["call_id"]
+
+    ran = used.run("ledger", "proof", call, "--json")
+    proofs = [json.loads(row) for row in ran.out.splitlines()]
+
+    assert ran.err.splitlines() == ["entry 1: TOOL_INTENT", "entry 2: TOOL_RESULT"]
+    assert [proof["seq"] for proof in proofs] == [1, 2]
+    assert [other.verify_proof(proof, key, lines[proof["seq"]]) for proof in proofs] == [[], []]
+    assert other.verify_proof(proofs[0], key, lines[2]) != []
+    for proof in proofs:
+        seq = str(proof["seq"])
+        assert used.run("ledger", "proof", seq, "--ledger", "ho1m", "--json").json == proof
+    texts = used.run("ledger", "proof", call).out.split("c2sp.org/tlog-proof@v1\n")
+    assert [text.partition("\n")[0] for text in texts] == ["", "index 1", "index 2"]
+
+
+def test_a_refused_call_is_proved_by_its_one_entry(used):
+    used.call("delete_file", path=".git/config")
+    call = used.run("ledger", "query", "--ledger", "ho1m", "--last", "1", "--json").json["call_id"]
+
+    ran = used.run("ledger", "proof", call, "--json")
+
+    assert (ran.status, ran.err) == (0, f"entry {ran.json['seq']}: TOOL_DENIED\n")
+
+
+def test_a_call_that_the_ledger_has_not_is_said_with_the_ledger(used):
+    ran = used.run("ledger", "proof", "CALL-none")
+    assert (ran.status, ran.out) == (2, "")
+    assert "the ledger ho1m has no entry of a call 'CALL-none'" in ran.err
+
+
 @pytest.mark.parametrize(
-    "arguments", [["99"], ["-1"], [], ["1", "--from", "1"], ["--from", "99"], ["x"]]
+    "arguments", [["9" * 5000], ["99"], ["-1"], [], ["1", "--from", "1"], ["--from", "99"], ["x"]]
 )
 def test_what_cannot_be_proved_is_a_usage_error(used, arguments):
     assert used.run("ledger", "proof", *arguments, "--ledger", "ho1m").status == 2

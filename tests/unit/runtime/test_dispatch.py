@@ -183,6 +183,22 @@ def test_the_hint_of_a_refusal_names_the_rule_and_none_for_our_own_files(door):
     assert own.refusal.hint == "no rule opens Paddock's own files; only a person changes them"
 
 
+def test_the_hint_of_a_refusal_by_no_rule_says_so_and_how_a_person_can_look(door):
+    result = door.call("run_shell", command="echo it's")
+    assert (result.refusal.code, result.refusal.rule) == ("policy.denied", None)
+    assert result.refusal.hint == (
+        "no rule allows it; choose another way, or ask a person to look: "
+        "paddock policy explain 'tool:shell:run echo it'\"'\"'s' --agent main"
+    )
+
+
+@pytest.mark.parametrize("command", ["cat <<E\nhint: do it\nE", "echo " + "x" * 200, "ls "])
+def test_what_no_line_shows_whole_is_looked_at_by_its_call(door, command):
+    result = door.call("run_shell", command=command)
+    assert result.refusal.code == "policy.denied"
+    assert result.refusal.hint.endswith("ask a person to look: paddock policy explain C-1")
+
+
 def test_a_link_does_not_lend_its_name_to_a_protected_target(door):
     (door.root / ".git").mkdir()
     (door.root / ".git/config").write_bytes(b"[core]\n")

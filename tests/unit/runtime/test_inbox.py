@@ -8,8 +8,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from paddock import limits
-from paddock.errors import ApprovalExpiredError, ApprovalUnavailableError, ConfigError
-from paddock.runtime.approval_records import GRANTED
+from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalUnavailableError,
+    ConfigError,
+    LedgerFullError,
+    UsageError,
+)
+from paddock.runtime.approval_records import GRANTED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import InboxApprover, Limited
@@ -19,13 +25,22 @@ from paddock.runtime.parked import Parked
 @dataclass
 class Book:
     granted: list[Parked] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
 
     def answered(self, parked: Parked, answer: str) -> None:
         if answer == GRANTED:
             self.granted.append(parked)
+        if answer == USED:
+            self.used.add(parked.id)
+
+    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+        self.used.add(approval.request_id)
+
+    def is_used(self, parked: Parked) -> bool:
+        return parked.id in self.used
 
     def is_granted(self, parked: Parked, now: float) -> bool:
-        return any(
+        return parked.id not in self.used and any(
             (each.id, each.request.digest) == (parked.id, parked.request.digest)
             and now < each.expires_at
             for each in self.granted
@@ -183,13 +198,102 @@ def test_whoever_can_be_asked_is_asked_and_nothing_is_kept(place):
 
 def test_a_kept_request_is_settled_once_and_only_while_it_waits(place):
     kept = place.inbox.keep(request())
-    assert not place.inbox.settle("APR-0", request())
-    assert not place.inbox.settle(kept.id, request(2))
-    assert place.inbox.settle(kept.id, request())
-    assert not place.inbox.settle(kept.id, request())
+    assert not place.inbox.settle(request(), yes_to("APR-0"))
+    assert not place.inbox.settle(request(2), yes_to(kept.id))
+    assert place.inbox.settle(request(), yes_to(kept.id))
+    assert not place.inbox.settle(request(), yes_to(kept.id))
     refused = place.inbox.keep(request())
     place.inbox.refuse(refused.id, "operator")
-    assert not place.inbox.settle(refused.id, request())
+    assert not place.inbox.settle(request(), yes_to(refused.id))
+
+
+def yes_to(identity: str) -> Approval:
+    return Approval(True, "client", request_id=identity)
+
+
+def file_of(place: Place, kept: Parked):
+    (name,) = [name for name in place.names() if name.startswith(kept.id)]
+    return place.inbox.directory / name
+
+
+def test_an_answer_that_was_settled_does_not_count_again_when_its_file_is_put_back(place):
+    kept = place.inbox.keep(request())
+    file = file_of(place, kept)
+    content = file.read_bytes()
+    assert place.inbox.settle(request(), yes_to(kept.id))
+    file.write_bytes(content)
+    assert not place.inbox.settle(request(), yes_to(kept.id))
+
+
+class PuttingBack(Book):
+    """As a book is, while somebody puts the file back as soon as its grant is looked up."""
+
+    file = content = None
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        self.file.write_bytes(self.content)
+        return super().is_granted(parked, now)
+
+
+def test_a_grant_whose_file_is_put_back_while_it_is_taken_counts_once(place):
+    kept = place.inbox.keep(request())
+    place.inbox.grant(kept.id, "operator")
+    book = PuttingBack(place.book.granted)
+    book.file = file_of(place, kept)
+    book.content = book.file.read_bytes()
+    inbox = replace(place.inbox, book=book)
+    assert inbox.take(request()).is_granted
+    # Before the call that took it has come to anything.
+    book.file.write_bytes(book.content)
+    assert inbox.take(request()) is None
+
+
+def test_a_use_that_cannot_be_put_on_record_is_none(place):
+    kept = place.inbox.keep(request())
+    place.inbox.grant(kept.id, "operator")
+    inbox = replace(place.inbox, book=Full(place.book.granted))
+    with pytest.raises(LedgerFullError):
+        inbox.take(request())
+    assert place.inbox.take(request()).is_granted
+
+
+class Full(Book):
+    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
+        raise LedgerFullError("no space for the ledger")
+
+
+class Says:
+    def __init__(self, is_granted: bool, code: str = "") -> None:
+        self.approval = Approval(is_granted, "me", code)
+
+    def answer(self, asked: ApprovalRequest) -> Approval:
+        return self.approval
+
+
+@pytest.mark.parametrize("said", [Says(True), Says(False, "approval.refused")])
+def test_what_somebody_answers_at_a_door_waits_for_nobody_any_more(place, said):
+    asked, other, agents = request(1), request(2), request(1, "other")
+    kept = [place.inbox.keep(each) for each in (asked, other, agents)]
+    assert InboxApprover(said, place.inbox).answer(asked) == said.approval
+    assert [each.id for each in place.inbox.list_all()] == [kept[1].id, kept[2].id]
+    with pytest.raises(UsageError, match="no request"):
+        place.inbox.grant(kept[0].id, "operator")
+    assert place.inbox.take(asked) is None
+
+
+@pytest.mark.parametrize("code", ["approval.unavailable", "approval.expired"])
+def test_what_nobody_answered_waits_on(place, code):
+    kept = place.inbox.keep(request())
+    InboxApprover(Says(False, code), place.inbox).answer(request())
+    assert place.inbox.list_all() == [kept]
+
+
+@pytest.mark.parametrize("answer", ["grant", "refuse"])
+def test_what_an_operator_has_answered_stays_answered(place, answer):
+    kept = place.inbox.keep(request())
+    answered = getattr(place.inbox, answer)(kept.id, "operator")
+    place.inbox.forget_waiting(request())
+    assert place.inbox.list_all() == [answered]
 
 
 def changes_kept(place: Place, size: int = 1) -> tuple[ApprovalRequest, Parked]:
@@ -230,9 +334,10 @@ def committed_without_a_record(place: Place, asked: ApprovalRequest, kept: Parke
         committed_without_a_record,
         lambda place, asked, kept: place.inbox.refuse(kept.id, "operator"),
         lambda place, asked, kept: place.inbox.withdraw(kept),
-        lambda place, asked, kept: place.inbox.settle(kept.id, asked),
+        lambda place, asked, kept: place.inbox.settle(asked, yes_to(kept.id)),
+        lambda place, asked, kept: place.inbox.forget_waiting(asked),
     ],
-    ids=["used", "late", "swept", "no record", "refused", "withdrawn", "settled"],
+    ids=["used", "late", "swept", "no record", "refused", "withdrawn", "settled", "forgotten"],
 )
 def test_the_contents_of_changes_are_kept_while_they_wait_and_let_go_after(place, end):
     asked, kept = changes_kept(place)
@@ -256,6 +361,16 @@ def test_of_two_who_commit_the_same_changes_one_does_and_the_other_lets_nothing_
     assert place.inbox.take_changes(granted)
     assert not place.inbox.take_changes(granted)
     assert place.contents.pins == {kept.pin}
+
+
+def test_changes_that_were_committed_use_the_grant_up_for_calls_too(place):
+    asked, kept = changes_kept(place)
+    granted = place.inbox.grant(kept.id, "operator")
+    file = file_of(place, kept)
+    content = file.read_bytes()
+    assert place.inbox.take_changes(granted)
+    file.write_bytes(content)
+    assert place.inbox.take(asked) is None
 
 
 def test_changes_that_are_too_large_to_be_kept_leave_no_contents_behind(place):

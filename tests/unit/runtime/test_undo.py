@@ -15,7 +15,6 @@ from paddock.runtime.past import PastCall
 from paddock.runtime.undo import Undo, UndoArguments
 from paddock.tools.effects import change_of_path
 from paddock.tools.spec import Change, Ports
-from paddock.values.actions import Action
 from paddock.workspace import Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,
@@ -32,18 +31,8 @@ from paddock.workspace.changes import (
 from paddock.workspace.disk import Disk
 from paddock.workspace.metadata import status_from
 from tests.support.disks import temporaries, tree
+from tests.support.shown import Shows
 from tests.support.stores import NoSyncStoreDisk
-
-
-class ShowsAll:
-    def is_shown(self, relative: str) -> bool:
-        return True
-
-    def may_view(self, relative: str) -> bool:
-        return True
-
-    def allows(self, action: Action) -> bool:
-        return True
 
 
 @dataclass
@@ -72,7 +61,7 @@ class Bench:
 
     def undo(self, call: PastCall) -> PastCall:
         """The undo, as a call that can be undone in its turn."""
-        ports = Ports(self.workspace, ShowsAll())
+        ports = Ports(self.workspace, Shows())
         undo = Undo(call, self.history, self.journal)
         plan = undo.resolve(UndoArguments(call=call.call_id, agent="main"), ports)
         with self.history.running(CallMark("UNDO", "undo", "(operator)", "SES-2")) as running:

@@ -93,7 +93,7 @@ class Desk:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # What goes on

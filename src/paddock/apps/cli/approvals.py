@@ -4,15 +4,12 @@ import argparse
 import json
 import os
 import pwd
-import termios
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
-from paddock.apps.cli.prompt import ask_yes
 from paddock.assembly import (
     Project,
     open_inbox,
@@ -21,7 +18,6 @@ from paddock.assembly import (
     review_always,
     save_always,
 )
-from paddock.errors import UsageError
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name
@@ -127,8 +123,7 @@ class Approvals:
         say = console.warn if options.json else console.say
         show_parked(review.parked, say)
         say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
-        console.stdout.flush()
-        if not options.yes and not _agrees(console):
+        if not options.yes and not console.agrees("save this rule? [y/N] "):
             return self._end(options, console, "not saved", saved=False)
         save_always(project, review, operator())
         if options.resume:
@@ -183,15 +178,6 @@ def operator() -> str:
         return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
         return f"operator {os.geteuid()}"
-
-
-def _agrees(console: Console) -> bool:
-    if not console.is_interactive:
-        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
-    try:
-        return bool(ask_yes(console, "save this rule? [y/N] ", limits.approval_timeout_s))
-    except (OSError, termios.error, ValueError):
-        return False
 
 
 def _text(value: Json) -> str:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from paddock.errors import HostError, PaddockError
+from paddock import limits
+from paddock.errors import HostError, PaddockError, UsageError
 from paddock.text.show import show_line
 from paddock.values.calls import Json
 
@@ -87,6 +88,23 @@ class Console:
     def is_interactive(self) -> bool:
         """Whether a person can be asked: input and messages are a terminal."""
         return self.stdin.isatty() and self.stderr.isatty()
+
+    def agrees(self, question: str) -> bool:
+        """Whether a person says yes to what was shown; all else, and no answer in time, is a no.
+
+        Raises: UsageError where there is no terminal.
+        """
+        # Few commands ask, and what asks is more than the others have to load.
+        from paddock.apps.cli.asking import NoTerminalError, ask_yes
+
+        self.stdout.flush()
+        if not self.is_interactive:
+            raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
+        try:
+            said = ask_yes(self.stdin, self.stderr, question, limits.approval_timeout_s)
+        except NoTerminalError:
+            return False
+        return said is True
 
     def paint(self, text: str, code: str) -> str:
         """`text` in a colour where stdout is a terminal that wants it.

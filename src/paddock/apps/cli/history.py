@@ -64,7 +64,7 @@ def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> N
             f"{show_name(call.call_id):<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
-            _what(past, call),
+            what_changed(past, call),
             _remark(past, call),
         ]
         console.say("  ".join(part for part in parts if part).rstrip())
@@ -88,7 +88,8 @@ def _remark(past: Past, call: PastCall) -> str:
     return f"[{said}{undo}]".replace("; ]", "]") if said or undo else ""
 
 
-def _what(past: Past, call: PastCall) -> str:
+def what_changed(past: Past, call: PastCall) -> str:
+    """What a call did to which paths, on one line; secret paths are not named."""
     undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
     rows: list[str] = []
     for change in call.changes[:_PATHS_SHOWN_MAX]:

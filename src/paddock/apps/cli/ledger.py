@@ -1,6 +1,7 @@
 """`paddock ledger`."""
 
 import argparse
+import posixpath
 import time
 from pathlib import Path
 from typing import Final
@@ -22,10 +23,12 @@ from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.apps.cli.times import seconds_of
 from paddock.assembly import Project
+from paddock.assembly.auditing import is_held_elsewhere
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.ledger.tail import follow
+from paddock.runtime.records import clean
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 
@@ -50,6 +53,7 @@ class LedgerCommand:
         "  paddock ledger checkpoint --out governance.checkpoint\n"
         "  paddock ledger verify --checkpoint governance.checkpoint\n"
         "  paddock ledger proof 17 --ledger ho1m --json\n"
+        "  paddock ledger proof CALL-1f2e3d4c5b6a7988 --json\n"
         "  paddock ledger accept-rollback\n"
         "  paddock ledger export --ledger ho1m --format html --out ho1m.html"
     )
@@ -65,6 +69,9 @@ class LedgerCommand:
         asked.add_argument("--call", metavar="ID")
         asked.add_argument("--agent", metavar="NAME")
         asked.add_argument("--decision", metavar="D", help="allow or deny")
+        asked.add_argument(
+            "--path", metavar="PATH", help="in a workspace: entries that name it, or what is below"
+        )
         asked.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
         asked.add_argument("--until", metavar="T", help="likewise")
         followed = actions.add_parser("tail", help="follow as it grows", allow_abbrev=False)
@@ -129,7 +136,12 @@ class LedgerCommand:
         if options.question == "proof":
             return run_proof(project, options, console)
         paths = project.layout.ledger_paths()
-        known = [name for name in NAMES if _is_known(paths[name])]
+        known = [
+            name
+            for name in NAMES
+            if _is_known(paths[name])
+            or is_held_elsewhere(project.layout, project.environment, name)
+        ]
         named = [options.ledger] if options.ledger else known
         if options.question == "accept-rollback":
             return run_rollback(project, tuple(named), options, console)
@@ -151,6 +163,7 @@ class LedgerCommand:
             decision=options.decision,
             since=seconds_of(options.since, "--since"),
             until=seconds_of(options.until, "--until"),
+            path=_path_of(options.path),
         )
         rows = query(str(path), wanted, last=options.last or None)
         for stored in rows.entries:
@@ -186,6 +199,13 @@ class LedgerCommand:
                 raise gone_error(path, options.ledger)
             raise UsageError(f"the ledger {options.ledger} does not exist yet", where="--ledger")
         return run_export(path, options, console)
+
+
+def _path_of(given: str | None) -> str | None:
+    """As entries write it. Raises: UsageError."""
+    if given == "":
+        raise UsageError("--path is empty, and names no path", hint="for any path, write .")
+    return None if given is None else clean(posixpath.normpath(given))
 
 
 def _nothing_yet(options: Options, console: Console) -> int:

@@ -1,15 +1,12 @@
 """`paddock ledger content` and `erase`: contents that entries name by a salted digest."""
 
 import argparse
-import termios
 from contextlib import closing
 from typing import Final
 
-from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.prompt import ask_yes
 from paddock.assembly import Project
 from paddock.assembly.contents import (
     NamedContent,
@@ -90,7 +87,8 @@ def run_erase(project: Project, options: Options, console: Console) -> int:
         if not named:
             raise UsageError(f"no entry of the call {options.call[:200]!r} names a content")
         digests = [each.digest for each in named]
-    if not options.yes and not _agrees(console, len(set(digests))):
+    question = f"erase {len(set(digests))} contents for good? [y/N] "
+    if not options.yes and not console.agrees(question):
         return _end(options, console, (), "nothing was erased")
     erased = erase_contents(project, digests, options.reason)
     if not erased:
@@ -144,13 +142,3 @@ def _why_gone(project: Project, digest: str) -> str:
     if seq is None:
         return f"the content {digest} is not kept here"
     return f"the content {digest} was erased: governance, seq {seq}"
-
-
-def _agrees(console: Console, count: int) -> bool:
-    if not console.is_interactive:
-        raise UsageError("there is no terminal to ask on", hint="with --yes nobody is asked")
-    question = f"erase {count} contents for good? [y/N] "
-    try:
-        return bool(ask_yes(console, question, limits.approval_timeout_s))
-    except (OSError, termios.error, ValueError):
-        return False

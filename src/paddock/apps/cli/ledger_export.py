@@ -20,7 +20,7 @@ from paddock.ledger.export_page import PageText, make_page
 from paddock.ledger.format_genesis import parse_genesis
 from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Filter, query_lines
 from paddock.plane.files import read_file_through_links
 from paddock.values.calls import Json
 
@@ -70,7 +70,7 @@ def run_export(path: Path, options: Options, console: Console) -> int:
     if options.checkpoint:
         raise UsageError("--checkpoint goes with --format html", where="--checkpoint")
     if options.last:
-        rows = query(str(path), wanted or Filter(), last=options.last)
+        rows = query_lines(str(path), wanted or Filter(), last=options.last)
         lines: Iterable[bytes] = (stored.line for stored in rows.entries)
     else:
         lines = export_lines(str(path), wanted)

@@ -1,15 +1,14 @@
 """`paddock ledger checkpoint`, `proof` and `accept-rollback`."""
 
 import argparse
-import termios
+import re
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
-from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.prompt import ask_yes
 from paddock.assembly import Project, open_ledger
 from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
 from paddock.errors import ConfigError, HostError, UsageError
@@ -22,9 +21,14 @@ from paddock.ledger.proof import (
     prove_consistency,
     prove_inclusion,
 )
+from paddock.ledger.query import Filter, query
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.signing import open_note
+from paddock.text.show import quote
 from paddock.values.calls import Json
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
 
 
 def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
@@ -35,8 +39,16 @@ def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> N
 
 def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     """The options of `proof`."""
-    parser.add_argument("seq", metavar="SEQ", nargs="?", type=int, help="an entry's number")
-    parser.add_argument("--ledger", choices=names, default="governance")
+    parser.add_argument(
+        "entry",
+        metavar="SEQ|CALL-ID",
+        nargs="?",
+        type=_number_or_id,
+        help="an entry's number; or a call's id, and each of its entries is proved",
+    )
+    parser.add_argument(
+        "--ledger", choices=names, help="default: governance, or ho1m where a call is named"
+    )
     parser.add_argument(
         "--from",
         dest="since",
@@ -76,18 +88,45 @@ def run_checkpoint(project: Project, options: Options, console: Console) -> int:
 
 
 def run_proof(project: Project, options: Options, console: Console) -> int:
-    """Prove an entry, or that the ledger only grew."""
-    if (options.seq is None) == (options.since is None):
-        raise UsageError("give either SEQ or --from SIZE", hint="paddock ledger proof --help")
-    _require_ledger(project, options.ledger)
-    path = str(project.layout.ledger_paths()[options.ledger])
-    needed = options.since if options.seq is None else options.seq + 1
-    signed = _newest(project, options.ledger, path, needed)
-    if options.seq is None:
+    """Prove an entry, the entries of a call, or that the ledger only grew."""
+    entry = options.entry
+    if (entry is None) == (options.since is None):
+        raise UsageError(
+            "give either SEQ, CALL-ID or --from SIZE", hint="paddock ledger proof --help"
+        )
+    is_call = isinstance(entry, str)
+    name = options.ledger or ("ho1m" if is_call else "governance")
+    _require_ledger(project, name)
+    path = str(project.layout.ledger_paths()[name])
+    if entry is None:
+        signed = _newest(project, name, path, options.since)
         _show_consistency(prove_consistency(path, options.since, signed), options, console)
-    else:
-        _show_inclusion(prove_inclusion(path, options.seq, signed), options, console)
+        return 0
+    numbers = _entries_of(path, name, entry, console) if is_call else [entry]
+    signed = _newest(project, name, path, max(numbers) + 1)
+    for number in numbers:
+        _show_inclusion(prove_inclusion(path, number, signed), options, console)
     return 0
+
+
+def _number_or_id(text: str) -> int | str:
+    return int(text) if _NUMBER.fullmatch(text) else text
+
+
+def _entries_of(path: str, name: str, call_id: str, console: Console) -> list[int]:
+    """The numbers of a call's entries, oldest first, each said on stderr with what it is."""
+    rows = query(path, Filter(call_id=call_id))
+    if rows.bad:
+        console.warn(f"{len(rows.bad)} lines of the ledger hold no entry: paddock ledger verify")
+    if not rows.entries:
+        raise UsageError(
+            f"the ledger {name} has no entry of a call {quote(call_id)}",
+            where="SEQ|CALL-ID",
+            hint=f"paddock ledger query --ledger {name} --json shows the ids of its calls",
+        )
+    for row in rows.entries:
+        console.warn(f"entry {row.seq}: {row.entry.event_type}")
+    return [row.seq for row in rows.entries]
 
 
 def run_rollback(
@@ -98,7 +137,7 @@ def run_rollback(
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
-    if gone and not options.yes and not _agrees(console):
+    if gone and not options.yes and not console.agrees(_GO_ON):
         return _end(options, console, gone, is_accepted=False)
     for each in gone:
         accept_rollback(project, each, "--yes" if options.yes else "person")
@@ -114,17 +153,6 @@ def _end(options: Options, console: Console, gone: list[WentBack], *, is_accepte
     else:
         console.say("accepted, and on record" if is_accepted else "not accepted")
     return 0 if is_accepted else 1
-
-
-def _agrees(console: Console) -> bool:
-    console.stdout.flush()
-    if not console.is_interactive:
-        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
-    question = "go on from what is here? what was signed before counts no more [y/N] "
-    try:
-        return bool(ask_yes(console, question, limits.approval_timeout_s))
-    except (OSError, termios.error, ValueError):
-        return False
 
 
 def _require_ledger(project: Project, name: str) -> None:

@@ -126,7 +126,7 @@ def _audited(
 def gone_error(path: Path, name: str) -> PaddockError:
     """What to say of a ledger that was there."""
     return LedgerDamagedError(
-        f"the ledger {name} is gone: what is kept beside it says that there was one",
+        f"the ledger {name} is gone: what is kept of it says that there was one",
         where=str(path),
         hint="restore it from a backup",
     )

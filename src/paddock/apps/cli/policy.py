@@ -7,7 +7,7 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.assembly import Project
-from paddock.errors import PaddockError
+from paddock.errors import PaddockError, UsageError
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
@@ -15,12 +15,20 @@ from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain
 from paddock.policy.lint import LintFinding, lint
 from paddock.policy.problems import place_text
+from paddock.values.actions import Action
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
+_ASKED: Final = {
+    "check": "paddock policy check 'tool:file:create docs/a.md' decides that one; "
+    "for the whole file: paddock policy lint",
+    "explain": "paddock policy explain 'tool:file:create docs/a.md', or a call's id: "
+    "paddock ledger query --ledger ho1m --json",
+}
+"""Questions about one action, and what to type where none is given."""
 _LEDGER_HELP: Final = "a ledger of the plane, or a .jsonl file (default: ho1m)"
 
 
@@ -56,9 +64,12 @@ class PolicyCommand:
             allow_abbrev=False,
         )
         action_help = "tool:<category>:<op> <target>"
-        check.add_argument("action", metavar="ACTION", help=action_help)
+        check.add_argument("action", nargs="?", metavar="ACTION", help=action_help)
         explained.add_argument(
-            "action", metavar="ACTION|CALL-ID", help=f"{action_help}, or the id of a recorded call"
+            "action",
+            nargs="?",
+            metavar="ACTION|CALL-ID",
+            help=f"{action_help}, or the id of a recorded call",
         )
         for parsed in (check, explained):
             parsed.add_argument("--agent", metavar="NAME", help="for whom (default: main)")
@@ -96,6 +107,8 @@ class PolicyCommand:
 
     def run(self, options: Options, console: Console) -> int:
         """Answer the question."""
+        if options.question in _ASKED and options.action is None:
+            raise UsageError("no action is given", where="ACTION", hint=_ASKED[options.question])
         if options.question == "check":
             return self._check(options, console)
         if options.question in {"replay", "diff"} or (
@@ -113,7 +126,7 @@ class PolicyCommand:
     def _check(self, options: Options, console: Console) -> int:
         try:
             project = find_project(options, console)
-            action = parse_action(options.action)
+            action = _action_of(options, console)
             policy = policy_of(project, options.agent)
             decision = decide(policy, chain_of(project, options.agent), [action])
         except PaddockError as error:
@@ -131,7 +144,7 @@ class PolicyCommand:
         return _CHECK_EXITS[decision.outcome]
 
     def _explain(self, project: Project, options: Options, console: Console) -> int:
-        action = parse_action(options.action)
+        action = _action_of(options, console)
         policy = policy_of(project, options.agent)
         explanation = explain(policy, chain_of(project, options.agent), action)
         if options.json:
@@ -166,6 +179,13 @@ class PolicyCommand:
                 console.say(finding.render())
             console.say(f"{len(findings)} findings")
         return 1 if findings else 0
+
+
+def _action_of(options: Options, console: Console) -> Action:
+    action = parse_action(options.action)
+    if action.is_path and " " not in options.action.strip():
+        console.warn(f"note: no target is given, so the workspace itself is judged: {action}")
+    return action
 
 
 def _warn_of_distrust(project: Project, console: Console) -> None:

@@ -1,16 +1,12 @@
 """`paddock trust`."""
 
 import argparse
-import termios
 from pathlib import Path
 
-from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
-from paddock.apps.cli.prompt import ask_yes
 from paddock.assembly import review_trust, trust_policy
-from paddock.errors import UsageError
 
 
 class Trust:
@@ -35,10 +31,9 @@ class Trust:
         review = review_trust(start, environment)
         # Whoever is asked sees what it grants, whatever the form of the answer.
         (console.warn if options.json else console.say)(review.summary)
-        console.stdout.flush()
         if review.is_trusted:
             return self._end(options, console, "trusted already", trusted=True)
-        if not options.yes and not _agrees(console):
+        if not options.yes and not console.agrees("trust this policy? [y/N] "):
             return self._end(options, console, "not trusted", trusted=False)
         trust_policy(review, environment, by="--yes" if options.yes else "person")
         return self._end(options, console, "trusted", trusted=True)
@@ -49,16 +44,6 @@ class Trust:
         else:
             console.say(said)
         return 0 if trusted else 1
-
-
-def _agrees(console: Console) -> bool:
-    if not console.is_interactive:
-        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
-    question = "trust this policy? [y/N] "
-    try:
-        return bool(ask_yes(console, question, limits.approval_timeout_s))
-    except (OSError, termios.error, ValueError):
-        return False
 
 
 COMMAND = Trust()

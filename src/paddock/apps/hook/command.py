@@ -8,11 +8,11 @@ from paddock.apps.hook import scratch
 from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer
 from paddock.apps.hook.settings import codex, installing
-from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, Client, Plan, Scope
+from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, Client, Scope
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly import Project
-from paddock.errors import UsageError
 from paddock.ledger.query import Filter, query
+from paddock.plane.client_files import Edit
 from paddock.values.calls import Json
 
 DENIALS_SHOWN: Final = 10
@@ -101,22 +101,22 @@ def _edit(options: argparse.Namespace, console: Console) -> int:
     path = installing.settings_path(client, scope, project.root.path, home, console.variables)
     is_install = options.action == "install"
     if is_install:
-        plan = installing.plan_install(path, client, scope, installing.this_program())
+        edit = installing.plan_install(path, client, scope, installing.this_program())
     else:
-        plan = installing.plan_uninstall(path, client, scope)
-    if plan.changes and not options.yes and not _agrees(plan, console):
-        return _end(options, console, plan, "nothing was changed", done=False)
-    if plan.changes:
-        plan.apply()
+        edit = installing.plan_uninstall(path, client, scope)
+    if edit.changes and not options.yes and not _agrees(edit, console):
+        return _end(options, console, edit, "nothing was changed", done=False)
+    if edit.changes:
+        edit.apply()
     if scope == "project":
         _keep_scratch(project, is_install=is_install)
     if is_install and client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
     said = f"{'installed in' if is_install else 'taken out of'} {path}"
-    if not plan.changes:
+    if not edit.changes:
         said = f"{'stands already in' if is_install else 'is not in'} {path}"
-    return _end(options, console, plan, said, done=True)
+    return _end(options, console, edit, said, done=True)
 
 
 def _keep_scratch(project: Project, *, is_install: bool) -> None:
@@ -127,23 +127,19 @@ def _keep_scratch(project: Project, *, is_install: bool) -> None:
         scratch.remove_empty_folder(project.root.path)
 
 
-def _agrees(plan: Plan, console: Console) -> bool:
-    console.warn(plan.shown())
-    if not console.is_interactive:
-        raise UsageError("there is no terminal to ask on", hint="look at it, then use --yes")
-    console.stderr.write("write this? [y/N] ")
-    console.stderr.flush()
-    return console.stdin.readline().strip().lower() in ("y", "yes")
+def _agrees(edit: Edit, console: Console) -> bool:
+    console.warn(edit.shown())
+    return console.agrees("write this? [y/N] ")
 
 
 def _end(
-    options: argparse.Namespace, console: Console, plan: Plan, said: str, *, done: bool
+    options: argparse.Namespace, console: Console, edit: Edit, said: str, *, done: bool
 ) -> int:
     if options.json:
         shown: dict[str, Json] = {
             "status": "ok" if done else "error",
-            "file": str(plan.file.path),
-            "changed": done and plan.changes,
+            "file": str(edit.file.path),
+            "changed": done and edit.changes,
         }
         console.write_json(shown)
     else:

@@ -37,11 +37,6 @@ class Console(Protocol):
         """The current directory."""
         ...
 
-    @property
-    def is_interactive(self) -> bool:
-        """Whether a person can be asked."""
-        ...
-
     def print(self, text: str) -> None:
         """Text for stdout as it is."""
         ...
@@ -52,6 +47,10 @@ class Console(Protocol):
 
     def warn(self, text: str) -> None:
         """For a person, on stderr."""
+        ...
+
+    def agrees(self, question: str) -> bool:
+        """Whether a person says yes. Raises: UsageError where nobody can be asked."""
         ...
 
     def write_json(self, value: Json) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import json
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from mcp.server.session import ServerSession
@@ -166,7 +166,8 @@ class ReturningAsker:
         approval = _approval(returned.said, self._name)
         if approval.code == _UNAVAILABLE:
             return approval
-        if not self._inbox.settle(returned.identity, request):
+        approval = replace(approval, request_id=returned.identity)
+        if not self._inbox.settle(request, approval):
             note = "the question was answered before, or its time is over"
             return Approval(False, self._name, "approval.expired", note)
         return approval

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from paddock.assembly import Project, find_project, open_project
 from paddock.errors import UsageError
+from paddock.plane.client_files import Edit
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.tokens import make_token, token_path
 from paddock.values.calls import Json
@@ -42,6 +43,15 @@ class Console(Protocol):
     @property
     def directory(self) -> Path:
         """The current directory."""
+        ...
+
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person can be asked."""
+        ...
+
+    def agrees(self, question: str) -> bool:
+        """Whether a person says yes. Raises: UsageError where nobody can be asked."""
         ...
 
     def say(self, text: str = "") -> None:
@@ -85,6 +95,7 @@ class Mcp:
         install = actions.add_parser("install", help="configure a client", allow_abbrev=False)
         install.add_argument("--client", required=True, choices=_CLIENTS)
         install.add_argument("--scope", choices=_SCOPES)
+        install.add_argument("--yes", action="store_true", help="do not ask")
         tokens = actions.add_parser("token", help="tokens of the HTTP server", allow_abbrev=False)
         verbs = tokens.add_subparsers(dest="verb", required=True, metavar="create")
         create = verbs.add_parser("create", help="make an agent's token anew", allow_abbrev=False)
@@ -133,7 +144,7 @@ class Mcp:
         serve_http(agents, options.agent, address, names, console.warn)
 
     def _install(self, options: Options, console: Console) -> int:
-        from paddock.apps.mcp.install import config_file, entry_for, install
+        from paddock.apps.mcp.install import config_file, entry_for, plan_install
 
         if options.agent is None:
             project = _find(options, console)
@@ -144,13 +155,21 @@ class Mcp:
         scope = options.scope or ("project" if client == "claude" else "user")
         home = project.environment.home
         file = config_file(client, scope, project.root.path, home, console.variables)
-        done = install(file, entry_for(client, scope, options.agent))
+        entry = entry_for(client, scope, options.agent)
+        edit = plan_install(file, scope, entry)
+        is_wanted = not edit.changes or options.yes or _agrees(edit, console)
+        is_new = edit.changes and is_wanted
+        if is_new:
+            edit.apply()
         if options.json:
-            shown = {"status": "ok", "file": str(done.file), "is_new": done.is_new}
-            console.write_json({**shown, "entry": dict(done.entry)})
+            status = "ok" if is_wanted else "error"
+            shown = {"status": status, "file": str(edit.file.path), "is_new": is_new}
+            console.write_json({**shown, "entry": dict(entry)})
+        elif is_wanted:
+            console.say(f"{'wrote' if is_new else 'stands already in'} {edit.file.path}")
         else:
-            console.say(f"{'wrote' if done.is_new else 'stands already in'} {done.file}")
-        return 0
+            console.say("nothing was changed")
+        return 0 if is_wanted else 1
 
     def _token(self, options: Options, console: Console) -> int:
         project = _open(options, console)
@@ -163,6 +182,14 @@ class Mcp:
             console.say(token)
             console.warn(f"kept at {file}; an earlier token of {agent} counts no more")
         return 0
+
+
+def _agrees(edit: Edit, console: Console) -> bool:
+    """Show it, and ask whoever is there; a script that names the client has said it by that."""
+    if not console.is_interactive:
+        return True
+    console.warn(edit.shown())
+    return console.agrees("write this? [y/N] ")
 
 
 def _open(options: Options, console: Console) -> Project:

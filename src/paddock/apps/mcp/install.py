@@ -1,17 +1,15 @@
-"""Writing the server into a client's own configuration file: our entry, and nothing else."""
+"""The server in a client's own configuration file: our entry, and nothing else."""
 
 import shutil
-import stat
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast
 
 from paddock.apps.mcp.json_members import set_member
 from paddock.errors import ConfigError, UsageError
-from paddock.plane.files import make_directories, read_file, replace_file
+from paddock.plane.client_files import Edit, read_client_file
 from paddock.plane.strict_json import parse_object
 from paddock.values.calls import Json
 
@@ -19,19 +17,8 @@ Client = Literal["claude", "codex"]
 Scope = Literal["project", "user"]
 
 NAME: Final = "paddock"
-_FILE_BYTES_MAX: Final = 16_000_000
 _CALL_TIMEOUT_S: Final = 180
 """Longer than a person may take to answer, and than a command may run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """What was written where."""
-
-    file: Path
-    entry: Mapping[str, Json]
-    is_new: bool
-    """False where it stood there already."""
 
 
 def config_file(
@@ -59,21 +46,16 @@ def entry_for(client: Client, scope: Scope, agent: str | None) -> dict[str, Json
     return entry
 
 
-def install(file: Path, entry: Mapping[str, Json]) -> Installed:
-    """Put the entry into the file, which is made if it is missing.
+def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> Edit:
+    """Plan the entry into the file, which is made if it is missing.
 
     Raises: ConfigError: the file does not load. UsageError: another entry stands there in
         a form that only a person can change.
     """
-    content = read_file(file, _FILE_BYTES_MAX)
+    found = read_client_file(file, follows=scope == "user")
     write = _toml if file.suffix == ".toml" else _json
-    changed = write(content or b"", str(file), entry)
-    if changed is None:
-        return Installed(file, entry, is_new=False)
-    make_directories(file.parent)
-    mode = 0o600 if content is None else stat.S_IMODE(file.stat().st_mode)
-    replace_file(file, changed, mode=mode)
-    return Installed(file, entry, is_new=True)
+    changed = write(found.content or b"", str(file), entry)
+    return Edit(found, found.content if changed is None else changed)
 
 
 def _json(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:

@@ -1,16 +1,14 @@
 """Our entries in a client's settings: put in after a yes, taken out without a trace."""
 
 import json
-import os
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from paddock.apps.hook.settings import claude, codex, installing
+from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, Program
-from paddock.apps.hook.settings.files import read_settings, replace_settings
 from paddock.errors import ConfigError
 from tests.support.hooks import Client
 
@@ -208,27 +206,6 @@ def test_the_users_own_link_is_followed_and_stays_a_link(client: Client):
     assert "launch.py" in kept.read_text()
     assert client.place.run("hook", "uninstall", "--scope", "user", "--yes").status == 0
     assert kept.read_text() == '{"model": "x"}\n'
-
-
-def test_a_change_of_somebody_else_in_between_stops_the_write(tmp_path: Path):
-    path = tmp_path / "settings.json"
-    path.write_text("{}")
-    file = read_settings(path, follows=False)
-    path.write_text('{"new": 1}')
-
-    with pytest.raises(ConfigError, match="somebody else"):
-        replace_settings(file, b"{...}")
-    assert path.read_text() == '{"new": 1}'
-    assert os.listdir(tmp_path) == ["settings.json"]
-
-
-def test_the_mode_of_the_settings_stays(tmp_path: Path):
-    path = tmp_path / "settings.json"
-    path.write_text("{}")
-    path.chmod(0o640)
-    installing.plan_install(path, "claude", "project", PROGRAM).apply()
-
-    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_the_command_answers_an_event_by_itself(client: Client):

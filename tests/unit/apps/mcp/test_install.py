@@ -26,6 +26,14 @@ def test_a_new_file_has_the_entry(user):
     }
 
 
+def test_whoever_names_the_client_without_a_terminal_has_said_it_by_that(user):
+    ran = user.run("mcp", "install", "--client", "claude", "--json")
+    file = user.project / ".mcp.json"
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.json == {"status": "ok", "file": str(file), "is_new": True, "entry": ENTRY}
+    assert file.exists()
+
+
 def test_another_servers_entry_stays_byte_for_byte(user):
     file = user.project / ".mcp.json"
     file.write_bytes(OTHERS)

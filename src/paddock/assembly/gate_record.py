@@ -1,0 +1,17 @@
+"""What the dual gate found, put on record before anything comes through it."""
+
+from contextlib import closing
+
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.project import Project
+from paddock.plane import records
+
+
+def record_gate(project: Project, session_id: str, agent: str) -> None:
+    """Put on record what the gate found for this session of this agent, durably.
+
+    Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError; then nothing
+        comes through it.
+    """
+    with closing(open_ledger(project, "governance")) as ledger:
+        ledger.append([records.dual_gate(project.gate, session_id, agent)])
