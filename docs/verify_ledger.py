@@ -14,237 +14,227 @@ import base64
 import glob
 import hashlib
 import json
-import os
 import sys
+from pathlib import Path
 
-P, Q = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
-D, ROOT_OF_MINUS_1 = -121665 * pow(121666, P - 2, P) % P, pow(2, (P - 1) // 4, P)
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 def sha256(*parts):
     return hashlib.sha256(b"".join(parts)).digest()
 
 
-def point(encoded):  # RFC 8032, 5.1.3
-    y, sign = int.from_bytes(encoded, "little") & (1 << 255) - 1, encoded[31] >> 7
-    xx = (y * y - 1) * pow(D * y * y + 1, P - 2, P) % P
-    x = pow(xx, (P + 3) // 8, P)
-    x = x if (x * x - xx) % P == 0 else x * ROOT_OF_MINUS_1 % P
-    if y >= P or (x * x - xx) % P or (x == 0 and sign):
-        raise ValueError("no point of the curve")
-    x = x if x % 2 == sign else P - x
-    return x, y, 1, x * y % P
+# --- Ed25519: RFC 8032, 5.1, and stricter: a point has one encoding and no small order
+
+P, Q = 2**255 - 19, 2**252 + 27742317777372353535851937790883648493
+D, ROOT_OF_MINUS_1 = -121665 * pow(121666, -1, P) % P, pow(2, (P - 1) // 4, P)
 
 
 def add(a, b):
-    m, n = (a[1] - a[0]) * (b[1] - b[0]), (a[1] + a[0]) * (b[1] + b[0])
-    c, d = 2 * a[3] * b[3] * D, 2 * a[2] * b[2]
-    e, f, g, h = n - m, d - c, d + c, n + m
-    return e * f % P, g * h % P, f * g % P, e * h % P
+    x, y = a[0] * b[1] + b[0] * a[1], a[1] * b[1] + a[0] * b[0]
+    k = D * a[0] * b[0] * a[1] * b[1]
+    inverse = pow(1 - k * k, -1, P)
+    return x * (1 - k) * inverse % P, y * (1 + k) * inverse % P
 
 
 def times(number, a):
-    total = (0, 1, 1, 0)
+    total = (0, 1)
     while number:
         total, a, number = add(total, a) if number & 1 else total, add(a, a), number >> 1
     return total
 
 
-BASE = point((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))
+def point(encoded):
+    sign, y = divmod(int.from_bytes(encoded, "little"), 1 << 255)
+    xx = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(xx, (P + 3) // 8, P)
+    x = x if (x * x - xx) % P == 0 else x * ROOT_OF_MINUS_1 % P
+    x = x if x % 2 == sign else P - x
+    is_one = len(encoded) == 32 and y < P and (x * x - xx) % P == 0
+    return (x, y) if is_one and times(8, (x, y)) != (0, 1) else None
 
 
-def is_signed(public, message, signature):  # RFC 8032, 5.1.7
-    try:
-        a, r, s = point(public), point(signature[:32]), int.from_bytes(signature[32:], "little")
-    except ValueError:
+BASE = point((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
+
+
+def is_signed(public, message, signature):
+    a, r, s = point(public), point(signature[:32]), int.from_bytes(signature[32:], "little")
+    if None in (a, r) or len(signature) != 64 or s >= Q:
         return False
-    h = int.from_bytes(hashlib.sha512(signature[:32] + public + message).digest(), "little") % Q
-    left, right = times(s, BASE), add(r, times(h, a))
-    same = (left[0] * right[2] - right[0] * left[2], left[1] * right[2] - right[1] * left[2])
-    return s < Q and not same[0] % P and not same[1] % P
+    h = int.from_bytes(hashlib.sha512(signature[:32] + public + message).digest(), "little")
+    return times(s, BASE) == add(r, times(h % Q, a))
+
+
+# --- Checkpoints: C2SP signed-note and tlog-checkpoint
 
 
 def open_note(note, key):
-    """Size and root of a signed checkpoint; C2SP signed-note, tlog-checkpoint."""
+    """The size and the root that the key signed."""
     name, key_id, encoded = key.split("+", 2)
     public = base64.b64decode(encoded, validate=True)
+    if public[:1] != b"\1" or sha256(name.encode(), b"\n", public)[:4].hex() != key_id:
+        raise ValueError("this is not the public key of a ledger")
     text, _, signatures = note.rpartition("\n\n")
-    for line in signatures.splitlines():
-        dash, signer, code = [*line.split(" "), "", ""][:3]
-        raw = base64.b64decode(code, validate=True)
-        mine = dash == "\u2014" and signer == name and raw[:4].hex() == key_id and len(raw) == 68
-        if mine and is_signed(public[1:], f"{text}\n".encode(), raw[4:]):
-            origin, size, root = text.split("\n")[:3]
-            if origin == name and str(int(size)) == size:
-                return int(size), base64.b64decode(root, validate=True)
+    for line in signatures.split("\n"):
+        if line.startswith(f"\u2014 {name} "):
+            raw = base64.b64decode(line.split(" ", 2)[2], validate=True)
+            if raw[:4].hex() == key_id and is_signed(public[1:], f"{text}\n".encode(), raw[4:]):
+                origin, size, root = text.split("\n")[:3]
+                if origin == name and str(abs(int(size))) == size:
+                    return int(size), base64.b64decode(root, validate=True)
     raise ValueError("the ledger's key did not sign it")
 
 
+# --- The tree: RFC 6962, 2.1; what is proved of it: RFC 9162, 2.1.3 and 2.1.4
+
+
 def roots(leaves, sizes):
-    """The RFC 6962 root at each of the sizes; `edge` has a hash for each bit of the count."""
+    """The root of the first `size` leaves, for each size. `edge`: whole subtrees, largest first."""
     edge, found = [], {0: sha256()}
     for count, leaf in enumerate(leaves, start=1):
-        level = 0
-        while level < len(edge) and edge[level] is not None:
-            leaf, edge[level], level = sha256(b"\1", edge[level], leaf), None, level + 1
-        edge[level : level + 1] = [leaf]
+        edge.append(leaf)
+        for _ in range((count & -count).bit_length() - 1):
+            edge[-2:] = [sha256(b"\1", *edge[-2:])]
         if count in sizes:
-            root, *above = [each for each in edge if each is not None]
+            root, *above = reversed(edge)
             for each in above:
                 root = sha256(b"\1", each, root)
             found[count] = root
     return found
 
 
-def climb(index, last, first, second, path):
-    """The loop of RFC 9162, 2.1.3.2 (its r is `second`) and 2.1.4.2."""
-    for each in path:
-        if index & 1 or index == last:
-            first, second = sha256(b"\1", each, first), sha256(b"\1", each, second)
-            while not index & 1 and index:
-                index, last = index >> 1, last >> 1
+def included(seq, size, leaf, path):
+    """The root that a path leads to from a leaf. The path's last hash is that next to the root."""
+    if size == 1:
+        return leaf
+    half, other = 1 << (size - 1).bit_length() - 1, path.pop()
+    if seq < half:
+        return sha256(b"\1", included(seq, half, leaf, path), other)
+    return sha256(b"\1", other, included(seq - half, size - half, leaf, path))
+
+
+def grown(old, size, known, path):
+    """The roots that a path leads to: of `old` leaves, `known` where it is a node, and of all."""
+    if old == size:
+        return (known or path.pop(),) * 2
+    half, other = 1 << (size - 1).bit_length() - 1, path.pop()
+    if old <= half:
+        first, second = grown(old, half, known, path)
+        return first, sha256(b"\1", second, other)
+    return tuple(sha256(b"\1", other, each) for each in grown(old - half, size - half, b"", path))
+
+
+def verify_proof(proof, key, line=None):
+    """What is wrong with a proof, as (0, what); `line` is the entry that it has to be of."""
+    size, root = open_note(proof["note"], key)
+    old, seq = proof.get("from"), proof.get("seq")
+    known = bytes.fromhex(proof["leaf"] if old is None else proof["root"])
+    path = [bytes.fromhex(each) for each in proof["hashes"]]
+    if line is not None and sha256(b"\0", line.removesuffix(b"\n")) != known:
+        return [(0, "the proof is of another line")]
+    fits = size == proof["size"] and {len(each) for each in [known, *path]} == {32}
+    try:
+        if old is None:
+            fits &= seq in range(size) and included(seq, size, known, path) == root
+        elif old in range(1, size + 1):
+            fits &= grown(old, size, known, path) == (known, root)
         else:
-            second = sha256(b"\1", second, each)
-        index, last = index >> 1, last >> 1
-    return (first, second) if last == 0 else None
+            fits &= old == 0 and known == sha256()
+    except IndexError:  # the path is too short
+        fits = False
+    return [] if fits and not path else [(0, "the proof does not lead to the root")]
 
 
-def grows(old, size, old_root, root, path):
-    if old == size or not 0 < old < size or not path:
-        return old == size and old_root == root and not path
-    path = [old_root, *path] if old & (old - 1) == 0 else path
-    index, last = old - 1, size - 1
-    while index & 1:
-        index, last = index >> 1, last >> 1
-    return climb(index, last, path[0], path[0], path[1:]) == (old_root, root)
+# --- The chain
 
 
-def unique(pairs):
-    if len({name for name, _ in pairs}) < len(pairs):
+def once(pairs):
+    if len(dict(pairs)) < len(pairs):
         raise ValueError("a key is given twice")
     return dict(pairs)
 
 
-def read_lines(path):
-    """The lines of all files of a ledger in order; what follows the last LF is no line."""
-    text = b""
-    for name in [*sorted(glob.glob(f"{glob.escape(path[:-6])}.{'[0-9]' * 16}.jsonl")), path]:
-        if name != path and int(name[-22:-6]) != len(text):
-            print(f"{name}: begins at byte {int(name[-22:-6])}, and {len(text)} bytes precede it")
-        with open(name, "rb") as file:
-            text += file.read()
-    return text.split(b"\n")[:-1]
-
-
-def chain_problems(lines):
-    """Whatever is wrong in the middle, as (line from 1, what); and the leaf hashes."""
-    found, leaves, prev = [], [], "0" * 64
-    for seq, line in enumerate(lines):
-        leaves.append(sha256(b"\0", line))
+def chain_problems(lines, leaves):
+    """Each line that is not the one that the next follows, up to the first that is no entry."""
+    prev = "0" * 64
+    for number, (line, leaf) in enumerate(zip(lines, leaves, strict=True), start=1):
         try:
-            entry = json.loads(line, object_pairs_hook=unique)
-            if not line.endswith(
-                b',"seq":%d,"prev":"%s"}' % (entry["seq"], entry["prev"].encode())
-            ):
-                found.append((seq + 1, "it does not end with its place"))
-            elif entry["seq"] != seq:
-                found.append((seq + 1, f"entry {entry['seq']} where {seq} belongs"))
-            elif entry["prev"] != prev:
-                found.append((max(seq, 1), "not the line that the next one follows"))
-        except (ValueError, KeyError, TypeError, AttributeError) as fault:
-            found.append((seq + 1, f"no entry: {fault}"))
-        prev = leaves[-1].hex()
-    return found, leaves
+            entry = json.loads(line.decode(), object_pairs_hook=once)
+            if not line.endswith(f',"seq":{number - 1},"prev":"{entry.get("prev")}"}}'.encode()):
+                raise ValueError("it does not end with that place")
+        except UNREADABLE as fault:
+            yield number, f"not entry {number - 1}: {fault} (no line after this was looked at)"
+            return
+        if entry["prev"] != prev:
+            yield max(number - 1, 1), "not the line that the next one follows"
+        prev = leaf.hex()
 
 
-def departure(path, leaves, size, root):
-    """The first line that is not the signed one, where the tree's own file still says."""
-    try:
-        with open(f"{path[:-6]}.d/tree.0", "rb") as file:
-            signed = [file.read(32) for _ in range(size)]
-    except OSError:
-        signed = []
-    differ = [n for n, pair in enumerate(zip(leaves, signed, strict=False)) if pair[0] != pair[1]]
-    if len(signed) == size and differ and roots(signed, {size})[size] == root:
-        return differ[0] + 1, "not the line that was signed"
-    return 1, f"a line from here to {size} is not what was signed"
+# --- All of it
+
+
+def departure(file, leaves, size, root):
+    """The first line that is not the one signed, where the tree's own file still tells."""
+    kept = file.read_bytes() if file.is_file() else b""
+    signed = [kept[at : at + 32] for at in range(0, size * 32, 32)]
+    if roots(signed, {size})[size] != root:
+        return 1, f"a line from here to {size} is not what was signed"
+    at = next(at for at in range(size) if leaves[at] != signed[at])
+    return at + 1, "not the line that was signed"
 
 
 def verify_ledger(path, checkpoints):
-    """Everything that is wrong, as (line from 1, what)."""
-    lines = read_lines(path)
-    found, leaves = chain_problems(lines)
+    """Everything that is wrong, as (line from 1, what); 0 where it is about no line."""
+    newest = Path(path)
+    sealed = newest.parent.glob(f"{glob.escape(newest.stem)}.{'[0-9]' * 16}.jsonl")
+    # A file that was about to be sealed may have both names.
+    older = [each for each in sealed if each.is_file() and not each.samefile(newest)]
+    files = [*sorted(older), newest]
+    *lines, rest = b"".join(each.read_bytes() for each in files).split(b"\n")
+    leaves = [sha256(b"\0", line) for line in lines]
+    found, signed, covered = list(chain_problems(lines, leaves)), [], 0
     try:
-        genesis = json.loads(lines[0])
+        genesis = json.loads(lines[0].decode())
         key = genesis["metadata"]["public_key"]
         if genesis["event_type"] != "GENESIS" or genesis["metadata"]["format"] != 1:
             raise ValueError("not GENESIS of format 1")
-    except (ValueError, KeyError, TypeError, IndexError) as fault:
+    except UNREADABLE as fault:
         return [*found, (1, f"it does not say what ledger this is: {fault}")]
-    beside = [
-        name
-        for name in glob.glob(f"{glob.escape(path[:-6])}.d/checkpoints/*")
-        if name[-1].isdigit()
-    ]
-    signed = []
-    for name in [*checkpoints, *beside]:
+    beside = newest.with_suffix(".d")
+    notes = [each for each in beside.glob("checkpoints/*[0-9]") if each.is_file()]
+    for name in [*checkpoints, *notes]:
         try:
-            with open(name, encoding="utf-8") as file:
-                signed.append((*open_note(file.read(), key), os.path.basename(name)))
-        except (ValueError, OSError) as fault:
+            signed.append((*open_note(Path(name).read_bytes().decode(), key), str(name)))
+        except UNREADABLE as fault:
             found.append((0, f"{name}: {fault}"))
     ours = roots(leaves, {size for size, _, _ in signed})
     for size, root, name in sorted(signed):
         if size > len(lines):
-            found.append(
-                (len(lines) + 1, f"{size} entries were signed, {len(lines)} are here ({name})")
-            )
+            what = f"{size} entries were signed, {len(lines)} are here ({name})"
+            found.append((len(lines) + 1, what))
         elif ours[size] != root:
-            line, what = departure(path, leaves, size, root)
+            line, what = departure(beside / "tree.0", leaves, size, root)
             found.append((line, f"{what} ({name})"))
-    covered = max([size for size, root, _ in signed if ours.get(size) == root], default=0)
+        else:
+            covered = size
     print(f"{len(lines)} entries; {covered} of them are covered by a checkpoint")
+    if rest:
+        print(f"{len(rest)} bytes follow: an append that was not finished")
     return found
 
 
-def verify_proof(proof, key, line=None):
-    """What is wrong with an inclusion or consistency proof."""
-    size, root = open_note(proof["note"], key)
-    path = [bytes.fromhex(each) for each in proof["hashes"]]
-    if size != proof["size"]:
-        return [(0, "the proof is for another size than the checkpoint")]
-    if "from" in proof:
-        fits = grows(proof["from"], size, bytes.fromhex(proof["root"]), root, path)
-        return [] if fits else [(0, "the proof does not lead to the root")]
-    leaf = bytes.fromhex(proof["leaf"])
-    if line is not None and sha256(b"\0", line.rstrip(b"\n")) != leaf:
-        return [(0, "the proof is of another line")]
-    ends = climb(proof["seq"], size - 1, leaf, leaf, path) if 0 <= proof["seq"] < size else None
-    fits = ends is not None and ends[1] == root
-    return [] if fits else [(0, "the proof does not lead to the root")]
-
-
-def read_proof(file, key, line_file=None):
-    """What is wrong with a proof in a file, and where one is named with the line of a file."""
-    with open(file, encoding="utf-8") as opened:
-        proof = json.load(opened)
-    line = None
-    if line_file is not None:
-        with open(line_file, "rb") as opened:
-            line = opened.read()
-    return verify_proof(proof, key, line)
-
-
 def main(arguments):
-    is_proof = arguments[:1] == ["--proof"] and len(arguments) in (3, 4)
-    if not is_proof and (not arguments or arguments[0].startswith("-")):
-        print(__doc__)
-        return 2
     try:
-        found = (
-            read_proof(*arguments[1:]) if is_proof else verify_ledger(arguments[0], arguments[1:])
-        )
-    except (OSError, ValueError, KeyError, TypeError) as fault:
+        match arguments:
+            case ["--proof", proof, key, *line] if len(line) < 2:
+                contents = [Path(name).read_bytes() for name in [proof, *line]]
+                found = verify_proof(json.loads(contents[0]), key, *contents[1:])
+            case [path, *checkpoints] if not path.startswith("-"):
+                found = verify_ledger(path, checkpoints)
+            case _:
+                print(__doc__)
+                return 2
+    except UNREADABLE as fault:
         print(f"cannot be verified: {fault}")
         return 4
     for line, what in found:

@@ -146,8 +146,8 @@ def _policy() -> Iterator[str]:
         yield from _table(name, getattr(settings.Settings(), name))
     yield "### [limits]\n\nEach can be lowered, none raised.\n"
     yield "| key | most |\n| --- | --- |"
-    for key, cap in sorted(settings.hard_caps().items()):
-        yield f"| `{key}` | {cap} |"
+    for key, limit in sorted(settings.hard_limits().items()):
+        yield f"| `{key}` | {limit} |"
     yield ""
 
 

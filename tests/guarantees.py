@@ -86,9 +86,17 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/unit/runtime/test_approvals.py",
                 "tests/unit/runtime/test_dispatch.py",
+                "tests/unit/runtime/test_inbox.py",
                 "tests/unit/apps/test_approvals.py",
+                "tests/unit/apps/test_used_approvals.py",
             ),
-            mutants=("approval-ignores-content.toml", "grant-counts-twice.toml"),
+            mutants=(
+                "approval-ignores-content.toml",
+                "committed-grant-is-not-used.toml",
+                "grant-counts-twice.toml",
+                "posting-files-grant.toml",
+                "restored-ledger-grants.toml",
+            ),
         ),
         "G11": Guarantee(
             tests=("tests/unit/runtime/test_dispatch.py",),
@@ -399,8 +407,10 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/fault/test_install_dies.py",
                 "tests/fault/test_kill_install.py",
                 "tests/unit/packages/test_approvals_of_changes.py",
+                "tests/unit/apps/test_hidden_rows.py",
             ),
             mutants=(
+                "put-back-packages-count.toml",
                 "used-approvals-count-again.toml",
                 "swap-is-not-undone.toml",
             ),

@@ -1,4 +1,4 @@
-"""Every cap that Paddock sets, with its unit in its name.
+"""Every limit that Paddock sets, with its unit in its name.
 
 A cut that one of these causes is always stated in the result: which limit, how
 much is missing, how to get the rest. Values that a project may lower stand in
@@ -285,8 +285,6 @@ manifest_bytes_max: Final = 4_000_000
 """One `manifest.json`: 10,000 files with long names."""
 receipt_bytes_max: Final = 16_000_000
 """One receipt, and the record of an install on its way."""
-packages_max: Final = 1_000
-"""Packages of one plane."""
 acceptance_command_chars_max: Final = 4_000
 acceptance_timeout_s_max: Final = 300
 """One acceptance command."""

@@ -16,21 +16,23 @@ Afterwards, for the round:
 Prints one line of totals; exits 1 with the first thing that does not hold.
 """
 
-import argparse
 import os
 import random
 import select
-import signal
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import paddock
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.plane.environment import read_environment
 from paddock.workspace import Workspace
+from tests.support.children import Broken, kill_after, start
+from tests.support.programs import run_rounds
 
 CALLERS = 8
 ROUNDS_A_PROJECT = 20
@@ -46,10 +48,6 @@ class Totals:
     rounds: int = 0
     acknowledged: int = 0
     unknown: int = 0
-
-
-class Broken(AssertionError):
-    """Something that must hold does not."""
 
 
 def caller(root: Path, home: Path, number: int, told: int) -> None:
@@ -73,46 +71,17 @@ def caller(root: Path, home: Path, number: int, told: int) -> None:
                 os.write(told, f"{call_id} {result.status}\n".encode())
 
 
-def start(root: Path, home: Path, number: int) -> tuple[int, int]:
-    """A caller's process id, and the pipe on which it tells."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reader)
-        try:
-            caller(root, home, number, writer)
-        finally:
-            os._exit(9)
-    os.close(writer)
-    return pid, reader
-
-
 def run_round(root: Path, home: Path, chance: random.Random) -> list[str]:
-    """Eight callers, killed; the ids that they acknowledged."""
-    callers = [start(root, home, number) for number in range(CALLERS)]
+    """Eight callers, killed; what they told of each call that they acknowledged."""
+    callers = [
+        start(lambda told, number=number: caller(root, home, number, told))
+        for number in range(CALLERS)
+    ]
     # The clock starts when the first call is done, so that no round is spent on opening.
-    select.select([reader for _, reader in callers], [], [], 30)
-    select.select([], [], [], chance.uniform(*LIFE_S))
-    order = list(callers)
-    chance.shuffle(order)
-    for pid, _ in order:
-        os.kill(pid, signal.SIGKILL)
-    told: list[str] = []
-    for pid, reader in callers:
-        _, status = os.waitpid(pid, 0)
-        if not os.WIFSIGNALED(status):
-            raise Broken(f"a caller ended by itself with status {status}")
-        told += read_whole_lines(reader)
-    return told
-
-
-def read_whole_lines(reader: int) -> list[str]:
-    """What stands in the pipe; a line that was cut was not acknowledged."""
-    chunks = []
-    while chunk := os.read(reader, 65536):
-        chunks.append(chunk)
-    os.close(reader)
-    return b"".join(chunks).decode().split("\n")[:-1]
+    select.select([child.reader for child in callers], [], [], 30)
+    kill_after(chance.sample(callers, CALLERS), chance.uniform(*LIFE_S))
+    # A line that was cut was not acknowledged.
+    return [line for child in callers for line in child.end_killed().decode().split("\n")[:-1]]
 
 
 def check(root: Path, home: Path, told: list[str]) -> int:
@@ -153,7 +122,7 @@ def ledger_of(root: Path, home: Path) -> str:
     return str(project.layout.ledger_paths()["ho1m"])
 
 
-def run(rounds: int, seed: int) -> Totals:
+def run(rounds: int, seed: int) -> str:
     """So many rounds, on a fresh project now and then."""
     chance = random.Random(seed)
     totals = Totals()
@@ -169,25 +138,11 @@ def run(rounds: int, seed: int) -> Totals:
                 totals.rounds += 1
                 totals.acknowledged += len(told)
             totals.unknown += unknown
-    return totals
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    options = parser.parse_args()
-    try:
-        totals = run(options.rounds, options.seed)
-    except Broken as broken:
-        print(f"BROKEN (seed {options.seed}): {broken}")
-        return 1
-    print(
-        f"{totals.rounds} rounds (seed {options.seed}): {totals.acknowledged} acknowledged calls "
-        f"on record, {totals.unknown} of unknown outcome reported"
+    return (
+        f"{totals.acknowledged} acknowledged calls on record, "
+        f"{totals.unknown} of unknown outcome reported"
     )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_rounds(__doc__, run))

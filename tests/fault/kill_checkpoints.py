@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from paddock.ledger.anchors import DirectoryAnchor
 from paddock.ledger.sealing import Keeper, KeptLedger, Pace
 from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify import Held, verify
+from tests.support.children import kill_after, start
 from tests.support.ledgers import note
 from tests.support.sealed import Sealed, load_verifier, seal_ledger
 
@@ -60,19 +60,10 @@ def write_for_ever(sealed: Sealed, anchor: DirectoryAnchor) -> NoReturn:
 
 
 def run_round(sealed: Sealed, anchor: DirectoryAnchor) -> None:
-    children = []
-    for _ in range(WRITERS):
-        child = os.fork()
-        if child == 0:
-            try:
-                write_for_ever(sealed, anchor)
-            finally:
-                os._exit(1)
-        children.append(child)
+    children = [start(lambda _: write_for_ever(sealed, anchor)) for _ in range(WRITERS)]
     for child in children:
-        time.sleep(random.uniform(*LIFE_S))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        kill_after([child], random.uniform(*LIFE_S))
+        child.end_killed()
 
 
 def disagreements(sealed: Sealed, anchor: DirectoryAnchor) -> list[str]:

@@ -16,16 +16,11 @@ finish. Afterwards, for the round:
 Prints one line of totals; exits 1 with the first thing that does not hold.
 """
 
-import argparse
 import os
 import random
-import select
-import signal
 import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +41,8 @@ from tests.support.changes import (
     model_of,
     open_bench,
 )
+from tests.support.children import Broken, await_first_words, kill_after, start
+from tests.support.programs import run_rounds
 
 GROUPS = 3
 RECOVERERS = 3
@@ -62,10 +59,6 @@ class Totals:
     rounds: int = 0
     acknowledged: int = 0
     settled: Counter[str] = field(default_factory=Counter)
-
-
-class Broken(AssertionError):
-    """Something that must hold does not."""
 
 
 def state_of(group: int, state: int) -> dict[str, Node]:
@@ -114,68 +107,22 @@ def recoverer(base: Path, told: int) -> None:
             os.write(told, f" {recovered.settled.value}|{recovered.why}\n".encode())
 
 
-@dataclass
-class Child:
-    """A process that tells."""
-
-    pid: int
-    reader: int
-
-    def end(self) -> tuple[int, bytes]:
-        """Wait; how it ended, and what it told."""
-        _, status = os.waitpid(self.pid, 0)
-        chunks = []
-        while chunk := os.read(self.reader, 65536):
-            chunks.append(chunk)
-        os.close(self.reader)
-        return os.waitstatus_to_exitcode(status), b"".join(chunks)
-
-
-def start(act: Callable[[int], None]) -> Child:
-    """A child that does `act` with the pipe on which it tells."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 9
-        try:
-            os.close(reader)
-            act(writer)
-            code = 0
-        except Exception:
-            os.write(2, traceback.format_exc().encode())
-        finally:
-            os._exit(code)
-    os.close(writer)
-    return Child(pid, reader)
-
-
-def kill_after(children: list[Child], life_s: float) -> None:
-    """Let all of them begin, and kill them a while later."""
-    for child in children:
-        select.select([child.reader], [], [], 30)
-    select.select([], [], [], life_s)
-    for child in children:
-        with suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)
-
-
 def run_round(base: Path, states: list[int], chance: random.Random, totals: Totals) -> list[int]:
     """One round on a tree whose groups are in `states`; the states they are in afterwards."""
     children = [
         start(lambda told, group=group: committer(base, group, states[group], told))
         for group in range(GROUPS)
     ]
+    await_first_words(children)
     kill_after(children, chance.uniform(*LIFE_S))
     acknowledged: list[int] = []
     for group, child in enumerate(children):
-        code, said = child.end()
-        if code != -signal.SIGKILL:
-            raise Broken(f"a committer ended by itself with {code}")
-        reached = said.removeprefix(b"?").split(b"\n")[:-1]
+        reached = child.end_killed().removeprefix(b"?").split(b"\n")[:-1]
         totals.acknowledged += len(reached)
         acknowledged.append(int(reached[-1]) if reached else states[group])
     for _ in range(chance.randrange(RECOVERERS + 1)):
         child = start(lambda told: recoverer(base, told))
+        await_first_words([child])
         kill_after([child], chance.uniform(*RECOVERY_S))
         child.end()
     code, said = start(lambda told: recoverer(base, told)).end()
@@ -202,7 +149,7 @@ def check(base: Path, acknowledged: list[int]) -> list[int]:
     return states
 
 
-def run(rounds: int, seed: int) -> Totals:
+def run(rounds: int, seed: int) -> str:
     """So many rounds, on a fresh tree now and then."""
     chance = random.Random(seed)
     totals = Totals()
@@ -218,26 +165,9 @@ def run(rounds: int, seed: int) -> Totals:
             for _ in range(min(ROUNDS_A_TREE, rounds - totals.rounds)):
                 states = run_round(base, states, chance, totals)
                 totals.rounds += 1
-    return totals
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    options = parser.parse_args()
-    try:
-        totals = run(options.rounds, options.seed)
-    except Broken as broken:
-        print(f"BROKEN (seed {options.seed}): {broken}")
-        return 1
     settled = ", ".join(f"{count} {what}" for what, count in sorted(totals.settled.items()))
-    print(
-        f"{totals.rounds} rounds (seed {options.seed}): {totals.acknowledged} acknowledged sets "
-        f"stand whole; recovered: {settled or 'nothing'}"
-    )
-    return 0
+    return f"{totals.acknowledged} acknowledged sets stand whole; recovered: {settled or 'nothing'}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_rounds(__doc__, run))

@@ -17,7 +17,6 @@ import random
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
@@ -26,6 +25,7 @@ from paddock.assembly import open_project, open_runtime
 from paddock.assembly.past import open_past
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover
+from tests.support.children import kill_after, start
 from tests.support.disks import temporaries
 
 SIZES = (10, 20_000, 600_000)
@@ -72,15 +72,9 @@ class Rounds:
             runtime.call("create_file", {"path": "file", "content": content(number)})
 
     def play(self, number: int) -> None:
-        child = os.fork()
-        if child == 0:
-            try:
-                self.write_for_ever()
-            finally:
-                os._exit(1)
-        time.sleep(self.chance.uniform(*LIFE_S))
-        os.kill(child, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        child = start(lambda _: self.write_for_ever())
+        kill_after([child], self.chance.uniform(*LIFE_S))
+        code, _ = child.end()
         if code != -signal.SIGKILL:
             self.wrong.append(f"round {number}: the writer ended by itself with {code}")
         self.look(number)

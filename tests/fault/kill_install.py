@@ -18,17 +18,11 @@ finish. Afterwards, for the round:
 Prints one line of totals; exits 1 with the first thing that does not hold.
 """
 
-import argparse
 import os
 import random
-import select
-import signal
 import sys
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,13 +32,15 @@ from paddock.gates.ground import Ground, Tools
 from paddock.gates.names import G3, G6
 from paddock.gates.results import Status
 from paddock.gates.running import CHECKS, run_gates
-from paddock.gates.witness import NO_WITNESS
 from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.store import LedgerFile
 from paddock.packages.changing import changing
 from paddock.packages.installed import read_installed
 from tests.support.changes import memory_directory
+from tests.support.children import Broken, await_first_words, kill_after, start
+from tests.support.gates import NO_WITNESS
 from tests.support.packages import KEY, PROGRAM, Bench, Runner, open_bench, require_whole
+from tests.support.programs import run_rounds
 
 OPERATORS = 2
 STATES = 5
@@ -53,10 +49,6 @@ ROUNDS_A_PLANE = 25
 LIFE_S = (0.0, 0.25)
 RECOVERY_S = (0.0, 0.03)
 TESTED = [{"command": "pass", "timeout_s": 5}]
-
-
-class Broken(AssertionError):
-    """Something that must hold does not."""
 
 
 @dataclass
@@ -135,65 +127,22 @@ def recover(root: Path, told: int) -> None:
                 os.write(told, f"{recovered.outcome.value}\n".encode())
 
 
-@dataclass
-class Child:
-    """A process that tells."""
-
-    pid: int
-    reader: int
-
-    def end(self) -> tuple[int, bytes]:
-        """Wait; how it ended, and what it told."""
-        _, status = os.waitpid(self.pid, 0)
-        with os.fdopen(self.reader, "rb") as told:
-            return os.waitstatus_to_exitcode(status), told.read()
-
-
-def start(act: Callable[[int], None]) -> Child:
-    """A child that does `act` with the pipe on which it tells."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 9
-        try:
-            os.close(reader)
-            act(writer)
-            code = 0
-        except Exception:
-            os.write(2, traceback.format_exc().encode())
-        finally:
-            os._exit(code)
-    os.close(writer)
-    return Child(pid, reader)
-
-
-def kill_after(children: list[Child], life_s: float) -> None:
-    """Let all of them begin, and kill them a while later."""
-    for child in children:
-        select.select([child.reader], [], [], 30)
-    select.select([], [], [], life_s)
-    for child in children:
-        with suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)
-
-
 def run_round(root: Path, states: list[int], chance: random.Random, totals: Totals) -> list[int]:
     """One round; the states that the operators' packages are in afterwards."""
     children = [
         start(lambda told, operator=operator: operate(root, operator, states[operator], told))
         for operator in range(OPERATORS)
     ]
+    await_first_words(children)
     kill_after(children, chance.uniform(*LIFE_S))
     acknowledged: list[int] = []
     for operator, child in enumerate(children):
-        code, said = child.end()
-        if code != -signal.SIGKILL:
-            raise Broken(f"an operator ended by itself with {code}")
-        reached = said.removeprefix(b"?").split(b"\n")[:-1]
+        reached = child.end_killed().removeprefix(b"?").split(b"\n")[:-1]
         totals.acknowledged += len(reached)
         acknowledged.append(int(reached[-1]) if reached else states[operator])
     for _ in range(chance.randrange(RECOVERERS + 1)):
         child = start(lambda told: recover(root, told))
+        await_first_words([child])
         kill_after([child], chance.uniform(*RECOVERY_S))
         _, said = child.end()
         totals.settled.update(said.decode().removeprefix("?").splitlines())
@@ -244,7 +193,7 @@ def check(root: Path, acknowledged: list[int]) -> list[int]:
     return states
 
 
-def run(rounds: int, seed: int) -> Totals:
+def run(rounds: int, seed: int) -> str:
     """So many rounds, on a fresh plane now and then."""
     chance = random.Random(seed)
     totals = Totals()
@@ -256,26 +205,11 @@ def run(rounds: int, seed: int) -> Totals:
             for _ in range(min(ROUNDS_A_PLANE, rounds - totals.rounds)):
                 states = run_round(base / "plane", states, chance, totals)
                 totals.rounds += 1
-    return totals
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
-    options = parser.parse_args()
-    try:
-        totals = run(options.rounds, options.seed)
-    except AssertionError as broken:
-        print(f"BROKEN (seed {options.seed}): {broken}")
-        return 1
     settled = ", ".join(f"{count} {what}" for what, count in sorted(totals.settled.items()))
-    print(
-        f"{totals.rounds} rounds (seed {options.seed}): {totals.acknowledged} acknowledged changes "
-        f"stand whole; recovered: {settled or 'nothing'}"
+    return (
+        f"{totals.acknowledged} acknowledged changes stand whole; recovered: {settled or 'nothing'}"
     )
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_rounds(__doc__, run))

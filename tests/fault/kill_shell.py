@@ -15,7 +15,6 @@ moment. Then the project is opened again, and:
 Prints one line of totals; exits 1 with the first thing that does not hold.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -28,6 +27,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.support.disks import temporaries
+from tests.support.programs import run_rounds
 from tests.support.shells import OPEN, Yard
 
 POLICY = (
@@ -120,24 +120,10 @@ def rounds(count: int, seed: int) -> str:
             now = check(yard, acknowledged, state)
             moved += now - acknowledged
             state = now
-    return f"{count} rounds, {state} states, {moved} completed after the kill"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    parser.add_argument("--work", type=Path)
-    options = parser.parse_args()
-    if options.work:
-        work(options.work)
-    try:
-        print(rounds(options.rounds, options.seed))
-    except AssertionError as broken:
-        print(f"seed {options.seed}: {broken}")
-        return 1
-    return 0
+    return f"{state} states, {moved} completed after the kill"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == ["--work"]:
+        work(Path(sys.argv[2]))
+    sys.exit(run_rounds(__doc__, rounds))

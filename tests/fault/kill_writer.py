@@ -18,12 +18,12 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from tests.support.children import kill_after, start
 from tests.support.disks import DISKS, temporaries, tree
 
 SIZES = (10, 5_000, 400_000)
@@ -80,15 +80,9 @@ class Rounds:
     def play(self, number: int) -> None:
         resolution = (Openat2Resolution, WalkResolution)[number % 2]()
         disk = tuple(DISKS.values())[number % len(DISKS)]()
-        child = os.fork()
-        if child == 0:
-            try:
-                write_for_ever(Workspace.open(self.root, resolution, disk), number)
-            finally:
-                os._exit(1)
-        time.sleep(self.chance.uniform(*LIFE_S))
-        os.kill(child, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        child = start(lambda _: write_for_ever(Workspace.open(self.root, resolution, disk), number))
+        kill_after([child], self.chance.uniform(*LIFE_S))
+        code, _ = child.end()
         if code != -signal.SIGKILL:
             self.wrong.append(f"round {number}: the writer ended by itself with {code}")
         self.left_before_open += len(temporaries(self.root))

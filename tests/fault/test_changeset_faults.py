@@ -23,6 +23,7 @@ from tests.support.changes import (
     model_of,
     open_bench,
 )
+from tests.support.children import end_of
 
 OLD = {
     "a": Folder(),
@@ -70,16 +71,6 @@ def tmp_path():
     """In memory: what is looked at here is the order of steps, not the device."""
     with memory_directory() as directory:
         yield directory
-
-
-def die_in(act) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            act()
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def commit(base: Path, disk: Disk) -> None:
@@ -141,7 +132,7 @@ def test_death_at_any_step_leaves_one_of_the_two_trees_after_the_recovery(tmp_pa
         lay_out(tmp_path / "ws", OLD)
         where = f"step {number} ({steps[number]}) {moment}"
         death = disk_type(Death(number, moment))
-        assert die_in(lambda death=death: commit(tmp_path, death)) == -signal.SIGKILL, where
+        assert end_of(lambda death=death: commit(tmp_path, death)) == -signal.SIGKILL, where
         outcomes |= {recovered.settled for recovered in settle(tmp_path)}
         require_settled(tmp_path, where)
     assert outcomes == {Settled.NEVER_BEGUN, Settled.COMPLETED, Settled.ENDED}
@@ -152,7 +143,7 @@ def killed_before_step(base: Path, name: str, which: int, disk_type=FailingDisk)
     steps = steps_of(base, disk_type)
     number = [at for at, step in enumerate(steps) if step == name][which]
     lay_out(base / "ws", OLD)
-    assert die_in(lambda: commit(base, disk_type(Death(number)))) == -signal.SIGKILL
+    assert end_of(lambda: commit(base, disk_type(Death(number)))) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -173,7 +164,7 @@ def test_a_recovery_that_dies_at_any_step_is_done_again(tmp_path, name, which, s
         where = f"step {number} ({counting.steps[number]}) {moment}"
         killed_before_step(tmp_path, name, which)
         death = FailingDisk(Death(number, moment))
-        assert die_in(lambda death=death: settle(tmp_path, death)) == -signal.SIGKILL, where
+        assert end_of(lambda death=death: settle(tmp_path, death)) == -signal.SIGKILL, where
         settle(tmp_path)
         assert require_settled(tmp_path, where) == expected, where
 
@@ -221,7 +212,7 @@ def test_death_while_a_refused_set_is_put_back_leaves_the_old_tree_and_theirs(tm
         where = f"step {number} ({counting.steps[number]}) {moment}"
         lay_out(tmp_path / "ws", OLD)
         disk = MeddledDisk(Death(number, moment), file)
-        assert die_in(lambda disk=disk: commit(tmp_path, disk)) == -signal.SIGKILL, where
+        assert end_of(lambda disk=disk: commit(tmp_path, disk)) == -signal.SIGKILL, where
         settle(tmp_path)
         found = model_of(tmp_path / "ws")
         # Before the stranger came nothing was in the way.
@@ -239,7 +230,7 @@ def test_whatever_part_of_the_renames_a_power_cut_keeps_the_set_is_completed(tmp
     assert count >= 5
     for subset in itertools.product([False, True], repeat=count):
         lay_out(tmp_path / "ws", OLD)
-        assert die_in(lambda: commit(tmp_path, FailingDisk(Death(first)))) == -signal.SIGKILL
+        assert end_of(lambda: commit(tmp_path, FailingDisk(Death(first)))) == -signal.SIGKILL
         apply_some(tmp_path, subset)
         assert [recovered.settled for recovered in settle(tmp_path)] == [Settled.COMPLETED]
         assert require_settled(tmp_path, str(subset)) == NEW

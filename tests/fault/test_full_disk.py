@@ -3,14 +3,13 @@
 import os
 import resource
 import signal
-import subprocess
 
 import pytest
 
 from paddock.errors import StorageFullError
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
 from paddock.workspace.disk import Disk
-from tests.support.disks import NamedOnlyDisk, tree
+from tests.support.disks import NamedOnlyDisk, mounted_tmpfs, tree
 
 OLD = b"old\n" * 1000
 TOO_MUCH = b"x" * 4_000_000
@@ -20,16 +19,8 @@ RESOLUTIONS = [pytest.param(Openat2Resolution, marks=pytest.mark.needs("openat2"
 @pytest.fixture
 def small_disk(tmp_path):
     """A file system of one megabyte."""
-    tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "none", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if tried.returncode:
-        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
+    with mounted_tmpfs(tmp_path, "size=1m,mode=0755") as disk:
+        yield disk
 
 
 @pytest.mark.needs("root")
@@ -52,23 +43,12 @@ def test_a_write_to_a_full_disk_is_refused_and_leaves_no_trace(small_disk, resol
 
 @pytest.mark.needs("root")
 def test_a_disk_without_inodes_left_is_told_as_full(tmp_path):
-    tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "nr_inodes=6", "none", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if tried.returncode:
-        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
-    try:
-        with Workspace.open(str(tmp_path)) as workspace:
-            workspace.write_file(workspace.resolve_write("a/b/c"), b"fits")
-            before = tree(tmp_path)
-            with pytest.raises(StorageFullError):
-                workspace.write_file(workspace.resolve_write("d/e/f/g"), b"does not")
-            assert tree(tmp_path) == before
-    finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+    with mounted_tmpfs(tmp_path, "nr_inodes=6"), Workspace.open(str(tmp_path)) as workspace:
+        workspace.write_file(workspace.resolve_write("a/b/c"), b"fits")
+        before = tree(tmp_path)
+        with pytest.raises(StorageFullError):
+            workspace.write_file(workspace.resolve_write("d/e/f/g"), b"does not")
+        assert tree(tmp_path) == before
 
 
 def test_a_file_larger_than_the_process_may_write_is_refused_and_leaves_no_trace(tmp_path):

@@ -22,6 +22,7 @@ from paddock.history.notes import CallMark
 from paddock.history.packing import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.disk import Disk
+from tests.support.children import end_of
 from tests.support.disks import NamedOnlyDisk, temporaries, tree
 from tests.support.stores import (
     STORE_STEPS,
@@ -155,14 +156,8 @@ def test_killed_at_any_step_nothing_is_lost(base, change, disk_type, store_type,
     before, after, count = rehearse(base, change, disk_type, store_type)
     for index in range(count):
         lay_out(base)
-        child = os.fork()
-        if child == 0:
-            try:
-                die = Steps(index, lambda: os.kill(os.getpid(), signal.SIGKILL), is_after=is_after)
-                play(base, change, die, disk_type, store_type)
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        die = Steps(index, lambda: os.kill(os.getpid(), signal.SIGKILL), is_after=is_after)
+        code = end_of(lambda die=die: play(base, change, die, disk_type, store_type))
         assert code == -signal.SIGKILL, index
         assert_nothing_lost(base, change, before, after)
 

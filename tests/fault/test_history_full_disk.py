@@ -1,7 +1,6 @@
 """No space left for what would be replaced, for real: nothing is replaced."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -10,7 +9,7 @@ from paddock.history.keeping import History
 from paddock.history.notes import CallMark
 from paddock.history.packing import digest_of
 from paddock.workspace import Workspace
-from tests.support.disks import tree
+from tests.support.disks import mounted_tmpfs, tree
 
 OLD = os.urandom(200_000)
 LARGE = os.urandom(400_000)
@@ -22,16 +21,8 @@ def small_disk(tmp_path):
     """A file system of its own for the history, of 256 kB."""
     place = tmp_path / "plane"
     place.mkdir()
-    tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k,mode=0755", "none", str(place)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if tried.returncode:
-        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with mounted_tmpfs(place, "size=256k,mode=0755") as disk:
+        yield disk
 
 
 @pytest.mark.needs("root")

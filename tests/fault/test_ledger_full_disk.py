@@ -3,11 +3,11 @@
 import contextlib
 import os
 import resource
-import subprocess
 
 import pytest
 
 from paddock.errors import LedgerFullError
+from tests.support.disks import mounted_tmpfs
 from tests.support.ledgers import assert_holds, note, open_ledger
 
 DISK_BYTES = 2_000_000
@@ -36,16 +36,8 @@ def eat_all_space(path: str) -> None:
 def small_disk(tmp_path):
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", place],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"needs mount(8): {mounted.stderr.strip()}")
-    yield os.fspath(place)
-    subprocess.run(["umount", "--lazy", place], check=True)
+    with mounted_tmpfs(place, f"size={DISK_BYTES}"):
+        yield os.fspath(place)
 
 
 @pytest.mark.needs("root")
@@ -67,7 +59,8 @@ def test_a_full_disk_takes_nothing_that_was_acknowledged(small_disk, size):
     ledger.append([note("after", size // 4)])
     ledger.close()
     assert_holds(path, [*acknowledged, "after"])
-    open_ledger(path).append([note("later")])
+    with contextlib.closing(open_ledger(path)) as again:
+        again.append([note("later")])
     assert_holds(path, [*acknowledged, "after", "later"])
 
 
@@ -85,6 +78,7 @@ def test_space_that_was_reserved_is_there_when_the_disk_is_full(small_disk):
     assert_holds(path, [*acknowledged, "result"])
     with pytest.raises(LedgerFullError):
         ledger.reserve(500_000)
+    ledger.close()
 
 
 @pytest.mark.needs("root")
@@ -97,7 +91,8 @@ def test_a_ledger_cannot_be_made_on_a_full_disk_and_can_when_there_is_space(smal
         open_ledger(path)
 
     os.unlink(other)
-    open_ledger(path).append([note("one")])
+    with contextlib.closing(open_ledger(path)) as ledger:
+        ledger.append([note("one")])
     assert_holds(path, ["one"])
 
 

@@ -1,11 +1,12 @@
 """A hundred edits of one file at once, each of its own line: all of them land."""
 
-import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from tests.support.children import start
 from tests.support.disks import temporaries
 
 EDITS = 100
@@ -36,22 +37,26 @@ def edit(workspace: Workspace, number: int) -> None:
     assert receipt.version != receipt.version_before
 
 
-def test_by_threads_of_one_workspace(root):
+def failures_of_threads(act: Callable[[int], object]) -> list[BaseException]:
     failures: list[BaseException] = []
 
     def one(number: int) -> None:
         try:
-            edit(workspace, number)
+            act(number)
         except BaseException as failure:
             failures.append(failure)
 
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(EDITS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
+
+
+def test_by_threads_of_one_workspace(root):
     with Workspace.open(root) as workspace:
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(EDITS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert failures == []
+        assert failures_of_threads(lambda number: edit(workspace, number)) == []
     with open(f"{root}/a/file", "rb") as file:
         assert file.read() == EXPECTED
     assert temporaries(root) == []
@@ -59,20 +64,13 @@ def test_by_threads_of_one_workspace(root):
 
 @pytest.mark.needs("openat2")
 def test_by_processes_with_workspaces_of_their_own_and_either_resolution(root):
-    children = []
-    for number in range(EDITS):
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                resolution = (Openat2Resolution, WalkResolution)[number % 2]()
-                with Workspace.open(root, resolution) as workspace:
-                    edit(workspace, number)
-                code = 0
-            finally:
-                os._exit(code)
-        children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    def act(number: int) -> None:
+        resolution = (Openat2Resolution, WalkResolution)[number % 2]()
+        with Workspace.open(root, resolution) as workspace:
+            edit(workspace, number)
+
+    children = [start(lambda _, number=number: act(number)) for number in range(EDITS)]
+    codes = [child.end()[0] for child in children]
     assert codes == [0] * EDITS
     with open(f"{root}/a/file", "rb") as file:
         assert file.read() == EXPECTED
@@ -80,40 +78,22 @@ def test_by_processes_with_workspaces_of_their_own_and_either_resolution(root):
 
 
 def test_by_forked_children_that_share_the_parents_workspace(root):
-    children = []
     with Workspace.open(root) as workspace:
-        for number in range(EDITS):
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    edit(workspace, number)
-                    code = 0
-                finally:
-                    os._exit(code)
-            children.append(child)
-        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        children = [
+            start(lambda _, number=number: edit(workspace, number)) for number in range(EDITS)
+        ]
+        codes = [child.end()[0] for child in children]
     assert codes == [0] * EDITS
     with open(f"{root}/a/file", "rb") as file:
         assert file.read() == EXPECTED
 
 
 def test_parallel_creations_below_one_missing_directory_all_land(root):
-    failures: list[BaseException] = []
-
-    def one(number: int) -> None:
-        try:
-            path = workspace.resolve_write(f"new/deep/{number % 5}/file{number}")
-            workspace.write_file(path, b"%d" % number)
-        except BaseException as failure:
-            failures.append(failure)
+    def create(number: int) -> None:
+        path = workspace.resolve_write(f"new/deep/{number % 5}/file{number}")
+        workspace.write_file(path, b"%d" % number)
 
     with Workspace.open(root) as workspace:
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(EDITS)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        assert failures_of_threads(create) == []
         found = workspace.list_directory(workspace.resolve_read("new"), 3, 1000)
-    assert failures == []
     assert sum(entry.size_bytes > 0 for entry in found.entries) == EDITS

@@ -27,6 +27,7 @@ from tests.support.changes import (
     open_bench,
     seen,
 )
+from tests.support.children import start
 
 TURNS = 25
 FOLDERS = ["a", "b", "b/c", "d", "."]
@@ -103,31 +104,20 @@ def base():
             yield directory
 
 
-def start(base: Path, number: int) -> tuple[int, int]:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            resolution = (Openat2Resolution, WalkResolution)[number % 2]()
-            with open_bench(base, resolution=resolution) as bench:
-                os.write(writer, b"%d" % ACTS[number](bench, number))
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    return pid, reader
+def act(base: Path, number: int, told: int) -> None:
+    resolution = (Openat2Resolution, WalkResolution)[number % 2]()
+    with open_bench(base, resolution=resolution) as bench:
+        os.write(told, b"%d" % ACTS[number](bench, number))
 
 
 @pytest.mark.needs("openat2")
 def test_sets_writes_and_moves_of_six_processes_all_end_and_each_set_is_whole(base):
-    children = [start(base, number) for number in range(len(ACTS))]
-    counts = []
-    for pid, reader in children:
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        counts.append(int(os.read(reader, 100)))
-        os.close(reader)
-    assert all(counts)
+    children = [
+        start(lambda told, number=number: act(base, number, told)) for number in range(len(ACTS))
+    ]
+    ended = [child.end() for child in children]
+    assert [code for code, _ in ended] == [0] * len(ACTS)
+    assert all(int(counted) for _, counted in ended)
     found = model_of(base / "ws")
     # The last of the sets that were not refused, in every directory.
     assert len({found[name_in(folder, "shared")].content for folder in FOLDERS}) == 1

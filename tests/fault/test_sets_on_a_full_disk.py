@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 
 import pytest
 
@@ -14,6 +13,7 @@ from paddock.workspace.changes import Absent, MakeDirectory, WriteFile
 from paddock.workspace.disk import Disk
 from paddock.workspace.names import unchecked_path as at
 from tests.support.changes import File, content, lay_out, model_of, seen
+from tests.support.disks import mounted_tmpfs
 
 OLD = {"old": File(b"x" * 200_000), "small": File(b"small")}
 BIG = content(b"y" * 2_000_000)
@@ -23,18 +23,8 @@ SMALL = content(b"z")
 @contextlib.contextmanager
 def one_megabyte(directory):
     directory.mkdir()
-    tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", str(directory)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if tried.returncode:
-        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
-    try:
+    with mounted_tmpfs(directory, "size=1m,mode=0700"):
         yield directory
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Every step of every change fails once, in every way; and the process dies at every step."""
 
 import errno
-import os
 import shutil
 import signal
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import pytest
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
 from paddock.workspace import Workspace
+from tests.support.children import end_of
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
 
@@ -135,13 +135,7 @@ def test_a_failing_step_leaves_the_old_content_or_does_not_matter(
 
 
 def die_at(root: str, change: Change, disk: FailingDisk) -> int:
-    child = os.fork()
-    if child == 0:
-        try:
-            change.act(Workspace.open(root, disk=disk))
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return end_of(lambda: change.act(Workspace.open(root, disk=disk)))
 
 
 @pytest.mark.parametrize("disk_type", DISKS)

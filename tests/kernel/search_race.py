@@ -37,6 +37,7 @@ from paddock.tools.spec import Ports
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
 from paddock.workspace.search import names
 from paddock.workspace.search.program import ripgrep
+from tests.support.shown import Shows
 from tests.support.users import become_plain_user, give_to_plain_user
 
 WORD = "needle"
@@ -57,19 +58,6 @@ CALLS = {
     "ls": {"path": "d"},
     "grep_dev": {"pattern": WORD, "context_lines": 1},
 }
-
-
-class Everything:
-    """Nothing is hidden here: what keeps the outside out is the workspace alone."""
-
-    def is_shown(self, relative: str) -> bool:
-        return True
-
-    def may_view(self, relative: str) -> bool:
-        return True
-
-    def allows(self, action: object) -> bool:
-        return True
 
 
 @dataclass
@@ -115,7 +103,7 @@ class Fenced:
 
     def __init__(self, root: str, resolution: str) -> None:
         ways = {"openat2": Openat2Resolution, "walk": WalkResolution}
-        self.ports = Ports(Workspace.open(root, ways[resolution]()), Everything())
+        self.ports = Ports(Workspace.open(root, ways[resolution]()), Shows())
 
     def __call__(self, name: str) -> str:
         tool = TOOLS[name.partition("_")[0] if name != "grep_dev" else name]

@@ -17,6 +17,7 @@ otherwise = { "tool:shell:*" = "ask" }
 [shell]
 approve = "diff"
 """
+ANSWERED = "APPROVAL_ANSWERED"
 COMMAND = (
     "mkdir -p made/below && printf 'new\\n' > made/below/a && printf 'changed\\n' > README.md "
     "&& rm gone && ln -s README.md link && date +%s%N > stamp && chmod 700 tool"
@@ -161,3 +162,22 @@ def test_a_refused_difference_stays_refused(place):
     assert place.run("approvals", "refuse", kept["id"]).returncode == 0
     assert "README.md" in tree(place)
     assert tree(place)["README.md"][0] == b"hello\n"
+
+
+def test_a_yes_that_was_committed_is_used_whatever_becomes_of_its_file(place):
+    command = "printf 'changed\\n' > README.md"
+    before = tree(place)
+    refused = call(place, "run_shell", command=command)
+    file = file_of(place, refused["approval"])
+    waiting = file.read_text()
+    assert grant(place, refused["approval"])["status"] == "ok"
+    done = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]
+    assert place.run("undo", done["call_id"]).returncode == 0
+    file.write_text(waiting.replace('"state": "waiting"', '"state": "granted"'))
+    again = call(place, "run_shell", command=command)
+    # The very same question, and it is put anew.
+    digests = {e["metadata"]["digest"] for e in place.entries("governance", "--type", ANSWERED)}
+    assert (again["code"], len(digests)) == ("approval.unavailable", 1)
+    assert tree(place) == before
+    used = [e["metadata"]["answer"] for e in place.entries("governance", "--type", ANSWERED)]
+    assert used == ["kept", "granted", "used", "kept"]

@@ -1,15 +1,12 @@
 """The race of searches, briefly; PADDOCK_TORTURE_SECONDS makes it as long as one likes."""
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.support.programs import report_beside
+
 SECONDS = os.environ.get("PADDOCK_TORTURE_SECONDS", "2")
-PROGRAM = Path(__file__).with_name("search_race.py")
 SEARCHES = {
     "grep",
     "grep_first",
@@ -23,22 +20,8 @@ SEARCHES = {
 
 
 def race(resolution: str, user: str, seconds: str, *more: str) -> tuple[int, dict]:
-    ran = subprocess.run(
-        [
-            sys.executable,
-            str(PROGRAM),
-            f"--resolution={resolution}",
-            f"--user={user}",
-            f"--seconds={seconds}",
-            *more,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=float(seconds) + 60,
-    )
-    assert ran.stdout, ran.stderr
-    return ran.returncode, json.loads(ran.stdout)
+    options = [f"--resolution={resolution}", f"--user={user}", f"--seconds={seconds}", *more]
+    return report_beside(__file__, *options, timeout_s=float(seconds) + 60)
 
 
 @pytest.mark.needs("linux")

@@ -32,6 +32,7 @@ from paddock.values.calls import ToolResult
 from tests.support import nasty
 from tests.support.ledgers import note, open_ledger
 from tests.support.places import SECRET, Place, Ran, new_place
+from tests.support.policies import EVERYTHING
 
 EXAMPLES = int(os.environ.get("PADDOCK_DOOR_EXAMPLES") or 150)
 DOOR = settings(
@@ -241,68 +242,18 @@ def test_any_json_text_given_to_call_is_answered_with_one_object(place):
 
 # --- policy files -----------------------------------------------------------------
 
-EVERY_TABLE = b"""
-[paths]
-protected = [".git/", ".env*", "*.key", "*.pem", "!docs/example.key"]
-generated = ["node_modules/", "package-lock.json"]
-warned    = ["/src/**", "/plugins/*/agents/*.md"]
-safe      = ["/docs/**", "/*.md"]
-secret    = [".env*", "*.key"]
-
-[profiles.standard]
-allow = ["tool:file:*", "tool:search:*", "tool:output:*", "tool:shell:run git diff *"]
-ask   = ["tool:shell:run git commit *"]
-deny  = ["tool:shell:run git push *"]
-otherwise = { "tool:shell:*" = "ask" }
-
-[[profiles.standard.rules]]
-action  = "tool:file:create migrations/**"
-outcome = "ask"
-reason  = "migrations are reviewed by hand"
-match     = ["tool:file:create migrations/0001.sql"]
-not_match = ["tool:file:create src/migrations.py"]
-
+EVERY_TABLE = (
+    EVERYTHING.encode()
+    + b"""
 [[profiles.standard.rules]]
 action  = "tool:shell:run npm install *"
 outcome = "ask"
-network = "host"
 
-[shell]
-network     = "loopback"
-git         = "safe"
-read        = ["/usr", "/lib"]
-write       = []
-enforcement = "required"
-approve     = "command"
-commit      = "each"
-limits      = { processes = 256, memory_mb = 4096, file_mb = 1024, cpu_s = 120 }
-
-[hook]
-on_allow = "silent"
-warnings = "once"
-also_write = ["~/.claude/plans/**"]
-sandbox_shell = false
-paranoid = false
-sandbox_ignored = true
-
-[agents."Explore"]
-profile = "locked"
-
-[profiles.standard.shell]
-commit = "all"
-
-[limits]
-shell_timeout_s = 60
-
-[history]
-bytes_max = 2_000_000_000
-
-[mcp]
-calls_max = 32
-
-[ledger]
-keep_model_contents = false
+[[profiles.standard.rules]]
+action  = "tool:shell:run git push *"
+outcome = "deny"
 """
+)
 TOML_TOKENS = [
     *(b"[", b"]", b"[[", b"]]", b"{", b"}", b"=", b".", b",", b'"', b"'", b'"""', b"\n", b"#"),
     *(b"\\", b"\\u0000", b"\\ud800", b"true", b"nan", b"1979-05-27", b"0x", b"9" * 5_000, b"\r"),

@@ -9,7 +9,7 @@ from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.decide import writer_of
 from paddock.policy.diff import diff
 from paddock.policy.recorded import PastDecision, read_recorded
-from paddock.policy.replay import OnePolicy, decide_again, replay
+from paddock.policy.replay import decide_again, replay
 from paddock.runtime.prepared import Judged
 from paddock.runtime.records import Caller, Recorder
 from paddock.values.actions import Action
@@ -17,6 +17,7 @@ from paddock.values.agents import Agent, Permissions
 from paddock.values.calls import ToolCall
 from paddock.values.decisions import Outcome
 from paddock.values.entries import Entry
+from tests.support.policies import OnePolicy
 
 # --- what there is to choose from: few names, so that things meet -------------------
 

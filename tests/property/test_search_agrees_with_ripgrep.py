@@ -20,6 +20,7 @@ from paddock.workspace.search.names import search_names
 from paddock.workspace.search.program import NEVER, ripgrep
 from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import Terms, Walk
+from tests.support.shown import Shows
 
 NAMES = ("a", "b", "ab", "a.py", "b.py", "x.log", "a-b", "A", ".h", "foo", "f oo", "a.b.c")
 _PIECES = st.sampled_from(
@@ -52,14 +53,6 @@ RULES = st.builds(
 )
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
 GLOBS = st.builds("{}{}".format, st.sampled_from(["", "", "/"]), _BODIES)
-
-
-class Everything:
-    def is_shown(self, relative):
-        return True
-
-    def may_view(self, relative):
-        return True
 
 
 class Tree:
@@ -130,7 +123,7 @@ def test_a_glob_means_the_files_that_ripgrep_takes_it_to_mean(files, glob):
             compiled = compile_glob(glob)
         except InvalidPatternError:
             return
-        found = search_names(tree.workspace, Everything(), ROOT, compiled, 5_000).paths
+        found = search_names(tree.workspace, Shows(), ROOT, compiled, 5_000).paths
         ours = [os.fsencode(path) for path in found if not path.endswith("/")]
         assert ours == tree.ripgrep("-g", glob)
 
@@ -142,9 +135,9 @@ def test_names_are_the_same_whether_we_walk_or_ripgrep_does(tree, glob):
     except InvalidPatternError:
         return
     with tree:
-        walked = search_names(tree.workspace, Everything(), ROOT, compiled, 5_000)
+        walked = search_names(tree.workspace, Shows(), ROOT, compiled, 5_000)
         listed = names._Listed(tree.workspace.tree, ROOT, compiled, Until())
-        assert listed.first(Everything(), 5_000) == walked
+        assert listed.first(Shows(), 5_000) == walked
 
 
 @given(tree=TREES)
@@ -153,7 +146,7 @@ def test_the_first_matches_are_the_beginning_of_all_matches(tree):
 
         def search(matches_max, pattern="needle"):
             wanted = Wanted(Regex(pattern), 1, matches_max)
-            found = search_content(tree.workspace, Everything(), ROOT, wanted)
+            found = search_content(tree.workspace, Shows(), ROOT, wanted)
             return [file.path for file in found.files], found.has_more
 
         everything, has_more = search(limits.grep_matches_max)

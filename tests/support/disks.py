@@ -1,7 +1,12 @@
 """Disks that lack something, and what a tree holds."""
 
 import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from paddock.testing.failing_disk import FailingDisk
 from paddock.workspace.disk import Disk
@@ -29,6 +34,23 @@ class FailingNamedOnlyDisk(FailingDisk):
 
     def open_unnamed(self, dir_fd: int, mode: int) -> int | None:
         return None
+
+
+@contextmanager
+def mounted_tmpfs(place: Path, options: str) -> Generator[Path, None, None]:
+    """A file system of its own on the directory, such as `size=1m`; skips where none can be."""
+    tried = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "none", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        pytest.skip(f"needs to mount a tmpfs: {tried.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
 
 
 DISKS = {"whole": Disk, "named-only": NamedOnlyDisk, "plain-rename": PlainRenameDisk}

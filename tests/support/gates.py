@@ -15,10 +15,11 @@ from paddock.gates.ground import Ground, Tools
 from paddock.gates.records import gate_entry
 from paddock.gates.results import GateResult, Status
 from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gate
-from paddock.gates.witness import NO_WITNESS, LedgerWitness
+from paddock.gates.witness import LedgerWitness
 from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
+from paddock.ledger.verify import Verification, verify
 from paddock.packages.approvals import make_approval, write_approval
 from paddock.packages.approving import approve
 from paddock.packages.hashing import digest_of
@@ -40,6 +41,22 @@ THIEF = make_key("thief/operator", bytes(range(1, 33)))
 CONFIG = b"{}\n"
 SETTINGS = b'{"a": 1}\n'
 POLICY = b"# nothing\n"
+
+
+class _NoWitness:
+    """Of a plane about which nothing is known outside."""
+
+    def expects(self, name: str) -> bool:
+        return False
+
+    def verify(self, name: str, path: Path) -> Verification:
+        return verify(str(path))
+
+    def problem(self, name: str, found: Verification) -> str:
+        return ""
+
+
+NO_WITNESS = _NoWitness()
 
 
 def row(**fields: Any) -> bytes:

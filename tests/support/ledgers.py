@@ -46,6 +46,19 @@ def counting_ids() -> Callable[[int], bytes]:
     return randomness
 
 
+class Poll:
+    """What a reader that follows a ledger asks: does one thing at each idle moment, then ends."""
+
+    def __init__(self, *acts: Callable[[], object]) -> None:
+        self._acts = list(acts)
+
+    def __call__(self) -> bool:
+        if not self._acts:
+            return False
+        self._acts.pop(0)()
+        return True
+
+
 def open_ledger(
     path: str | os.PathLike[str],
     *,

@@ -18,6 +18,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
+from tests.support.places import Ground
+
 PADDOCK = [sys.executable, "-c", "from paddock.apps.cli.main import console; console()"]
 ERAS = {"handshake": "legacy", "stateless": "2026-07-28"}
 POLICY = """
@@ -29,18 +31,8 @@ deny = ["tool:file:delete"]
 
 
 @dataclass(frozen=True)
-class McpPlace:
-    """`base` holds a home and a project with a trusted policy."""
-
-    base: Path
-
-    @property
-    def home(self) -> Path:
-        return self.base / "home"
-
-    @property
-    def project(self) -> Path:
-        return self.base / "project"
+class McpPlace(Ground):
+    """The project has a trusted policy."""
 
     @property
     def variables(self) -> dict[str, str]:

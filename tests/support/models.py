@@ -4,13 +4,11 @@ from paddock.policy.settings import ProviderSettings
 from paddock.providers.choice import open_provider
 from paddock.providers.gateway import Gateway, RetryLimits
 from paddock.values.models import (
-    AssistantMessage,
     ModelRequest,
     OutputSchema,
     ToolAnswer,
     ToolAnswers,
     ToolSchema,
-    ToolUse,
     UserMessage,
 )
 
@@ -69,15 +67,6 @@ def answered(
         (UserMessage(asked), turn.message, ToolAnswers(answers)),
         tools=(LIST_FILES, READ_FILE),
         **more,
-    )
-
-
-def after_a_call(name: str, arguments: dict, content: str) -> tuple:
-    """Messages of a call that was made and answered."""
-    call = ToolUse("call_1", name, arguments)
-    return (
-        AssistantMessage("", (call,)),
-        ToolAnswers((ToolAnswer("call_1", name, content),)),
     )
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,19 @@ class Ran:
         return json.loads(self.out)
 
 
+def run_command(
+    *arguments: str, variables: Mapping[str, str], here: Path, stdin: bytes = b""
+) -> Ran:
+    """One command, in this process, of a user without a terminal."""
+    out, err = io.StringIO(), io.StringIO()
+    source = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+    status = main(list(arguments), Console(source, out, err, variables, here))
+    return Ran(status, out.getvalue(), err.getvalue())
+
+
 @dataclass(frozen=True)
-class Place:
-    """`base` holds a home, a project and an outside."""
+class Ground:
+    """`base` holds a home and a project."""
 
     base: Path
 
@@ -46,6 +56,11 @@ class Place:
     def project(self) -> Path:
         return self.base / "project"
 
+
+@dataclass(frozen=True)
+class Place(Ground):
+    """An outside as well."""
+
     @property
     def outside(self) -> Path:
         return self.base / "outside"
@@ -55,12 +70,8 @@ class Place:
         return read_environment({"HOME": str(self.home)})
 
     def run(self, *arguments: str, stdin: bytes = b"") -> Ran:
-        """One command, in this process, of a user without a terminal."""
-        out, err = io.StringIO(), io.StringIO()
-        source = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
-        console = Console(source, out, err, {"HOME": str(self.home)}, self.project)
-        status = main(list(arguments), console)
-        return Ran(status, out.getvalue(), err.getvalue())
+        variables = {"HOME": str(self.home)}
+        return run_command(*arguments, variables=variables, here=self.project, stdin=stdin)
 
     def fill(self) -> None:
         """The project's files as every example finds them; what else is there goes."""

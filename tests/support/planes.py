@@ -1,17 +1,14 @@
 """An operator at a terminal-less console, with a home and a bare plane."""
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.main import main
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.plane.environment import Environment, read_environment
-from tests.support.places import Ran
+from tests.support.places import Ran, run_command
 
 RISKY = {RISKY_TOOLS_VARIABLE: "1"}
 
@@ -41,12 +38,8 @@ class Operator:
         self, *arguments: str, variables: Mapping[str, str] | None = None, here: Path | None = None
     ) -> Ran:
         """One command; on the plane unless it says where."""
-        out, err = io.StringIO(), io.StringIO()
         everything = {"HOME": str(self.home), **(variables or {})}
-        source = io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8")
-        console = Console(source, out, err, everything, here or self.plane)
-        status = main(list(arguments), console)
-        return Ran(status, out.getvalue(), err.getvalue())
+        return run_command(*arguments, variables=everything, here=here or self.plane)
 
     def call(
         self,

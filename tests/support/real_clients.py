@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.host import clients_folder
+from tests.support.places import Ground
 from tests.support.wire_server import Raw, Received, Reply, Speak, WireServer
 from tests.support.wire_words import Call, Said, responses_events, says
 
@@ -120,18 +121,8 @@ def _text(content: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Desk(Ground):
     """Somebody's project with a real client in front of it."""
-
-    base: Path
-
-    @property
-    def project(self) -> Path:
-        return self.base / "project"
-
-    @property
-    def home(self) -> Path:
-        return self.base / "home"
 
     def environment(self, url: str = "") -> dict[str, str]:
         return {

@@ -1,7 +1,6 @@
 """A project with an agent that has a shell, for tests that really run commands through the door."""
 
 import base64
-import io
 import json
 import os
 import subprocess
@@ -12,14 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paddock.apps.cli.console import Console
-from paddock.apps.cli.main import main
 from paddock.assembly import open_project, open_runtime
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.values.calls import ToolResult
-from tests.support.places import Ran
+from tests.support.places import Ran, run_command
 
 OPEN = '[profiles.standard]\nallow = ["tool:*"]\n'
 """Everything but what path lists forbid: the shell without a question."""
@@ -59,10 +56,7 @@ class Yard:
         assert ran.status == 0, ran.err
 
     def cli(self, *arguments: str) -> Ran:
-        out, err = io.StringIO(), io.StringIO()
-        source = io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8")
-        console = Console(source, out, err, self.all_variables, self.root)
-        return Ran(main(list(arguments), console), out.getvalue(), err.getvalue())
+        return run_command(*arguments, variables=self.all_variables, here=self.root)
 
     def write(self, files: Mapping[str, str | bytes]) -> None:
         for name, content in files.items():

@@ -141,10 +141,6 @@ class Terminal:
         """Until the text stands on the screen."""
         self.wait_until(lambda: text in self.text(), f"{text!r} on the screen")
 
-    def wait_for_gone(self, text: str) -> None:
-        """Until it does not."""
-        self.wait_until(lambda: text not in self.text(), f"no {text!r} on the screen")
-
     def wait_for_prompt(self) -> None:
         """Until an empty line is there to be typed in."""
         self.wait_until(lambda: self.line() == ">", "an empty prompt")

@@ -42,7 +42,7 @@ class Deadline:
             self._undo.append(self._timer(self._timeout_s, self._run_out))
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *_: object) -> None:
         for undo in self._undo:
             undo()
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from paddock import limits
 from paddock.agent.records import Exchange, Scribe
@@ -11,7 +11,7 @@ from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, Reservation
 from paddock.providers.estimate import estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.ports import TextSink
+from paddock.providers.ports import Router, TextSink
 from paddock.providers.transcript import message_as_json, request_digest
 from paddock.values.calls import Json
 from paddock.values.cancelling import Cancel
@@ -29,30 +29,6 @@ _NOTHING_CHARGED: Final = frozenset(
     }
 )
 """Refused before a model saw it. Of every other failure nobody knows what it cost."""
-
-
-class Router(Protocol):
-    """Asks a model: `paddock.providers.gateway.Gateway`."""
-
-    @property
-    def name(self) -> str:
-        """The kind of provider."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The model that is asked for."""
-        ...
-
-    def route(
-        self,
-        request: ModelRequest,
-        *,
-        on_text: TextSink | None = None,
-        cancel: Cancel | None = None,
-    ) -> ModelTurn:
-        """The model's turn. Raises: ProviderError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

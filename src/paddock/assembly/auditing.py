@@ -15,8 +15,9 @@ from typing import Final, cast
 from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor, ledger_settings
 from paddock.assembly.ledgers import signer_of
 from paddock.errors import ConfigError, HostError
+from paddock.ledger.decided import find_decided
 from paddock.ledger.format_events import CHECKPOINT, ROLLBACK_ACCEPTED
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.signing import read_signed
 from paddock.ledger.verify import Held, Remembered, Unanswered, Verification, verify
@@ -66,6 +67,19 @@ def audit_ledger(
     return found
 
 
+def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: str) -> bool:
+    """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
+
+    # Threat: a ledger that was removed with all that was kept beside it leaves nothing
+    # there to look at.
+
+    Raises: HostError, ConfigError: what is held cannot be read.
+    """
+    if name in LEDGER_ABOVE:
+        return bool(_from_above(layout, name, 1))
+    return bool(_signed(layout, environment, name))
+
+
 def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[Held]:
     if ledger_settings(environment).signer:
         last = signer_of(layout, environment, name).last()
@@ -85,27 +99,29 @@ def _anchored(layout: PlaneLayout, environment: Environment, name: str, path: Pa
 
 
 def _from_above(layout: PlaneLayout, name: str, last: int | None) -> list[Held]:
-    """The checkpoints of a ledger in the one above, since somebody accepted that it went back."""
+    """The newest checkpoints of a ledger in the one above; `last`: how many, None: all.
+
+    None of before somebody accepted that it went back. From the lines: whoever can write
+    beside the ledger above could hide them from a question.
+    """
     above = LEDGER_ABOVE.get(name)
     path = None if above is None else layout.ledger_paths()[above]
     if path is None or not path.exists():
         return []
-    accepted = [
-        stored.seq
-        for stored in query(str(path), Filter(ROLLBACK_ACCEPTED)).entries
-        if stored.entry.metadata.get("ledger") == name
-    ]
-    since = accepted[-1] if accepted else -1
     found: list[Held] = []
-    for stored in query(str(path), Filter(CHECKPOINT), last=last).entries:
-        metadata = stored.entry.metadata
-        note = metadata.get("note")
-        if stored.seq > since and metadata.get("ledger") == name and isinstance(note, str):
-            found.append(Held(f"entry {stored.seq} of {above}", note, is_outside=False))
-    # The newest is signed; of the others it is enough that they agree.
-    return [
-        Held(each.source, each.note, is_outside=False, is_authentic=True) for each in found[:-1]
-    ] + found[-1:]
+    for row in find_decided(str(path), (CHECKPOINT, ROLLBACK_ACCEPTED), Filter()):
+        # A line that holds no entry is a problem of that ledger, and told with it.
+        if isinstance(row, BadRow) or row.entry.metadata.get("ledger") != name:
+            continue
+        note = row.entry.metadata.get("note")
+        if row.entry.event_type == ROLLBACK_ACCEPTED or len(found) == last:
+            break
+        if isinstance(note, str):
+            # The newest is signed; of the others it is enough that they agree.
+            is_authentic = bool(found)
+            source = f"entry {row.seq} of {above}"
+            found.append(Held(source, note, is_outside=False, is_authentic=is_authentic))
+    return found[::-1]
 
 
 def read_memory(file: Path) -> Remembered | None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from paddock import limits
 from paddock.assembly.blueprint import Founder, bare_plane_blueprint
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
@@ -13,7 +14,6 @@ from paddock.packages.approving import approve
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
 from paddock.packages.depot import Depot
-from paddock.packages.founding import EXPIRES_S
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed
 from paddock.packages.keys import make_operator_key
@@ -125,5 +125,5 @@ def _repair(project: Project, depot: Depot, archive: Archive, *, dev: bool) -> R
         return found
     if not dev:
         key = make_operator_key(project.environment)
-        approve(depot, archive.manifest, key, (), EXPIRES_S)
+        approve(depot, archive.manifest, key, (), limits.plane_approval_expires_s)
     return install(depot, archive, InstallWish(plane_is_dev=dev, repairs=True))

@@ -4,23 +4,27 @@ import os
 import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from paddock.assembly.acceptance import ShellAcceptance
+from paddock.assembly.anchoring import GOVERNANCE
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
+from paddock.assembly.witness import PlaneWitness
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.format_events import CONFIG_CHANGED
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
+from paddock.ledger.verify import Verification
 from paddock.packages.attic import Attic
 from paddock.packages.changing import recover_packages
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import Recovered
 from paddock.packages.listing import PlanePackages
-from paddock.packages.log import LEDGER, PackageLedger
+from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.plane.files import make_directories
 from paddock.text.show import quote
 from paddock.workspace import Workspace
@@ -50,7 +54,7 @@ def open_depot(project: Project) -> Generator[Depot]:
             workspace=workspace,
             objects=history.store,
             journal=held.enter_context(open_journal(project)),
-            ledger=package_ledger(project),
+            ledger=replace(package_ledger(project), verify=_Opening(project).verify),
             clock=time.time,
             acceptance=runner,
         )
@@ -76,7 +80,7 @@ def plane_packages(project: Project) -> PlanePackages:
 
 
 def package_ledger(project: Project) -> PackageLedger:
-    """The packages ledger of a plane."""
+    """The packages ledger of a plane, to be told; G6 compares it with what is held elsewhere."""
     return PackageLedger(project.layout.ledger_paths()[LEDGER], _Opening(project).open)
 
 
@@ -84,11 +88,15 @@ def is_development_plane(project: Project) -> bool:
     """Whether the plane was made with `--dev`: what its configuration first said, on record.
 
     # Threat: whoever may edit the configuration would switch off approvals with it. What it
-    # says now does not count, and the record of what it said first is chained.
+    # says now does not count, and the record of what it said first is chained; so that no
+    # later one passes for the first, no posting file is asked.
     """
-    path = project.layout.ledger_paths()["governance"]
-    rows = query(str(path), Filter(CONFIG_CHANGED)).entries if path.exists() else ()
-    return bool(rows) and rows[0].entry.metadata.get("tool_profile") == DEVELOPMENT
+    path = project.layout.ledger_paths()[GOVERNANCE]
+    if not path.exists():
+        return False
+    rows = query_lines(str(path), Filter(CONFIG_CHANGED))
+    first = None if rows.bad or not rows.entries else rows.entries[0].entry
+    return first is not None and first.metadata.get("tool_profile") == DEVELOPMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +106,15 @@ class _Opening:
     def open(self) -> KeptLedger:
         """To append."""
         return open_ledger(self.project, LEDGER)
+
+    def verify(self, path: Path) -> Verification | None:
+        """With its key's last checkpoint, and those that governance holds."""
+        witness = PlaneWitness(self.project)
+        if path.exists():
+            return witness.verify(LEDGER, path)
+        if witness.expects(LEDGER):
+            raise ledger_gone(path, GOVERNANCE)
+        return verify_alone(path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.assembly.anchoring import LEDGER_ABOVE, ledger_settings
-from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.anchoring import ledger_settings
+from paddock.assembly.auditing import Audit, audit_ledger, is_held_elsewhere
 from paddock.assembly.project import Project
-from paddock.ledger.format_events import CHECKPOINT
 from paddock.ledger.keys import load_key
-from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import Verification, verify
 from paddock.plane.keys import anchor_directory, ledger_key_path
 
@@ -20,17 +18,8 @@ class PlaneWitness:
     project: Project
 
     def expects(self, name: str) -> bool:
-        """See `LedgerWitness`: the ledger above holds a checkpoint of it.
-
-        # Threat: a ledger that was removed with all that was kept beside it leaves nothing
-        # there to look at.
-        """
-        above = LEDGER_ABOVE.get(name)
-        path = None if above is None else self.project.layout.ledger_paths()[above]
-        if path is None or not path.exists():
-            return False
-        rows = query(str(path), Filter(CHECKPOINT)).entries
-        return any(stored.entry.metadata.get("ledger") == name for stored in rows)
+        """See `LedgerWitness`."""
+        return is_held_elsewhere(self.project.layout, self.project.environment, name)
 
     def verify(self, name: str, path: Path) -> Verification:
         """See `LedgerWitness`.

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from paddock.gates.ground import Ground
-from paddock.packages.approvals import Approval, paths_outside
+from paddock.packages.approvals import Approval, paths_outside, signature_problem
 from paddock.packages.installed import InstalledPackage
 from paddock.packages.keys import Keys
 from paddock.packages.recorded import RecordedPackage, WorkOrder
@@ -16,16 +16,6 @@ UNAPPROVED = "it was installed without an approval: paddock package approve ARCH
 def approval_file(wo_id: str) -> str:
     """Where the approval of a work order stands, or would stand."""
     return f"HOT/registries/approvals/{wo_id}.json"
-
-
-def signature_problem(approval: Approval, keys: Keys) -> str:
-    """Why its signature is worth nothing; empty where it holds."""
-    key = keys.get(approval.key_id)
-    if key is None:
-        return f"its key {approval.key_id} is none of this plane's"
-    if not key.verifies(approval.signed_bytes(), approval.signature):
-        return "its signature does not hold"
-    return ""
 
 
 def use_problem(order: WorkOrder, approval: Approval, keys: Keys) -> str:

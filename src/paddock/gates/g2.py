@@ -12,11 +12,12 @@ more), nor that whoever held the key was right. Files changed without a work ord
 
 from collections import Counter
 
-from paddock.gates.authority import approval_file, signature_problem, standing_problem, use_problem
+from paddock.gates.authority import approval_file, standing_problem, use_problem
 from paddock.gates.ground import MADE_WITH_DEV, Ground
 from paddock.gates.names import G2
 from paddock.gates.results import GateResult, not_applicable
 from paddock.gates.tally import Tally
+from paddock.packages.approvals import signature_problem
 from paddock.packages.names import manifest_path
 
 

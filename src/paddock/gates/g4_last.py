@@ -6,13 +6,15 @@ A run counts for the packages that were installed when it ran, and for no others
 from datetime import datetime
 from typing import Final, cast
 
+from paddock.errors import LedgerDamagedError
 from paddock.gates.ground import Ground
 from paddock.gates.names import G4
 from paddock.gates.records import GATE_KEY, read_failures
 from paddock.gates.results import GateResult, Status, not_applicable
+from paddock.ledger.decided import find_decided
 from paddock.ledger.format_events import GATE_RESULT
 from paddock.ledger.format_lines import StoredEntry
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import BadRow, Filter
 from paddock.packages.refusals import Failure
 from paddock.values.calls import Json
 
@@ -40,12 +42,18 @@ def report(ground: Ground) -> GateResult:
 
 def _last_run(ground: Ground) -> StoredEntry | None:
     path = ground.ledger_path("governance")
-    rows = query(str(path), Filter(GATE_RESULT)).entries if path.exists() else ()
-    for stored in reversed(rows):
-        metadata = stored.entry.metadata
+    if not path.exists():
+        return None
+    # Threat: a posting file that lacks the last run would have an earlier one told for it.
+    for row in find_decided(str(path), (GATE_RESULT,), Filter()):
+        if isinstance(row, BadRow):
+            raise LedgerDamagedError(
+                "a line of the governance ledger holds no entry", where=f"byte {row.offset_bytes}"
+            )
+        metadata = row.entry.metadata
         is_run = metadata.get("status") in {Status.PASS, Status.FAIL}
         if metadata.get(GATE_KEY) == G4 and is_run:
-            return stored
+            return row
     return None
 
 

@@ -10,7 +10,7 @@ from paddock.errors import PaddockError
 from paddock.gates.witness import LedgerWitness
 from paddock.ledger.format_events import CONFIG_CHANGED
 from paddock.ledger.format_lines import StoredEntry
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Filter, query_lines
 from paddock.packages.acceptance import AcceptanceRunner
 from paddock.packages.approvals import Approval, read_approvals
 from paddock.packages.attic import Attic
@@ -121,9 +121,14 @@ class Ground:
 
     @cached_property
     def recorded_config(self) -> Mapping[str, Json]:
-        """The digests of configuration that governance holds, by path. Raises: HostError."""
+        """The digests of configuration that governance holds, by path. Raises: HostError.
+
+        From the lines: a posting file that lacks the newest would have earlier ones told.
+        """
         path = self.ledger_path("governance")
-        rows = query(str(path), Filter(CONFIG_CHANGED), last=1).entries if path.exists() else ()
+        if not path.exists():
+            return {}
+        rows = query_lines(str(path), Filter(CONFIG_CHANGED), last=1).entries
         files: Json = rows[-1].entry.metadata.get("files") if rows else None
         return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.verify import ChainFault, Verification, verify
+from paddock.ledger.verify import ChainFault, Verification
 from paddock.packages.refusals import Failure
 
 _RESTORED: Final = "if it was restored from a backup: paddock ledger accept-rollback"
@@ -44,28 +44,6 @@ class LedgerWitness(Protocol):
         Raises: ConfigError: what is known of it cannot be read.
         """
         ...
-
-
-class _NoWitness:
-    """Of a plane about which nothing is known outside."""
-
-    def expects(self, name: str) -> bool:
-        """See `LedgerWitness`."""
-        del name
-        return False
-
-    def verify(self, name: str, path: Path) -> Verification:
-        """See `LedgerWitness`."""
-        del name
-        return verify(str(path))
-
-    def problem(self, name: str, found: Verification) -> str:
-        """See `LedgerWitness`."""
-        del name, found
-        return ""
-
-
-NO_WITNESS: Final[LedgerWitness] = _NoWitness()
 
 
 @dataclass(frozen=True, slots=True)

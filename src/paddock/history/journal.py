@@ -30,14 +30,12 @@ child to end or to execute another program.
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import secrets
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from paddock import limits
@@ -55,6 +53,7 @@ from paddock.history.journal_format import (
     mark_payload,
 )
 from paddock.plane.files import require_private
+from paddock.plane.locks import try_lock, unlock
 from paddock.text.show import quote
 
 _SUFFIX: Final = ".entry"
@@ -190,10 +189,7 @@ class JournalEntry:
         """Let it go as it stands; the next to open the journal takes it up. Idempotent."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
-            try:
-                fcntl.flock(fd, fcntl.LOCK_UN)
-            finally:
-                os.close(fd)
+            unlock(fd)
 
     def _mark(self, kind: RecordKind) -> None:
         line, digest = encode_line(self._last_digest, mark_payload(kind))
@@ -250,12 +246,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -275,7 +266,7 @@ class Journal:
                 name = secrets.token_hex(16) + _SUFFIX
                 fd = self._disk.create(self._dir_fd, name, 0o600)
                 # Between the two calls somebody may have taken it for a dead one.
-                if _try_lock(fd) and _stands(self._dir_fd, name, fd):
+                if try_lock(fd) and _stands(self._dir_fd, name, fd):
                     return JournalEntry(self._disk, self._dir_fd, name, fd)
                 os.close(fd)
         raise HostError("no journal entry can be made: each is taken away at once")
@@ -313,7 +304,7 @@ class Journal:
             return UnclaimedEntry(name, _why_unclaimed(self._dir_fd, name, failure))
         try:
             # Looked at again under the lock: it may have been forgotten before we had it.
-            if _try_lock(fd) and _stands(self._dir_fd, name, fd):
+            if try_lock(fd) and _stands(self._dir_fd, name, fd):
                 return JournalEntry(self._disk, self._dir_fd, name, fd)
         except OSError as failure:
             os.close(fd)
@@ -332,14 +323,6 @@ def _why_unclaimed(dir_fd: int, name: str, failure: OSError) -> str:
         f"the journal entry {name} belongs to user {owner} and cannot be opened: {said}; "
         "it is settled when that user opens the plane"
     )
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _stands(dir_fd: int, name: str, fd: int) -> bool:

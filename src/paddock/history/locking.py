@@ -11,9 +11,9 @@ import os
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from types import TracebackType
 
 from paddock.history.disk import DIRECTORY, converting, wait_for_lock
+from paddock.plane.locks import try_lock
 
 
 class StoreLock:
@@ -75,11 +75,7 @@ class StoreLock:
 
     def _try_alone(self) -> bool:
         self._open()
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return try_lock(self._fd)
 
     def _unlock(self) -> None:
         # Not by closing: a child forked meanwhile holds a copy and would keep the lock.
@@ -98,10 +94,5 @@ class Sharing:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()

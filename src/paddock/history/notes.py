@@ -23,6 +23,7 @@ from typing import Final, Self, cast
 from paddock.history.disk import READ, StoreDisk, converting
 from paddock.history.packing import chunks_of
 from paddock.history.shelf import Shelf, names_in, open_directory
+from paddock.plane.locks import try_lock
 from paddock.values.calls import Json
 
 _NOTES: Final = "notes"
@@ -150,9 +151,8 @@ class Notes:
     def _remove_if_ended(self, name: str, ended: Collection[Note]) -> None:
         fd = os.open(name, READ, dir_fd=self._dir_fd)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Read under the lock: its process may have noted more before it went.
-            if all(note in ended for note in _read(self._dir_fd, name)):
+            if try_lock(fd) and all(note in ended for note in _read(self._dir_fd, name)):
                 self._disk.unlink(self._dir_fd, name)
         finally:
             os.close(fd)

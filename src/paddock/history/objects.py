@@ -19,7 +19,6 @@ import time
 from collections.abc import Collection, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import HostError
@@ -89,12 +88,7 @@ class ObjectStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

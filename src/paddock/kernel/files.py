@@ -79,11 +79,6 @@ class OpenHow:
         return fd
 
 
-def openat2(dir_fd: int, path: bytes, flags: int, resolve: int, mode: int = 0) -> int:
-    """Open once; see `OpenHow` for calls that repeat, and its `open` for what is raised."""
-    return OpenHow(flags, resolve, mode).open(dir_fd, path)
-
-
 try:
     # By the C library's own name: this number differs between architectures.
     _renameat2 = _libc.renameat2

@@ -64,7 +64,7 @@ def _number(name: str) -> int | None:
         return None
 
 
-_int, _long, _text, _pointer = ctypes.c_int, ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p
+_int, _text, _pointer = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
 _open_tree = SystemCall("open_tree", _number("open_tree"), _int, _text, ctypes.c_uint)
 _move_mount = SystemCall(
     "move_mount", _number("move_mount"), _int, _text, _int, _text, ctypes.c_uint
@@ -133,7 +133,7 @@ def make_file_system(kind: bytes, options: dict[bytes, bytes], attributes: int) 
 
 
 def mount_overlay(target: bytes, options: bytes) -> None:
-    """mount(2) of an overlay; the options are bounded by a page, 4,096 bytes."""
+    """mount(2) of an overlay. Raises: OSError; E2BIG for options of a page, 4,096 bytes."""
     if len(options) >= 4096:
         raise OSError(errno.E2BIG, "overlay options longer than a page")
     if _mount(b"overlay", target, b"overlay", _MS_NOSUID | _MS_NODEV, options) != 0:

@@ -2,12 +2,14 @@
 
     format*.py   PURE  the bytes of a line, what a line may be, GENESIS, the names
     ports.py           what the runtime asks of a ledger
-    disk.py            the system calls that the store makes, as a port
+    disk.py mounts.py paths.py  the system calls that the store makes, as a port; its files
     store.py           LedgerFile: append by many processes and threads
     lock.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
     segments.py        the files that a ledger is in, and how it goes on in another one
     reading.py tail.py   readers; they take no lock
     query.py index.py postings.py  questions, from posting files or from the lines
+    decided.py effects.py touched.py  what was decided and what was changed, from the lines
+    export*.py named.py  what goes out, also as a page that verifies itself; ledgers by name
     keys.py signing*.py  the ledger's own Ed25519 key, and who signs with it
     tree.py checkpoints.py proof.py  the tree beside the lines; signed sizes and roots; proofs
     sealing.py anchors.py programs.py  a ledger that checkpoints itself; where checkpoints go

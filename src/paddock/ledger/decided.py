@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.reading import LedgerReader
-
-_LINE_START = b'{"id":"LED-'
-_LINE_END = b'"}'
+from paddock.ledger.scan import LINE_END, LINE_OPENING
 
 
 def find_decided(
@@ -26,7 +24,7 @@ def find_decided(
     others = wanted.needles().values()
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
-            is_shaped = line.startswith(_LINE_START) and line.endswith(_LINE_END)
+            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
             if is_shaped and not (
                 any(needle in line for needle in needles)
                 and all(needle in line for needle in others)

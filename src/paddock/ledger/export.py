@@ -17,10 +17,9 @@ from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.format_merkle import HASH_BYTES, LeafNodes, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.reading import LedgerReader
+from paddock.ledger.scan import LINE_END, LINE_OPENING
 
 _LEAF: Final = b"\0"
-_LINE_START: Final = b'{"id":"LED-'
-_LINE_END: Final = b'"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ def _matches(line: bytes, wanted: Filter) -> bool:
 
 
 def _is_bad(line: bytes) -> bool:
-    is_shaped = line.startswith(_LINE_START) and line.endswith(_LINE_END)
+    is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
     return not is_shaped and isinstance(inspect_line(line), BadLine)
 
 

@@ -11,6 +11,7 @@ the run holds.
 """
 
 import os
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.segments import READING
 
 _ROWS_AT_ONCE: Final = 1024
+_RUN_NAME: Final = re.compile(r"(\d{16})-(\d{16})", re.ASCII)
 _CHEAP: Final = 256
 """To look at a line costs as much as to read so many numbers."""
 
@@ -99,11 +101,6 @@ class Run:
     def lines(self) -> int:
         """How many lines it has. Raises: StaleRunError."""
         return self._file(Kind.OFFSETS)[1].lines
-
-    @property
-    def first_seq(self) -> int:
-        """The number of its first entry. Raises: StaleRunError."""
-        return self._file(Kind.OFFSETS)[1].first_seq
 
     def line(self, reader: LedgerReader, row: int) -> tuple[int, bytes]:
         """A line's offset, and its bytes without LF. Raises: StaleRunError, HostError."""
@@ -289,7 +286,7 @@ def run_name(start: int, end: int) -> str:
 
 def parse_run_name(name: str) -> tuple[int, int] | None:
     """The range of a run; None for a name that is none."""
-    start, dash, end = name.partition("-")
-    if not dash or not (start + end).isdigit() or name != run_name(int(start), int(end)):
+    named = _RUN_NAME.fullmatch(name)
+    if named is None or int(named[1]) >= int(named[2]):
         return None
-    return (int(start), int(end)) if int(start) < int(end) else None
+    return int(named[1]), int(named[2])

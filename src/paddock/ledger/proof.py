@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NoReturn
 
-from paddock.errors import LedgerDamagedError, UsageError
+from paddock.errors import HostError, LedgerDamagedError, UsageError
 from paddock.ledger.checkpoints import opened_tree
 from paddock.ledger.format_merkle import (
     LeafNodes,
@@ -63,11 +63,11 @@ def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionP
         HostError: it cannot be read.
     """
     _require_covered(signed.checkpoint, seq, seq + 1)
-    with opened_tree(LedgerPaths(path).folder, create=False) as tree:
-        try:
+    try:
+        with opened_tree(LedgerPaths(path).folder, create=False) as tree:
             found = _inclusion(tree, seq, signed)
-        except LedgerDamagedError:
-            found = None  # the files beside the ledger are not whole
+    except (LedgerDamagedError, HostError):
+        found = None  # the files beside the ledger are not whole
     found = found or _inclusion(_leaf_nodes(path, signed.checkpoint), seq, signed)
     return found or _raise_other(path, signed.checkpoint)
 
@@ -75,11 +75,11 @@ def prove_inclusion(path: str, seq: int, signed: SignedCheckpoint) -> InclusionP
 def prove_consistency(path: str, old: int, signed: SignedCheckpoint) -> ConsistencyProof:
     """Prove that the ledger only grew since it had `old` entries. Raises as `prove_inclusion`."""
     _require_covered(signed.checkpoint, old, old)
-    with opened_tree(LedgerPaths(path).folder, create=False) as tree:
-        try:
+    try:
+        with opened_tree(LedgerPaths(path).folder, create=False) as tree:
             found = _consistency(tree, old, signed)
-        except LedgerDamagedError:
-            found = None
+    except (LedgerDamagedError, HostError):
+        found = None
     found = found or _consistency(_leaf_nodes(path, signed.checkpoint), old, signed)
     return found or _raise_other(path, signed.checkpoint)
 

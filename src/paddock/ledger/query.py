@@ -22,10 +22,9 @@ from paddock.ledger.index import Piece, PostingIndex, segment_ranges
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.postings import Run, StaleRunError, TimeSpan
 from paddock.ledger.reading import LedgerReader
+from paddock.ledger.scan import LINE_END, LINE_OPENING
 from paddock.ledger.touched import names_path
 
-_LINE_START: Final = b'{"id":"LED-'
-_LINE_END: Final = b'"}'
 _DENSE: Final = 8
 """Where so many times the rows are more than the lines, reading the lines is faster."""
 
@@ -310,7 +309,7 @@ class _Search:
         if self._last is not None and self._last <= 0:
             return
         for offset, line in lines:
-            is_shaped = line.startswith(_LINE_START) and line.endswith(_LINE_END)
+            is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
             if is_shaped and not all(mark in line for mark in self._marks):
                 continue
             row = inspect_line(line)

@@ -33,6 +33,7 @@ that a crash in between reports it later (at worst twice, never not at all).
 """
 
 import os
+import re
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -48,6 +49,7 @@ from paddock.ledger.segments import LedgerText, Segment, sync_directory
 from paddock.values.entries import Entry
 
 _PENDING: Final = ".pending"
+_PENDING_NAME: Final = re.compile(r"(\d{1,16})-([0-9a-f]{64})\.pending", re.ASCII)
 _LINE_START: Final = b'{"id":"LED-'
 _LINE_BYTES_USUAL: Final = 4096
 
@@ -263,10 +265,11 @@ def list_pending(disk: Disk, paths: LedgerPaths) -> list[Quarantined]:
         raise failure(fault, "quarantined bytes cannot be listed", paths.torn) from fault
     found: list[Quarantined] = []
     for name in names:
-        offset, dash, digest = name.removesuffix(_PENDING).partition("-")
-        if name.endswith(_PENDING) and dash and offset.isdigit():
+        # Threat: a name is recorded, and whoever can write here may give any.
+        named = _PENDING_NAME.fullmatch(name)
+        if named is not None:
             path = os.path.join(paths.torn, name)
-            found.append(Quarantined(path, int(offset), digest, disk.stat(path).st_size))
+            found.append(Quarantined(path, int(named[1]), named[2], disk.stat(path).st_size))
     return sorted(found, key=lambda piece: piece.offset)
 
 

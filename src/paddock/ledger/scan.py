@@ -12,6 +12,8 @@ from paddock.ledger.reading import LedgerReader
 _CHUNK: Final = limits.ledger_scan_chunk_bytes
 LINE_OPENING: Final = b'{"id":"LED-'
 """Every line begins so."""
+LINE_END: Final = b'"}'
+"""And ends so, without its LF."""
 
 
 def whole_lines(reader: LedgerReader, start: int, end: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -160,7 +160,9 @@ class TreeFiles:
             self._open(len(self._descriptors), create=create)
 
     def _open(self, file: int, *, create: bool) -> None:
-        flags = (os.O_RDWR | os.O_CREAT if create else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW
+        # Threat: a pipe in its place would hold up whoever opens it.
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         try:
             self._descriptors.append(os.open(self._path(file), flags, 0o600))
         except OSError as fault:

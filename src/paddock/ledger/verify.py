@@ -6,8 +6,8 @@ that are held elsewhere show what it cannot: a ledger that was cut, restored, or
 chained anew. What they do not cover is stated.
 
 Two passes: one hashes (`verify_hashes`), at some three times the price of reading
-each byte once; the other parses (`verify_lines`) what no checkpoint covers, and,
-where the first finds anything, all, to say what and where.
+each byte once, and parses what no checkpoint covers; where it finds anything, the
+other (`verify_lines`) parses all, to say what and where.
 """
 
 import os
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from paddock.errors import LedgerDamagedError
+from paddock.ledger.disk import failure
 from paddock.ledger.format_genesis import Genesis, VerifierKey
 from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.head import Mark
@@ -166,7 +167,9 @@ class _Verifying:
             if segment.start != end:
                 return None
             end = segment.end
-            if not segment.is_newest and self._reader.read(1, end - 1) != b"\n":
+            if segment.is_newest:
+                break
+            if not segment.size_bytes or self._reader.read(1, end - 1) != b"\n":
                 return None
         return self._reader.whole_bytes(self._size)
 
@@ -218,10 +221,18 @@ class _Verifying:
 
 
 def _touched(reader: LedgerReader, count: int) -> tuple[tuple[int, ...], ...]:
-    """The first so many sealed files, and when each was last changed, as the system says."""
+    """The first so many sealed files, and when each was last changed, as the system says.
+
+    Raises: HostError.
+    """
     found: list[tuple[int, ...]] = []
     for each in reader.text.sealed[:count]:
-        status = os.stat(each.path, follow_symlinks=False)
+        try:
+            status = os.stat(each.path, follow_symlinks=False)
+        except OSError as fault:
+            raise failure(
+                fault, "a segment of the ledger cannot be looked at", each.path
+            ) from fault
         found.append(
             (each.start, status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
         )

@@ -1,4 +1,4 @@
-"""The quick pass over a ledger: each line hashed and its link compared, nothing parsed.
+"""The quick pass over a ledger: each line hashed and its link compared, none parsed.
 
 It says only whether all is in order. A line whose link fits is the line that was
 written; where one does not fit, `verify_lines` finds out what happened. On the way
@@ -101,6 +101,13 @@ class HashPass:
         self.growing, self.size = growing, since.size
         self.offset, self.leaf = since.offset_bytes, since.leaf
         self._unread = list(since.intents)
+        # A checkpoint may end just where reading begins.
+        self._note_place()
+
+    def _note_place(self) -> None:
+        """Note the tree's root, and where the last line ends, at this size."""
+        self.roots[self.size] = self.growing.root()
+        self.places[self.size] = (self.offset, self.leaf)
 
     def _take(self, offset: int, lines: list[bytes]) -> None:
         """Compare a run of lines, stopping at the sizes that are wanted."""
@@ -111,8 +118,7 @@ class HashPass:
             offset = self._take_part(offset, part)
             if not self.is_sound:
                 return
-            self.roots[self.size] = self.growing.root()
-            self.places[self.size] = (offset, self.leaf)
+            self._note_place()
             begin = stop
         self._take_part(offset, lines[begin:] if begin else lines)
 

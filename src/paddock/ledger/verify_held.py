@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
-from paddock.errors import LedgerDamagedError
+from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, opened_tree, read_notes, tree_root
 from paddock.ledger.format_genesis import VerifierKey
 from paddock.ledger.format_notes import Checkpoint, NoteError, parse_checkpoint, parse_note
@@ -18,8 +18,6 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import whole_lines
 from paddock.ledger.signing import open_note
 from paddock.ledger.verify_results import Agreement, ChainFault, Held, Problem
-
-_LEAVES_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, i
     """The first entry that is not the one signed, and where its line begins.
 
     The tree files tell, if they are those of the checkpoint: its root proves them.
-    None where they are not. Raises: HostError.
+    None where they are not, or cannot be read.
     """
     try:
         with opened_tree(LedgerPaths(reader.path).folder, create=False) as tree:
@@ -129,7 +127,7 @@ def find_departure(reader: LedgerReader, checkpoint: Checkpoint) -> tuple[int, i
                     seq, offset = seq + 1, offset + len(line) + 1
                 if seq >= checkpoint.size:
                     return None
-    except LedgerDamagedError:
+    except (LedgerDamagedError, HostError):
         return None
     return None
 

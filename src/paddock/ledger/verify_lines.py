@@ -1,7 +1,7 @@
 """Every line parsed and compared: what is wrong with a ledger, and where.
 
-Slow, and exact: it is what names the fault and its place, where `verify_hashes`
-has seen that something is not right, and what no checkpoint covers.
+Slow, and exact: it is what names the fault and its place, where something was seen
+not to be right.
 """
 
 from paddock import limits
@@ -106,15 +106,20 @@ class LineCheck:
             self.problems.append(self._head_problem)
         elif self._marks:
             mark = self._marks[-1]
-            self._line += 1
-            if size < mark.offset_bytes:
+            if self.entries < mark.entries:
+                self._line += 1
                 lost = f"{mark.entries} entries were written, {self.entries} are here"
                 self._report(ChainFault.CUT, size, f"the end is missing: {lost}")
             else:
-                self._report(
-                    ChainFault.HEAD,
-                    mark.offset_bytes,
-                    "the head file knows the end of a line where none ends",
+                # The line is there, with another length.
+                self._note(
+                    Problem(
+                        ChainFault.HEAD,
+                        mark.entries,
+                        mark.entries - 1,
+                        self._before if mark.entries == self.entries else mark.offset_bytes,
+                        "the line does not end where the head file recorded it",
+                    )
                 )
 
     def _place(self, offset: int, stored: StoredEntry) -> None:

@@ -144,14 +144,6 @@ def read_approvals(layout: PlaneLayout) -> tuple[Approval, ...]:
     return tuple(read_approval(directory / name) for name in found)
 
 
-def find_approval(layout: PlaneLayout, wo_id: str) -> Approval | None:
-    """The approval of that id, or None where there is none. Raises: ConfigError."""
-    if _WO_ID.fullmatch(wo_id) is None:
-        return None
-    path = _directory(layout) / f"{wo_id}.json"
-    return read_approval(path) if os.path.lexists(path) else None
-
-
 def read_approval(path: Path) -> Approval:
     """One approval. That its signature holds is not said by that. Raises: ConfigError."""
     content = read_file(path, limits.approval_file_bytes_max)
@@ -181,16 +173,24 @@ def read_approval(path: Path) -> Approval:
     return approval
 
 
-def approval_problem(approval: Approval, claim: Claim, keys: Keys, used: Collection[str]) -> str:
-    """Why an approval does not allow what is claimed; empty where it does.
-
-    The signature first: what stands in a file that nobody signed is worth nothing.
-    """
+def signature_problem(approval: Approval, keys: Keys) -> str:
+    """Why its signature is worth nothing; empty where it holds."""
     key = keys.get(approval.key_id)
     if key is None:
         return f"its key {approval.key_id} is none of this plane's"
     if not key.verifies(approval.signed_bytes(), approval.signature):
         return "its signature does not hold"
+    return ""
+
+
+def approval_problem(approval: Approval, claim: Claim, keys: Keys, used: Collection[str]) -> str:
+    """Why an approval does not allow what is claimed; empty where it does.
+
+    The signature first: what stands in a file that nobody signed is worth nothing.
+    """
+    problem = signature_problem(approval, keys)
+    if problem:
+        return problem
     if approval.digest != claim.digest:
         return f"it is for {approval.digest}"
     if approval.wo_id in used:

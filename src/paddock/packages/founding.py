@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
+from paddock import limits
 from paddock.errors import ConfigError
 from paddock.ledger.format_events import OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED
 from paddock.ledger.format_lines import StoredEntry
@@ -55,9 +55,6 @@ from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
-
-EXPIRES_S: Final = 86_400.0
-"""How long the approvals of a founding may be used: it takes seconds, and may be taken up later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class _Founding:
             f"WO-{secrets.token_hex(16)}",
             manifest.digest,
             exact_scope(manifest.by_path),
-            self._depot.clock() + EXPIRES_S,
+            self._depot.clock() + limits.plane_approval_expires_s,
         )
 
     def _require_nobody(self) -> None:

@@ -18,8 +18,8 @@ from paddock.ledger.format_events import (
 )
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.ports import Ledger
-from paddock.ledger.query import Filter, query
-from paddock.ledger.verify import verify
+from paddock.ledger.query import Filter, query_lines
+from paddock.ledger.verify import Verification, verify
 from paddock.packages.approvals import Approval
 from paddock.packages.keys import PublicKey
 from paddock.packages.versions import Version, parse_version
@@ -80,6 +80,28 @@ class PackageLog:
                 yield stored
 
 
+def verify_alone(path: Path) -> Verification | None:
+    """Verify a packages ledger of which nothing is known elsewhere; None: there never was one.
+
+    Raises: as `PackageLedger.read`.
+    """
+    if path.exists():
+        return verify(str(path))
+    if path.with_suffix(".d").exists():
+        # Threat: without its ledger a plane has used no approval and seen no version.
+        raise ledger_gone(path, "what is kept beside it")
+    return None
+
+
+def ledger_gone(path: Path, witness: str) -> LedgerDamagedError:
+    """What to say of a packages ledger that was there."""
+    return LedgerDamagedError(
+        f"the packages ledger is gone: {witness} says that there was one",
+        where=str(path),
+        hint="restore it from a backup",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PackageLedger:
     """The packages ledger of one plane."""
@@ -87,31 +109,30 @@ class PackageLedger:
     path: Path
     open: Callable[[], Ledger]
     """Opens it to append, made on first use; the caller closes it."""
+    verify: Callable[[Path], Verification | None] = verify_alone
+    """Verifies it, with what is held of it elsewhere; None: there never was one.
+
+    # Threat: an earlier copy, put back with all beside it, is whole, and has used nothing yet.
+    """
 
     def read(self) -> PackageLog:
         """All of it, after it was verified.
 
         Raises:
             LedgerDamagedError: what may not happen twice cannot be told any more.
-            HostError: it cannot be read.
+            HostError, ConfigError: it, or what is held of it elsewhere, cannot be read.
         """
-        if not self.path.exists():
-            if self.path.with_suffix(".d").exists():
-                # Threat: without its ledger a plane has used no approval and seen no version.
-                raise LedgerDamagedError(
-                    "the packages ledger is gone: what is kept beside it says that there was one",
-                    where=str(self.path),
-                    hint="restore it from a backup",
-                )
+        report = self.verify(self.path)
+        if report is None:
             return PackageLog(())
-        report = verify(str(self.path))
-        if not report.is_whole:
+        rows = query_lines(str(self.path), Filter())
+        if not report.is_whole or rows.bad:
             raise LedgerDamagedError(
                 "the packages ledger does not verify",
                 where=str(self.path),
                 hint="paddock ledger verify --ledger packages",
             )
-        return PackageLog(query(str(self.path), Filter()).entries)
+        return PackageLog(rows.entries)
 
     def append(self, entry: Entry) -> str:
         """Record it durably; its id. Raises as `Ledger.append`."""

@@ -42,10 +42,8 @@ class RecordedPackage:
     """The digest of its receipt, as that was before it named its entry."""
     dependencies: tuple[str, ...]
     dev: bool
-    install_wo_id: str | None
-    """The approval that the install used."""
     wo_id: str | None
-    """The same, or the one that was given afterwards."""
+    """The approval that the install used, or one that was given afterwards."""
     key_id: str | None
     """Whose approval `wo_id` is."""
     entry_id: str
@@ -162,7 +160,6 @@ class _Replaying:
             receipt=fields.text("receipt"),
             dependencies=fields.texts("dependencies", ()),
             dev=fields.flag("dev", default=False),
-            install_wo_id=wo_id,
             wo_id=wo_id,
             key_id=fields.text_or_null("key_id"),
             entry_id=stored.id,

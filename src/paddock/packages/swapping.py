@@ -74,7 +74,7 @@ class Swap:
         self._write(entry, state, content, mode)
 
     def remove(self, path: str) -> None:
-        """A file of ours goes away."""
+        """A file of ours goes away. Raises: GateRefusedError for what makes this a plane."""
         if path == PLANE_MARKER:
             raise GateRefusedError(
                 "G0B", [Failure(path, "without it this is no plane: it cannot be taken away")]

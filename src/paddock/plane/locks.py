@@ -1,4 +1,4 @@
-"""One writer at a time in a directory of the plane, across processes and threads."""
+"""One writer at a time in a directory of the plane, and the flock(2) that every lock takes."""
 
 import fcntl
 import os
@@ -61,8 +61,21 @@ def _acquire(descriptor: int, directory: Path) -> None:
 
 def _try(descriptor: int, directory: Path) -> bool:
     with host_errors("locking", directory):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return try_lock(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the exclusive lock if it is free. Raises: OSError where it cannot be locked at all."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Give the lock up and close; a child forked meanwhile holds a copy, and would keep it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)

@@ -75,7 +75,7 @@ class LineJudge:
         for target in self._targets:
             if target in HARMLESS_TARGETS or target.startswith("&"):
                 continue
-            path = _inside(target)
+            path = written_path(target)
             if path:
                 yield Action("file", "create", path)
             elif not _is_private(target):
@@ -83,12 +83,12 @@ class LineJudge:
                 yield Finding(Outcome.DENY, None, reason, 2)
 
 
-def _inside(target: str) -> str:
-    """Return the path in normal form, or nothing where it leaves the root."""
+def written_path(target: str, cwd: str = ".") -> str:
+    """Return the path in normal form from the root, or nothing where it leaves the root."""
     if target.startswith(("/", "~")):
         return ""
     parts: list[str] = []
-    for part in target.split("/"):
+    for part in f"{cwd}/{target}".split("/"):
         if part == "..":
             if not parts:
                 return ""

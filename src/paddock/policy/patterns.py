@@ -74,7 +74,7 @@ def compile_pattern(text: str, place: Place = BUILT_IN_PLACE) -> PathPattern:
 
 
 def compile_target(text: str) -> PathPattern:
-    """Return the pattern of a rule's path target: the same, without `!`."""
+    """Return the pattern of a rule's path target: the same, and `!` is a PatternError too."""
     pattern = compile_pattern(text)
     if pattern.negated:
         raise PatternError(
@@ -114,7 +114,22 @@ class PathList:
         `..`); `.` is the root, which only patterns for everything match.
         `match` is the same with a bounded cache.
         """
-        return self._decide(path, is_directory=False)
+        if path == ROOT or not path:
+            return self._root
+        hits = self._index.hits(path, fold(path), is_final_directory=False)
+        if not hits:
+            return None
+        best: dict[int, int] = {}
+        for level, number in hits:
+            if number > best.get(level, -1):
+                best[level] = number
+        # From the top down: the first level at which the last match is no
+        # negation decides for everything below.
+        for level in sorted(best):
+            pattern = self.patterns[best[level]]
+            if not pattern.negated:
+                return pattern
+        return None
 
     def permits(self, path: str) -> bool:
         """Whether `path` is matched, and the list's last word on it is no `!`.
@@ -129,28 +144,6 @@ class PathList:
             return True
         hits = self._index.hits(path, fold(path), is_final_directory=False)
         return not hits or not self.patterns[max(number for _, number in hits)].negated
-
-    def find_directory(self, path: str) -> MatchedPattern | None:
-        """Return the deciding pattern for a path that is known to be a directory."""
-        return self._decide(path, is_directory=True)
-
-    def _decide(self, path: str, is_directory: bool) -> MatchedPattern | None:
-        if path == ROOT or not path:
-            return self._root
-        hits = self._index.hits(path, fold(path), is_directory)
-        if not hits:
-            return None
-        best: dict[int, int] = {}
-        for level, number in hits:
-            if number > best.get(level, -1):
-                best[level] = number
-        # From the top down: the first level at which the last match is no
-        # negation decides for everything below.
-        for level in sorted(best):
-            pattern = self.patterns[best[level]]
-            if not pattern.negated:
-                return pattern
-        return None
 
 
 class Screen:

@@ -205,5 +205,5 @@ class Table:
         if lowest <= value <= highest:
             return value
         message = f"{name} in {self.title} is {quote(value)}, outside {lowest} to {highest}"
-        self.problem(name, message, f"{highest} is the cap, and no file raises it")
+        self.problem(name, message, f"{highest} is the limit, and no file raises it")
         return default

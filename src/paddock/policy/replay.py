@@ -51,18 +51,6 @@ class Policies(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class OnePolicy:
-    """The same policy for everybody."""
-
-    policy: Policy
-
-    def policy_for(self, agent: str) -> Policy | None:
-        """See `Policies`."""
-        del agent
-        return self.policy
-
-
-@dataclass(frozen=True, slots=True)
 class Example:
     """One call of a group, with the action that decides now."""
 

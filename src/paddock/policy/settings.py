@@ -7,7 +7,7 @@ and `[hook]` are paths of the host; they are read, never opened, by this layer.
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from paddock import limits as caps
+from paddock import limits as hard
 
 Network = Literal["none", "loopback", "host"]
 Git = Literal["safe", "read-only", "none"]
@@ -100,17 +100,17 @@ class AgentBinding:
 
 @dataclass(frozen=True, slots=True)
 class LoweredLimits:
-    """`[limits]`: caps of `paddock.limits` that a file lowers; none is ever raised."""
+    """`[limits]`: those of `paddock.limits` that a file lowers; none is ever raised."""
 
     given: tuple[tuple[str, int | float], ...] = ()
 
     def value(self, name: str) -> int | float:
-        """Return the lowered cap, else the one of `paddock.limits`.
+        """Return the lowered limit, else the one of `paddock.limits`.
 
         Raises:
-            KeyError: there is no cap of that name.
+            KeyError: there is no limit of that name.
         """
-        return dict(self.given).get(name, hard_caps()[name])
+        return dict(self.given).get(name, hard_limits()[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,10 @@ class Settings:
         return None
 
 
-def hard_caps() -> dict[str, int | float]:
-    """Return the caps of `paddock.limits` by name."""
+def hard_limits() -> dict[str, int | float]:
+    """Return the limits of `paddock.limits` by name."""
     return {
         name: value
-        for name, value in vars(caps).items()
+        for name, value in vars(hard).items()
         if name.islower() and not name.startswith("_") and isinstance(value, (int, float))
     }

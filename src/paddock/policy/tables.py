@@ -22,7 +22,7 @@ from paddock.policy.settings import (
     LoweredLimits,
     McpSettings,
     ProviderSettings,
-    hard_caps,
+    hard_limits,
 )
 from paddock.policy.shell import host_paths
 
@@ -103,15 +103,15 @@ def read_agents(
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
     """Read `[limits]`: names of `paddock.limits`, at most their values there."""
-    caps = hard_caps()
+    known = hard_limits()
     given = dict(base.given)
     for name in table.names():
-        if name not in caps:
-            table.problem(name, f"unknown limit {quote(name)}", suggest(name, caps))
+        if name not in known:
+            table.problem(name, f"unknown limit {quote(name)}", suggest(name, known))
             continue
-        cap = caps[name]
-        lowest = 1 if isinstance(cap, int) else min(0.001, cap)
-        value = table.number(name, lowest, cap)
+        limit = known[name]
+        lowest = 1 if isinstance(limit, int) else min(0.001, limit)
+        value = table.number(name, lowest, limit)
         if value is not None:
             given[name] = value
     return LoweredLimits(tuple(sorted(given.items())))

@@ -1,23 +1,19 @@
 """Anthropic's models, by the Messages API and the official SDK."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from paddock import limits
-from paddock.errors import ConfigError
 from paddock.providers.answer_tool import Issue, issue_name
 from paddock.providers.anthropic_wire import AnthropicWire
-from paddock.providers.failures import missing_sdk
+from paddock.providers.failures import missing_sdk, no_address
 from paddock.providers.keys import Key
 from paddock.providers.sdk import SdkErrors
-from paddock.providers.sdk_provider import ApiResponse, Client, SdkProvider
-from paddock.text.show import quote
+from paddock.providers.sdk_provider import Client, SdkProvider
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
-    import anthropic
     import httpx2
 
 ADDRESS: Final = "https://api.anthropic.com"
@@ -62,30 +58,8 @@ class _Wire(AnthropicWire):
                 open_telemetry=False,
             )
         except (ValueError, httpx2.InvalidURL) as error:
-            raise ConfigError(
-                f"base_url {quote(self.base_url)} is no address: {error}",
-                hint="such as http://127.0.0.1:8080",
-            ) from None
-        return _Client(sdk, errors)
-
-
-class _Client:
-    """The SDK's client, used for one call of it."""
-
-    def __init__(self, sdk: "anthropic.AsyncAnthropic", errors: SdkErrors) -> None:
-        self.errors = errors
-        self._sdk = sdk
-
-    @asynccontextmanager
-    async def send(self, body: Mapping[str, Json]) -> AsyncGenerator[ApiResponse]:
-        """POST the body."""
-        messages = cast("Any", self._sdk.messages.with_streaming_response)
-        async with messages.create(**body) as response:
-            yield response
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._sdk.close()
+            raise no_address(self.base_url, error, "http://127.0.0.1:8080") from None
+        return Client(sdk, sdk.messages, errors)
 
 
 def anthropic_provider(

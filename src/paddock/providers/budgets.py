@@ -79,7 +79,9 @@ class Budget:
 
         With `at_least`, whatever is free between the two is granted: `Reservation.granted`.
 
-        Raises: BudgetExhaustedError, in mode `enforce`, where a scope has too little.
+        Raises:
+            BudgetExhaustedError: in mode `enforce`, where a scope has too little.
+            ValueError: a negative number, or `at_least` above `tokens`.
         """
         if tokens < 0 or (at_least is not None and not 0 <= at_least <= tokens):
             raise ValueError(f"a reservation of {tokens} tokens, at least {at_least}")
@@ -143,7 +145,7 @@ class Reservation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._settle(self.granted)
 
 

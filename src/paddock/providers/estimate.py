@@ -19,8 +19,3 @@ def estimate_input_tokens(request: ModelRequest) -> int:
     size = len(request_text(request).encode("utf-8", "surrogatepass"))
     framing = MESSAGE_TOKENS * (len(request.messages) + 1)
     return size // limits.model_bytes_per_token + framing
-
-
-def estimate_tokens(request: ModelRequest) -> int:
-    """What to reserve for one exchange: the request and the longest answer to it."""
-    return estimate_input_tokens(request) + request.max_output_tokens

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Final
 
 from paddock.errors import ConfigError, ModelFailedError
+from paddock.text.show import quote
 
 
 class FailureKind(StrEnum):
@@ -131,4 +132,11 @@ def missing_sdk(name: str) -> ConfigError:
     return ConfigError(
         f"the provider '{name}' needs the package '{name}'",
         hint=f"pip install 'paddock[{name}]'",
+    )
+
+
+def no_address(base_url: str, error: Exception, example: str) -> ConfigError:
+    """The error where an SDK does not take the address of a server of one's own."""
+    return ConfigError(
+        f"base_url {quote(base_url)} is no address: {error}", hint=f"such as {example}"
     )

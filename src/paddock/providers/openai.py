@@ -1,25 +1,19 @@
 """OpenAI's models, and any server that speaks one of OpenAI's APIs, by the official SDK."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal
 
 from paddock import limits
-from paddock.errors import ConfigError
 from paddock.providers.answer_tool import Issue, issue_name
-from paddock.providers.failures import missing_sdk
+from paddock.providers.failures import missing_sdk, no_address
 from paddock.providers.keys import Key
 from paddock.providers.openai_chat import COMPATIBLE, OFFICIAL, ChatWire
 from paddock.providers.openai_responses import ResponsesWire
 from paddock.providers.sdk import SdkErrors
-from paddock.providers.sdk_provider import ApiResponse, Client, SdkProvider
-from paddock.text.show import quote
-from paddock.values.calls import Json
+from paddock.providers.sdk_provider import Client, SdkProvider
 
 if TYPE_CHECKING:
     import httpx2
-    import openai
 
 Api = Literal["responses", "chat"]
 ADDRESS: Final = "https://api.openai.com/v1"
@@ -60,31 +54,8 @@ class _Server:
                 http_client=http,
             )
         except (ValueError, httpx2.InvalidURL) as error:
-            raise ConfigError(
-                f"base_url {quote(self.base_url)} is no address: {error}",
-                hint="such as http://127.0.0.1:11434/v1",
-            ) from None
-        return _Client(sdk, errors, api)
-
-
-class _Client:
-    """The SDK's client, used for one call of it."""
-
-    def __init__(self, sdk: "openai.AsyncOpenAI", errors: SdkErrors, api: Api) -> None:
-        self.errors = errors
-        self._sdk = sdk
-        self._resource = sdk.responses if api == "responses" else sdk.chat.completions
-
-    @asynccontextmanager
-    async def send(self, body: Mapping[str, Json]) -> AsyncGenerator[ApiResponse]:
-        """POST the body."""
-        resource = cast("Any", self._resource.with_streaming_response)
-        async with resource.create(**body) as response:
-            yield response
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._sdk.close()
+            raise no_address(self.base_url, error, "http://127.0.0.1:11434/v1") from None
+        return Client(sdk, sdk.responses if api == "responses" else sdk.chat.completions, errors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Final
 
 from paddock.providers.answer_tool import Issue, answer_tool, is_strict
 from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.openai_usage import read_usage
 from paddock.providers.reading import CallReader, Parts, finish
 from paddock.providers.sdk_provider import Prepared
 from paddock.providers.wire_json import as_count, as_map, as_maps, as_text, json_text
@@ -25,7 +26,6 @@ from paddock.values.models import (
     Stop,
     ToolAnswers,
     ToolSchema,
-    Usage,
     UserMessage,
 )
 
@@ -236,7 +236,7 @@ class ChatWire:
             text=text,
             stop=Stop.REFUSAL if refusal and stop is Stop.END_TURN else stop,
             model=as_text(message.get("model")) or self.model,
-            usage=_usage(message.get("usage")),
+            usage=read_usage(message.get("usage"), "prompt_tokens", "completion_tokens"),
             stop_raw=raw,
             stop_reason=refusal,
             raw_ref=as_text(message.get("id")),
@@ -257,15 +257,3 @@ def _answered(reader: CallReader) -> str:
     """The answer that came as a call, for the conversation: the call itself is not repeated."""
     first = reader.answers[0] if reader.answers else None
     return json.dumps(dict(first)) if isinstance(first, Mapping) else ""
-
-
-def _usage(given: Json) -> Usage | None:
-    counts = as_map(given)
-    if not counts:
-        return None
-    details = as_map(counts.get("prompt_tokens_details"))
-    cached = as_count(details.get("cached_tokens"))
-    written = as_count(details.get("cache_write_tokens"))
-    # This API counts what the cache gave and took within the prompt.
-    plain = max(0, as_count(counts.get("prompt_tokens")) - cached - written)
-    return Usage(plain, as_count(counts.get("completion_tokens")), cached, written)

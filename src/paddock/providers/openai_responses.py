@@ -6,6 +6,7 @@ from typing import Final
 
 from paddock.providers.answer_tool import is_strict
 from paddock.providers.failures import FailureKind, ProviderError, kind_of
+from paddock.providers.openai_usage import read_usage
 from paddock.providers.reading import CallReader, Parts, finish
 from paddock.providers.sdk_provider import Prepared
 from paddock.providers.wire_json import as_count, as_map, as_maps, as_text, json_text
@@ -20,7 +21,6 @@ from paddock.values.models import (
     Stop,
     ToolAnswers,
     ToolSchema,
-    Usage,
     UserMessage,
 )
 
@@ -184,7 +184,7 @@ class ResponsesWire:
             text="".join(texts),
             stop=stop,
             model=as_text(message.get("model")) or self.model,
-            usage=_usage(message.get("usage")),
+            usage=read_usage(message.get("usage"), "input_tokens", "output_tokens"),
             stop_raw=raw,
             stop_reason=" ".join(refusals),
             raw_ref=as_text(message.get("id")),
@@ -222,15 +222,3 @@ def _failed(error: Mapping[str, Json]) -> ProviderError:
         f"openai reports {word or 'a failure'}: {said}",
         kind=kind_of(500 if word in {"", "server_error"} else 400, word),
     )
-
-
-def _usage(given: Json) -> Usage | None:
-    counts = as_map(given)
-    if not counts:
-        return None
-    details = as_map(counts.get("input_tokens_details"))
-    cached = as_count(details.get("cached_tokens"))
-    written = as_count(details.get("cache_write_tokens"))
-    # This API counts what the cache gave and took within the input.
-    plain = max(0, as_count(counts.get("input_tokens")) - cached - written)
-    return Usage(plain, as_count(counts.get("output_tokens")), cached, written)

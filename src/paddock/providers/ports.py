@@ -18,7 +18,7 @@ class TextSink(Protocol):
         ...
 
 
-class Provider(Protocol):
+class Router(Protocol):
     """Answers requests, from several threads at once if need be."""
 
     @property
@@ -43,6 +43,10 @@ class Provider(Protocol):
         Raises: ProviderError where there is no turn.
         """
         ...
+
+
+class Provider(Router, Protocol):
+    """One that has connections or threads of its own."""
 
     def close(self) -> None:
         """Let go of connections and threads. Twice is harmless."""

@@ -1,8 +1,8 @@
 """A provider behind an SDK: one request, one stream, one turn, whatever the wire."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -33,18 +33,23 @@ class ApiResponse(Protocol):
         ...
 
 
-class Client(Protocol):
-    """An SDK's client with its key, for one API."""
+class Client:
+    """An SDK's client with its key; of its API the one call that is used."""
 
-    errors: SdkErrors
+    def __init__(self, sdk: Any, resource: Any, errors: SdkErrors) -> None:
+        self.errors = errors
+        self._sdk = sdk
+        self._resource = resource
 
-    def send(self, body: Mapping[str, Json]) -> AbstractAsyncContextManager[ApiResponse]:
+    @asynccontextmanager
+    async def send(self, body: Mapping[str, Json]) -> AsyncGenerator[ApiResponse]:
         """POST `body`; the response's body is not read yet."""
-        ...
+        async with self._resource.with_streaming_response.create(**body) as response:
+            yield response
 
     async def close(self) -> None:
         """Close its connections."""
-        ...
+        await self._sdk.close()
 
 
 class Assembly(Protocol):

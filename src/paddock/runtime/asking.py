@@ -24,6 +24,15 @@ from paddock.values.decisions import Decision
 
 
 @runtime_checkable
+class Pinning(Protocol):
+    """A handler that can bind a plan to its target's present content."""
+
+    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
+        """The plan tied to what stands there now, and that content's digest. Raises: ToolError."""
+        ...
+
+
+@runtime_checkable
 class Staging(Protocol):
     """A handler that can do everything but let its effect stand."""
 
@@ -75,10 +84,9 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
     handler = question.tool.handler
     judged = Judged(question.decision)
     target_digest = ""
-    pin = getattr(handler, "pin", None)
     try:
-        if pin is not None:
-            plan, target_digest = pin(question.plan, context.ports)
+        if isinstance(handler, Pinning):
+            plan, target_digest = handler.pin(question.plan, context.ports)
             question = question._replace(plan=plan)
         if not isinstance(handler, Staging) or not handler.asks_about_effect(
             question.plan, context.ports

@@ -102,14 +102,8 @@ class Recorder:
         bounds: Bounds = FREE,
     ) -> Entry:
         """`TOOL_STAGED`: it acts now, and what it would change is held back for a question."""
-        metadata: dict[str, Json] = {
-            "tool": call.tool,
-            "arguments": arguments,
-            "actions": actions,
-        }
-        shared = self._judgement(judged, metadata)
-        reason = judged.decision.reason
-        return self._entry("TOOL_STAGED", call, "ask", reason, metadata, shared, bounds)
+        intent = self.intent(call, arguments, actions, judged, bounds)
+        return intent._replace(event_type="TOOL_STAGED", decision="ask")
 
     def result(
         self,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, SandboxUnavailableError
+from paddock.plane.locks import try_lock
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
 
@@ -156,9 +157,7 @@ def _sweep(home: int) -> None:
         except FileNotFoundError:
             continue
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(home, name)
-        except BlockingIOError:
-            continue
+            if try_lock(fd):
+                remove_tree(home, name)
         finally:
             os.close(fd)

@@ -109,12 +109,8 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
         cage = staging / name
         _furnish(cage)
         said = _run(launcher, cage, ground)
-    except ConfinementError as error:
-        return explain_failure(error)
-    except HostError as error:
-        return failed_now(BACKEND, error)
     except PaddockError as error:
-        return _failed(error.message, error.hint)
+        return _explained(error)
     except OSError as error:
         return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
     finally:
@@ -132,18 +128,23 @@ def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -
 
     For a doctor: the canary's own workspace lies elsewhere, maybe on another file system.
     """
-    plan = _plan(workspace, ground, ())
+    plan = canary_plan(workspace, ground, ())
     request = CommandRequest(plan, ("/bin/sh", "-c", ":"), ".", _TIMEOUT_S, _OUTPUT_BYTES)
     try:
         with launcher.open_stage(plan, fd) as stage:
             launcher.run(request, stage)
-    except ConfinementError as error:
-        return explain_failure(error)
-    except HostError as error:
-        return failed_now(BACKEND, error)
     except PaddockError as error:
-        return _failed(error.message, error.hint)
+        return _explained(error)
     return Verdict(BACKEND, Held.FULL)
+
+
+def _explained(error: PaddockError) -> Verdict:
+    """The verdict where the command did not come to its end."""
+    if isinstance(error, ConfinementError):
+        return explain_failure(error)
+    if isinstance(error, HostError):
+        return failed_now(BACKEND, error)
+    return _failed(error.message, error.hint)
 
 
 def explain_failure(error: ConfinementError) -> Verdict:
@@ -198,7 +199,7 @@ def _furnish(cage: Path) -> None:
 def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
     """What went wrong; empty if everything held."""
     workspace = cage / "workspace"
-    plan = _plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
+    plan = canary_plan(os.fspath(workspace), ground, ("below/hidden", "hidden"))
     script = _SCRIPT.format(namespaces=" ".join(_NAMESPACES))
     outside = os.fspath(cage / "outside")
     request = CommandRequest(
@@ -217,7 +218,8 @@ def _run(launcher: Launcher, cage: Path, ground: Ground) -> str:
         os.close(fd)
 
 
-def _plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPlan:
+def canary_plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> SandboxPlan:
+    """What the canary's command is held to, whichever backend is tried."""
     return SandboxPlan(
         workspace=workspace,
         readable=ground.readable,

@@ -3,7 +3,7 @@
 Memory is constant whatever a command prints: one buffer, which ends with what is kept of
 its beginning. A command that prints small pieces is read in small pieces, so a read is a
 system call and two additions; looking at what came waits until the buffer is full. Where a
-spool is given, the whole stream goes there as well, up to its cap.
+spool is given, the whole stream goes there as well, up to its limit.
 """
 
 import fcntl

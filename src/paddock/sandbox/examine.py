@@ -9,10 +9,11 @@ from typing import Final
 from paddock.errors import HostError, PaddockError
 from paddock.kernel.landlock import landlock_abi
 from paddock.policy.engine import load_policy
-from paddock.policy.settings import SYSTEM_READ, ShellLimits
+from paddock.policy.settings import SYSTEM_READ
 from paddock.sandbox.canary import BACKEND as STAGE
 from paddock.sandbox.canary import (
     Ground,
+    canary_plan,
     expect_an_end,
     failed_now,
     is_passing,
@@ -30,7 +31,7 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.places import is_covered, topmost
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.standing import Resolver
-from paddock.sandbox.values import CommandRequest, Ending, Held, SandboxPlan, Verdict
+from paddock.sandbox.values import CommandRequest, Ending, Held, Verdict
 from paddock.values.agents import Agent
 
 _PLAIN_ID: Final = 65_534
@@ -156,19 +157,7 @@ def _furnish(cage: Path) -> None:
 
 def _run(cage: Path, ground: Ground) -> Kept:
     workspace = cage / "workspace"
-    plan = SandboxPlan(
-        workspace=os.fspath(workspace),
-        readable=ground.readable,
-        writable=(),
-        hidden=(".env",),
-        network="loopback",
-        git="safe",
-        commit="each",
-        enforcement="required",
-        limits=ShellLimits(),
-        environment=(("PATH", "/usr/bin:/bin"),),
-        policy_digest="",
-    )
+    plan = canary_plan(os.fspath(workspace), ground, (".env",))
     argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
     policy = load_policy(None)
     read, write = ReadJudge(policy, _CHAIN), WriteJudge(policy, _CHAIN)

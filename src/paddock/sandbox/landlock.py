@@ -18,7 +18,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import SandboxUnavailableError
@@ -83,12 +82,7 @@ class LandlockConfinement:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self.ruleset_fd)
 
 

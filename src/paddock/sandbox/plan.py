@@ -65,7 +65,7 @@ def compile_plan(
 ) -> CompiledPlan:
     """The plan of one agent's commands, or of the one command `line`.
 
-    `hidden` are the workspace's names that may not be read; see `hidden.HiddenIndex`.
+    `hidden` are the workspace's names that may not be read; see `hidden.NameIndex`.
 
     Raises:
         ConfigError: no agent, or more than a chain may have.

@@ -8,7 +8,6 @@ Until `commit` the workspace is untouched, whatever the command did.
 
 import os
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
@@ -106,12 +105,7 @@ class StagedCommand:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paddock.errors import PathNotFoundError, TextUnchangedError
-from paddock.text.check import require_content
+from paddock.errors import PathNotFoundError
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, flag, needed_text, optional_text, plain_text
-from paddock.tools.editing import Replacement, ReplacementOfAll, Wording
+from paddock.tools.editing import Replacement, ReplacementOfAll, Wording, require_change
 from paddock.tools.effects import change_of_write
 from paddock.tools.outputs import IF_VERSION, result_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
@@ -54,12 +53,8 @@ class EditFileDev:
 
     def resolve(self, arguments: EditFileDevArguments, ports: Ports) -> EditFileDevPlan:
         """Raises: ToolError for equal texts, unusable texts or path."""
-        if arguments.old_string == arguments.new_string:
-            raise TextUnchangedError(
-                "old_string and new_string are the same", hint="there is nothing to change"
-            )
-        old = require_content(arguments.old_string, "old_string")
-        new = require_content(arguments.new_string, "new_string")
+        names = ("old_string", "new_string")
+        old, new = require_change(arguments.old_string, arguments.new_string, names)
         path = ports.workspace.resolve_write(arguments.path)
         return EditFileDevPlan(
             arguments.path,

@@ -4,12 +4,12 @@ A tool brings its own words, so that a message names the argument that the model
 sent. Where the places are and what is spliced is `text`'s business.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from paddock import limits
-from paddock.errors import AmbiguousMatchError, StringNotFoundError
-from paddock.text.check import require_text
+from paddock.errors import AmbiguousMatchError, StringNotFoundError, TextUnchangedError
+from paddock.text.check import require_content, require_text
 from paddock.text.locate import Span, find_spans, lines_of
 from paddock.text.nearest import find_nearest
 from paddock.text.show import quote, show_line
@@ -27,65 +27,64 @@ class Wording:
     ambiguous_hint: str
 
 
-class Replacement:
-    """One exact replacement in the content that the workspace hands over under its lock.
+@dataclass(slots=True)
+class _Edit:
+    """What a tool wants replaced, as the workspace asks for it under its lock."""
 
-    Afterwards `spliced` says where the new text stands.
-    """
+    name: str
+    old: bytes
+    new: bytes
+    wording: Wording
+    may_view: bool = field(kw_only=True)
 
-    __slots__ = ("_may_view", "_name", "_new", "_old", "_wording", "spliced")
 
-    def __init__(
-        self, name: str, old: bytes, new: bytes, wording: Wording, *, may_view: bool
-    ) -> None:
-        self._may_view = may_view
-        self._name = name
-        self._new = new
-        self._old = old
-        self._wording = wording
-        self.spliced: Spliced | None = None
+@dataclass(slots=True)
+class Replacement(_Edit):
+    """The only place. Afterwards `spliced` says where the new text stands."""
+
+    spliced: Spliced | None = field(default=None, init=False)
 
     def apply(self, content: bytes) -> bytes:
         """The content with the one place changed.
 
         Raises: TextError if it is no text, or the place is missing or not the only one.
         """
-        require_text(content, self._name)
-        with_hint = self._may_view
-        place = find_only(content, self._old, self._name, self._wording, with_hint=with_hint)
-        self.spliced = splice(content, place, self._old, self._new)
+        require_text(content, self.name)
+        place = find_only(content, self.old, self.name, self.wording, with_hint=self.may_view)
+        self.spliced = splice(content, place, self.old, self.new)
         return self.spliced.content
 
 
-class ReplacementOfAll:
+@dataclass(slots=True)
+class ReplacementOfAll(_Edit):
     """Every place, from the front and none inside another; afterwards `count` says how many."""
 
-    __slots__ = ("_may_view", "_name", "_new", "_old", "_wording", "count")
-
-    def __init__(
-        self, name: str, old: bytes, new: bytes, wording: Wording, *, may_view: bool
-    ) -> None:
-        self._may_view = may_view
-        self._name = name
-        self._new = new
-        self._old = old
-        self._wording = wording
-        self.count = 0
+    count: int = field(default=0, init=False)
 
     def apply(self, content: bytes) -> bytes:
         """The content with all places changed.
 
         Raises: TextError if it is no text, there is no place, or it would grow too large.
         """
-        require_text(content, self._name)
-        changed, self.count = splice_all(
-            content, self._old, self._new, limits.edited_file_bytes_max
-        )
+        require_text(content, self.name)
+        changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
         if not self.count:
-            raise _not_found(
-                content, self._old, self._name, self._wording, with_hint=self._may_view
-            )
+            raise _not_found(content, self.old, self.name, self.wording, with_hint=self.may_view)
         return changed
+
+
+def require_change(old: str, new: str, names: tuple[str, str]) -> tuple[bytes, bytes]:
+    """The two texts of an edit; `names` are the tool's arguments that hold them.
+
+    Raises:
+        TextUnchangedError: they are the same.
+        TextError: one of them is not fit for a file.
+    """
+    if old == new:
+        raise TextUnchangedError(
+            f"{names[0]} and {names[1]} are the same", hint="there is nothing to change"
+        )
+    return require_content(old, names[0]), require_content(new, names[1])
 
 
 def find_only(

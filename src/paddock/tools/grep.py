@@ -22,6 +22,7 @@ from paddock.tools.search_rows import (
     refuse_cancelled,
     remark_notices,
     show_row_path,
+    size_notice,
 )
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
@@ -33,16 +34,17 @@ from paddock.workspace.search.globs import EVERYTHING, SearchGlob, compile_glob
 from paddock.workspace.search.until import Until
 
 _DEFAULT_MATCHES: Final = 100
+PATTERN: Final = (
+    "Regular expression, matched against single lines: ripgrep's syntax, which takes "
+    "linear time and has no look-around and no backreferences."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class GrepArguments(ArgumentType):
     """Arguments of `grep`."""
 
-    pattern: str = needed_text(
-        "Regular expression, matched against single lines: ripgrep's syntax, which takes "
-        "linear time and has no look-around and no backreferences."
-    )
+    pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str | None = optional_text(
         "Only files that match: *.py by name, src/**/*.ts by path, {a,b} for either, !x for not x."
@@ -138,10 +140,7 @@ def _output(found: ContentFound, limit: int) -> ToolOutput:
     count = len(rows.matches)
     said = rows.rows or [NO_MATCHES]
     if rows.is_full:
-        said.append(
-            f"[{limits.search_output_bytes_max // 1000} kB limit reached: {count} of "
-            f"{found.matches} matches shown. Refine pattern or path, or lower context.]"
-        )
+        said.append(size_notice(count, found.matches, "context"))
     elif found.has_more:
         said.append(limit_notice("matches", limit, limits.grep_matches_max, "refine pattern"))
     said += rows.lines.notices()

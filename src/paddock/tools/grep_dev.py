@@ -7,6 +7,7 @@ from paddock import limits
 from paddock.errors import PathNotFoundError
 from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, clamped_integer, filled_text, needed_text
+from paddock.tools.grep import PATTERN, GrepPlan
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
     NO_MATCHES,
@@ -17,14 +18,13 @@ from paddock.tools.search_rows import (
     refuse_cancelled,
     remark_notices,
     show_row_path,
+    size_notice,
 )
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
-from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import FileLines, Regex, Wanted
-from paddock.workspace.search.globs import SearchGlob, compile_glob
+from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.until import Until
 
 if TYPE_CHECKING:
@@ -37,10 +37,7 @@ _DEFAULT_RESULTS: Final = 50
 class GrepDevArguments(ArgumentType):
     """Arguments of `grep_dev`."""
 
-    pattern: str = needed_text(
-        "Regular expression, matched against single lines: ripgrep's syntax, which takes "
-        "linear time and has no look-around and no backreferences."
-    )
+    pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str = filled_text("Only files that match, such as *.py.", "*")
     max_results: int = clamped_integer(
@@ -57,27 +54,17 @@ class GrepDevArguments(ArgumentType):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class GrepDevPlan:
-    """What will be searched for, and where."""
-
-    path: ReadPath
-    glob: SearchGlob
-    wanted: Wanted
-    actions: tuple[Action, ...]
-
-
 class GrepDev:
     """The first matches by path and line; every file that was passed by is counted."""
 
-    def resolve(self, arguments: GrepDevArguments, ports: Ports) -> GrepDevPlan:
+    def resolve(self, arguments: GrepDevArguments, ports: Ports) -> GrepPlan:
         """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
         wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
         actions = path_actions("search", "grep", path)
-        return GrepDevPlan(path, compile_glob(arguments.glob), wanted, actions)
+        return GrepPlan(path, compile_glob(arguments.glob), wanted, actions)
 
-    def run(self, plan: GrepDevPlan, ports: Ports) -> ToolOutput:
+    def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError where nothing can be searched, or not for this pattern."""
         from paddock.workspace.search.counted import (  # noqa: PLC0415 - starting programs is costly to import
             search_counted,
@@ -97,7 +84,7 @@ class GrepDev:
         return _output(plan, counted)
 
 
-def _output(plan: GrepDevPlan, counted: "CountedFound") -> ToolOutput:
+def _output(plan: GrepPlan, counted: "CountedFound") -> ToolOutput:
     found = counted.found
     lines = LineRows()
     rows: list[str] = []
@@ -114,15 +101,10 @@ def _output(plan: GrepDevPlan, counted: "CountedFound") -> ToolOutput:
                 results.append(match)
     said = rows or [NO_MATCHES]
     if is_full:
-        said.append(
-            f"[{limits.search_output_bytes_max // 1000} kB limit reached: {len(results)} of "
-            f"{found.matches} matches shown. Refine pattern or path, or lower context_lines.]"
-        )
+        said.append(size_notice(len(results), found.matches, "context_lines"))
     elif found.has_more:
-        notice = limit_notice(
-            "matches", plan.wanted.matches_max, limits.dev_matches_max, "refine pattern"
-        )
-        said.append(notice.replace("limit=", "max_results="))
+        shown, most = plan.wanted.matches_max, limits.dev_matches_max
+        said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
     said += [*lines.notices(), *remark_notices(found.remarks)]
     said.append(_account(counted.files_searched, counted.skipped))
     details: dict[str, Json] = {

@@ -96,13 +96,26 @@ class LineRows:
         return said
 
 
-def limit_notice(what: str, limit: int, maximum: int, otherwise: str) -> str:
-    """That a limit cut the rows, and how to get more."""
+def limit_notice(
+    what: str, limit: int, maximum: int, otherwise: str, argument: str = "limit"
+) -> str:
+    """That the limit in an argument cut the rows, and how to get more."""
     more = min(2 * limit, maximum)
     advice = (
-        f"Use limit={more} for more, or {otherwise}" if more > limit else otherwise.capitalize()
+        f"Use {argument}={more} for more, or {otherwise}"
+        if more > limit
+        else otherwise.capitalize()
     )
     return f"[{limit} {what} limit reached. {advice}.]"
+
+
+def size_notice(shown: int, matches: int, argument: str) -> str:
+    """That the rows grew too large, and what makes them smaller; `argument` asks for context."""
+    size = limits.search_output_bytes_max // 1000
+    return (
+        f"[{size} kB limit reached: {shown} of {matches} matches shown. "
+        f"Refine pattern or path, or lower {argument}.]"
+    )
 
 
 def remark_notices(remarks: Remarks) -> list[str]:

@@ -15,6 +15,7 @@ from paddock.errors import (
     PathTraversalError,
 )
 from paddock.policy.commands import parse_line
+from paddock.policy.lines import written_path
 from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
 from paddock.sandbox.values import Ending
 from paddock.text.show import quote
@@ -138,18 +139,5 @@ def _writes_from(line: CommandLine) -> list[Action]:
     """The redirections of a line that does not run at the root, where policy takes them from."""
     if line.cwd == ".":
         return []
-    found = (_inside(f"{line.cwd}/{target}") for target in parse_line(line.text).writes)
+    found = (written_path(target, line.cwd) for target in parse_line(line.text).writes)
     return [Action("file", "create", path) for path in dict.fromkeys(found) if path]
-
-
-def _inside(path: str) -> str:
-    """A path without dots; empty for one that is no name of the workspace."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            if not parts:
-                return ""
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts)

@@ -144,14 +144,6 @@ class Handler(Protocol[Given, P]):
         ...
 
 
-class Pinned(Protocol):
-    """A handler that can bind a plan to its target's present content."""
-
-    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
-        """The plan tied to what stands there now, and that content's digest."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ToolSpec(Generic[A]):
     """A tool's declaration; its schema is that of its argument type."""

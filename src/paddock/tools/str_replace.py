@@ -3,12 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paddock.errors import TextUnchangedError
-from paddock.text.check import require_content
 from paddock.text.show import show_name
 from paddock.text.snippet import snippet_around
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
-from paddock.tools.editing import Replacement, Wording
+from paddock.tools.editing import Replacement, Wording, require_change
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions, pinned
@@ -53,12 +51,7 @@ class StrReplace:
 
     def resolve(self, arguments: StrReplaceArguments, ports: Ports) -> StrReplacePlan:
         """Raises: ToolError for equal texts, unusable texts or path."""
-        if arguments.old_str == arguments.new_str:
-            raise TextUnchangedError(
-                "old_str and new_str are the same", hint="there is nothing to change"
-            )
-        old = require_content(arguments.old_str, "old_str")
-        new = require_content(arguments.new_str, "new_str")
+        old, new = require_change(arguments.old_str, arguments.new_str, ("old_str", "new_str"))
         path = ports.workspace.resolve_write(arguments.path)
         actions = path_actions("file", "str_replace", path)
         return StrReplacePlan(path, old, new, arguments.if_version, actions)

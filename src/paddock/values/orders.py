@@ -35,11 +35,6 @@ class OrderState(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
 
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing can happen to the order any more."""
-        return self in {OrderState.COMPLETED, OrderState.FAILED}
-
 
 class Tier(StrEnum):
     """Who moves an order."""

@@ -24,7 +24,6 @@ _BY_THE_SYSTEM: Final = "security."
 _CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
-_SPECIAL_BITS: Final = 0o7000
 _OPEN_FILE: Final = READ_FILE | os.O_NOFOLLOW
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 

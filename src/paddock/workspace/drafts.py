@@ -23,7 +23,6 @@ old content.
 import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import FileChangedError
@@ -105,12 +104,7 @@ class Draft:
         self.fd = fd
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self.fd)
         self._held.close()
 

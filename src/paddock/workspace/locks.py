@@ -15,15 +15,14 @@ Rules kept here:
     meanwhile holds a copy of it, and would keep the lock for as long as it lives.
 """
 
-import fcntl
 import os
 import resource
 import time
-from types import TracebackType
 from typing import Final
 
 from paddock import limits
 from paddock.errors import FileChangedError, PathError, StorageFullError
+from paddock.plane.locks import try_lock, unlock
 from paddock.text.show import quote
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, Resolution
@@ -65,23 +64,6 @@ def lock(fd: int, path: WorkspacePath, wait_s: float) -> None:
             )
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-
-
-def try_lock(fd: int) -> bool:
-    """Take the exclusive lock if it is free."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def unlock(fd: int) -> None:
-    """Give the lock up and close."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    finally:
-        os.close(fd)
 
 
 def _require_descriptors(wanted: int) -> None:
@@ -151,12 +133,7 @@ class LockedDirectories:
             self.release()
         raise FileChangedError(f"directory {quote(self._paths[0].relative)} keeps being replaced")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def _lock_all(self) -> dict[WorkspacePath, Identity]:

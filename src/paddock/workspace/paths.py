@@ -36,11 +36,6 @@ class AskedPath:
     as_directory: bool
     """It ended in a slash or `/.`: a directory is meant."""
 
-    @property
-    def climbs(self) -> bool:
-        """Whether any component is `..`."""
-        return ".." in self.parts
-
 
 def is_plain(text: str) -> bool:
     """Whether `text` is canonical already: relative, no dot names, nothing to refuse.

@@ -29,7 +29,6 @@ import errno
 import os
 import re
 import secrets
-from types import TracebackType
 from typing import Final
 
 from paddock.errors import PaddockError
@@ -102,12 +101,7 @@ class TemporaryName:
                     raise
         return _PREFIX + self._token + _NAMED
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Before the lock is given up. If the name cannot be removed the record stays, and
         # the next open tries again; the write itself is over and keeps its outcome.
         if _removed(self._disk, self._dir_fd, _PREFIX + self._token + _NAMED) and self._record:

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from types import TracebackType
 from typing import Final, Self
 
 from paddock.errors import (
@@ -46,7 +45,6 @@ from paddock.workspace.resolution import PASS, Resolution, detect_resolution
 from paddock.workspace.roots import Root, open_root
 from paddock.workspace.states import entry_seen, entry_state
 from paddock.workspace.temporary import sweep
-from paddock.workspace.window import Window, WindowLimits
 from paddock.workspace.writing import Edit, Expected, Site, edit_file, write_file
 
 _EVERY_ENTRY: Final = EveryEntry()
@@ -107,12 +105,7 @@ class Workspace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -254,22 +247,6 @@ class Workspace:
         """`sha256:` and the digest of a file's bytes, streamed; else as `open_file`."""
         with self.open_file(path) as file:
             return file.version()
-
-    def read_window(
-        self,
-        path: ReadPath | WorkspacePath,
-        first_line: int,
-        line_count: int,
-        bytes_max: int,
-        line_bytes_max: int,
-    ) -> Window:
-        """Lines of a file of any size, with the version of its whole content; else as `open_file`.
-
-        For the lines alone, which cost less: `open_file(path).window(…)`.
-        """
-        with self.open_file(path) as file:
-            shown = WindowLimits(bytes_max, line_bytes_max)
-            return file.window_with_version(first_line, line_count, shown)
 
     def list_directory(
         self,

@@ -113,6 +113,31 @@ def test_a_ledger_that_governance_knows_is_expected(operator):
     assert ("FAIL" in ran.out, "ho2m" in ran.out) == (True, True), ran
 
 
+@pytest.mark.parametrize(
+    ("removed", "said"),
+    [
+        (["ho1m"], ["ho1m"]),
+        (["ho1m", "ho2m"], ["ho2m"]),
+        (["packages"], ["packages"]),
+        (["governance"], ["governance"]),
+        (["ho1m", "ho2m", "governance", "packages"], ["governance"]),
+    ],
+    ids=" ".join,
+)
+def test_ledgers_that_were_removed_with_all_beside_them_are_missed(operator, removed, said):
+    assert operator.call("list_files").status == 0
+    assert operator.run("ledger", "checkpoint", "--ledger", "ho1m").status == 0
+    assert operator.run("ledger", "verify").status == 0
+    for name in removed:
+        path = ledger_of(operator, name)
+        path.unlink()
+        shutil.rmtree(path.with_suffix(".d"))
+    ran = operator.run("ledger", "verify")
+    assert ran.status == 4, ran
+    for name in said:
+        assert f"the ledger {name} is gone" in ran.err
+
+
 def test_an_edited_configuration_is_not_taken_for_the_first_one(operator):
     found = json.loads(operator.config.read_bytes())
     operator.change(tool_profile="development")

@@ -11,6 +11,7 @@ from paddock.packages.acceptance import AcceptanceResult
 from paddock.packages.refusals import Failure
 from tests.support.gates import failed_files, install_approved, make_plain_plane
 from tests.support.packages import Runner
+from tests.support.postings import hide_all
 
 PKG = "PKG-A-001"
 
@@ -133,6 +134,18 @@ def test_a_run_that_failed_is_told_with_its_failures(plane):
 
     told = plane.check_for_model("G4")
     assert (told.status, told.failures) == (Status.FAIL, failed.failures)
+
+
+def test_a_run_that_failed_is_told_where_no_question_finds_it(plane):
+    plane.record(plane.check("G4"))
+    plane.runner = Failing(2)
+    plane.record(plane.check("G4"))
+    path = plane.ledger("governance")
+    last = query(str(path), Filter("GATE_RESULT"), last=1).entries[0]
+    hide_all(path, path.read_bytes().index(last.line))
+    assert last not in query(str(path), Filter("GATE_RESULT")).entries
+
+    assert plane.check_for_model("G4").status is Status.FAIL
 
 
 def test_a_run_counts_only_for_what_was_installed_then(plane):

@@ -6,6 +6,7 @@ import pytest
 from paddock.errors import StorageFullError
 from paddock.history import ObjectStore
 from paddock.history.notes import CallMark, Doing, Notes
+from tests.support.children import end_of
 from tests.support.stores import FailingStoreDisk
 
 CALL = CallMark("CALL-1", "str_replace", "main", "SES-1")
@@ -104,15 +105,7 @@ def old(line: bytes, at: bytes) -> bytes:
 
 def test_a_forked_child_writes_a_file_of_its_own(notes, place):
     notes.write(CALL, EDIT)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            notes.write(OTHER, DELETE)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert end_of(lambda: notes.write(OTHER, DELETE)) == 0
     notes.write(CALL, CREATE)
     assert [note.doing for note in notes.read_all()] == [EDIT, DELETE, CREATE]
     assert len(files(place)) == 2

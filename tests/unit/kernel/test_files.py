@@ -12,7 +12,6 @@ from paddock.kernel.files import (
     RESOLVE_NO_MAGICLINKS,
     RESOLVE_NO_SYMLINKS,
     OpenHow,
-    openat2,
     renameat2,
 )
 
@@ -40,7 +39,7 @@ def errno_of(act) -> int | None:
 
 @pytest.mark.needs("openat2")
 def test_openat2_opens_beneath_a_descriptor(folder):
-    fd = openat2(folder, b"file", FLAGS, RESOLVE_BENEATH)
+    fd = OpenHow(FLAGS, RESOLVE_BENEATH).open(folder, b"file")
     assert os.read(fd, 10) == b"here"
     assert not os.get_inheritable(fd)
     os.close(fd)
@@ -62,7 +61,7 @@ def test_openat2_opens_beneath_a_descriptor(folder):
 )
 def test_openat2_answers_with_the_kernels_errno(folder, path, resolve, code):
     opened = []
-    assert errno_of(lambda: opened.append(openat2(folder, path, FLAGS, resolve))) == code
+    assert errno_of(lambda: opened.append(OpenHow(FLAGS, resolve).open(folder, path))) == code
     assert len(opened) == (code is None)
     for fd in opened:
         os.close(fd)
@@ -70,7 +69,8 @@ def test_openat2_answers_with_the_kernels_errno(folder, path, resolve, code):
 
 @pytest.mark.needs("openat2")
 def test_openat2_creates_with_a_mode(folder, tmp_path):
-    os.close(openat2(folder, b"new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, RESOLVE_BENEATH, 0o600))
+    how = OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL, RESOLVE_BENEATH, 0o600)
+    os.close(how.open(folder, b"new"))
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
 
 

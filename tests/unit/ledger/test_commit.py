@@ -9,6 +9,7 @@ from paddock.errors import HostError, LedgerBusyError
 from paddock.ledger.disk import SystemDisk, Waiting, hang_bell, hang_no_bell
 from paddock.ledger.head import TURN_OFFSET, HeadFile
 from paddock.ledger.lock import FileLock
+from tests.support.children import start
 from tests.support.ledgers import assert_holds, note, open_ledger
 
 BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
@@ -44,14 +45,7 @@ def wanted(writer):
 
 
 def fork_writer(path, waiting, writer):
-    child = os.fork()
-    if child == 0:
-        try:
-            append_all(open_ledger(path, waiting=waiting), writer)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return child
+    return start(lambda _: append_all(open_ledger(path, waiting=waiting), writer))
 
 
 def test_every_process_gets_its_commits(path, waiting):
@@ -59,7 +53,7 @@ def test_every_process_gets_its_commits(path, waiting):
 
     children = [fork_writer(path, waiting, writer) for writer in range(WRITERS)]
 
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * WRITERS
+    assert [child.end()[0] for child in children] == [0] * WRITERS
     for writer in range(WRITERS):
         assert_holds(path, wanted(writer))
 
@@ -70,7 +64,7 @@ def test_processes_with_a_bell_and_without_one_work_together(path):
     bells = [hang_bell, hang_no_bell] * (WRITERS // 2)
     children = [fork_writer(path, Waiting(bell=bell), each) for each, bell in enumerate(bells)]
 
-    assert [os.waitpid(child, 0)[1] for child in children] == [0] * WRITERS
+    assert [child.end()[0] for child in children] == [0] * WRITERS
     for writer in range(WRITERS):
         assert_holds(path, wanted(writer))
 
@@ -140,7 +134,7 @@ def test_no_sleep_is_long_and_all_of_them_are_as_long_as_was_said(path):
     waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
     ledger = open_ledger(path, waiting=waiting)
     pending = ledger.write([note("one")])
-    turn = head_of(path).read_turn()
+    turn = head_of(path).read_commits().turn
     leader = commit_lock(path)
     leader.acquire()
     bell.slept.clear()
@@ -163,11 +157,11 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
     class Bell(SlowBell):
         def wake(self):
             lock = commit_lock(path)
-            free_at_turn.append((lock.try_acquire(), head.read_turn()))
+            free_at_turn.append((lock.try_acquire(), head.read_commits().turn))
             os.close(lock.descriptor)
 
     head = head_of_new(path)
-    before = head.read_turn()
+    before = head.read_commits().turn
     ledger = open_ledger(path, waiting=Waiting(bell=Bell().hang))
 
     ledger.append([note("one")])
@@ -175,7 +169,7 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
     (is_free, turn), *_ = reversed(free_at_turn)
     assert is_free
     assert turn != before
-    assert turn == head.read_turn()
+    assert turn == head.read_commits().turn
 
 
 def head_of_new(path):

@@ -298,6 +298,21 @@ def test_rows_that_name_other_lines_change_no_answer(path):
     assert_same(path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["²-1", "٣-9", "1-2", f"{9:016}-{3:016}", f"{'9' * 99}-{'9' * 99}", "draft", "-", "\udcff"],
+)
+def test_other_files_among_posting_files_change_no_answer(path, name):
+    fill(path, 1500)
+    query(path, Filter("NEVER"))
+    offsets = os.path.join(os.path.dirname(path), "x.d", FOLDERS[Kind.OFFSETS])
+    with open(os.path.join(offsets, name), "wb") as file:
+        file.write(b"x")
+
+    assert parse_run_name(name) is None
+    assert_same(path, filters=FEW)
+
+
 def test_the_posting_files_of_another_ledger_change_no_answer(path, tmp_path):
     fill(path, 1500)
     query(path, Filter("NEVER"))

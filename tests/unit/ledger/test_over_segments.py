@@ -4,19 +4,21 @@ import glob
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from paddock.errors import HostError
 from paddock.ledger.effects import find_effects
 from paddock.ledger.export import export_lines
 from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_merkle import verify_inclusion
 from paddock.ledger.proof import prove_inclusion
-from paddock.ledger.verify import verify
+from paddock.ledger.verify import ChainFault, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger
 from tests.support.repository import ROOT
-from tests.support.sealed import seal_ledger
+from tests.support.sealed import load_verifier, seal_ledger
 
 COUNT = 300
 
@@ -76,3 +78,78 @@ def test_the_verifier_that_shares_no_code_reads_all_files(sealed, tmp_path):
 
     assert whole.returncode == 0, whole.stdout + whole.stderr
     assert damaged.returncode == 4, damaged.stdout + damaged.stderr
+
+
+FILES_CHANGED = {
+    "the first is empty": (0, lambda file: file.write_bytes(b"")),
+    "the first is gone": (0, lambda file: file.unlink()),
+    "the first lost a line": (0, lambda file: file.write_bytes(but_one(file, 0))),
+    "one is empty": (1, lambda file: file.write_bytes(b"")),
+    "one is gone": (1, lambda file: file.unlink()),
+    "one lost its last line": (1, lambda file: file.write_bytes(but_one(file, -1))),
+    "one lost its end": (1, lambda file: file.write_bytes(file.read_bytes()[:-1])),
+    "one is of another size": (1, lambda file: file.write_bytes(file.read_bytes() + b"\n")),
+    "one is a directory": (1, lambda file: (file.unlink(), file.mkdir())),
+    "one is a pipe": (1, lambda file: (file.unlink(), os.mkfifo(file))),
+    "the last is empty": (-1, lambda file: file.write_bytes(b"")),
+    "the last is gone": (-1, lambda file: file.unlink()),
+    "the last lost its last line": (-1, lambda file: file.write_bytes(but_one(file, -1))),
+    "it comes twice": (1, lambda file: file.with_name(later(file)).write_bytes(file.read_bytes())),
+    "it comes later": (1, lambda file: file.rename(file.with_name(later(file)))),
+}
+
+
+def later(_):
+    return f"x.{10**15:016}.jsonl"
+
+
+def but_one(file, at):
+    lines = file.read_bytes().splitlines(keepends=True)
+    del lines[at]
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["with sidecars", "without"])
+@pytest.mark.parametrize("name", FILES_CHANGED)
+def test_a_file_that_somebody_changed_is_found_and_stays_as_it_is(sealed, name, beside):
+    at, change = FILES_CHANGED[name]
+    memory = verify(sealed.path).memory
+    if not beside:
+        sealed.forget_sidecars()
+    files = sorted(Path(sealed.folder).glob("x.0*.jsonl"))
+    change(files[at])
+    before = sorted(os.listdir(sealed.folder))
+
+    for since in (None, memory):
+        assert verdict(lambda since=since: verify(sealed.path, since=since).problems != ())
+    assert verdict(lambda: load_verifier().verify_ledger(sealed.path, []) != [])
+    assert sorted(os.listdir(sealed.folder)) == before
+
+
+def test_a_file_whose_name_says_another_place_is_found(sealed):
+    file = sorted(Path(sealed.folder).glob("x.0*.jsonl"))[1]
+    start = int(file.name[2:18])
+    file.rename(file.with_name(f"x.{start + 1:016}.jsonl"))
+
+    # The lines are those that were written, one after the other; a place by bytes is not.
+    assert ChainFault.SEGMENT in {each.kind for each in verify(sealed.path).problems}
+    assert load_verifier().verify_ledger(sealed.path, []) == []
+
+
+def verdict(act):
+    """Whether something is found, or it cannot be read: never that all is well."""
+    try:
+        return act()
+    except (HostError, OSError):
+        return True
+
+
+def test_a_file_that_was_about_to_be_sealed_is_read_once_by_both(sealed):
+    sealed.checkpointer.make()
+    other = load_verifier()
+    begins = len(text_of(sealed.path)) - os.path.getsize(sealed.path)
+    # Where a process is killed between link(2) and rename(2), until the next one appends.
+    os.link(sealed.path, sealed.path.replace(".jsonl", f".{begins:016}.jsonl"))
+
+    assert verify(sealed.path).problems == ()
+    assert other.verify_ledger(sealed.path, []) == []

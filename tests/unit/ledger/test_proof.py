@@ -1,5 +1,7 @@
 """Proofs come from the tree beside the ledger, or from its lines, and never from what is wrong."""
 
+import os
+
 import pytest
 
 from paddock.errors import LedgerDamagedError, UsageError
@@ -22,7 +24,15 @@ HARM = {
     "leaves lost": lambda folder: (folder / "tree.0").write_bytes(b""),
     "a false leaf": lambda folder: harmed(folder / "tree.0", 5 * 32),
     "a false node": lambda folder: harmed(folder / "tree.1", 0),
+    "a directory": lambda folder: instead(folder / "tree.0").mkdir(),
+    "a pipe": lambda folder: os.mkfifo(instead(folder / "tree.0")),
+    "a link": lambda folder: instead(folder / "tree.0").symlink_to("/dev/zero"),
 }
+
+
+def instead(path):
+    path.unlink()
+    return path
 
 
 def harmed(path, at):

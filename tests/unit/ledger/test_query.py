@@ -83,6 +83,36 @@ def test_text_that_no_line_can_hold_finds_nothing(path):
     assert seqs(path, Filter(agent="\ud800")) == []
 
 
+def test_rows_are_found_by_a_path_and_by_what_is_above_it(path):
+    fill(
+        path,
+        [
+            Entry("NOTE", metadata={"actions": ["tool:file:create docs/a b.md"]}),
+            Entry("NOTE", metadata={"actions": ["tool:shell:run x", "tool:file:delete docs/sub"]}),
+            Entry("OTHER", metadata={"effects": [{"path": "src/a", "to": "docs/a b.md"}]}),
+            Entry("NOTE", metadata={"actions": ["tool:search:ls"], "effects": "unknown"}),
+            Entry("NOTE", metadata={"actions": ["tool:file:view docsuffix", 7], "effects": [7]}),
+            Entry("NOTE", metadata={"actions": ["tool:shell:run rm docs/a b.md"]}),
+            Entry("NOTE", reason="tool:file:create docs", metadata={"path": "docs"}),
+        ],
+    )
+
+    assert seqs(path, Filter(path="docs/a b.md")) == [1, 3]
+    assert seqs(path, Filter(path="docs")) == [1, 2, 3]
+    assert seqs(path, Filter(path="src")) == [3]
+    assert seqs(path, Filter(path=".")) == [1, 2, 3, 4, 5]
+    assert seqs(path, Filter("NOTE", path="docs")) == [1, 2]
+    assert seqs(path, Filter(path="docs"), last=1) == [3]
+    assert seqs(path, Filter(path="doc")) == []
+
+
+@pytest.mark.parametrize("name", ['say "hi"', "back\\slash", "äé漢/x", "\x9b\u202e", "tab\t"])
+def test_a_path_is_found_as_it_was_given(path, name):
+    fill(path, [Entry("NOTE", metadata={"actions": [f"tool:file:view {name}"]}), note("x")])
+
+    assert seqs(path, Filter(path=name)) == [1]
+
+
 def test_time_is_compared_with_what_the_entry_claims(path):
     fill(path, [note(str(n)) for n in range(4)], times=[10.0, 20.5, 30.0, 15.0])
 

@@ -466,7 +466,20 @@ def test_a_piece_that_was_put_aside_but_not_reported_is_reported_later(path):
 
 
 @pytest.mark.parametrize(
-    "name", ["x.pending", "-.pending", "5-.pending", "٣-a.pending", "a-b.pending"]
+    "name",
+    [
+        "x.pending",
+        "-.pending",
+        "5-.pending",
+        "٣-a.pending",
+        "²-a.pending",
+        "a-b.pending",
+        f"²-{'0' * 64}.pending",
+        f"5-{'0' * 63}\udcff.pending",
+        f"5-{'0' * 63}\x1b.pending",
+        f"{'9' * 90}-{'0' * 64}.pending",
+    ],
+    ids=ascii,
 )
 def test_other_files_in_the_torn_folder_do_no_harm(path, name):
     os.mkdir(torn_folder(path))

@@ -1,5 +1,7 @@
 """Checkpoints and proofs that were made once verify for ever, by two verifiers."""
 
+import base64
+import hashlib
 import json
 import re
 
@@ -55,9 +57,31 @@ def test_an_inclusion_proof_that_was_made_once_still_proves(proof):
         {**proof, "hashes": proof["hashes"][1:]},
         {**proof, "hashes": [*proof["hashes"], "00" * 32]},
         {**proof, "size": proof["size"] + 1},
+        {**proof, "seq": proof["seq"] - 0.5},
+        {**proof, "seq": -1},
     ):
         assert other.verify_proof(harmed, VECTORS["key"])
     assert other.verify_proof(proof, VECTORS["key"], line + b"x")
+
+
+def test_two_hashes_in_one_are_no_leaf():
+    # What a node is made of, as one "leaf" of twice the length: the root would come out.
+    ledger = [b"first", b"second"]
+    left, right = (hashlib.sha256(b"\0" + line).digest() for line in ledger)
+    root = hashlib.sha256(b"\1" + left + right).digest()
+    key = make_key(VECTORS["origin"], bytes.fromhex(VECTORS["seed"]))
+    text = Checkpoint(VECTORS["origin"], 2, root).text
+    note = format_note(text, KEY.name, KEY.key_id, key.sign(text.encode()))
+    proof = {"seq": 0, "size": 2, "leaf": left.hex(), "hashes": [right.hex()], "note": note}
+
+    assert other.verify_proof(proof, VECTORS["key"], ledger[0]) == []
+    assert other.verify_proof({**proof, "leaf": (left + right[:1]).hex()}, VECTORS["key"])
+    for leaf, hashes in (
+        ((left + right).hex(), []),
+        ((left + right).hex(), [""]),
+        (left[:31].hex(), [(left[31:] + right).hex()]),
+    ):
+        assert other.verify_proof({**proof, "leaf": leaf, "hashes": hashes}, VECTORS["key"])
 
 
 @pytest.mark.parametrize("proof", VECTORS["consistency"], ids=lambda p: f"from {p['from']}")
@@ -73,9 +97,24 @@ def test_a_consistency_proof_that_was_made_once_still_proves(proof):
     for harmed in (
         {**proof, "from": old + 1},
         {**proof, "root": "00" * 32},
+        {**proof, "hashes": proof["hashes"][1:] or ["00" * 32]},
         {**proof, "hashes": [*proof["hashes"], "00" * 32]},
+        {**proof, "from": -1},
+        {**proof, "from": -1, "root": hashlib.sha256().hexdigest(), "hashes": []},
+        {**proof, "from": proof["size"] + 1},
     ):
         assert other.verify_proof(harmed, VECTORS["key"])
+
+
+@pytest.mark.parametrize("old", [0, 1, 8, 12, 18, 19])
+def test_two_verifiers_agree_on_how_a_ledger_grew(old):
+    signed = open_note(VECTORS["checkpoints"][-1], KEY)
+    made = prove_consistency(str(LEDGER), old, signed)
+    hashes = [each.hex() for each in made.hashes]
+    proof = {"from": old, "size": made.size, "note": made.note, "hashes": hashes}
+
+    assert other.verify_proof({**proof, "root": made.old_root.hex()}, VECTORS["key"]) == []
+    assert other.verify_proof({**proof, "root": "00" * 32}, VECTORS["key"])
 
 
 def test_a_proof_is_a_text_that_others_read():
@@ -132,12 +171,115 @@ def test_the_other_verifier_knows_ed25519(public, message, signature):
     # A number beyond the group's order would be a second signature of the same text.
     beyond = (int.from_bytes(code[32:], "little") + other.Q).to_bytes(32, "little")
     assert not other.is_signed(key, text, code[:32] + beyond)
+    # Nor is anything short or long one, whatever number it would be.
+    assert not other.is_signed(key, text, code + b"\0")
+    assert not other.is_signed(key, text, code[:63])
+    assert not other.is_signed(key[:31], text, code)
+
+
+def test_two_verifiers_agree_on_signatures():
+    for number in range(8):
+        key = make_key("test", bytes([number]) * 32)
+        text = bytes(range(number * 31))
+        assert other.is_signed(key.verifier.public, text, key.sign(text))
+        assert not other.is_signed(key.verifier.public, text + b"x", key.sign(text))
+
+
+def encoded(y, sign=0):
+    return (y | sign << 255).to_bytes(32, "little")
+
+
+# Of order 1, 2, 4 and 8: all that there are, in their only encodings.
+Y_OF_ORDER_8 = (
+    0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7,
+    0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+)
+SMALL = [
+    encoded(1),
+    encoded(other.P - 1),
+    *(encoded(y, sign) for y in (0, *Y_OF_ORDER_8) for sign in (0, 1)),
+]
+
+
+@pytest.mark.parametrize("public", SMALL, ids=bytes.hex)
+def test_a_key_of_small_order_signs_nothing(public):
+    # With such a key one signature is that of any text whose hash is a multiple of 8.
+    x, y = other.times(5, other.BASE)
+    signature = encoded(y, x % 2) + (5).to_bytes(32, "little")
+
+    assert not any(other.is_signed(public, bytes([each]), signature) for each in range(16))
+    # A signature that is short of its own point is none either.
+    assert not other.is_signed(other_key(), b"", public + bytes(32))
+
+
+def other_key():
+    return make_key("test", bytes(32)).verifier.public
+
+
+@pytest.mark.parametrize(
+    "public",
+    [
+        encoded(2),
+        encoded(1, 1),
+        encoded(other.P - 1, 1),
+        *(encoded(other.P + y) for y in range(19)),
+    ],
+    ids=bytes.hex,
+)
+def test_what_is_no_point_or_another_encoding_of_one_is_refused(public):
+    assert other.point(public) is None
+    assert other.point(encoded(4)) is not None
+    assert other.point(encoded(other.P + 4)) is None
+    assert other.point(encoded(4)[:31]) is None
+
+
+def signed_note(text, key_id=KEY.key_id):
+    key = make_key(VECTORS["origin"], bytes.fromhex(VECTORS["seed"]))
+    return format_note(text, KEY.name, key_id, key.sign(text.encode()))
+
+
+def key_id_of(public):
+    return hashlib.sha256(KEY.name.encode() + b"\n" + public).digest()[:4]
+
+
+def key_text(public, key_id=None):
+    encoded_key = base64.b64encode(public).decode()
+    return f"{KEY.name}+{(key_id or key_id_of(public)).hex()}+{encoded_key}"
+
+
+ROOT_TEXT = base64.b64encode(bytes(32)).decode()
+SIGNED = f"{VECTORS['origin']}\n19\n{ROOT_TEXT}\n"
+
+
+def test_a_note_and_a_key_that_say_what_they_are():
+    assert other.open_note(signed_note(SIGNED), key_text(b"\1" + KEY.public)) == (19, bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("note", "key"),
+    [
+        (signed_note(SIGNED, b"\0\0\0\0"), str(KEY)),
+        (signed_note(SIGNED, b"\0\0\0\0"), key_text(b"\1" + KEY.public, b"\0\0\0\0")),
+        (signed_note(SIGNED, key_id_of(b"\2" + KEY.public)), key_text(b"\2" + KEY.public)),
+        (signed_note(SIGNED.replace("19", "019")), str(KEY)),
+        (signed_note(SIGNED.replace("19", "-1")), str(KEY)),
+        (signed_note(SIGNED.replace("sealed", "other")), str(KEY)),
+        (signed_note(SIGNED).replace("\u2014", "-"), str(KEY)),
+        (signed_note(SIGNED).replace("\n\n", "\n"), str(KEY)),
+        (signed_note(SIGNED), KEY.name),
+        (signed_note(SIGNED), ""),
+    ],
+)
+def test_a_note_or_a_key_that_is_not_what_it_says_is_refused(note, key):
+    with pytest.raises(ValueError):  # noqa: PT011 - that it is refused is all
+        other.open_note(note, key)
 
 
 def test_the_other_verifier_shares_no_code_with_the_package():
     text = (ROOT / "docs" / "verify_ledger.py").read_text(encoding="utf-8")
 
     imported = {
-        line.split()[1] for line in text.splitlines() if line.startswith(("import", "from"))
+        line.split()[1] for line in text.splitlines() if re.match(r" *(import|from) ", line)
     }
-    assert imported == {"base64", "glob", "hashlib", "json", "os", "sys"}
+    assert imported == {"base64", "glob", "hashlib", "json", "pathlib", "sys"}
+    assert not re.search(r"__import__|importlib|exec|eval|paddock\.", text.split('"""', 2)[2])

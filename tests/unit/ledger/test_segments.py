@@ -17,7 +17,7 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.tail import follow
 from paddock.ledger.verify import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
-from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
+from tests.support.ledgers import QUICK, Poll, assert_holds, note, open_ledger
 
 SMALL = 2_000
 
@@ -260,19 +260,6 @@ def test_where_the_newest_file_begins_is_found_without_the_head(path, content):
 
 
 # --- readers ----------------------------------------------------------------------
-
-
-class Poll:
-    """Does one thing at each idle moment, then ends."""
-
-    def __init__(self, *acts):
-        self._acts = list(acts)
-
-    def __call__(self):
-        if not self._acts:
-            return False
-        self._acts.pop(0)()
-        return True
 
 
 def test_a_ledger_is_followed_over_rotations(path):

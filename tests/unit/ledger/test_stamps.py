@@ -6,6 +6,7 @@ import pytest
 
 from paddock.ledger.format import format_timestamp
 from paddock.ledger.stamps import Stamps
+from tests.support.children import end_of
 from tests.support.ledgers import assert_holds, counting_ids, no_time, note, open_ledger
 
 
@@ -66,15 +67,7 @@ def test_a_forked_child_and_its_parent_give_different_ids(tmp_path):
     path = os.path.join(tmp_path, "x.jsonl")
     ledger = open_ledger(path)
     ledger.append([note("before")])
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            ledger.append([note("child")])
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert end_of(lambda: ledger.append([note("child")])) == 0
     ledger.append([note("parent")])
 
     assert_holds(path, ["before", "child", "parent"])

@@ -13,6 +13,7 @@ from paddock.ledger.format import EntryRefusedError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.values.entries import Entry
+from tests.support.children import end_of, start
 from tests.support.ledgers import (
     GENESIS,
     INTENT,
@@ -164,20 +165,14 @@ def test_threads_that_share_one_ledger_lose_nothing(path):
 
 def test_processes_that_share_one_ledger_lose_nothing(path):
     inherited = open_ledger(path)
-    children = []
-    for name in "abcd":
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                for number in range(25):
-                    inherited.append([note(f"{name} {number}", 100 * number)])
-                status = 0
-            finally:
-                os._exit(status)
-        children.append(child)
 
-    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0, 0]
+    def work(name):
+        for number in range(25):
+            inherited.append([note(f"{name} {number}", 100 * number)])
+
+    children = [start(lambda _, name=name: work(name)) for name in "abcd"]
+
+    assert [child.end()[0] for child in children] == [0, 0, 0, 0]
 
     inherited.append([note("parent")])
     found = reasons(path)
@@ -199,28 +194,16 @@ def test_a_fork_while_a_thread_holds_the_lock_does_not_stop_the_child(path):
     thread = threading.Thread(target=hold)
     thread.start()
     locked.wait()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
+
+    def append_too_early():
+        with pytest.raises(LedgerBusyError):
             ledger.append([note("too early")])
-        except LedgerBusyError:
-            status = 7
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+    assert end_of(append_too_early) == 0
     done.set()
     thread.join()
 
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            ledger.append([note("child")])
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert end_of(lambda: ledger.append([note("child")])) == 0
     ledger.append([note("parent")])
     assert_holds(path, ["child", "parent"])
 

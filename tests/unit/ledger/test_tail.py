@@ -4,25 +4,12 @@ import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.tail import follow
-from tests.support.ledgers import note, open_ledger
+from tests.support.ledgers import Poll, note, open_ledger
 
 
 @pytest.fixture
 def path(tmp_path):
     return os.path.join(tmp_path, "x.jsonl")
-
-
-class Poll:
-    """Does one thing at each idle moment, then ends."""
-
-    def __init__(self, *acts):
-        self._acts = list(acts)
-
-    def __call__(self):
-        if not self._acts:
-            return False
-        self._acts.pop(0)()
-        return True
 
 
 def texts(found):

@@ -5,10 +5,12 @@ kept elsewhere. `FIRST` is one of 30 entries, `LAST` one of all 40.
 """
 
 import json
+import os
 import shutil
 
 import pytest
 
+from paddock.errors import ConfigError, HostError
 from paddock.ledger.format import chain_line, encode_body, leaf_hash
 from paddock.ledger.format_lines import LineFault
 from paddock.ledger.verify import ChainFault, Held, verify
@@ -98,6 +100,19 @@ IN_THE_MIDDLE = {
         1,
     ),
 }
+NO_ENTRIES = {
+    "nothing": b"",
+    "an empty object": b"{}",
+    "a list": b"[1]",
+    "nesting without end": b"[" * 200_000,
+    "a number without end": b"9" * 100_000,
+    "NUL": b"\0" * 64,
+    "no UTF-8": b'{"a":"\xff"}',
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "a place that is no number": b'{"a":1,"seq":19.0,"prev":"%064d"}' % 0,
+    "a place that is true": b'{"a":1,"seq":true,"prev":"%064d"}' % 0,
+    "half of a pair": b'{"a":1,"seq":19,"prev":"\\ud800"}',
+}
 # Nothing of these shows in the chain: what is said once the checkpoint is known.
 ONLY_A_CHECKPOINT = {
     "rewrite from the middle": (
@@ -136,6 +151,60 @@ def test_what_is_done_in_the_middle_shows_without_a_checkpoint(ledger, name, bes
 
     assert found_by_us(ledger)[0] == ours
     assert found_by_other(ledger)[0] == line
+
+
+@pytest.mark.parametrize("at", [MIDDLE, COUNT - 1], ids=["in the middle", "at the end"])
+@pytest.mark.parametrize("name", NO_ENTRIES)
+def test_whatever_stands_in_a_line_is_said_with_its_place(ledger, name, at):
+    ledger.write(changed(at, lambda _: NO_ENTRIES[name])(ledger.lines()))
+    ledger.forget_sidecars()
+
+    assert found_by_us(ledger)[0][1] == at + 1
+    assert found_by_other(ledger)[0] == at + 1
+
+
+def test_a_key_given_twice_in_the_last_line_shows_to_both(ledger):
+    ledger.write([*ledger.lines()[:-1], twice(ledger.lines()[-1])])
+    ledger.forget_sidecars()
+
+    assert found_by_us(ledger) == [(LineFault.DUPLICATE_KEY, COUNT)]
+    assert found_by_other(ledger) == [COUNT]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda line: line.replace(b'"GENESIS"', b'"GENESES"'),
+        lambda line: line.replace(b'"public_key":', b'"public_kex":'),
+        lambda line: line.replace(b'"metadata":{', b'"metadata":{"a":1},"x":{'),
+    ],
+    ids=["another type", "no key", "nothing"],
+)
+def test_a_first_line_that_does_not_say_what_ledger_this_is(ledger, change):
+    ledger.write([change(ledger.lines()[0])])
+    ledger.forget_sidecars()
+
+    assert found_by_us(ledger)[0][1] == 1
+    assert found_by_other(ledger) == [1]
+
+
+def test_a_format_that_neither_knows(ledger):
+    ledger.write([ledger.lines()[0].replace(b'"format":1', b'"format":2')])
+    ledger.forget_sidecars()
+
+    with pytest.raises(HostError, match="format 2 is not known"):
+        verify(ledger.path)
+    assert found_by_other(ledger) == [1]
+
+
+def test_what_follows_the_last_line_is_said_and_is_no_damage(ledger, capsys):
+    with open(ledger.path, "ab") as file:
+        file.write(b'{"id":"LED-')
+
+    found = verify(ledger.path)
+    assert (found.problems, found.torn_bytes) == ((), 11)
+    assert found_by_other(ledger, "last") == []
+    assert "11 bytes follow" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", {**ONLY_A_CHECKPOINT, **ONLY_THE_LAST})
@@ -195,6 +264,34 @@ def test_what_is_left_beside_the_ledger_gives_the_very_line(ledger, name):
 
     assert wanted in found_by_us(ledger)
     assert wanted[1] in found_by_other(ledger)
+
+
+@pytest.mark.parametrize(
+    "put",
+    [lambda place: place.mkdir(), os.mkfifo, lambda place: place.symlink_to("/dev/zero")],
+    ids=["a directory", "a pipe", "a link"],
+)
+def test_what_is_put_in_the_place_of_the_tree_hides_nothing(ledger, put):
+    ledger.write(rechained(ledger.lines(), MIDDLE, str.upper))
+    (ledger.folder / "x.d" / "head").unlink()
+    (ledger.folder / "x.d" / "tree.0").unlink()
+    put(ledger.folder / "x.d" / "tree.0")
+
+    assert found_by_us(ledger, "first", "last") == [(ChainFault.REWRITTEN, 1)]
+    assert {*found_by_other(ledger, "first", "last")} == {1}
+
+
+@pytest.mark.parametrize("place", ["checkpoints/41", "tree.1", "offsets", "torn"])
+def test_a_pipe_beside_the_ledger_holds_nobody_up(ledger, place):
+    target = ledger.folder / "x.d" / place
+    target.unlink(missing_ok=True)
+    os.mkfifo(target)
+
+    try:
+        found = found_by_us(ledger, "last")
+    except (HostError, ConfigError):
+        found = []
+    assert found == found_by_other(ledger, "last") == []
 
 
 def test_an_old_copy_of_everything_shows_against_what_was_kept_elsewhere(ledger):

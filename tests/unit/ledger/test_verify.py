@@ -219,6 +219,17 @@ def test_a_last_line_that_lost_its_end_is_a_problem(path):
     assert (problem.kind, problem.line, problem.seq) == (ChainFault.CUT, COUNT, COUNT - 1)
 
 
+@pytest.mark.parametrize("text", [b'"no', b'"note 9, and more'], ids=["shorter", "longer"])
+def test_a_last_line_of_another_length_is_found_where_the_head_file_knows_better(path, text):
+    *others, last = read(path)
+    write(path, [*others, last.replace(b'"note 9', text)])
+
+    (problem,) = verify(path).problems
+
+    assert (problem.kind, problem.line, problem.seq) == (ChainFault.HEAD, COUNT, COUNT - 1)
+    assert problem.offset_bytes == sum(len(line) + 1 for line in others)
+
+
 def test_whole_lines_beyond_the_head_must_verify_too(path):
     with open(path, "ab") as file:
         file.write(b"hello\n")

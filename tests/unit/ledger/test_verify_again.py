@@ -1,15 +1,18 @@
 """A second verification does not read again what nobody touched, and finds what somebody did."""
 
 import dataclasses
+import hashlib
 import os
 
 import pytest
 
+from paddock.ledger.format_merkle import LeafNodes, root_of
+from paddock.ledger.format_notes import Checkpoint
 from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify import ChainFault, Held, Unanswered, verify
 from paddock.values.entries import Entry
 from tests.support.ledgers import INTENT, RESULT, note
-from tests.support.sealed import load_verifier, seal_ledger
+from tests.support.sealed import ORIGIN, load_verifier, seal_ledger
 
 SEGMENT = 5_000
 
@@ -113,6 +116,29 @@ def test_a_memory_of_another_ledger_is_not_used(sealed):
 
     # An edge that does not fit its size: all is read.
     assert (found.problems, found.entries, found.unread_entries) == ((), first.entries, 0)
+
+
+@pytest.mark.parametrize("by", [-1, 0, 1], ids=["before", "at", "after"])
+def test_a_checkpoint_that_ends_at_the_border_of_a_file_is_compared(sealed, by):
+    first = verify(sealed.path)
+    leaves = [hashlib.sha256(b"\0" + line).digest() for line in all_lines(sealed)]
+    size = first.memory.size + by
+    true, false = root_of(LeafNodes(leaves), size), bytes(32)
+    notes = [sealed.signer.sign(Checkpoint(ORIGIN, size, true), []).note]
+    sealed.signer.forget()
+    notes.append(sealed.signer.sign(Checkpoint(ORIGIN, size, false), []).note)
+
+    fits, not_so = (verify(sealed.path, held=[Held("it", n)], since=first.memory) for n in notes)
+
+    assert (fits.problems, fits.covered_entries) == ((), size)
+    assert fits.unread_entries == (0 if by < 0 else first.memory.size)
+    assert [each.kind for each in not_so.problems] == [ChainFault.REWRITTEN]
+    assert not_so.covered_entries == 0
+
+
+def all_lines(sealed):
+    parts = [*files(sealed), sealed.folder / "x.jsonl"]
+    return b"".join(part.read_bytes() for part in parts).split(b"\n")[:-1]
 
 
 def test_where_no_checkpoint_reaches_as_far_all_is_read(sealed):

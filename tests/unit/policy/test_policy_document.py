@@ -22,69 +22,7 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.policy.shell import ShellChanges
-
-EVERYTHING = """
-[paths]
-protected = [".git/", ".env*", "*.key", "*.pem"]
-generated = ["node_modules/", "package-lock.json", "yarn.lock"]
-warned    = ["/src/**", "/plugins/*/agents/*.md"]
-safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
-secret    = [".env*", "*.key"]
-
-[profiles.standard]
-allow = ["tool:file:*", "tool:search:*", "tool:output:*", "tool:client:Agent"]
-ask   = ["tool:mcp:call mcp__toy__*"]
-deny  = ["tool:file:delete docs/**"]
-otherwise = { "tool:shell:*" = "ask" }
-
-[[profiles.standard.rules]]
-action  = "tool:file:create migrations/**"
-outcome = "ask"
-reason  = "migrations are reviewed by hand"
-match     = ["tool:file:create migrations/0001.sql"]
-not_match = ["tool:file:create src/migrations.py"]
-
-[[profiles.standard.rules]]
-action  = "tool:shell:*"
-outcome = "ask"
-network = "host"
-
-[shell]
-network     = "loopback"
-git         = "read-only"
-read        = ["/usr", "/lib", "/etc/ssl"]
-write       = ["~/cache"]
-enforcement = "best-effort"
-approve     = "diff"
-commit      = "all"
-limits      = { processes = 16, memory_mb = 64 }
-
-[hook]
-on_allow = "approve"
-warnings = "all"
-also_write = ["~/.claude/plans/**"]
-sandbox_shell = true
-paranoid = true
-sandbox_ignored = false
-[agents."Explore"]
-profile = "locked"
-
-[profiles.standard.shell]
-commit = "each"
-
-[limits]
-view_bytes_max = 1000
-approval_timeout_s = 60
-shell_timeout_s = 60
-[history]
-bytes_max = 5
-[mcp]
-calls_max = 3
-
-[ledger]
-keep_model_contents = true
-"""
-
+from tests.support.policies import EVERYTHING
 
 LONG = '[[profiles.x.rules]]\noutcome = "ask"\n'
 

@@ -157,12 +157,6 @@ def test_the_root_is_matched_by_patterns_for_everything_alone() -> None:
     assert matched(permitting("**", "!**"), ".") == {".": None}
 
 
-def test_a_path_known_to_be_a_directory_is_matched_by_a_directory_pattern() -> None:
-    patterns = permitting("build/")
-    assert patterns.find_directory("build") == patterns.patterns[0]
-    assert patterns.find("build") is None
-
-
 def test_a_set_tells_every_pattern_that_matches() -> None:
     texts = ["*.py", "/src/**", "src/a.py", "docs/", "**"]
     patterns = PathSet(

@@ -6,11 +6,12 @@ import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
 from paddock.policy.recorded import Door, Lost, PastDecision, Recorded, Why, read_recorded
-from paddock.policy.replay import Kind, OnePolicy, Policies, replay
+from paddock.policy.replay import Kind, Policies, replay
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome, RuleMatch
 from paddock.values.entries import Entry
+from tests.support.policies import OnePolicy
 
 TIME = "2026-01-31T00:00:00.000000Z"
 MAIN = {"name": "main", "profile": "standard"}

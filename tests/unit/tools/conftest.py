@@ -9,27 +9,11 @@ import pytest
 
 from paddock.tools.spec import Ports, Tool, ToolOutput
 from paddock.tools.toolsets import all_tools
-from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from tests.support.shown import Shows
 
 TOOLS = {tool.name: tool for tool in all_tools()}
-
-
-@dataclass(frozen=True)
-class Hides:
-    """Shows everything but these paths; what begins with `closed/` may not be viewed."""
-
-    hidden: frozenset[str]
-
-    def may_view(self, relative: str) -> bool:
-        return not relative.startswith("closed/")
-
-    def is_shown(self, relative: str) -> bool:
-        return relative not in self.hidden
-
-    def allows(self, action: Action) -> bool:
-        return not action.target.startswith("closed/")
 
 
 @dataclass(frozen=True)
@@ -75,4 +59,4 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
     root.mkdir()
     resolution = Openat2Resolution() if request.param == "openat2" else WalkResolution()
     with Workspace.open(str(root), resolution) as workspace:
-        yield Desk(root, Ports(workspace, Hides(frozenset({"secret.txt"}))))
+        yield Desk(root, Ports(workspace, Shows(frozenset({"secret.txt"}), ("closed/",))))

@@ -31,6 +31,7 @@ from paddock.values.cancelling import NEVER, Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState
 from paddock.workspace.names import unchecked_path as at
+from tests.support.shown import Shows
 
 PLAN = SandboxPlan(
     *("/ws", (), (), (), "loopback", "safe", "each", "required"),
@@ -84,18 +85,6 @@ class HeldOutcome:
         self.is_closed = True
 
 
-@dataclass(frozen=True)
-class ShowsAll:
-    def is_shown(self, relative: str) -> bool:
-        return relative != "hidden"
-
-    def may_view(self, relative: str) -> bool:
-        return True
-
-    def allows(self, action: object) -> bool:
-        return True
-
-
 @pytest.fixture(params=[run_shell_tool, run_shell_dev_tool])
 def tool(request: pytest.FixtureRequest):
     return request.param()
@@ -107,7 +96,7 @@ def ports(tmp_path: Path):
     (tmp_path / "hidden").mkdir()
     (tmp_path / "file").write_text("x")
     with Workspace.open(str(tmp_path)) as workspace:
-        yield Ports(workspace, ShowsAll(), shell=TestShell())
+        yield Ports(workspace, Shows(frozenset({"hidden"})), shell=TestShell())
 
 
 def plan_of(tool, ports: Ports, **arguments):
@@ -139,6 +128,12 @@ def test_redirections_are_judged_from_where_the_line_runs(tool, ports):
     ]
     at_root = plan_of(tool, ports, command=line)
     assert len(at_root.actions) == 1
+
+
+def test_a_redirection_to_a_place_outside_is_no_path_below_where_the_line_runs(tool, ports):
+    plan = plan_of(tool, ports, command="echo 1 > /tmp/x; echo 2 > ~/y; echo 3 > z", cwd="sub")
+
+    assert list(map(str, plan.actions))[1:] == ["tool:file:create sub/z"]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from tests.support.changes import (
     open_bench,
     seen,
 )
+from tests.support.children import end_of
 
 OLD = {
     "a": Folder(),
@@ -60,14 +61,12 @@ def crash(tmp_path):
             AFTER_ALL: last_sync,
         }[step]
         lay_out(tmp_path / "ws", OLD)
-        child = os.fork()
-        if child == 0:
-            try:
-                with open_bench(tmp_path, FailingDisk(Death(number))) as bench:
-                    bench.become(NEW)
-            finally:
-                os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+        def die() -> None:
+            with open_bench(tmp_path, FailingDisk(Death(number))) as bench:
+                bench.become(NEW)
+
+        assert end_of(die) == -signal.SIGKILL
 
     return run
 

@@ -1,6 +1,7 @@
 """What somebody does in the last moment before a change, and just after it, is not lost."""
 
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from tests.support.changes import (
     removal,
     seen,
 )
+from tests.support.children import end_of
 
 OLD = {"a": File(b"old bytes"), "dir": Folder(), "dir/f": File(b"in there"), "dir/sub": Folder()}
 
@@ -186,22 +188,20 @@ def test_what_is_saved_in_a_directory_that_goes_away_is_never_removed(tmp_path, 
             assert left_in(tmp_path / "ws") == {"theirs": b"their work"}
 
 
+def remove_all(base: Path, disk: Disk) -> None:
+    with open_bench(base, disk) as bench:
+        bench.commit(*removals(bench.root))
+
+
 def test_a_directory_that_was_half_removed_when_the_process_was_killed_goes_later(tmp_path):
     steps = FailingDisk()
     lay_out(tmp_path / "ws", OLD)
-    with open_bench(tmp_path, steps) as bench:
-        bench.commit(*removals(bench.root))
+    remove_all(tmp_path, steps)
     last = [n for n, name in enumerate(steps.steps) if name == "remove_directory"][-1]
     for step in range(last - 3, last + 1):
         lay_out(tmp_path / "ws", OLD)
-        child = os.fork()
-        if child == 0:
-            try:
-                with open_bench(tmp_path, FailingDisk(Death(step))) as bench:
-                    bench.commit(*removals(bench.root))
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
+        dying = FailingDisk(Death(step))
+        assert end_of(lambda dying=dying: remove_all(tmp_path, dying)) == -signal.SIGKILL
         with open_bench(tmp_path) as bench:
             bench.commit(MakeDirectory(at("x"), Absent(), 0o755))
             assert model_of(bench.root) == {"a": OLD["a"], "x": Folder()}

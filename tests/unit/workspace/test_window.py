@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from paddock.workspace import WindowLimits, WindowLine, reading
+from paddock.workspace import Window, WindowLimits, WindowLine, Workspace, reading
 from paddock.workspace.window import whole_characters
 
 WIDE = WindowLimits(1_000_000, 100_000)
@@ -119,11 +119,17 @@ def test_a_senseless_window_is_the_callers_defect(window):
             window(b"a", first, count, shown)
 
 
+def window_with_version(workspace: Workspace, first_line: int) -> Window:
+    """Two lines of `file`."""
+    with workspace.open_file(workspace.resolve_read("file")) as opened:
+        return opened.window_with_version(first_line, 2, WindowLimits(1000, 1000))
+
+
 @pytest.mark.parametrize("size", [1_000, 5_000_000])
 def test_the_version_of_a_window_is_that_of_the_whole_content(ground, size):
     content = b"0123456789abcde\n" * (size // 16)
     (ground.root / "file").write_bytes(content)
-    found = ground.workspace.read_window(ground.workspace.resolve_read("file"), 3, 2, 1000, 1000)
+    found = window_with_version(ground.workspace, 3)
     assert texts(found) == [b"0123456789abcde"] * 2
     assert found.lines_total == len(content) // 16
     assert found.version == "sha256:" + hashlib.sha256(content).hexdigest()
@@ -173,20 +179,16 @@ def test_what_is_known_of_a_large_file_is_used_until_it_changes(ground, monkeypa
         reading, "build_line_index", lambda *file: counted.append(1) or build(*file)
     )
 
-    def look(first: int):
-        path = ground.workspace.resolve_read("file")
-        return ground.workspace.read_window(path, first, 2, 1000, 1000)
-
     for first in (1, 200_000, 399_999, 400_001):
-        found = look(first)
+        found = window_with_version(ground.workspace, first)
         assert texts(found) == [b"%07d" % n for n in range(first - 1, first + 1) if n < 400_000]
         assert found.version == "sha256:" + hashlib.sha256(LARGE).hexdigest()
         assert found.lines_total == 400_000
     assert len(counted) == 1
     with open(file, "r+b") as writer:
         writer.write(b"\n")
-    assert texts(look(1)) == [b"", b"000000"]
-    assert look(1).version != found.version
+    assert texts(window_with_version(ground.workspace, 1)) == [b"", b"000000"]
+    assert window_with_version(ground.workspace, 1).version != found.version
     assert len(counted) == 2
 
 

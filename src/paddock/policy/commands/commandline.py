@@ -70,11 +70,6 @@ class SimpleCommand:
         """The first word: the program as it is named in the line."""
         return self.words[0].text
 
-    @property
-    def word_sequences(self) -> tuple[tuple[str, ...], ...]:
-        """The readings as plain words."""
-        return tuple(tuple(word.text for word in reading.all_words()) for reading in self.readings)
-
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:

@@ -17,8 +17,6 @@ import _socket
 import errno
 import os
 import resource
-import select
-import struct
 import sys
 import time
 
@@ -33,25 +31,22 @@ from paddock.kernel import processes  # noqa: E402 - after the path
 from paddock.kernel.reaping import adopt_orphans, use_default_action  # noqa: E402 - after the path
 from paddock.sandbox.inside import landlocked  # noqa: E402 - after the path
 from paddock.sandbox.inside.orders import (  # noqa: E402 - after the path
-    CANCELLED,
-    EXITED,
-    MEMORY,
     NOT_CONFINED,
     NOT_STARTED,
-    TIMED_OUT,
     UNHELD,
     Report,
     Start,
 )
+from paddock.sandbox.inside.serving import (  # noqa: E402 - after the path
+    DEFAULT_SIGNALS,
+    environment_of,
+    find_program,
+    receive_order,
+    send_report,
+    watch,
+)
 
-_TICK_S = 0.05
-"""Between two looks at the memory."""
-_TICK_SHARE = 20
-"""A look takes at most one part in so many of the time."""
 _OPEN_FILES_MAX = 4096
-_KILL_SIGNAL = 9
-_DEFAULT_SIGNALS = (13, 25)
-"""SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec."""
 _DESCRIPTOR_LAST = 0x7FFFFFFF
 _CODE_BYTES = 64
 
@@ -76,13 +71,12 @@ class Keeper:
         self._control = control
         self._held = held
         self._terms = terms
-        self._memory_kb = 0
         self._main = -1
         self._status = 0
 
     def serve(self) -> None:
         """Wait for the command, run it, report. Returns when nothing of it is left."""
-        order = self._receive()
+        order = receive_order(self._control)
         if order is None:
             return
         start, outputs = order
@@ -95,25 +89,13 @@ class Keeper:
             landlocked.end_descendants()
             self._report(failure)
             return
-        ending = self._watch(time.monotonic() + start.timeout_ms / 1000)
+        deadline_s = time.monotonic() + start.timeout_ms / 1000
+        limit_kb = self._terms.memory_kb
+        ending, memory_kb = watch(
+            self._main, (self._control.fileno(),), deadline_s, self._look, limit_kb
+        )
         survivors = self._end_all()
-        self._report(
-            Report(ending, status=self._status, survivors=survivors, memory_kb=self._memory_kb)
-        )
-
-    def _receive(self) -> tuple[Start, list[int]] | None:
-        """The command and its two outputs; None when nobody wants it any more."""
-        content, extra, _, _ = self._control.recvmsg(
-            16, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC
-        )
-        if not content:
-            return None
-        ((_, _, data),) = extra
-        order_fd, *outputs = struct.unpack("3i", data)
-        try:
-            return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), outputs
-        finally:
-            os.close(order_fd)
+        self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
 
     def _spawn(self, start: Start, outputs: list[int]) -> Report | None:
         """Fork the command; what kept it from being started, if anything did."""
@@ -152,7 +134,7 @@ class Keeper:
         held = self._held
         for low, high in _around({say} if held is None else {say, held.ruleset_fd}):
             os.closerange(low, high)
-        for number in _DEFAULT_SIGNALS:
+        for number in DEFAULT_SIGNALS:
             use_default_action(number)
         self._limit()
         identity = None if terms.uid < 0 else (terms.uid, terms.gid)
@@ -160,10 +142,13 @@ class Keeper:
         # Without the filter's leave none of these could be done after it; all are allowed.
         if held is not None:
             os.close(held.ruleset_fd)
-        environment = _environment(start.environment, os.fsencode(terms.scratch))
+        scratch = os.fsencode(terms.scratch)
+        # There is no root of its own in which they could stand where a sandbox has them.
+        own = {b"HOME": scratch + b"/home", b"TMPDIR": scratch + b"/tmp"}
+        environment = environment_of(start) | own
         try:
             os.chdir(start.directory)
-            program = _find_program(start.argv[0], environment)
+            program = find_program(start.argv[0], environment)
             os.execve(program, start.argv, environment)  # noqa: S606 - no shell is meant
         except OSError as error:
             where = os.fsencode(str(error.filename or ""))
@@ -188,31 +173,8 @@ class Keeper:
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
 
-    def _watch(self, deadline: float) -> bytes:
-        """Until the command ends, its time is up, its memory too large, or nobody waits."""
-        waiting = select.poll()
-        main_fd = os.pidfd_open(self._main)
-        for fd in (main_fd, self._control.fileno()):
-            waiting.register(fd, select.POLLIN)
-        pause = _TICK_S
-        try:
-            while True:
-                left = deadline - time.monotonic()
-                ready = [fd for fd, _ in waiting.poll(max(0, int(min(left, pause) * 1000) + 1))]
-                if main_fd in ready:
-                    return EXITED
-                if ready:
-                    return CANCELLED
-                began = time.monotonic()
-                if began >= deadline:
-                    return TIMED_OUT
-                used = landlocked.used_kb(self._terms.memory_kb)
-                self._memory_kb = max(self._memory_kb, used)
-                if used > self._terms.memory_kb:
-                    return MEMORY
-                pause = max(_TICK_S, _TICK_SHARE * (time.monotonic() - began))
-        finally:
-            os.close(main_fd)
+    def _look(self) -> int:
+        return landlocked.used_kb(self._terms.memory_kb)
 
     def _end_all(self) -> int:
         """Kill what is left; how many there were besides the command itself."""
@@ -223,31 +185,7 @@ class Keeper:
         return sum(pid != self._main for pid in ended.running)
 
     def _report(self, report: Report) -> None:
-        try:
-            self._control.send(report.encode())
-        except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.ECONNRESET):
-                raise
-
-
-def _environment(entries: list[bytes], scratch: bytes) -> dict[bytes, bytes]:
-    environment: dict[bytes, bytes] = {}
-    for entry in entries:
-        name, _, value = entry.partition(b"=")
-        environment[name] = value
-    # There is no root of its own in which they could stand where a sandbox has them.
-    return environment | {b"HOME": scratch + b"/home", b"TMPDIR": scratch + b"/tmp"}
-
-
-def _find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
-    """As execvp(3) looks for it, with the command's PATH and not ours."""
-    if b"/" in name:
-        return name
-    for directory in environment.get(b"PATH", b"").split(b":"):
-        candidate = directory + b"/" + name
-        if directory and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
-            return candidate
-    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        send_report(self._control.fileno(), report)
 
 
 def _around(kept: set[int]) -> list[tuple[int, int]]:

@@ -11,7 +11,6 @@ runtime, and the runtime's process id.
 from __future__ import annotations
 
 import _socket
-import errno
 import gc
 import os
 import select
@@ -29,11 +28,11 @@ from paddock.kernel import namespaces, processes, seccomp  # noqa: E402 - after 
 from paddock.sandbox.inside import confine, removal, stages  # noqa: E402 - after the path
 from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
 from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E402 - after the path
+from paddock.sandbox.inside.serving import KILL_SIGNAL, send_report  # noqa: E402 - after the path
 
 _DESCRIPTORS_MAX = 8
 _ORDER_BYTES_MAX = 256
 _DROP = b"drop "
-_KILL_SIGNAL = 9
 _INTERRUPT_SIGNAL = 2
 _DESCRIPTOR_LAST = 0x7FFFFFFF
 _MAPS = b"0 %d %d" % (stages.HOST_IDS_FIRST, stages.HOST_IDS_COUNT)
@@ -102,7 +101,7 @@ class Loop:
         try:
             self._make(base, control, layers)
         except OSError as error:
-            _answer(control, Report(NOT_CONFINED, code=error.errno or 0, where=self._step))
+            send_report(control, Report(NOT_CONFINED, code=error.errno or 0, where=self._step))
         finally:
             for fd in fds:
                 os.close(fd)
@@ -114,7 +113,7 @@ class Loop:
         if pid == 0:
             try:
                 # Whoever ends a launcher by force removes the whole area, and must be alone.
-                processes.set_death_signal(_KILL_SIGNAL)
+                processes.set_death_signal(KILL_SIGNAL)
                 os.close(self._life_kept)
                 removal.remove_tree(area, os.fsdecode(name))
             finally:
@@ -189,7 +188,7 @@ class Loop:
                 First(door, self._life, memory_kb).serve()
                 code = 0
             except OSError as error:
-                _answer(control, Report(NOT_CONFINED, code=error.errno or 0, where=room.step))
+                send_report(control, Report(NOT_CONFINED, code=error.errno or 0, where=room.step))
         finally:
             processes.end_process(code)
 
@@ -225,14 +224,6 @@ def _close_all_but(kept: set[int]) -> None:
         os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, _DESCRIPTOR_LAST)
-
-
-def _answer(control: int, report: Report) -> None:
-    try:
-        os.write(control, report.encode())
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ECONNRESET):
-            raise
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""One run of ripgrep: started without a shell, read under caps, never left behind.
+"""One run of ripgrep: started without a shell, read within limits, never left behind.
 
 Rules kept here:
   * its working directory is a descriptor that the workspace opened, so that a directory
@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Final, Self
 
 from paddock import limits
@@ -77,12 +76,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> int:

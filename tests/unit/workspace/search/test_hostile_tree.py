@@ -14,6 +14,7 @@ from paddock.tools.ls import ls_tool
 from paddock.tools.spec import Ports
 from paddock.workspace import Workspace
 from tests.support.hostile_tree import build
+from tests.support.shown import Shows
 
 RUNS = 15
 TOOLS = {tool.name: tool for tool in (grep_tool(), find_tool(), ls_tool(), grep_dev_tool())}
@@ -33,19 +34,6 @@ CALLS = [
 ]
 
 
-class Everything:
-    """Shows all but what is `closed`."""
-
-    def is_shown(self, relative):
-        return relative != ".hidden"
-
-    def may_view(self, relative):
-        return not relative.startswith("closed")
-
-    def allows(self, action):
-        return True
-
-
 def call(ports, name, arguments):
     tool = TOOLS[name]
     bound, _ = tool.binder.bind(arguments)
@@ -59,7 +47,7 @@ def ports(request, tmp_path):
     # Whatever hangs is killed: a FIFO must hold nobody.
     signal.alarm(120)
     with Workspace.open(str(tmp_path / "work")) as workspace:
-        yield Ports(workspace, Everything())
+        yield Ports(workspace, Shows(frozenset({".hidden"}), ("closed",)))
     signal.alarm(0)
 
 

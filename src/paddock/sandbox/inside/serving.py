@@ -1,0 +1,109 @@
+"""Serving one command, whatever holds it: its order comes in, it is watched, its report goes out.
+
+A sandbox's first process and the keeper of a command without namespaces speak the same to
+whoever asked, and load only this folder and `kernel`.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import select
+import struct
+import time
+
+from paddock.sandbox.inside.orders import CANCELLED, EXITED, MEMORY, TIMED_OUT, Report, Start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KILL_SIGNAL = 9
+DEFAULT_SIGNALS = (13, 25)
+"""SIGPIPE and SIGXFSZ: Python ignores them, and an ignored signal stays so through exec.
+Numbers, the same on every machine we know: the module `signal` loads `enum`."""
+
+_TICK_S = 0.05
+"""Between two looks at the memory."""
+_TICK_SHARE = 20
+"""A look takes at most one part in so many of the time."""
+
+
+def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
+    """The command and its two outputs; None when nobody wants it any more."""
+    content, extra, _, _ = control.recvmsg(16, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC)
+    if not content:
+        return None
+    ((_, _, data),) = extra
+    order_fd, *outputs = struct.unpack("3i", data)
+    try:
+        return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), outputs
+    finally:
+        os.close(order_fd)
+
+
+def send_report(control: int, report: Report) -> None:
+    """Tell whoever asked; nobody may be left to hear it."""
+    try:
+        os.write(control, report.encode())
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ECONNRESET):
+            raise
+
+
+def watch(
+    pid: int, waiting: tuple[int, ...], deadline_s: float, used_kb: Callable[[], int], most_kb: int
+) -> tuple[bytes, int]:
+    """Until the command ends, its time is up, its memory too large, or nobody waits.
+
+    Which of them, and the most memory that was seen, in KiB. `waiting` are descriptors that
+    can be read as soon as nobody waits any more.
+    """
+    events = select.poll()
+    ended = os.pidfd_open(pid)
+    for fd in (ended, *waiting):
+        events.register(fd, select.POLLIN)
+    pause = _TICK_S
+    seen_kb = 0
+    try:
+        while True:
+            left = deadline_s - time.monotonic()
+            ready = [fd for fd, _ in events.poll(max(0, int(min(left, pause) * 1000) + 1))]
+            if ended in ready:
+                return EXITED, seen_kb
+            if ready:
+                return CANCELLED, seen_kb
+            began = time.monotonic()
+            if began >= deadline_s:
+                return TIMED_OUT, seen_kb
+            now_kb = used_kb()
+            seen_kb = max(seen_kb, now_kb)
+            if now_kb > most_kb:
+                return MEMORY, seen_kb
+            pause = max(_TICK_S, _TICK_SHARE * (time.monotonic() - began))
+    finally:
+        os.close(ended)
+
+
+def environment_of(start: Start) -> dict[bytes, bytes]:
+    """Its variables by name."""
+    environment: dict[bytes, bytes] = {}
+    for entry in start.environment:
+        name, _, value = entry.partition(b"=")
+        environment[name] = value
+    return environment
+
+
+def find_program(name: bytes, environment: dict[bytes, bytes]) -> bytes:
+    """As execvp(3) looks for it, with the command's PATH and not ours.
+
+    Raises: FileNotFoundError.
+    """
+    if b"/" in name:
+        return name
+    for directory in environment.get(b"PATH", b"").split(b":"):
+        candidate = directory + b"/" + name
+        if directory and os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+            return candidate
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
