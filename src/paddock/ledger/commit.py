@@ -21,11 +21,12 @@ anything. The mark is poisoned for every process, until the machine starts anew
 and the file is what the disk has kept.
 """
 
+import os
 from typing import Final
 
 from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, Waiting, failure
-from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, Commits, HeadFile, HeadPage, Mark
+from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, HeadFile, HeadPage, Mark
 from paddock.ledger.lock import FileLock
 from paddock.ledger.segments import ActiveSegment
 
@@ -97,11 +98,8 @@ class GroupCommit:
         waiting = self._waiting
         deadline = turn = None
         stage = _LOOK
-        # What the append has just read will do: who leads looks again.
-        page = self._head.seen_commits()
-        if page.durable is None:
-            page = self._head.read_commits()
         while True:
+            page = self._head.read()
             durable = self._known(page, mark.boot)
             if durable.offset_bytes >= mark.offset_bytes:
                 return
@@ -121,7 +119,6 @@ class GroupCommit:
             elif now >= deadline:
                 raise self._lock.busy(waiting.commit_timeout_s)
             stage = self._pass_time(stage, page.turn, durable, deadline - now)
-            page = self._head.read_commits()
 
     def sync(self, newest: Mark) -> None:
         """Sync at once and mark all up to `newest` as durable. The append lock is held."""
@@ -151,7 +148,7 @@ class GroupCommit:
                 hint=_HINT,
             )
 
-    def _known(self, page: HeadPage | Commits, boot: bytes) -> Mark:
+    def _known(self, page: HeadPage, boot: bytes) -> Mark:
         durable = page.durable
         self.verify_not_poisoned(durable, boot)
         if durable is None:
@@ -164,12 +161,19 @@ class GroupCommit:
         """Until the turn is another one, or a while; what comes next if it is not."""
         patience_s = min(durable.sync_ns / 1e9 / 2, _PATIENCE_MAX_S)
         if stage == _LOOK:
-            self._head.look_for_turn(turn, _LOOKS_MAX)
+            self._look_for_turn(turn)
             return _WAIT if patience_s >= _PATIENCE_MIN_S else _LEAD
         if stage == _WAIT:
             at_most_s = min(patience_s, at_most_s)
         self._sleep(turn, durable, at_most_s)
         return _LEAD
+
+    def _look_for_turn(self, seen: int) -> None:
+        read_turn = self._head.read_turn
+        for _ in range(_LOOKS_MAX):
+            os.sched_yield()
+            if read_turn() != seen:
+                return
 
     def _sleep(self, seen: int, durable: Mark, at_most_s: float) -> None:
         """Sleep until the turn is another one, or for a few syncs."""

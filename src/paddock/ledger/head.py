@@ -31,8 +31,6 @@ _TURN_BYTES: Final = 4
 _BASE_OFFSET: Final = 5 * _SECTOR
 _BASE_BYTES: Final = 12
 _PAGE_BYTES: Final = _BASE_OFFSET + _BASE_BYTES
-_COMMITS_BYTES: Final = TURN_OFFSET + _TURN_BYTES - _DURABLE[0]
-"""From the first commit mark on, the turn included."""
 _FILE_BYTES: Final = 4096
 
 # generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
@@ -118,13 +116,6 @@ def make_page(
     return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
-class Commits(NamedTuple):
-    """What those who wait for a commit look at."""
-
-    durable: Mark | None
-    turn: int
-
-
 _Seen = tuple[bytes, bytes, bytes, HeadPage]
 """The records of the two append slots, all from the commits on, and what they say together."""
 _UNSEEN: Final[_Seen] = (b"", b"", bytes(_FILE_BYTES), HeadPage(None, None, 0))
@@ -134,7 +125,7 @@ _UNSEEN: Final[_Seen] = (b"", b"", bytes(_FILE_BYTES), HeadPage(None, None, 0))
 class HeadFile:
     """The head file of one ledger. Reading needs no lock: a torn record is no record."""
 
-    __slots__ = ("_commits", "_disk", "_read", "_seen", "_write", "descriptor", "path")
+    __slots__ = ("_disk", "_read", "_seen", "_write", "descriptor", "path")
 
     def __init__(self, disk: Disk, path: str, *, create: bool) -> None:
         """Open the file; `create` makes it, at its full size, where there is none."""
@@ -145,7 +136,6 @@ class HeadFile:
         self._read = disk.read
         self._write = disk.write
         self._seen = _UNSEEN
-        self._commits = (b"", Commits(None, 0))
         try:
             self.descriptor = disk.open(path, flags, 0o600)
         except OSError as fault:
@@ -186,32 +176,10 @@ class HeadFile:
             self._seen = (page[:_RECORD_BYTES], second, commits, known)
         return known
 
-    def seen_commits(self) -> Commits:
-        """What was read last, which may be old; `durable` is None where nothing was."""
-        page = self._seen[3]
-        return Commits(page.durable, page.turn)
-
-    def read_commits(self) -> Commits:
-        """Return the newest commit alone, for half the price of `read`."""
+    def read_turn(self) -> int:
+        """Return the turn alone: what is looked at often."""
         try:
-            page = self._read(self.descriptor, _COMMITS_BYTES, _DURABLE[0])
-        except OSError as fault:
-            raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
-        before, known = self._commits
-        if page != before:
-            durable, _ = _decode_pair(page, 0)
-            known = Commits(durable, _decode_turn(page[TURN_OFFSET - _DURABLE[0] :]))
-            self._commits = (page, known)
-        return known
-
-    def look_for_turn(self, seen: int, looks_max: int) -> None:
-        """Look again and again, letting others run in between, until the turn is not `seen`."""
-        read, descriptor, known = self._read, self.descriptor, _TURN.pack(seen)
-        try:
-            for _ in range(looks_max):
-                os.sched_yield()
-                if read(descriptor, _TURN_BYTES, TURN_OFFSET) != known:
-                    return
+            return _decode_turn(self._read(self.descriptor, _TURN_BYTES, TURN_OFFSET))
         except OSError as fault:
             raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
 

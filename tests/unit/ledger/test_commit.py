@@ -134,7 +134,7 @@ def test_no_sleep_is_long_and_all_of_them_are_as_long_as_was_said(path):
     waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
     ledger = open_ledger(path, waiting=waiting)
     pending = ledger.write([note("one")])
-    turn = head_of(path).read_commits().turn
+    turn = head_of(path).read_turn()
     leader = commit_lock(path)
     leader.acquire()
     bell.slept.clear()
@@ -157,11 +157,11 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
     class Bell(SlowBell):
         def wake(self):
             lock = commit_lock(path)
-            free_at_turn.append((lock.try_acquire(), head.read_commits().turn))
+            free_at_turn.append((lock.try_acquire(), head.read_turn()))
             os.close(lock.descriptor)
 
     head = head_of_new(path)
-    before = head.read_commits().turn
+    before = head.read_turn()
     ledger = open_ledger(path, waiting=Waiting(bell=Bell().hang))
 
     ledger.append([note("one")])
@@ -169,7 +169,7 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
     (is_free, turn), *_ = reversed(free_at_turn)
     assert is_free
     assert turn != before
-    assert turn == head.read_commits().turn
+    assert turn == head.read_turn()
 
 
 def head_of_new(path):

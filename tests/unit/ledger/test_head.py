@@ -141,7 +141,7 @@ def test_a_turn_that_was_passed_is_another_one_and_touches_no_mark(head):
 
     head.pass_turn()
 
-    turn = head.read_commits().turn
+    turn = head.read_turn()
     assert turn != before.turn
     assert other.read() == before._replace(turn=turn)
     assert head.read() == before._replace(turn=turn)
@@ -153,7 +153,7 @@ def test_a_head_file_that_was_cut_has_no_turn(head):
     head.pass_turn()
     os.truncate(head.path, 2050)
 
-    assert head.read_commits().turn == 0
+    assert head.read_turn() == 0
     assert again(head).turn == 0
 
 
