@@ -12,7 +12,7 @@ from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.history.blobs import BlobStore
 from paddock.ledger.format_events import CONTENT_ERASED
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Filter, query, query_lines
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 
@@ -37,13 +37,16 @@ def open_blobs(project: Project) -> BlobStore:
 
 
 def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]:
-    """The contents that entries of this call name, oldest first; raises as a query does."""
+    """The contents that entries of this call name, oldest first; raises as a query does.
+
+    From the lines alone: a row taken out of a posting file would leave a content unerased.
+    """
     path = project.layout.ledger_paths()["ho1m"]
     if not path.exists():
         return ()
     return tuple(
         named
-        for row in query(str(path), Filter(call_id=call_id)).entries
+        for row in query_lines(str(path), Filter(call_id=call_id)).entries
         for named in _named(row.entry, row.seq)
     )
 

@@ -129,7 +129,8 @@ class HeadFile:
 
     def __init__(self, disk: Disk, path: str, *, create: bool) -> None:
         """Open the file; `create` makes it, at its full size, where there is none."""
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        # Threat: a pipe in its place would have every reader wait for a writer.
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         self.path = path
         self._disk = disk

@@ -164,3 +164,12 @@ def test_a_link_is_not_followed_to_a_head_file(tmp_path):
         HeadFile(SystemDisk(), os.path.join(tmp_path, "head"), create=True)
 
     assert not os.path.lexists(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_pipe_in_its_place_is_an_error_and_no_wait(tmp_path, create):
+    path = os.path.join(tmp_path, "head")
+    os.mkfifo(path)
+
+    with pytest.raises(HostError, match="head file"):
+        HeadFile(SystemDisk(), path, create=create).read()
