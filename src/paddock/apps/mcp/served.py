@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcp_types import Tool
@@ -13,8 +13,41 @@ from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.runtime import Runtime
 
-_Seen = tuple[tuple[int, int, int] | None, ...]
-"""Of each governing file: its inode, size and time of change."""
+_Stamp = tuple[int, int, int, int]
+"""Inode, mode and owner, size, time of change: of a directory that was moved this is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """How some places looked; None where there was nothing, or nothing readable."""
+
+    places: tuple[Path, ...]
+    stamps: tuple[_Stamp | None, ...]
+
+    @classmethod
+    def of(cls, *places: Path) -> "Looks":
+        """How they look now."""
+        return cls(places, tuple(map(_stamp, places)))
+
+    @property
+    def are_current(self) -> bool:
+        """Whether every place looks as it did."""
+        return self.stamps == tuple(map(_stamp, self.places))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What governed an agent when it was last looked through."""
+
+    files: Looks
+    """What they say is in the runtime."""
+    directories: Looks
+    """They have to be private, or apart from each other; what else changes in them is nothing."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether there is nothing to look through again."""
+        return self.files.are_current and self.directories.are_current
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +59,7 @@ class Served:
     inbox: Inbox
     tools: Mapping[str, Tool]
     """What is listed, and what may be called: the rest is unknown here."""
-    seen: _Seen
+    seen: Seen
 
 
 class Agents:
@@ -50,9 +83,13 @@ class Agents:
         with self._lock:
             agent = name or self.project.default_agent
             known = self._served.get(agent)
-            if known is not None and known.seen == _look(self.project, agent):
-                return known
             if known is not None:
+                if known.seen.is_current:
+                    return known
+                seen = _look(self.project, agent)
+                if seen.files == known.seen.files:
+                    self._served[agent] = known = replace(known, seen=seen)
+                    return known
                 # Calls that run in it come to their end under the policy that let them in.
                 del self._served[agent]
                 known.runtime.close()
@@ -83,27 +120,32 @@ class Agents:
         return Served(agent, runtime, open_inbox(project), tools, seen)
 
 
-def _look(project: Project, agent: str) -> _Seen:
-    """What the files that govern this agent look like now."""
-    root, environment = project.root.path, project.environment
+def _look(project: Project, agent: str) -> Seen:
+    """Look through what governs this agent; raises as `Agents.get`."""
+    layout, environment = project.layout, project.environment
     lineage = project.agents.lineage(agent)
-    files = [
-        root / PROJECT_POLICY,
-        root / PROJECT_POLICY_JSON,
-        project.layout.config / "policy.toml",
-        project.layout.config / "policy.json",
-        project.layout.admin_config,
+    files = Looks.of(
+        project.root.path / PROJECT_POLICY,
+        project.root.path / PROJECT_POLICY_JSON,
+        layout.config / "policy.toml",
+        layout.config / "policy.json",
+        layout.admin_config,
         environment.user_config,
         environment.trust,
         *(record.file for record in lineage),
-    ]
-    return tuple(map(_stat, files))
+    )
+    directories = Looks.of(
+        layout.root,
+        layout.agents,
+        *(record.file.parent for record in lineage),
+        *(record.workspace for record in lineage),
+    )
+    return Seen(files, directories)
 
 
-def _stat(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: Path) -> _Stamp | None:
     try:
         found = path.stat()
     except OSError:
-        # Absent or unreadable: a change of that is a change too.
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_mode << 32 | found.st_uid, found.st_size, found.st_ctime_ns

@@ -1,0 +1,81 @@
+"""Which runtime a call gets: the one at hand, or another when what governs has changed."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from paddock.apps.mcp.served import Agents
+from paddock.assembly import open_project
+from paddock.errors import ConfigError, UsageError
+from paddock.plane.environment import read_environment
+from tests.support.mcp_servers import McpPlace, make_place
+
+TIGHTER = '[profiles.standard]\ndeny = ["tool:file:*"]\n'
+
+
+@pytest.fixture
+def place(tmp_path) -> McpPlace:
+    made = make_place(tmp_path)
+    made.govern('[profiles.standard]\nallow = ["tool:file:*"]\n')
+    return made
+
+
+@pytest.fixture
+def agents(place) -> Iterator[Agents]:
+    environment = read_environment(place.variables)
+    opened = Agents(lambda: open_project(place.project, environment))
+    yield opened
+    opened.close()
+
+
+def test_as_long_as_nothing_changes_it_is_the_same(agents):
+    assert agents.get() is agents.get()
+
+
+def test_a_file_that_is_made_in_the_workspace_changes_nothing(agents, place):
+    before = agents.get()
+    (place.project / "new.txt").write_text("new")
+
+    assert agents.get().runtime is before.runtime
+    assert agents.get() is agents.get()
+
+
+def test_a_tighter_policy_means_the_next_call(agents, place):
+    view = {"path": "README.md"}
+    (place.project / "README.md").write_text("hello\n")
+    before = agents.get()
+    assert before.runtime.call("view", view).status == "ok"
+    place.govern(TIGHTER)
+    after = agents.get()
+
+    assert after.runtime is not before.runtime
+    assert after.runtime.call("view", view).status == "error"
+
+
+def test_a_policy_that_does_not_load_serves_nothing(agents, place):
+    agents.get()
+    (place.project / "paddock.toml").write_text("[profiles")
+
+    with pytest.raises(ConfigError):
+        agents.get()
+
+
+def test_a_directory_of_agents_that_others_can_write_serves_nothing(agents, place):
+    agents.get()
+    directory = agents.project.layout.agents
+    directory.chmod(0o777)
+
+    with pytest.raises(ConfigError):
+        agents.get()
+    directory.chmod(0o700)
+    assert agents.get()
+
+
+def test_a_plane_that_was_moved_is_looked_at_again(agents, place):
+    agents.get()
+    root = agents.project.layout.root
+    os.rename(root, place.project / "plane")
+
+    with pytest.raises(UsageError, match="there is no agent"):
+        agents.get()
