@@ -136,6 +136,15 @@ def test_a_refused_call_is_proved_by_its_one_entry(used):
     assert (ran.status, ran.err) == (0, f"entry {ran.json['seq']}: TOOL_DENIED\n")
 
 
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_an_empty_id_is_no_call_and_not_all_of_them(used, nothing):
+    ran = used.run("ledger", "proof", nothing)
+
+    assert (ran.status, ran.out) == (2, "")
+    assert "it is empty" in ran.err
+    assert used.run("policy", "explain", nothing).status == 2
+
+
 def test_a_call_that_the_ledger_has_not_is_said_with_the_ledger(used):
     ran = used.run("ledger", "proof", "CALL-none")
     assert (ran.status, ran.out) == (2, "")

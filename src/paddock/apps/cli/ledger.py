@@ -169,7 +169,8 @@ class LedgerCommand:
         for stored in rows.entries:
             _show(stored, options, console)
         if not rows.entries and not rows.bad:
-            console.warn(f"no entry of the ledger {options.ledger} matches")
+            calls = "; calls stand in ho1m: --ledger ho1m" if options.ledger == "governance" else ""
+            console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
         for bad in rows.bad:
             console.warn(_bad(bad))
         if rows.bad:

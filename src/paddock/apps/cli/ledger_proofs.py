@@ -110,6 +110,9 @@ def run_proof(project: Project, options: Options, console: Console) -> int:
 
 
 def _number_or_id(text: str) -> int | str:
+    if not text.strip():
+        # What a shell makes of a variable that is not set: no call, and not all of them.
+        raise argparse.ArgumentTypeError("it is empty; give an entry's number or a call's id")
     return int(text) if _NUMBER.fullmatch(text) else text
 
 

@@ -107,7 +107,7 @@ class PolicyCommand:
 
     def run(self, options: Options, console: Console) -> int:
         """Answer the question."""
-        if options.question in _ASKED and options.action is None:
+        if options.question in _ASKED and not (options.action or "").strip():
             raise UsageError("no action is given", where="ACTION", hint=_ASKED[options.question])
         if options.question == "check":
             return self._check(options, console)
@@ -116,9 +116,9 @@ class PolicyCommand:
         ):
             return _past(options, console)
         project = find_project(options, console)
+        _warn_of_distrust(project, console)
         if options.question == "explain":
             return self._explain(project, options, console)
-        _warn_of_distrust(project, console)
         if options.question == "test":
             return self._test(project, options, console)
         return self._lint(project, options, console)
@@ -126,6 +126,7 @@ class PolicyCommand:
     def _check(self, options: Options, console: Console) -> int:
         try:
             project = find_project(options, console)
+            _warn_of_distrust(project, console)
             action = _action_of(options, console)
             policy = policy_of(project, options.agent)
             decision = decide(policy, chain_of(project, options.agent), [action])
