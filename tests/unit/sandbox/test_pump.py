@@ -11,8 +11,9 @@ from paddock.sandbox.values import Captured
 
 
 def wait_for(pump: Pump) -> None:
-    ready, _, _ = select.select([pump.fileno()], [], [], 60)
-    assert ready, "the pump did not end"
+    waiting = select.poll()
+    waiting.register(pump.fileno(), select.POLLIN)
+    assert waiting.poll(60_000), "the pump did not end"
 
 
 def wait_until_closed(write_end: int) -> None:
