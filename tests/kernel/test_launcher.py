@@ -41,7 +41,9 @@ def wait_until_gone(pid: int) -> None:
         return
     import select
 
-    assert select.select([fd], [], [], 30)[0], "still there"
+    waiting = select.poll()
+    waiting.register(fd, select.POLLIN)
+    assert waiting.poll(30_000), "still there"
     os.close(fd)
 
 

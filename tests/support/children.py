@@ -60,7 +60,9 @@ def end_of(act: Callable[[], object]) -> int:
 def await_first_words(children: list[Child]) -> None:
     """Until each has told something: no life is spent on opening."""
     for child in children:
-        select.select([child.reader], [], [], 30)
+        waiting = select.poll()
+        waiting.register(child.reader, select.POLLIN)
+        waiting.poll(30_000)
 
 
 def kill_after(children: list[Child], life_s: float) -> None:
