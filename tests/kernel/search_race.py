@@ -99,6 +99,7 @@ def swap_for_ever(root: str) -> None:
 
 
 _LONGER_S = 40.0
+"""Over its time, a race goes on for so long until each search has found something."""
 
 
 class Fenced:
