@@ -44,6 +44,15 @@ def entries(here: Desk) -> list[dict]:
 
 
 @pytest.mark.needs("claude")
+def test_claude_code_asks_the_hook_in_one_persons_settings_of_the_project(here: Desk):
+    here.paddock("hook", "install", "--yes", "--scope", "local")
+    protected = wants("Write", file_path=str(here.project / ".git/x"), content="no")
+    ran = here.claude(protected, says("done"), options=ACCEPT_EDITS)
+    assert "Protected path: .git/x" in ran.answers()[turn_id(protected)]
+    assert sorted(path.name for path in (here.project / ".git").iterdir()) == []
+
+
+@pytest.mark.needs("claude")
 def test_claude_code_honours_every_denial_and_the_model_reads_the_reason(here: Desk):
     here.paddock("hook", "install", "--yes")
     protected = wants("Write", file_path=str(here.project / ".git/x"), content="no")

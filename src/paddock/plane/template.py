@@ -44,23 +44,33 @@ secret    = [".env*", "*.key"]
 
 # An agent's profile says what it is allowed, what is asked about, what is denied.
 # The strictest matching rule wins; where none matches, `otherwise`; then no.
-# Built in: open, standard (files, search and output; asks about commands), locked
-# (reads only), admin. A profile of the same name here replaces the built-in one
-# whole. For example:
+# Built in: open, standard, locked (reads only), admin. A profile of the same name
+# here replaces the built-in one whole: with a `deny` alone it would allow nothing.
+# So begin with the built-in one, and add your rules. This is `standard` as it is
+# built in; the tools of a client that it allows only read, or organise its work:
 #
-# [profiles.careful]
+# [profiles.standard]
 # allow = [
 #     "tool:file:*", "tool:search:*", "tool:output:*",
-#     "tool:shell:run git status", "tool:shell:run git diff *",
+#     "tool:client:Agent", "tool:client:Task", "tool:client:TaskCreate",
+#     "tool:client:TaskGet", "tool:client:TaskList", "tool:client:TaskOutput",
+#     "tool:client:TaskStop", "tool:client:TaskUpdate", "tool:client:Skill",
+#     "tool:client:TodoWrite", "tool:client:ToolSearch", "tool:client:Glob",
+#     "tool:client:Grep", "tool:client:LS", "tool:client:ListAgents",
+#     "tool:client:AskUserQuestion", "tool:client:EnterPlanMode", "tool:client:ExitPlanMode",
 # ]
-# ask   = ["tool:shell:run git commit *"]
-# deny  = ["tool:shell:run git push *"]
-# otherwise = { "tool:shell:*" = "ask" }
+# otherwise = { "tool:shell:*" = "ask", "tool:mcp:*" = "ask", "tool:client:*" = "ask" }
+#
+# Rules that one may add to it: more in `allow`, such as "tool:shell:run git status" and
+# "tool:shell:run git diff *", and
+#
+# ask  = ["tool:shell:run git commit *"]
+# deny = ["tool:shell:run git push *"]
 #
 # The long form of a rule has a reason and examples. Examples are tests: a false
 # one stops the load.
 #
-# [[profiles.careful.rules]]
+# [[profiles.standard.rules]]
 # action    = "tool:file:create migrations/**"
 # outcome   = "ask"
 # reason    = "migrations are reviewed by hand"

@@ -25,6 +25,8 @@ INTERPRETERS: Final = frozenset(
 )
 """Programs that run whatever their arguments or a file say."""
 
+_ANYTHING: Final = "tool:*"
+
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
@@ -109,9 +111,25 @@ def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
     for profile in policy.profile_table:
         if profile.place.file == BUILT_IN:
             continue
+        yield from _closed(profile)
         yield from _covered(profile)
         for rule in profile.rules:
             yield from _rule_findings(policy, rule)
+
+
+def _closed(profile: Profile) -> Iterator[LintFinding]:
+    """A profile that only denies denies the rest, too: who wrote it may have meant "besides"."""
+    said = [rule.outcome for rule in profile.rules] + [each.outcome for each in profile.otherwise]
+    says_so = any(rule.pattern.text == _ANYTHING for rule in profile.rules)
+    if says_so or any(outcome is not Outcome.DENY for outcome in said):
+        return
+    yield LintFinding(
+        "lint.allows_nothing",
+        f"the profile {quote(profile.name)} allows nothing: what no rule names is denied",
+        profile.place,
+        "a profile here replaces the built-in one of its name whole; paddock init writes that "
+        f'one as a comment. If nothing is meant to be allowed, say deny = ["{_ANYTHING}"]',
+    )
 
 
 def _covered(profile: Profile) -> Iterator[LintFinding]:

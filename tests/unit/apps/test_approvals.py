@@ -85,6 +85,17 @@ def test_after_a_grant_the_same_call_runs_once_and_then_is_asked_about_again(ask
     ]
 
 
+def test_a_row_of_the_ledger_says_who_answered_what(asking):
+    kept = ask(asking).json["approval"]
+    assert asking.run("approvals", "grant", kept).status == 0
+    assert ask(asking).json["status"] == "ok"
+    rows = asking.run("ledger", "query", "--type", "APPROVAL_ANSWERED").out.splitlines()
+    said = [row.rpartition("create_file  ")[2] for row in rows]
+    by = said[1].removeprefix("granted by ")
+    assert (said[1:], by != "") == ([f"granted by {by}", f"used by {by}"], True)
+    assert said[0].startswith("kept by ")
+
+
 @pytest.mark.parametrize("change", [{"content": "y"}, {"path": "asked/b"}], ids=["content", "path"])
 def test_a_grant_does_not_count_for_another_call(asking, change):
     kept = ask(asking).json["approval"]

@@ -242,6 +242,21 @@ def test_an_undo_brings_everything_back_and_can_be_undone(person, way):
     assert person.place.run("ledger", "verify").status == 0
 
 
+def test_history_says_what_was_undone_and_by_which_call(person):
+    call = person.call("delete_file", path="README.md")
+    undo = person.undo(call).json["call"]
+    (line,) = [line for line in person.place.run("history").out.splitlines() if call in line][:1]
+    assert line.endswith(f"[undone by {undo}]")
+
+
+def test_history_says_where_somebody_else_brought_everything_back(person):
+    before = (person.root / "README.md").read_bytes()
+    call = person.call("delete_file", path="README.md")
+    (person.root / "README.md").write_bytes(before)
+    (line,) = person.place.run("history").out.splitlines()
+    assert (call in line, "[nothing to undo: all is as it was before it]" in line) == (True, True)
+
+
 def test_an_undo_is_on_record_like_a_call(person):
     call = person.call("delete_file", path="README.md")
     undo = person.undo(call).json["call"]

@@ -4,7 +4,9 @@ from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy.document import Scope, read_policy
 from paddock.policy.presets import built_in_paths, presets
 from paddock.policy.settings import Settings
+from paddock.values.decisions import Outcome
 
+ADDED = '# Rules that one may add to it: more in `allow`, such as "tool:shell:run git status" and'
 PRESETS = frozenset(profile.name for profile in presets())
 
 
@@ -29,10 +31,12 @@ def test_the_template_is_short_lines_of_ascii():
     assert max(map(len, lines)) <= 100
 
 
-def uncommented() -> bytes:
+def uncommented(*, until: str | None = None) -> bytes:
     """The template with its examples taken at their word: what looks like TOML is TOML."""
     lines: list[str] = []
     for line in POLICY_TEMPLATE.decode().splitlines():
+        if line == until:
+            break
         body = line.removeprefix("# ")
         is_example = body.startswith(("[", "]", "    ")) or " = " in body
         lines.append(body if line.startswith("# ") and is_example else line)
@@ -41,7 +45,7 @@ def uncommented() -> bytes:
 
 def test_the_examples_in_the_template_load_once_they_are_uncommented():
     document = load(uncommented())
-    assert [profile.name for profile in document.profiles] == ["careful"]
+    assert [profile.name for profile in document.profiles] == ["standard"]
     assert set(tomllib.loads(uncommented().decode())) == {
         "paths",
         "profiles",
@@ -49,3 +53,15 @@ def test_the_examples_in_the_template_load_once_they_are_uncommented():
         "hook",
         "agents",
     }
+
+
+def test_the_template_has_the_built_in_profile_word_for_word():
+    document = load(uncommented(until=ADDED))
+    written, built_in = document.profiles[0], presets()[1]
+    assert (written.name, built_in.name) == ("standard", "standard")
+    assert said_by(written) == said_by(built_in)
+
+
+def said_by(profile) -> tuple[list[tuple[str, Outcome]], list[tuple[str, Outcome]]]:
+    rules = [(rule.pattern.text, rule.outcome) for rule in profile.rules]
+    return rules, [(each.as_match().text, each.outcome) for each in profile.otherwise]

@@ -142,3 +142,22 @@ not_match = ["tool:file:create x/m/1",
         ),
     ]
     assert run_examples(load_policy(None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_found"),
+    [
+        ('deny = ["tool:file:create migrations/**"]', True),
+        ('deny = ["tool:file:delete"]\notherwise = { "tool:shell:*" = "deny" }', True),
+        ('shell = { network = "none" }', True),
+        ('deny = ["tool:file:delete"]\notherwise = { "tool:shell:*" = "ask" }', False),
+        ('ask = ["tool:file:delete"]', False),
+        ('allow = ["tool:file:view"]', False),
+        ('deny = ["tool:*"]', False),
+    ],
+)
+def test_a_profile_that_allows_nothing_without_saying_so_is_found(
+    body: str, is_found: bool
+) -> None:
+    findings = found(f"[profiles.standard]\n{body}")
+    assert (("lint.allows_nothing", 1) in findings) == is_found

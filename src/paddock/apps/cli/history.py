@@ -83,9 +83,19 @@ def _remark(past: Past, call: PastCall) -> str:
     said = {"unknown": "killed, or at work; ", "failed": "ended in an error; "}.get(
         call.outcome, ""
     )
-    standing = past.standing(call)
-    undo = "" if standing == "yes" else f"no undo: {standing}"
+    undo = _undo_remark(past, call)
     return f"[{said}{undo}]".replace("; ]", "]") if said or undo else ""
+
+
+def _undo_remark(past: Past, call: PastCall) -> str:
+    """Why it cannot be undone; empty where it can."""
+    standing = past.standing(call)
+    if standing == "as before":
+        undone_by = [each.call_id for each in past.calls if each.undoes == call.call_id]
+        if undone_by:
+            return f"undone by {show_name(undone_by[-1])}"
+        return "nothing to undo: all is as it was before it"
+    return "" if standing == "yes" else f"no undo: {standing}"
 
 
 def what_changed(past: Past, call: PastCall) -> str:

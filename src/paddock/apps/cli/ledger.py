@@ -25,12 +25,14 @@ from paddock.apps.cli.times import seconds_of
 from paddock.assembly import Project
 from paddock.assembly.auditing import is_held_elsewhere
 from paddock.errors import UsageError
+from paddock.ledger.format_events import APPROVAL_ANSWERED
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.ledger.tail import follow
 from paddock.runtime.records import clean
 from paddock.text.show import show_name
 from paddock.values.calls import Json
+from paddock.values.entries import Entry
 
 NAMES: Final = ("governance", "ho2m", "ho1m", "packages")
 _POLL_S: Final = 0.25
@@ -238,9 +240,20 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         f"{entry.decision:<6}",
         f"{show_name(entry.agent):<10}",
         show_name(str(subject)),
-        show_name(entry.reason),
+        show_name(entry.reason) or _answered(entry),
     ]
     console.say("  ".join(parts).rstrip())
+
+
+def _answered(entry: Entry) -> str:
+    """Who answered a question, and what; empty where none was answered."""
+    answered = entry.metadata
+    if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
+        return ""
+    usual = "granted" if entry.decision == "allow" else "refused"
+    answer, by = (show_name(str(each)) for each in (answered.get("answer", usual), answered["by"]))
+    note = f": {show_name(str(answered['note']))}" if answered.get("note") else ""
+    return f"{answer} by {by}{note}"
 
 
 def entry_json(stored: StoredEntry) -> dict[str, Json]:

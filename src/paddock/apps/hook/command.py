@@ -8,7 +8,7 @@ from paddock.apps.hook import scratch
 from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer
 from paddock.apps.hook.settings import codex, installing
-from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, Client, Scope
+from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, SCOPES_OF, Client, Scope
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly import Project
 from paddock.ledger.query import Filter, query
@@ -16,6 +16,10 @@ from paddock.plane.client_files import Edit
 from paddock.values.calls import Json
 
 DENIALS_SHOWN: Final = 10
+ONE_MACHINE: Final = (
+    "note: it names the Python and the Paddock of this machine; where the file is committed, "
+    "another machine needs its own (for one person: --scope local or user)"
+)
 
 
 class Hook:
@@ -28,6 +32,7 @@ class Hook:
     )
     examples = (
         "  paddock hook install\n"
+        "  paddock hook install --scope local\n"
         "  paddock hook install --client codex --scope user\n"
         "  paddock hook status\n"
         '  echo \'{"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}}\' | paddock hook'
@@ -108,8 +113,10 @@ def _edit(options: argparse.Namespace, console: Console) -> int:
         return _end(options, console, edit, "nothing was changed", done=False)
     if edit.changes:
         edit.apply()
-    if scope == "project":
+    if scope != "user":
         _keep_scratch(project, is_install=is_install)
+    if is_install and scope == "project":
+        console.warn(ONE_MACHINE)
     if is_install and client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
@@ -153,7 +160,7 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     program = installing.this_program()
     rows: list[dict[str, Json]] = []
     for client in CLIENTS if options.client is None else (options.client,):
-        for scope in SCOPES if options.scope is None else (options.scope,):
+        for scope in SCOPES_OF[client] if options.scope is None else (options.scope,):
             root = project.root.path
             path = installing.settings_path(client, scope, root, home, console.variables)
             state, why = installing.state_of(path, client, scope, program)

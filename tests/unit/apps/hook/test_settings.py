@@ -130,8 +130,16 @@ def test_install_and_uninstall_leave_no_trace(client: Client):
     assert sorted(str(path) for path in place.project.rglob("*")) == before
 
 
-@pytest.mark.parametrize("scope", ["project", "user"])
-@pytest.mark.parametrize("name", ["claude", "codex"])
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("claude", "project"),
+        ("claude", "local"),
+        ("claude", "user"),
+        ("codex", "project"),
+        ("codex", "user"),
+    ],
+)
 def test_status_tells_where_it_is_and_what_it_denied(name, scope, client: Client):
     place = client.place
     options = ("--client", name, "--scope", scope)
@@ -169,6 +177,22 @@ def test_what_codex_cannot_honour_is_said(client: Client):
 
     assert "does not know `ask`" in said
     assert "skips hooks that nobody has trusted" in said
+
+
+def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_local(
+    client: Client,
+):
+    place = client.place
+    local = place.run("hook", "install", "--scope", "local", "--yes")
+    folder = place.project / ".claude"
+    assert [path.name for path in folder.iterdir()] == ["settings.local.json"]
+    assert "of this machine" not in local.err
+    assert "of this machine" in place.run("hook", "install", "--yes").err
+
+
+def test_codex_has_no_scope_local(client: Client):
+    ran = client.place.run("hook", "install", "--client", "codex", "--scope", "local", "--yes")
+    assert (ran.status, "one of: project, user" in ran.err) == (2, True)
 
 
 def test_broken_settings_stop_the_command_and_stay(client: Client):

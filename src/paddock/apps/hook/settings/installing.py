@@ -8,15 +8,20 @@ from typing import Final, Literal
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.apps.hook.settings.json_text import parse_text
-from paddock.errors import ConfigError, HostError
+from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.client_files import Edit, read_client_file
 
 Client = Literal["claude", "codex"]
-Scope = Literal["project", "user"]
+Scope = Literal["project", "local", "user"]
+"""Whose settings: the project's, which is committed; one person's in this project; one person's."""
 State = Literal["installed", "stale", "absent", "broken"]
 
 CLIENTS: Final[tuple[Client, ...]] = ("claude", "codex")
-SCOPES: Final[tuple[Scope, ...]] = ("project", "user")
+SCOPES: Final[tuple[Scope, ...]] = ("project", "local", "user")
+SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
+    "claude": SCOPES,
+    "codex": ("project", "user"),
+}
 
 
 def this_program() -> Program:
@@ -33,10 +38,18 @@ def this_program() -> Program:
 def settings_path(
     client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
 ) -> Path:
-    """The file in which a client looks for hooks."""
+    """The file in which a client looks for hooks. Raises: UsageError: it has none of that scope."""
+    if scope not in SCOPES_OF[client]:
+        raise UsageError(
+            f"{client} has no settings of the scope {scope}",
+            where="--scope",
+            hint=f"one of: {', '.join(SCOPES_OF[client])}",
+        )
     if client == "claude":
         if scope == "project":
             return root / ".claude" / "settings.json"
+        if scope == "local":
+            return root / ".claude" / "settings.local.json"
         return Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json"
     if scope == "project":
         return root / ".codex" / "config.toml"
