@@ -12,7 +12,6 @@ file again, and deciding have no such reason to grow.
 import argparse
 import gc
 import os
-import shutil
 import statistics
 import sys
 import tempfile
@@ -36,43 +35,71 @@ from paddock.values.agents import Agent
 Costs = dict[str, float]
 """Milliseconds by what was done."""
 ROUNDS = 15
+OPENINGS = 200
 APPENDS = 200
 FILES_IN_FOLDER = 100
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Something that comes in sizes."""
+    """Something that comes in sizes, and what each of them costs."""
 
     things: str
     sizes: tuple[int, ...]
-    measure: Callable[[int], Costs]
+    measure: Callable[[Sequence[int]], list[Costs]]
 
 
-def ledger(entries: int) -> Costs:
-    """Of a ledger with so many entries, all of them posted."""
-    folder = tempfile.mkdtemp(prefix="paddock-growth-")
-    path = f"{folder}/x.jsonl"
-    try:
-        write_ledger(path, entries)
-        post_all(path)
-        found = {"ledger, open to append": median_ms(lambda: open_ledger(path).close(), ROUNDS)}
-        writer = open_ledger(path)
-        found["ledger, an entry, durable"] = median_ms(
-            lambda: writer.append([make_entry(1)]), APPENDS
-        )
-        found["ledger, an entry, its sync apart"] = median_ms(
-            lambda: writer.write([make_entry(1)]), APPENDS
-        )
-        writer.close()
-        query(path, Filter("TOOL_DENIED"), last=10)
-        found["ledger, open to ask"] = median_ms(lambda: LedgerSearch(path).close(), ROUNDS)
-        found["ledger, ten newest of a type, opening and all"] = median_ms(
-            lambda: query(path, Filter("TOOL_DENIED"), last=10), ROUNDS
-        )
-    finally:
-        shutil.rmtree(folder)
-    return found
+def one_by_one(measure: Callable[[int], Costs]) -> Callable[[Sequence[int]], list[Costs]]:
+    """One size after the other."""
+    return lambda sizes: [measure(size) for size in sizes]
+
+
+def ledgers(sizes: Sequence[int]) -> list[Costs]:
+    """Of ledgers with so many entries, all of them posted; in turns, as they are compared."""
+    with tempfile.TemporaryDirectory(prefix="paddock-growth-") as folder:
+        paths = [f"{folder}/{size}/x.jsonl" for size in sizes]
+        for path, size in zip(paths, sizes, strict=True):
+            Path(path).parent.mkdir()
+            write_ledger(path, size)
+            post_all(path)
+        # What was written is not still on its way to the disk while others are measured.
+        os.sync()
+        openings: list[dict[str, Callable[[], object]]] = [
+            {
+                "ledger, open to append": lambda path=path: open_ledger(path).close(),
+                "ledger, open to ask": lambda path=path: LedgerSearch(path).close(),
+                "ledger, ten newest of a type, opening and all": lambda path=path: query(
+                    path, Filter("TOOL_DENIED"), last=10
+                ),
+            }
+            for path in paths
+        ]
+        costs = all_in_turns(openings, OPENINGS)
+        writers = [open_ledger(path) for path in paths]
+        appends: list[dict[str, Callable[[], object]]] = [
+            {
+                "ledger, an entry, durable": lambda writer=writer: writer.append([make_entry(1)]),
+                "ledger, an entry, its sync apart": lambda writer=writer: writer.write(
+                    [make_entry(1)]
+                ),
+            }
+            for writer in writers
+        ]
+        for cost, more in zip(costs, all_in_turns(appends, APPENDS), strict=True):
+            cost.update(more)
+        for writer in writers:
+            writer.close()
+        return costs
+
+
+def all_in_turns(things: Sequence[dict[str, Callable[[], object]]], rounds: int) -> list[Costs]:
+    """What each act costs on each thing; in every round each act has its turn on each thing."""
+    taken = [{name: list[float]() for name in acts} for acts in things]
+    for _ in range(rounds):
+        for name in things[0]:
+            for acts, found in zip(things, taken, strict=True):
+                found[name].append(median_ms(acts[name], 1))
+    return [{name: statistics.median(each) for name, each in found.items()} for found in taken]
 
 
 def files(count: int) -> Costs:
@@ -138,23 +165,19 @@ def lines(count: int) -> Costs:
 
 
 def in_turns(acts: dict[str, Callable[[], object]], rounds: int) -> Costs:
-    found: dict[str, list[float]] = {name: [] for name in acts}
     for act in acts.values():
         act()
-    for _ in range(rounds):
-        for name, act in acts.items():
-            found[name].append(median_ms(act, 1))
-    return {name: statistics.median(taken) for name, taken in found.items()}
+    return all_in_turns([acts], rounds)[0]
 
 
 def subjects(*, is_largest: bool) -> list[Subject]:
     """What is measured: policy has a limit of 10,000 rules."""
     entries = (1_000, 100_000, 10_000_000) if is_largest else (1_000, 100_000)
     return [
-        Subject("entries", entries, ledger),
-        Subject("files", (1_000, 100_000), files),
-        Subject("rules", (10, 1_000, 10_000), rules),
-        Subject("lines", (1_000, 100_000, 10_000_000), lines),
+        Subject("entries", entries, ledgers),
+        Subject("files", (1_000, 100_000), one_by_one(files)),
+        Subject("rules", (10, 1_000, 10_000), one_by_one(rules)),
+        Subject("lines", (1_000, 100_000, 10_000_000), one_by_one(lines)),
     ]
 
 
@@ -178,7 +201,7 @@ def main() -> int:
     told = []
     for subject in subjects(is_largest=options.largest):
         if options.only in subject.things:
-            told.append(show(subject, [subject.measure(size) for size in subject.sizes]))
+            told.append(show(subject, subject.measure(subject.sizes)))
             print(told[-1], end="\n\n", flush=True)
     if options.write is not None:
         pieces = [describe_machine(), *told]

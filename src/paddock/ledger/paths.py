@@ -41,15 +41,12 @@ class LedgerPaths:
         before = f"{os.path.basename(self.stem)}."
         first, end = len(before), len(before) + _START_DIGITS
         length = end + len(_EXTENSION)
-        return sorted(
-            int(digits)
+        digits = [
+            name[first:end]
             for name in names
-            if len(name) == length
-            and name.startswith(before)
-            and name.endswith(_EXTENSION)
-            and (digits := name[first:end]).isdigit()
-            and digits.isascii()
-        )
+            if name.startswith(before) and len(name) == length and name.endswith(_EXTENSION)
+        ]
+        return sorted(int(each) for each in digits if each.isdigit() and each.isascii())
 
     @property
     def next(self) -> str:

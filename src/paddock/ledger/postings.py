@@ -35,7 +35,9 @@ from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.segments import READING
 
+_ROWS_AT_FIRST: Final = 32
 _ROWS_AT_ONCE: Final = 1024
+"""Mostly the newest few are asked for; for all of them, long reads are cheaper."""
 _RUN_NAME: Final = re.compile(r"(\d{16})-(\d{16})", re.ASCII)
 _CHEAP: Final = 256
 """To look at a line costs as much as to read so many numbers."""
@@ -133,9 +135,9 @@ class Run:
         low, high = self._find(kind, keys[kind])
         at = self._file(kind)[1].rows_at
         others = {other: self._find(other, keys[other]) for other in keys if other is not kind}
-        before = self.lines
+        before, count = self.lines, _ROWS_AT_FIRST
         while high > low:
-            first = max(low, high - _ROWS_AT_ONCE)
+            first = max(low, high - count)
             rows = self._numbers(kind, first, high - first, at)
             for row in reversed(rows):
                 if row >= before:
@@ -144,7 +146,7 @@ class Run:
             for row in reversed(self._common(rows, others)):
                 if self._is_in(span, row // BLOCK_LINES):
                     yield row
-            high = first
+            high, count = first, min(2 * count, _ROWS_AT_ONCE)
 
     def _common(self, rows: Sequence[int], others: Mapping[Kind, tuple[int, int]]) -> Sequence[int]:
         """Those of the rows that stand in the other lists too, where that is cheap to tell."""
