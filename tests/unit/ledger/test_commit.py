@@ -15,6 +15,7 @@ from tests.support.ledgers import assert_holds, note, open_ledger
 BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4
 APPENDS = 25
+TURN_BYTES = 4
 
 
 @pytest.fixture(params=BELLS)
@@ -219,4 +220,38 @@ def test_a_leader_lets_as_many_in_as_came_last_time(path):
         each.wait()
 
     assert head.read().durable.cohort == 2
+    assert_holds(path, ["one", "two"])
+
+
+class LooksCounted(SystemDisk):
+    """Says how often the turn was looked at."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def read(self, descriptor, size, offset):
+        self.looks += (size, offset) == (TURN_BYTES, TURN_OFFSET)
+        return os.pread(descriptor, size, offset)
+
+
+@pytest.mark.parametrize(("yield_s", "wanted"), [(0.0, [250, 250]), (0.003, [1, 0])])
+def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yield_s, wanted):
+    bell, disk = SlowBell(), LooksCounted()
+
+    def now():
+        bell.now += yield_s
+        return bell.now
+
+    ledger = open_ledger(path, disk=disk, waiting=Waiting(monotonic=now, bell=bell.hang))
+    head = head_of(path)
+    looks = []
+    for text in ("one", "two"):
+        page = head.read()
+        # In the place of the mark that counts: the other slot has an older one.
+        head.store_durable(page.durable._replace(cohort=100), 1 - page.durable_slot)
+        disk.looks = 0
+        ledger.append([note(text)])
+        looks.append(disk.looks)
+
+    assert looks == wanted
     assert_holds(path, ["one", "two"])
