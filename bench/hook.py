@@ -3,14 +3,15 @@
     python bench/hook.py [--rounds N] [--jq PATH ...]
 
 Beside it, in turns, a bash script with jq and realpath that makes the same checks of paths
-(bench/hook_jq.sh; it only adds a line to a log), once for each jq, and the interpreter
-alone (`python -I -S -c pass`). Without --jq these are the one on the PATH and, where that
+(bench/hook_jq.sh; of a command it sees little, and it only adds a line to a log), once for
+each jq, and the interpreter alone (`python -I -S -c pass`). Without --jq these are the one on the PATH and, where that
 is older than 1.7, one built from PyPI's sources. Prints milliseconds (medians) and ratios
 (medians of neighbouring runs) of both wall and processor time, the second for machines
 that do something else besides; with valgrind the instructions of the whole process.
 
-A start of the interpreter is most of it, and builds of Python differ in that: where
-/usr/bin/python3 is another one than that of this environment, it has rows of its own.
+A start of the interpreter is most of it, and builds of Python differ in that: `paddock hook
+install` names the quickest that fits, and where that is not this environment's own, the own
+has rows, too. The musts are for what is installed.
 
 Musts: 0.4 of the script with jq 1.6, 1.0 of it with jq 1.7 or newer, and 1.6 times the
 interpreter's instructions. Aims: 0.2, 0.7 and 1.1.
@@ -19,7 +20,6 @@ interpreter's instructions. Aims: 0.2, 0.7 and 1.1.
 import argparse
 import json
 import os
-import platform
 import re
 import shutil
 import statistics
@@ -33,9 +33,10 @@ from pathlib import Path
 
 from peers.installing import Unavailable, new_jq, printed_by
 
+from paddock.apps.hook.settings.claude import Program
+from paddock.apps.hook.settings.interpreters import choose_program, find_programs
+
 HERE = Path(__file__).resolve().parent
-LAUNCHER = HERE.parent / "src" / "paddock" / "apps" / "hook" / "launch.py"
-DISTRIBUTION = Path("/usr/bin/python3")
 NEW_JQ = (1, 7)
 MUST_OLD_JQ, MUST_NEW_JQ, MUST_INSTRUCTIONS = 0.4, 1.0, 1.6
 
@@ -73,15 +74,15 @@ class Interpreter:
     """A Python that the hook can be installed with."""
 
     name: str
-    path: str
+    program: Program
 
     @property
     def hook(self) -> tuple[str, ...]:
-        return (self.path, "-I", "-S", str(LAUNCHER), "--client", "claude")
+        return (self.program.python, *self.program.arguments("claude"))
 
     @property
     def alone(self) -> tuple[str, ...]:
-        return (self.path, "-I", "-S", "-c", "pass")
+        return (self.program.python, "-I", "-S", "-c", "pass")
 
 
 @dataclass(frozen=True)
@@ -152,17 +153,20 @@ def ratios(ours: list[Cost], theirs: list[Cost]) -> tuple[float, float]:
 
 
 def interpreters() -> list[Interpreter]:
-    """This environment's, and the distribution's where that is another."""
-    found = [Interpreter(f"Python {platform.python_version()}", sys.executable)]
-    why = f"there is no {DISTRIBUTION}"
-    if DISTRIBUTION.exists():
-        line = "import platform, sys; print(platform.python_version(), sys.base_prefix)"
-        version, _, prefix = printed_by(str(DISTRIBUTION), "-c", line).strip().partition(" ")
-        if prefix != sys.base_prefix and tuple(map(int, version.split(".")[:2])) >= (3, 11):
-            return [*found, Interpreter(f"{DISTRIBUTION} {version}", str(DISTRIBUTION))]
-        why = f"{DISTRIBUTION} is {version} in {prefix}"
-    print(f"not here: another Python of 3.11 or later: {why}")
+    """What the installed entry starts here, and this environment's own where that is another."""
+    programs = find_programs()
+    chosen = choose_program(programs)
+    print(f"paddock hook install names {chosen.python}")
+    found = [Interpreter(f"as installed, {version_of_python(chosen.python)}", chosen)]
+    if chosen is not programs[0]:
+        own = version_of_python(programs[0].python)
+        found.append(Interpreter(f"its own Python {own}", programs[0]))
     return found
+
+
+def version_of_python(python: str) -> str:
+    line = "import platform; print(platform.python_version())"
+    return printed_by(python, "-c", line).strip()
 
 
 def scripts(given: list[str]) -> dict[str, tuple[int, int]]:
@@ -209,7 +213,7 @@ def compare(
         for each in pythons:
             wall, cpu = ratios(costs[f"hook, {each.name}"], costs[program])
             if each is pythons[0] and case.tool != "Bash":
-                # The script looks at no commands, so there it does less.
+                # Of a command the script sees little, so there it does less.
                 is_met = is_met and wall <= must
             said = f"ratio {wall:5.2f}, cpu {cpu:5.2f}  (must {must})"
             print(f"{'':16}{f'{each.name} / {label}':<40}{said}")

@@ -162,15 +162,16 @@ def test_the_budgets_read_the_share_of_the_quickest_other_tools():
     }
 
 
-def test_the_budgets_read_the_hook_by_each_python_beside_each_jq(
+def test_the_budgets_read_the_hook_as_it_is_installed_beside_each_jq(
     capsys: pytest.CaptureFixture[str],
 ):
-    pythons = [hook.Interpreter("Python 3.11.7", "x"), hook.Interpreter("/usr/bin/python3 3", "y")]
+    names = ("as installed, 3.11.2", "its own Python 3.11.7")
+    pythons = [hook.Interpreter(name, hook.Program(name, "launch.py")) for name in names]
     costs = {
-        "hook, Python 3.11.7": [hook.Cost(10.0, 1.0)],
-        "alone, Python 3.11.7": [hook.Cost(9.0, 1.0)],
-        "hook, /usr/bin/python3 3": [hook.Cost(8.0, 1.0)],
-        "alone, /usr/bin/python3 3": [hook.Cost(7.0, 1.0)],
+        "hook, as installed, 3.11.2": [hook.Cost(8.0, 1.0)],
+        "alone, as installed, 3.11.2": [hook.Cost(7.0, 1.0)],
+        "hook, its own Python 3.11.7": [hook.Cost(10.0, 1.0)],
+        "alone, its own Python 3.11.7": [hook.Cost(9.0, 1.0)],
         "old": [hook.Cost(40.0, 1.0)],
         "new": [hook.Cost(20.0, 1.0)],
     }
@@ -179,8 +180,7 @@ def test_the_budgets_read_the_hook_by_each_python_beside_each_jq(
 
     assert is_met
     assert found == {
-        "a hook decision with its record / bash and jq 1.6": 0.25,
-        "a hook decision with its record / bash and jq 1.7+": 0.5,
-        "the same, by the distribution's Python / bash and jq 1.7+": 0.4,
+        "a hook decision with its record / bash and jq 1.6": 0.2,
+        "a hook decision with its record / bash and jq 1.7+": 0.4,
         "a hook decision, instructions / the interpreter alone": None,
     }

@@ -9,6 +9,7 @@ from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer
 from paddock.apps.hook.settings import codex, installing
 from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, SCOPES_OF, Client, Scope
+from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly import Project
 from paddock.ledger.query import Filter, query
@@ -106,7 +107,7 @@ def _edit(options: argparse.Namespace, console: Console) -> int:
     path = installing.settings_path(client, scope, project.root.path, home, console.variables)
     is_install = options.action == "install"
     if is_install:
-        edit = installing.plan_install(path, client, scope, installing.this_program())
+        edit = installing.plan_install(path, client, scope, find_programs())
     else:
         edit = installing.plan_uninstall(path, client, scope)
     if edit.changes and not options.yes and not _agrees(edit, console):
@@ -157,13 +158,13 @@ def _end(
 def _status(options: argparse.Namespace, console: Console) -> int:
     project = project_of(console, options.plane)
     home = environment_of(console).home
-    program = installing.this_program()
+    programs = find_programs()
     rows: list[dict[str, Json]] = []
     for client in CLIENTS if options.client is None else (options.client,):
         for scope in SCOPES_OF[client] if options.scope is None else (options.scope,):
             root = project.root.path
             path = installing.settings_path(client, scope, root, home, console.variables)
-            state, why = installing.state_of(path, client, scope, program)
+            state, why = installing.state_of(path, client, scope, programs)
             row: dict[str, Json] = {"client": client, "scope": scope, "file": str(path)}
             rows.append({**row, "state": state, "why": why})
     denials = _denials(project)

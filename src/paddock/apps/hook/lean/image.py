@@ -73,7 +73,7 @@ def image_path(homes: Homes, asked: Asked, start: str, variables: "Mapping[str, 
         (
             *(FORMAT.decode(), asked.client, start, homes.home, homes.paddock, homes.config),
             *(variables.get(name, "") for name in _VARIABLES),
-            *(str(posix.geteuid()), sys.version),
+            *(str(posix.geteuid()), str(sys.implementation.cache_tag)),
         )
     )
     mark = sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]

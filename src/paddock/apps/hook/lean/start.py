@@ -36,6 +36,7 @@ LOADED = (
 _READ_BYTES = 1 << 16
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _HERE = __file__.rpartition("/")[0]
+_LAUNCH = _HERE.removesuffix("lean") + "launch.py"
 _PACKAGE = _HERE.removesuffix("/apps/hook/lean")
 _NAME = "paddock.apps.hook.lean"
 _HEADER_BYTES = 16
@@ -81,8 +82,8 @@ def _require_streams() -> None:
 
 
 def _answer() -> bytes:
-    arguments = sys.argv[1:]
-    client = arguments[1] if arguments[:1] == ["--client"] and len(arguments) == 2 else ""
+    named = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
+    client, python = named.get("--client", ""), named.get("--python", "")
     variables = _environment()
     data = _read()
     # The library's directories last: what is looked for here lies in the one of extensions.
@@ -90,6 +91,8 @@ def _answer() -> bytes:
     sys.path[:] = path[::-1]
     answer, has_image = _lean(data, client, variables)
     if answer is None:
+        if python not in ("", sys.executable):
+            _go_on_in(python, data, client)
         sys.path[:] = path
         answer = _full(data, client, variables, has_image)
     return answer
@@ -154,6 +157,22 @@ def _compiled(name: str, source: str) -> "bytes | None":
     if content[:_HEADER_BYTES] != magic + wanted:
         return None
     return content[_HEADER_BYTES:]
+
+
+def _go_on_in(python: str, data: bytes, client: str) -> None:
+    """Become the environment's own interpreter, which gets the same input; does not return.
+
+    Its process is this one, so that the client ends it as it would have ended this one.
+    memfd_create(2): a file without a name, as a pipe would hold 64 kB at most.
+    """
+    held = posix.memfd_create("paddock-hook")
+    rest = memoryview(data)
+    while rest:
+        rest = rest[posix.write(held, rest) :]
+    posix.lseek(held, 0, 0)
+    posix.dup2(held, _STDIN)
+    named = ("--client", client) if client else ()
+    posix.execv(python, (python, "-I", "-S", _LAUNCH, *named))
 
 
 def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool) -> bytes:

@@ -35,6 +35,13 @@ class Program:
 
     python: str
     launcher: str
+    own: str = ""
+    """The interpreter of our environment, where `python` is another one."""
+
+    def arguments(self, client: str) -> tuple[str, ...]:
+        """What stands behind the interpreter."""
+        own = ("--python", self.own) if self.own else ()
+        return ("-I", "-S", self.launcher, "--client", client, *own)
 
 
 def entry_for(event: str, program: Program) -> dict[str, Json]:
@@ -42,7 +49,7 @@ def entry_for(event: str, program: Program) -> dict[str, Json]:
     command: dict[str, Json] = {
         "type": "command",
         "command": program.python,
-        "args": ["-I", "-S", program.launcher, "--client", "claude"],
+        "args": list(program.arguments("claude")),
         "timeout": timeout_of(event),
     }
     if event in JUDGED:
@@ -100,9 +107,10 @@ def is_installed(text: str, file: str, program: Program) -> bool:
     """Whether our entries stand there exactly as they would be put in now."""
     top = parse_text(text, file)
     ours = find_ours(text, top)
-    wanted = {program.python, program.launcher}
+    wanted = {program.python, *program.arguments("claude")}
+    said = [_texts(text, _command(text, top, way)) for way in ours]
     return {way[1] for way in ours} == set(EVENTS) and all(
-        wanted <= _texts(text, _command(text, top, way)) for way in ours
+        wanted <= each and ("--python" in each) is bool(program.own) for each in said
     )
 
 

@@ -32,6 +32,7 @@ _EVENTS: Final = tuple(event for event in EVENTS if event != "PostToolUseFailure
 _BEGIN: Final = "# >>> paddock hook (paddock hook uninstall --client codex takes it out)"
 _BEGIN_AFTER_OPEN_LINE: Final = f"{_BEGIN[:-1]}; the line above had no end)"
 _END: Final = "# <<< paddock hook"
+_PLAIN: Final = re.compile(r"[a-z-]+", re.ASCII | re.IGNORECASE)
 _BLOCK: Final = re.compile(
     rf"(?:\n(?={re.escape(_BEGIN_AFTER_OPEN_LINE)}))?"
     rf"(?:{re.escape(_BEGIN)}|{re.escape(_BEGIN_AFTER_OPEN_LINE)})\n.*?{re.escape(_END)}\n",
@@ -45,7 +46,8 @@ def command_line(program: Program, event: str) -> str:
     # Threat: this client lets a call run when its hook fails. Whatever keeps the
     interpreter from answering ends in status 2, which it honours.
     """
-    start = f"{_quoted(program.python)} -I -S {_quoted(program.launcher)} --client codex"
+    words = (program.python, *program.arguments("codex"))
+    start = " ".join(word if _PLAIN.fullmatch(word) else _quoted(word) for word in words)
     if event not in JUDGED:
         return start
     repair = "paddock hook cannot run; repair: paddock hook install --client codex"

@@ -1,15 +1,15 @@
 """What is planned for a client's settings; it is shown first, and written then."""
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
+from paddock.apps.hook.settings.interpreters import choose_program
 from paddock.apps.hook.settings.json_text import parse_text
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.client_files import Edit, read_client_file
+from paddock.plane.client_files import ClientFile, Edit, read_client_file
 
 Client = Literal["claude", "codex"]
 Scope = Literal["project", "local", "user"]
@@ -22,17 +22,6 @@ SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
     "claude": SCOPES,
     "codex": ("project", "user"),
 }
-
-
-def this_program() -> Program:
-    """The interpreter and the launcher of this installation.
-
-    Raises:
-        HostError: the interpreter does not know where it is.
-    """
-    if not sys.executable:
-        raise HostError("this interpreter does not say where it is", hint="install Paddock anew")
-    return Program(sys.executable, str(Path(__file__).parents[1] / "launch.py"))
 
 
 def settings_path(
@@ -56,9 +45,15 @@ def settings_path(
     return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
 
 
-def plan_install(path: Path, client: Client, scope: Scope, program: Program) -> Edit:
-    """Plan our entries into a settings file. Raises: ConfigError."""
+def plan_install(path: Path, client: Client, scope: Scope, programs: Sequence[Program]) -> Edit:
+    """Plan our entries into a settings file; those that start one of the programs stay.
+
+    Raises: ConfigError.
+    """
     file = read_client_file(path, follows=scope == "user")
+    if _is_installed(file, client, programs):
+        return Edit(file, file.content)
+    program = choose_program(programs)
     if client == "claude":
         text = file.text if file.content is not None else "{}\n"
         content = claude.installed(text, str(path), program)
@@ -81,20 +76,30 @@ def plan_uninstall(path: Path, client: Client, scope: Scope) -> Edit:
     return Edit(file, None if is_made else content.encode("utf-8"))
 
 
-def state_of(path: Path, client: Client, scope: Scope, program: Program) -> tuple[State, str]:
+def state_of(
+    path: Path, client: Client, scope: Scope, programs: Sequence[Program]
+) -> tuple[State, str]:
     """Whether our entries stand in a settings file, and what is wrong if anything is."""
     try:
         file = read_client_file(path, follows=scope == "user")
         if file.content is None:
             return "absent", ""
         if client == "claude":
-            found = claude.find_ours(file.text, parse_text(file.text, str(path)))
-            is_new = bool(found) and claude.is_installed(file.text, str(path), program)
+            found = bool(claude.find_ours(file.text, parse_text(file.text, str(path))))
         else:
             found = codex.has_ours(file.text)
-            is_new = codex.is_installed(file.text, program)
+        is_new = found and _is_installed(file, client, programs)
     except (ConfigError, HostError) as error:
         return "broken", error.message
     if not found:
         return "absent", ""
     return ("installed", "") if is_new else ("stale", "it names another program or lacks events")
+
+
+def _is_installed(file: ClientFile, client: Client, programs: Sequence[Program]) -> bool:
+    """Whether our entries stand there as one of the programs has them. Raises: ConfigError."""
+    if file.content is None:
+        return False
+    if client == "claude":
+        return any(claude.is_installed(file.text, str(file.path), each) for each in programs)
+    return any(codex.is_installed(file.text, each) for each in programs)
