@@ -4,10 +4,10 @@
 
 Beside it, in turns, a bash script with jq and realpath that makes the same checks of paths
 (bench/hook_jq.sh; of a command it sees little, and it only adds a line to a log), once for
-each jq, and the interpreter alone (`python -I -S -c pass`). Without --jq these are the one on the PATH and, where that
-is older than 1.7, one built from PyPI's sources. Prints milliseconds (medians) and ratios
-(medians of neighbouring runs) of both wall and processor time, the second for machines
-that do something else besides; with valgrind the instructions of the whole process.
+each jq, and the interpreter alone (`python -I -S -c pass`). Without --jq these are the one on
+the PATH and, where that is older than 1.7, one built from PyPI's sources. Prints milliseconds
+(medians) and ratios (medians of neighbouring runs) of both wall and processor time, the second
+for machines that do something else besides; with valgrind the instructions of the process.
 
 A start of the interpreter is most of it, and builds of Python differ in that: `paddock hook
 install` names the quickest that fits, and where that is not this environment's own, the own
