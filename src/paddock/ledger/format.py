@@ -116,8 +116,8 @@ def _encode_any(members: Mapping[str, Json]) -> str:
 def _encode_plain(members: Mapping[str, Json], depth: int) -> str:
     """What `_encode_any` returns, for what entries mostly hold.
 
-    Few members, of text, integers, truth values, lists of text, and objects of
-    such: one walk here takes half the time of one to check and one to encode.
+    Few members, of text, integers, truth values, lists of text or of integers, and
+    objects of such: one walk here takes half the time of one to check and one to encode.
 
     Raises:
         TypeError: something else, or what may have to be refused.
@@ -133,7 +133,10 @@ def _encode_plain(members: Mapping[str, Json], depth: int) -> str:
         elif kind is int and -_INTEGER_MAX <= item <= _INTEGER_MAX:
             value = item
         elif kind is list:
-            value = f"[{','.join(map(encode_string, item))}]"
+            try:
+                value = f"[{','.join(map(encode_string, item))}]"
+            except TypeError:
+                value = f"[{','.join(map(_encode_number, item))}]"
         elif kind is dict:
             value = f"{{{_encode_plain(item, depth + 1)}}}"
         elif kind is bool:
@@ -143,6 +146,13 @@ def _encode_plain(members: Mapping[str, Json], depth: int) -> str:
         text = f"{text}{comma}{encode_string(key)}:{value}"
         comma = ","
     return text
+
+
+def _encode_number(item: Json) -> str:
+    """An integer of a list, as a range of lines is one. Raises: TypeError: something else."""
+    if item.__class__ is int and -_INTEGER_MAX <= item <= _INTEGER_MAX:
+        return str(item)
+    raise TypeError
 
 
 @lru_cache(maxsize=512)

@@ -131,6 +131,26 @@ def test_undo_without_a_call_undoes_nothing_and_names_the_newest_that_it_could(p
     assert not (person.root / "f2").exists()
 
 
+def test_diff_without_a_call_names_the_newest_that_changed_something(person):
+    created = person.call("create_file", path="a", content="x")
+    edited = person.call("create_file", path="a", content="y")
+    ran = person.place.run("diff")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines()[2:] == [
+        "  hint:  paddock history lists them all; the newest that changed something:",
+        f"    paddock diff {edited}  (create_file: overwritten a)",
+        f"    paddock diff {created}  (create_file: created a)",
+    ]
+
+
+def test_a_call_says_its_own_id(person):
+    ran = person.place.run("call", "create_file", '{"path": "a", "content": "x"}')
+    refused = person.place.run("call", "create_file", '{"path": ".git/x", "content": "x"}')
+    assert ran.json["call"] == person.calls()[-1]["call"]
+    (denied,) = person.entries("TOOL_DENIED")
+    assert (refused.json["code"], refused.json["call"]) == ("policy.protected", denied["call_id"])
+
+
 def test_undo_without_a_call_says_where_there_is_none(person):
     ran = person.place.run("undo", "--json")
     assert (ran.status, ran.out) == (2, "")

@@ -12,7 +12,7 @@ from paddock.errors import InvalidArgumentsError, ToolError
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.json_object import parse_object
-from paddock.values.calls import Refusal, ToolResult
+from paddock.values.calls import Json, Refusal, ToolResult
 
 _HOST_CODES = frozenset({"sandbox.unavailable", "storage.full", "ledger.busy", "ledger.full"})
 
@@ -56,7 +56,9 @@ class Call:
             # The host could not even open a ledger: the caller gets its object all the same.
             refusal = Refusal(error.code, error.message, error.hint)
             result = ToolResult("", options.tool, refusal.as_text(), refusal=refusal)
-        console.write_json(result.as_json())
+        # By this id it is explained, proved and undone.
+        named: dict[str, Json] = {"call": result.call_id} if result.call_id else {}
+        console.write_json({**result.as_json(), **named})
         if result.refusal is None:
             return 0
         return 5 if result.refusal.code in _HOST_CODES else 1

@@ -3,6 +3,7 @@
 import argparse
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.offers import none_given
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project
 from paddock.assembly.past import open_past
@@ -19,11 +20,18 @@ class DiffCommand:
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """CALL."""
-        parser.add_argument("call", metavar="CALL", help="a call's id, or its ledger entry's")
+        parser.add_argument(
+            "call",
+            nargs="?",
+            metavar="CALL",
+            help="a call's id, or its ledger entry's; without it the newest are named",
+        )
 
     def run(self, options: Options, console: Console) -> int:
-        """0. Raises: UsageError for a call that changed nothing."""
+        """0. Raises: UsageError for a call that changed nothing, and for none."""
         with open_past(find_project(options, console)) as past:
+            if options.call is None:
+                raise none_given("diff", past, reversed(past.calls), "changed something")
             call = past.find(options.call)
             diffs = past.diff(call)
         if options.json:
