@@ -1,19 +1,15 @@
 """What each key does, by the panel's mode."""
 
-from typing import TYPE_CHECKING
-
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
 from paddock.apps.admin.modes import Mode
+from paddock.apps.admin.panel import Panel
 from paddock.apps.admin.ports import Answer, Choice, Ended, Interrupted, Typed, parse_choice
 
-if TYPE_CHECKING:
-    from paddock.apps.admin.panel import Panel
 
-
-def panel_keys(panel: "Panel") -> KeyBindings:
+def panel_keys(panel: Panel) -> KeyBindings:
     """The bindings. The strictest come as `eager`: nothing else sees the key then."""
     keys = KeyBindings()
     _Reading(panel).bind(keys)
@@ -25,7 +21,7 @@ def panel_keys(panel: "Panel") -> KeyBindings:
 class _Reading:
     """While a message is typed."""
 
-    def __init__(self, panel: "Panel") -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
     def bind(self, keys: KeyBindings) -> None:
@@ -86,7 +82,7 @@ class _Reading:
 class _Asking:
     """While an answer is typed."""
 
-    def __init__(self, panel: "Panel") -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
     def bind(self, keys: KeyBindings) -> None:
@@ -120,7 +116,7 @@ class _Asking:
 class _Working:
     """While something runs, and while a question is being drawn."""
 
-    def __init__(self, panel: "Panel") -> None:
+    def __init__(self, panel: Panel) -> None:
         self._panel = panel
 
     def bind(self, keys: KeyBindings) -> None:

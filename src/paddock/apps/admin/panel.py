@@ -17,6 +17,7 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -37,7 +38,6 @@ from prompt_toolkit.widgets import SearchToolbar
 from paddock.apps.admin.completer import VocabularyCompleter
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.drawing import shown_text
-from paddock.apps.admin.keys import panel_keys
 from paddock.apps.admin.modes import Mode
 from paddock.apps.admin.ports import Answer, Question, Said, Silence
 from paddock.apps.admin.status import Status, status_text
@@ -124,12 +124,12 @@ class Panel:
         )
 
     def application(
-        self, source: Vt100Input, output: Output, *, colours: bool
+        self, keys: KeyBindings, source: Vt100Input, output: Output, *, colours: bool
     ) -> Application[None]:
-        """The application; it is run once."""
+        """The application with the bindings of `panel_keys`; it is run once."""
         app: Application[None] = Application(
             layout=self._layout(),
-            key_bindings=panel_keys(self),
+            key_bindings=keys,
             style=_STYLE,
             color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
             input=source,

@@ -28,6 +28,7 @@ from paddock.agent.results import TurnResult
 from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.history import HistoryFile
+from paddock.apps.admin.keys import panel_keys
 from paddock.apps.admin.panel import Panel
 from paddock.apps.admin.ports import Answer, Ended, Question, Said, Silence, Typed
 from paddock.apps.admin.rich_drawing import RichDrawing
@@ -56,7 +57,7 @@ class Terminal:
         self._pending: deque[Block] = deque()
         self._panel = Panel(self._past(history), self, self._drawing.live)
         self._app: Application[None] = self._panel.application(
-            Vt100Input(source), self._output, colours=colours
+            panel_keys(self._panel), Vt100Input(source), self._output, colours=colours
         )
         self._lock = threading.Lock()
         self._live = ""

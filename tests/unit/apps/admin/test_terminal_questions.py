@@ -10,6 +10,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.output import DummyOutput
 
 from paddock.apps.admin.blocks import line
+from paddock.apps.admin.keys import panel_keys
 from paddock.apps.admin.modes import Mode
 from paddock.apps.admin.panel import Panel
 from paddock.apps.admin.ports import Choice, Question
@@ -120,7 +121,7 @@ def test_what_waits_in_the_terminal_when_a_question_is_drawn_is_thrown_away():
     assert select.select([slave], [], [], 30)[0]
     with os.fdopen(slave, encoding="utf-8") as source:
         panel = Panel([], _Deaf(), RichDrawing(colours=False).live)
-        app = panel.application(Vt100Input(source), DummyOutput(), colours=False)
+        app = panel.application(panel_keys(panel), Vt100Input(source), DummyOutput(), colours=False)
         panel.begin_asking(Question("Q1", (), line(""), "allow? ", (Choice.YES, Choice.NO), 30))
         assert panel.mode is Mode.DRAWING
         app.after_render.fire()
