@@ -1,4 +1,4 @@
-"""What a line of shell would write, as far as its words tell, and from which directory.
+"""What a line of shell would write or remove, as far as its words tell, and from which directory.
 
 A safety net: a command that no sandbox holds can write anywhere. Here stands what can
 be read off the line: redirections, and the words of programs that write. `cd` moves
@@ -9,7 +9,9 @@ else every directory that the line may come to stand in is judged.
 import glob
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from paddock.apps.hook.lean.asked import ShapeError
@@ -19,7 +21,8 @@ from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.tokens import RESERVED
 
 EXPANDED_MAX: Final = 500
-"""Names that one pattern in a line may stand for; with more it is asked about."""
+"""Names that one pattern in a line may stand for; with more it is asked about. Of a directory
+that goes, so many names are looked at."""
 GROUNDS_MAX: Final = 16
 """Directories that a line may come to stand in; with more it is asked about."""
 
@@ -41,6 +44,7 @@ class Targets:
     """What was read off a line. `unsure` are reasons to ask."""
 
     targets: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
+    removed: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
     patches: tuple[tuple[str, str], ...] = ()
     removes: bool = False
     """A program of the line removes or moves what it is given."""
@@ -59,13 +63,17 @@ def read_targets(line: CommandLine, base: str) -> Targets:
 
 
 def _note(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -> None:
-    for target in dict.fromkeys((*line.writes, *line.touched)):
-        if not target or target.startswith("&"):
-            continue
-        for ground in grounds:
-            found.targets[ground, target] = None
-            for name in _expanded(found, target, _directory(base, ground)):
+    written = [each for each in (*line.writes, *line.touched) if not each.startswith("&")]
+    for ground in grounds:
+        here = _directory(base, ground)
+        for target in filter(None, written):
+            for name in (target, *_expanded(found, target, here)):
                 found.targets[ground, name] = None
+        for target in filter(None, line.removed):
+            for name in (target, *_expanded(found, target, here)):
+                found.removed[ground, name] = None
+                for below in _below(name, here):
+                    found.removed[ground, below] = None
 
 
 def _follow(found: Targets, line: CommandLine, base: str) -> None:
@@ -181,6 +189,17 @@ def _expanded(found: Targets, target: str, directory: str) -> list[str]:
             break
         names.append(name)
     return names
+
+
+def _below(target: str, directory: str) -> Iterator[str]:
+    """Names below a directory that goes, as the line would write them; the first of many."""
+    top = os.path.join(directory, os.path.expanduser(target))
+    names = (
+        os.path.join(target, os.path.relpath(os.path.join(place, name), top))
+        for place, directories, files in os.walk(top)
+        for name in sorted((*directories, *files))
+    )
+    return islice(names, EXPANDED_MAX)
 
 
 def _programs(line: CommandLine) -> frozenset[str]:

@@ -98,7 +98,11 @@ class PolicyEngine:
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
         found += [Finding(1, RULE, reason, _asked(reason)) for reason in targets.unsure]
-        return Line(found, tuple(targets.targets), targets.patches, targets.removes)
+        touched = (
+            *(("create", *each) for each in targets.targets),
+            *(("delete", *each) for each in targets.removed),
+        )
+        return Line(found, touched, targets.patches, targets.removes)
 
     def find_warning(self, path: str) -> str:
         """See `judging.Engine`."""

@@ -81,8 +81,9 @@ class CommandLine:
     starts is a reading of the wrapper's command, not another command.
 
     `writes` are the targets of redirections, `touched` the further targets that
-    can be read off known programs (`tee`, `sed -i`, `cp`), both as they stand in
-    the line, unresolved. `runtime_only` sentences say what is only known at
+    can be read off known programs (`tee`, `sed -i`, `cp`), `removed` what known
+    programs take away (`rm`, what `mv` moves); all as they stand in the line,
+    unresolved. `runtime_only` sentences say what is only known at
     run time, `problems` why the line was not understood: either makes it at
     least an ask. A line with a problem has one of each.
     """
@@ -91,6 +92,7 @@ class CommandLine:
     commands: tuple[SimpleCommand, ...] = ()
     writes: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 

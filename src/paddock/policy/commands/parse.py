@@ -9,7 +9,7 @@ from paddock.policy.commands.commandline import CommandLine, Reading, SimpleComm
 from paddock.policy.commands.grammar import parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
-from paddock.policy.commands.touched import find_touched
+from paddock.policy.commands.touched import find_removed, find_touched
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
 
@@ -29,6 +29,7 @@ class _Line:
     found: list[tuple[RawCommand, Seen]] = field(default_factory=list[tuple[RawCommand, Seen]])
     writes: dict[str, None] = field(default_factory=dict[str, None])
     touched: dict[str, None] = field(default_factory=dict[str, None])
+    removed: dict[str, None] = field(default_factory=dict[str, None])
     run_time: dict[str, None] = field(default_factory=dict[str, None])
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
@@ -65,6 +66,7 @@ def parse_line(text: str) -> CommandLine:
         commands,
         tuple(line.writes),
         tuple(line.touched),
+        tuple(line.removed),
         tuple(line.run_time),
         tuple(line.problems),
     )
@@ -113,7 +115,11 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     for reading in seen.readings:
         # One with a head of its own guesses at options, where a write would be a guess.
         if not reading.head:
-            line.touched |= dict.fromkeys(find_touched(reading))
+            removed = dict.fromkeys(find_removed(reading))
+            line.removed |= removed
+            line.touched |= dict.fromkeys(
+                target for target in find_touched(reading) if target not in removed
+            )
     if raw.assignments and raw.words:
         head = tuple(Word(text, text) for text in raw.assignments)
         seen.readings.append(Reading(tuple(raw.words), 0, len(raw.words), head))

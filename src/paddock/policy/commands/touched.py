@@ -1,10 +1,11 @@
-"""The paths that known programs write, as far as their words tell.
+"""The paths that known programs write or remove, as far as their words tell.
 
 A safety net for a hook that cannot hold a command to the policy: what stands
 here was read off the words, unresolved; what does not may still be written.
 """
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from paddock.policy.commands.commandline import Reading, program_name
@@ -33,7 +34,7 @@ _ROWS: Final = (
     Target(("mkdir", "mkfifo"), "all", "m", ("--mode",)),
     Target(("truncate",), "all", "sr", ("--size", "--reference")),
     Target(("chmod", "chown", "chgrp", "setfacl", "chattr"), "rest", "", ("--reference",)),
-    Target(("mv",), "all", "tS", ("--target-directory", "--suffix"), ("-t", "--target-directory")),
+    Target(("mv",), "last", "tS", ("--target-directory", "--suffix"), ("-t", "--target-directory")),
     Target(("cp", "install", "ln", "scp", "rsync"), "last", "tSmogPeFil",
            ("--target-directory", "--suffix", "--mode", "--owner", "--group", "--rsh"),
            ("-t", "--target-directory")),
@@ -60,11 +61,12 @@ BY_OPTION: Final = frozenset(
     program for program, row in _TABLE.items() if row.operands == "none" and program != "git"
 )
 """Of those, the ones that write only what an option names."""
+_REMOVING: Final = frozenset({"rm", "rmdir", "unlink"})
 _GIT_PATHS: Final = frozenset({"rm", "mv", "checkout", "restore", "clean", "clone", "init"})
 
 
 def find_touched(reading: Reading) -> tuple[str, ...]:
-    """Return the paths that the command would write, as its words name them."""
+    """Return the paths that the command would write or remove, as its words name them."""
     name = program_name(reading.first(1)[0].text)
     if name not in ("dd", "find") and name not in _TABLE:
         return ()
@@ -82,6 +84,27 @@ def find_touched(reading: Reading) -> tuple[str, ...]:
     if name in ("sed", "gsed") and any(option[:2] in ("-e", "-f") for option in options):
         return tuple(operands)
     return (*written, *_chosen(row, operands, written))
+
+
+def find_removed(reading: Reading) -> tuple[str, ...]:
+    """Return the paths that would be gone after the command, as its words name them."""
+    name = program_name(reading.first(1)[0].text)
+    if name in _REMOVING:
+        return find_touched(reading)
+    words = [word.text for word in reading.all_words()[1:]]
+    if name == "find":
+        return _deleted_by_find(words)
+    if name == "mv":
+        operands, directories, _ = _split(words, _TABLE[name])
+        return tuple(operands if directories else operands[:-1])
+    if name == "git":
+        operands, _, options = _split(words, _TABLE[name])
+        # In another directory the names mean something else, and are judged as written.
+        if any(_is_option(option, ("-C", "--work-tree")) for option in options):
+            return ()
+        removed = {"rm": operands[1:], "mv": operands[1:-1]}
+        return tuple(removed.get(operands[0], ())) if operands else ()
+    return ()
 
 
 def _is_option(option: str, wanted: tuple[str, ...]) -> bool:
@@ -170,13 +193,16 @@ def _value(word: str, following: list[str], row: Target) -> tuple[str, int]:
 
 
 def _of_find(words: list[str]) -> tuple[str, ...]:
-    touched: list[str] = []
-    for index, word in enumerate(words[:-1]):
-        if word in ("-fprint", "-fprint0", "-fprintf", "-fls"):
-            touched.append(words[index + 1])
-    if "-delete" in words:
-        for word in words:
-            if word.startswith(("-", "(", "!")):
-                break
-            touched.append(word)
-    return tuple(touched)
+    touched = [
+        words[index + 1]
+        for index, word in enumerate(words[:-1])
+        if word in ("-fprint", "-fprint0", "-fprintf", "-fls")
+    ]
+    return (*touched, *_deleted_by_find(words))
+
+
+def _deleted_by_find(words: list[str]) -> tuple[str, ...]:
+    """Where a find begins that deletes."""
+    if "-delete" not in words:
+        return ()
+    return tuple(takewhile(lambda word: not word.startswith(("-", "(", "!")), words))

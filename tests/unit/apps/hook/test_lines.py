@@ -130,3 +130,58 @@ def test_every_command_of_the_line_has_a_say(client: Client):
     assert run(client, "ls && git push") == "deny"
     assert run(client, "ls || env git push") == "deny"
     assert run(client, "ls && git status") == "none"
+
+
+DELETING = """
+[profiles.standard]
+allow = ["tool:file:*", "tool:shell:*"]
+ask = ["tool:file:delete docs/**"]
+deny = ["tool:file:delete src/**"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "word"),
+    [
+        ("rm src/a.py", "deny"),
+        ("rm -r src", "deny"),
+        ("rm -r sr*", "deny"),
+        ("cd src && rm a.py", "deny"),
+        ("unlink src/a.py", "deny"),
+        ("git rm src/a.py", "deny"),
+        ("mv src/a.py docs/a.py", "deny"),
+        ("find src -name a.py -delete", "deny"),
+        ("rm docs/a.md", "ask"),
+        ("mv docs/a.md src/", "ask"),
+        ("touch src/b.py", "none"),
+        ("cp src/a.py docs/a.py", "none"),
+        ("mv notes.txt src/notes.txt", "none"),
+        ("rm notes.txt", "none"),
+    ],
+)
+def test_what_a_command_removes_is_judged_as_removed(command, word, client: Client):
+    for name in ("src/a.py", "docs/a.md", "notes.txt"):
+        path = client.place.project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    client.write_policy(DELETING)
+    assert run(client, command) == word
+
+
+@pytest.mark.parametrize("command", ["rm -r kept", "mv kept elsewhere", "find kept -delete"])
+def test_what_is_protected_below_a_directory_stays(command, client: Client):
+    (client.place.project / "kept" / "deep").mkdir(parents=True)
+    assert run(client, command) == "none"
+    (client.place.project / "kept" / "deep" / ".env").write_text("x")
+    assert run(client, command) == "deny"
+
+
+def test_what_a_command_removes_is_on_record_as_such(client: Client):
+    run(client, "rm a.txt; mv b.txt c.txt")
+    (entry,) = client.entries()
+    assert entry.metadata["actions"] == [
+        "tool:shell:run rm a.txt; mv b.txt c.txt",
+        "tool:file:create c.txt",
+        "tool:file:delete a.txt",
+        "tool:file:delete b.txt",
+    ]

@@ -101,8 +101,9 @@ def test_a_damaged_line_still_tells_what_it_would_write():
         ("cp a dir", ("dir", "dir/a")),
         ("cp -r x/.env .", (".", "./.env")),
         ("cp -t dir a b", ("dir", "dir/a", "dir/b")),
-        ("mv a b", ("a", "b")),
-        ("rm -rf x y", ("x", "y")),
+        ("mv a b.txt", ("b.txt",)),
+        ("mv a dir", ("dir", "dir/a")),
+        ("mv -t dir a b", ("dir", "dir/a", "dir/b")),
         ("install -m 644 a b.txt", ("b.txt",)),
         ("ln -s a b.txt", ("b.txt",)),
         ("touch -d now x", ("x",)),
@@ -110,27 +111,58 @@ def test_a_damaged_line_still_tells_what_it_would_write():
         ("dd if=a of=b", ("b",)),
         ("git -C sub status", ("sub",)),
         ("git diff --output=x", ("x",)),
-        ("git rm x", ("x",)),
+        ("git checkout x", ("x",)),
+        ("git mv a b.txt", ("b.txt",)),
         ("truncate -s 0 x", ("x",)),
         ("chmod 600 x", ("x",)),
         ("sort a -o b", ("b",)),
         ("sort -uob a", ("b",)),
         ("curl -o x http://h/", ("x",)),
-        ("find x -name y -delete", ("x",)),
         ("find . -fprint x", ("x",)),
         ("uniq a b", ("b",)),
         ("perl -pi -e s/a/b/ f", ("f",)),
         ("sudo tee x", ("x",)),
-        ("sh -c 'rm x'", ("x",)),
+        ("sh -c 'tee x'", ("x",)),
         ("cat x", ()),
-        ("rm -- -x", ("-x",)),
-        ("{rm,x,y}", ("x", "y")),
+        ("tee -- -x", ("-x",)),
+        ("{tee,x,y}", ("x", "y")),
+        ("rm x; touch x", ("x",)),
     ],
 )
 def test_write_targets_are_read_off_known_programs(text, touched):
     assert set(parse_line(text).touched) >= set(touched)
     if not parse_line(text).problems:
         assert parse_line(text).touched == touched
+
+
+@pytest.mark.parametrize(
+    ("text", "removed"),
+    [
+        ("rm -rf x y", ("x", "y")),
+        ("rm -- -x", ("-x",)),
+        ("rmdir x", ("x",)),
+        ("unlink x", ("x",)),
+        ("mv a b", ("a",)),
+        ("mv a b dir", ("a", "b")),
+        ("mv -t dir a b", ("a", "b")),
+        ("mv --target-directory=dir a", ("a",)),
+        ("git rm -r x", ("x",)),
+        ("git mv a b", ("a",)),
+        ("git -C sub rm x", ()),
+        ("find x y -name z -delete", ("x", "y")),
+        ("find x -name y", ()),
+        ("cp a b", ()),
+        ("tee x", ()),
+        ("sudo rm x", ("x",)),
+        ("sh -c 'rm x'", ("x",)),
+        ("{rm,x,y}", ("x", "y")),
+        ("rm x; touch x", ("x",)),
+    ],
+)
+def test_what_would_be_gone_is_read_off_known_programs(text, removed):
+    assert set(parse_line(text).removed) >= set(removed)
+    if not parse_line(text).problems:
+        assert parse_line(text).removed == removed
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ class Finding:
 class Line:
     """What an engine says about a line of shell.
 
-    `targets` are what it would write: the directories that the line changes to before,
-    in order, and the path as the line names it. `patches` are patches in the line;
-    `removes` says that a program of it removes or moves what it is given.
+    `targets` are what it would write or remove: the operation, the directories that the
+    line changes to before, in order, and the path as the line names it. `patches` are
+    patches in the line; `removes` says that a program of it removes or moves what it is given.
     """
 
     __slots__ = ("findings", "patches", "removes", "targets")
@@ -91,7 +91,7 @@ class Line:
     def __init__(
         self,
         findings: "list[Finding]",
-        targets: "tuple[tuple[tuple[str, ...], str], ...]" = (),
+        targets: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
         patches: "tuple[tuple[str, str], ...]" = (),
         removes: bool = False,
     ) -> None:
@@ -245,13 +245,13 @@ class _Judging:
         self.actions.append(f"tool:shell:run {text}")
         said = self.engine.line(text, base)
         self.findings += said.findings
-        for directories, target in said.targets:
+        for operation, directories, target in said.targets:
             if target in HARMLESS:
                 continue
             here = base
             for directory in directories:
                 here = find_place(directory, here, self.scene).real
-            self.path("create", target, here, by_command=True)
+            self.path(operation, target, here, by_command=True)
             if said.removes:
                 self.removing(target, here)
         for operation, path in said.patches:
