@@ -7,6 +7,7 @@ and who runs the tests (root or a plain user: some behaviour needs one of them).
 
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -106,6 +107,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             reason = host.missing(what)
             if reason is not None:
                 pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def ledgers_closed() -> Generator[None]:
+    """Close what a test has opened by `tests.support.ledgers` and left open."""
+    yield
+    ledgers = sys.modules.get("tests.support.ledgers")
+    if ledgers is not None:
+        ledgers.close_opened()
 
 
 @pytest.hookimpl(wrapper=True)

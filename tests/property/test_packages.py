@@ -89,17 +89,19 @@ def test_the_identity_is_of_the_content_and_not_of_its_layout(files, chance, asc
 
 
 @given(st.integers(0, len(GOOD_TAR) - 1), st.integers(1, 255))
+@example(GOOD_TAR.index(b"It brings"), 1)
 @settings(max_examples=200)
-def test_no_byte_of_the_tar_can_be_another(at, by):
+def test_a_byte_of_the_tar_that_is_another_is_refused_or_makes_another_identity(at, by):
     spoiled = bytearray(GOOD_TAR)
     spoiled[at] ^= by
     try:
         found = read_archive(gzipped(bytes(spoiled)))
     except ArchiveRefusedError:
         return
-    # Nothing but the layout of the manifest's text may have changed.
-    assert found.manifest == read_archive(GOOD).manifest
-    assert found.files == read_archive(GOOD).files
+    good = read_archive(GOOD)
+    # What people read in the manifest is covered by its digest, which is what is signed.
+    is_another = found.manifest.digest != good.manifest.digest
+    assert is_another or (found.manifest, found.files) == (good.manifest, good.files)
 
 
 @given(st.binary(max_size=3_000))

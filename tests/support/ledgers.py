@@ -69,8 +69,8 @@ def open_ledger(
     clock: Callable[[], float] = no_time,
     segment_bytes: int = limits.ledger_segment_bytes,
 ) -> LedgerFile:
-    """The ledger at a path, made if there is none."""
-    return LedgerFile.open(
+    """The ledger at a path, made if there is none; closed after the test."""
+    ledger = LedgerFile.open(
         os.fspath(path),
         create=create,
         clock=clock,
@@ -79,6 +79,17 @@ def open_ledger(
         waiting=waiting,
         segment_bytes=segment_bytes,
     )
+    _opened.append(ledger)
+    return ledger
+
+
+_opened: list[LedgerFile] = []
+
+
+def close_opened() -> None:
+    """Close every ledger that `open_ledger` has opened: a worker has so many descriptors."""
+    while _opened:
+        _opened.pop().close()
 
 
 def note(text: str, size: int = 0) -> Entry:

@@ -52,8 +52,12 @@ class TreeFiles:
         """Open what is there; `create` to write. Raises: HostError."""
         self._folder = folder
         self._descriptors: list[int] = []
-        self._open_all(create=create)
-        self.edge = self._read_edge()
+        try:
+            self._open_all(create=create)
+            self.edge = self._read_edge()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the files."""

@@ -44,9 +44,9 @@ def test_a_torn_mark_leaves_its_predecessor(head):
     record = encode_mark(SECOND)
 
     for cut in range(1, len(record)):
-        os.pwrite(os.open(head.path, os.O_RDWR), bytes(cut), 0)
+        os.pwrite(head.descriptor, bytes(cut), 0)
         assert again(head).newest == FIRST
-        os.pwrite(os.open(head.path, os.O_RDWR), record, 0)
+        os.pwrite(head.descriptor, record, 0)
         assert again(head).newest == SECOND
 
 
