@@ -277,6 +277,17 @@ def test_effects_are_on_record_with_their_versions(terminal: Terminal):
     assert entry["metadata"]["bytes_written"] == 4
 
 
+def test_what_policy_did_not_let_stand_is_on_record_and_found_by_its_path(terminal: Terminal):
+    terminal.sneak("echo k > n.pem; rm k.pem; echo fine > n")
+    [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+
+    refused_paths = [each["path"] for each in entry["metadata"]["refused"]]
+    assert (refused_paths, entry["metadata"]["refused_total"]) == (["k.pem", "n.pem"], 2)
+    assert {each["code"] for each in entry["metadata"]["refused"]} == {"policy.protected"}
+    assert [each["path"] for each in entry["metadata"]["effects"]] == ["n"]
+    assert "rule" in entry["metadata"]["refused"][0]
+
+
 def test_everything_that_a_command_did_is_undone_as_one(terminal: Terminal):
     root = terminal.yard.root
     os.chmod(root / "d/x", 0o640)

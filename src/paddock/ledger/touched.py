@@ -1,4 +1,4 @@
-"""Which paths of a workspace an entry names: those of its actions and of its effects. Pure."""
+"""Which paths of a workspace an entry names: of its actions, effects and refusals. Pure."""
 
 from collections.abc import Iterator
 from typing import Final, cast
@@ -14,7 +14,8 @@ _HEADS: Final = tuple(f"tool:{category}:" for category in sorted(PATH_CATEGORIES
 def names_path(entry: Entry, path: str) -> bool:
     """Whether an entry names this path or one below it, workspace-relative; `.` is any path.
 
-    A command names what it changed; of more changes than an entry lists only those.
+    A command names what it changed, and what policy refused to change; of more paths than
+    an entry lists only those.
     """
     return any(path in {_ROOT, named} or named.startswith(f"{path}/") for named in _paths_of(entry))
 
@@ -29,6 +30,10 @@ def _paths_of(entry: Entry) -> Iterator[str]:
         for path in (named.get("path"), named.get("to")):
             if isinstance(path, str):
                 yield path
+    for refused in _items(entry.metadata.get("refused")):
+        path = cast("dict[str, Json]", refused).get("path") if isinstance(refused, dict) else None
+        if isinstance(path, str):
+            yield path
 
 
 def _items(kept: Json) -> list[Json]:

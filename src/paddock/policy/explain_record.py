@@ -88,6 +88,7 @@ class RecordedCall:
             "status": metadata.get("status"),
             "code": metadata.get("code", ""),
             "effects": metadata.get("effects", []),
+            "refused": metadata.get("refused", []),
         }
 
     def render(self) -> str:
@@ -118,6 +119,7 @@ class RecordedCall:
         lines.append(f"  agents: {_agents_text(metadata)}")
         lines.append(f"  policy: {metadata.get('policy_digest', 'none was asked')}")
         lines.append(f"  result: {self._result_text()}")
+        lines += self._refused_lines()
         return "\n".join(lines)
 
     def _result_text(self) -> str:
@@ -135,6 +137,17 @@ class RecordedCall:
         if effects:
             said += f"; {len(_objects(effects))} effects on record"
         return said
+
+    def _refused_lines(self) -> list[str]:
+        """What a command changed and policy did not let stand."""
+        if self.result is None:
+            return []
+        metadata = self.result.entry.metadata
+        refused = _objects(metadata.get("refused"))
+        lines = [f"  refused: {each.get('path')}: {each.get('rule')}" for each in refused]
+        total = metadata.get("refused_total")
+        more = total - len(refused) if isinstance(total, int) else 0
+        return [*lines, f"  refused: {more} more"] if more > 0 else lines
 
 
 def tell_calls(kept: Iterable[Kept], call_id: str) -> tuple[RecordedCall, ...]:

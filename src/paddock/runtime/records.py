@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from paddock.errors import CallCancelledError
 from paddock.history.notes import CallMark
+from paddock.limits import effects_listed_max
 from paddock.runtime.contents import Contents
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged
 from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.effects import change_json
-from paddock.tools.spec import Change, Tool, ToolOutput
+from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
@@ -136,6 +137,11 @@ class Recorder:
                 call.tool,
                 {"tool": call.tool, "status": "ok", "effects": [], "bytes_written": 0},
             )
+        if output.refused:
+            metadata["refused"] = [
+                _refused_json(each) for each in output.refused[:effects_listed_max]
+            ]
+            metadata["refused_total"] = len(output.refused)
         return self._entry("TOOL_RESULT", call, "allow", "", metadata, shared, bounds)
 
     def _keep(self, key: object, members: dict[str, Json]) -> Shared:
@@ -276,6 +282,11 @@ def _change_json(change: Change) -> dict[str, Json]:
     if change.made:
         kept["made"] = [clean(name) for name in change.made]
     return kept
+
+
+def _refused_json(refused: RefusedPath) -> dict[str, Json]:
+    path, code, rule = refused
+    return {"path": clean(path), "code": code, "rule": clean(rule)}
 
 
 def kept_arguments(

@@ -8,17 +8,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from paddock import limits
+from paddock.errors import ApprovalUnavailableError
 from paddock.sandbox.outcome import ShellOutcome, Stream
 from paddock.sandbox.values import Ending
 from paddock.text.show import show_name
 from paddock.tools.effects import change_of_path, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.shell_port import Shell
-from paddock.tools.spec import Change, ToolOutput
+from paddock.tools.spec import Change, RefusedPath, ToolOutput
 from paddock.values.calls import Json
 
 _SHOWN_MAX: Final = 50
 """Paths in the text for a model; the details list more."""
+_NOT_ASKED: Final = (
+    "[where a rule asks about a change, the approval of a command is none of it: make the change "
+    'with a file tool, or let [shell] approve = "diff" ask about what a command changed]'
+)
 
 
 def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
@@ -33,6 +38,7 @@ def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
         listed,
         outcome.bytes_written,
         stored,
+        tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
     )
 
 
@@ -72,7 +78,10 @@ def _refused(outcome: ShellOutcome) -> list[str]:
         return []
     said = [f"changes refused: {len(refused)}"]
     said += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_SHOWN_MAX]]
-    return [*said, *_more(len(refused))]
+    said += _more(len(refused))
+    if any(each.code == ApprovalUnavailableError.code for each in refused):
+        said.append(_NOT_ASKED)
+    return said
 
 
 def _more(count: int) -> list[str]:

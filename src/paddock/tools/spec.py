@@ -64,6 +64,14 @@ class StoredEffects(NamedTuple):
     total: int
 
 
+class RefusedPath(NamedTuple):
+    """A path that a command changed and that stayed as it was, by which rule or for what reason."""
+
+    path: str
+    code: str
+    rule: str
+
+
 class ToolOutput(NamedTuple):
     """What a tool hands back: text for the model, fields for the host."""
 
@@ -73,6 +81,7 @@ class ToolOutput(NamedTuple):
     bytes_written: int = 0
     stored: StoredEffects | None = None
     """Where `changes` are only the first of many."""
+    refused: tuple[RefusedPath, ...] = ()
 
 
 class Plan(Protocol):

@@ -94,13 +94,15 @@ def test_rows_are_found_by_a_path_and_by_what_is_above_it(path):
             Entry("NOTE", metadata={"actions": ["tool:file:view docsuffix", 7], "effects": [7]}),
             Entry("NOTE", metadata={"actions": ["tool:shell:run rm docs/a b.md"]}),
             Entry("NOTE", reason="tool:file:create docs", metadata={"path": "docs"}),
+            Entry("OTHER", metadata={"refused": [{"path": "lib/x"}, 7], "effects": []}),
         ],
     )
 
     assert seqs(path, Filter(path="docs/a b.md")) == [1, 3]
     assert seqs(path, Filter(path="docs")) == [1, 2, 3]
     assert seqs(path, Filter(path="src")) == [3]
-    assert seqs(path, Filter(path=".")) == [1, 2, 3, 4, 5]
+    assert seqs(path, Filter(path=".")) == [1, 2, 3, 4, 5, 8]
+    assert seqs(path, Filter(path="lib")) == [8]
     assert seqs(path, Filter("NOTE", path="docs")) == [1, 2]
     assert seqs(path, Filter(path="docs"), last=1) == [3]
     assert seqs(path, Filter(path="doc")) == []

@@ -26,7 +26,7 @@ from paddock.tools.effects import changes_from_bytes
 from paddock.tools.run_shell import run_shell_tool
 from paddock.tools.run_shell_dev import run_shell_dev_tool
 from paddock.tools.shell_port import NO_SHELL
-from paddock.tools.spec import Ports
+from paddock.tools.spec import Ports, RefusedPath
 from paddock.values.cancelling import NEVER, Cancel, LeftEffect
 from paddock.workspace import EntryKind, Workspace
 from paddock.workspace.changes import ChangedPath, EntryState
@@ -235,6 +235,17 @@ def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports)
     ]
     assert output.details["timed_out"] is True
     assert set(output.details) <= set(tool.spec.output_schema["properties"])
+
+
+def test_a_change_that_somebody_should_have_been_asked_about_says_how_to_make_it(tool, ports):
+    rule = "tool:file:delete ** (profiles.standard.ask, paddock.toml:3)"
+    asked = RefusedChange("a", "approval.unavailable", rule)
+    output = run(tool, ports, replace(OUTCOME, refused=(asked,)))
+
+    lines = output.content.split("\n")
+    assert lines[2:4] == ["changes refused: 1", f"  a: {rule}"]
+    assert lines[4].startswith("[where a rule asks about a change, the approval of a command is")
+    assert output.refused == (RefusedPath("a", "approval.unavailable", rule),)
 
 
 def test_a_conflict_is_said_first(tool, ports):
