@@ -192,14 +192,18 @@ def _expanded(found: Targets, target: str, directory: str) -> list[str]:
 
 
 def _below(target: str, directory: str) -> Iterator[str]:
-    """Names below a directory that goes, as the line would write them; the first of many."""
+    """Names below a directory that goes, as the line would write them; the first of many.
+
+    Links are left out: they go by themselves, and what they lead to stays.
+    """
     top = os.path.join(directory, os.path.expanduser(target))
     names = (
-        os.path.join(target, os.path.relpath(os.path.join(place, name), top))
-        for place, directories, files in os.walk(top)
+        os.path.join(place, name)
+        for place, directories, files in (() if os.path.islink(top) else os.walk(top))
         for name in sorted((*directories, *files))
     )
-    return islice(names, EXPANDED_MAX)
+    own = (os.path.relpath(name, top) for name in names if not os.path.islink(name))
+    return (os.path.join(target, name) for name in islice(own, EXPANDED_MAX))
 
 
 def _programs(line: CommandLine) -> frozenset[str]:

@@ -176,6 +176,15 @@ def test_what_is_protected_below_a_directory_stays(command, client: Client):
     assert run(client, command) == "deny"
 
 
+def test_links_below_a_directory_go_with_it_and_what_they_lead_to_stays(client: Client):
+    kept = client.place.project / "kept"
+    kept.mkdir()
+    (kept / "out").symlink_to("/etc")
+    (kept / "round").symlink_to("round")
+    assert run(client, "rm -r kept") == "none"
+    assert run(client, "rm -r kept/out/") == "deny"
+
+
 def test_what_a_command_removes_is_on_record_as_such(client: Client):
     run(client, "rm a.txt; mv b.txt c.txt")
     (entry,) = client.entries()
@@ -185,3 +194,12 @@ def test_what_a_command_removes_is_on_record_as_such(client: Client):
         "tool:file:delete a.txt",
         "tool:file:delete b.txt",
     ]
+
+
+@pytest.mark.parametrize("command", ["find . -name x -delete", "rm -rf ../project"])
+def test_a_command_that_could_remove_the_whole_project_is_told_what_to_do(command, client: Client):
+    said = client.ask("Bash", tool_input={"command": command})
+    assert said.word == "deny"
+    assert said.reason.endswith(
+        "could remove anything in the project; name the files or folders that are to go"
+    )

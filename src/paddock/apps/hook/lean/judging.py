@@ -262,7 +262,11 @@ class _Judging:
         real = find_place(target, base, self.scene).real
         if relative(self.scene.root, real):
             rule = Rule(DENY, ".", "hook.root", "built-in", 0)
-            reason = _guarded(self.tool, show(real), True, rule)
+            tool, shown = show(self.tool), show(real)
+            reason = (
+                f"Protected path: {shown} cannot be modified via {tool}: the command could "
+                "remove anything in the project; name the files or folders that are to go"
+            )
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
 
 
