@@ -1,11 +1,13 @@
 """What an append costs: by one writer without a sync, and by eight with group commit.
 
     python bench/ledger_append.py [--folder DIR] [--rounds 5] [--seconds 1.0] [--slower-ms 5]
+                                  [--beside 2]
 
 The yardsticks of the second part are the same store with the sync inside the
 lock, once with this store's own lock and once with the obvious one, a blocking
 flock(2), in rounds that alternate with ours: machines and disks differ, so look
-at the ratios. `--slower-ms` adds so much to every sync, as a slower disk would.
+at the ratios. `--slower-ms` adds so much to every sync, as a slower disk would; `--beside` lets so many
+programs compute besides: whoever waits by yielding to these waits for their time slices.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import fcntl
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -193,12 +197,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--slower-ms", type=float, default=0.0)
+    parser.add_argument("--beside", type=int, default=0)
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="bench-ledger-", dir=arguments.folder)
+    busy = [sys.executable, "-I", "-S", "-c", "while True: pass"]
+    computing = [subprocess.Popen(busy) for _ in range(arguments.beside)]
     try:
         one_writer(folder, arguments.rounds)
         compare(folder, arguments.rounds, arguments.seconds, arguments.slower_ms / 1e3)
     finally:
+        for each in computing:
+            each.kill()
+            each.wait()
         shutil.rmtree(folder)
 
 
