@@ -6,8 +6,9 @@
 The yardsticks of the second part are the same store with the sync inside the
 lock, once with this store's own lock and once with the obvious one, a blocking
 flock(2), in rounds that alternate with ours: machines and disks differ, so look
-at the ratios. `--slower-ms` adds so much to every sync, as a slower disk would; `--beside` lets so many
-programs compute besides: whoever waits by yielding to these waits for their time slices.
+at the ratios. `--slower-ms` adds so much to every sync, as a slower disk would;
+`--beside` lets so many programs compute besides: whoever waits by yielding to
+these waits for their time slices.
 """
 
 import argparse
