@@ -5,9 +5,11 @@
 
 It shares no code with Paddock; docs/formats/ledger.md says what it goes by. CHECKPOINT
 files are those that you kept elsewhere. PROOF.json is what `paddock ledger proof --json`
-prints, KEY the ledger's public key as its first line has it, LINE a file with the entry
-alone. Entries count from 0 and lines from 1: entry 1 stands in line 2.
-Prints what is wrong and in which line; the status is 0 where nothing is, else 4.
+prints, one proof a line: of a call it prints two. KEY is the ledger's public key as its
+first line has it, LINE a file with the entry alone; of several proofs with their entries,
+a line each, in their order. Entries count from 0 and lines from 1: entry 1 stands in line 2.
+Prints what is wrong and in which line, of PROOF.json if that is given; the status is 0
+where nothing is, else 4.
 """
 
 import base64
@@ -227,8 +229,12 @@ def main(arguments):
     try:
         match arguments:
             case ["--proof", proof, key, *line] if len(line) < 2:
-                contents = [Path(name).read_bytes() for name in [proof, *line]]
-                found = verify_proof(json.loads(contents[0]), key, *contents[1:])
+                texts = [Path(at).read_bytes().rstrip(b"\n").split(b"\n") for at in [proof, *line]]
+                if len(texts[0]) != len(texts[-1]):
+                    raise ValueError(f"proofs: {len(texts[0])}, lines for them: {len(texts[-1])}")
+                found = []
+                for at, (text, *entry) in enumerate(zip(*texts, strict=True), start=1):
+                    found += [(at, what) for _, what in verify_proof(json.loads(text), key, *entry)]
             case [path, *checkpoints] if not path.startswith("-"):
                 found = verify_ledger(path, checkpoints)
             case _:

@@ -578,7 +578,7 @@ def test_the_admins_shell_is_the_same_behind_the_dual_gate(tmp_path: Path):
     )
 
     assert opened.status == 0, opened.out
-    assert set(opened.json) == {"status", "content", *FIELDS}
+    assert set(opened.json) == {"status", "content", "call", *FIELDS}
     assert opened.json["files_changed"] == ["HO2/scratch/x"]
     assert (operator.plane / "HO2/scratch/x").read_text() == "1\n"
     assert "HOT/config/policy.toml" in refused(opened.json)

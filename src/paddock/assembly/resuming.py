@@ -8,6 +8,7 @@ import os
 from contextlib import closing
 
 from paddock.assembly.approvals import open_inbox
+from paddock.assembly.granting import grant
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.past import NothingAsked
@@ -34,20 +35,20 @@ from paddock.workspace import Workspace
 def resume(project: Project, wanted: str, by: str) -> ToolResult:
     """Grant a kept request and carry it out.
 
-    What has changed since it was asked about (content, policy, agent) voids the grant, and
-    it is refused with `approval.expired`.
+    What changes from here on (content, policy, agent) voids the grant, and the call is
+    refused with `approval.expired`; so is a command whose sandbox has changed.
 
     Raises:
-        UsageError: no such request, or its agent is gone.
-        ApprovalExpiredError: its time is over.
+        UsageError: no such request.
+        ApprovalExpiredError: its time is over, or what it was asked about has changed.
     """
     inbox = open_inbox(project)
-    granted = inbox.grant(wanted, by)
+    granted = grant(project, wanted, by)
     if granted.changes is not None:
         return _commit_kept(project, inbox, granted)
     request = granted.request
     try:
-        with open_runtime(project, agent=request.agent, approver=ChangedSince()) as runtime:
+        with open_runtime(project, agent=request.agent, approver=ChangedSince(request)) as runtime:
             return runtime.call(request.tool, request.arguments)
     finally:
         # A policy that allows or denies it by now has not used the grant.

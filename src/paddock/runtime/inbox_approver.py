@@ -1,5 +1,7 @@
 """Asking, with the inbox behind it: an answer that was given before, else somebody, else kept."""
 
+from typing import Final
+
 from paddock.errors import ApprovalUnavailableError
 from paddock.runtime.approvals import (
     Approval,
@@ -13,6 +15,11 @@ from paddock.runtime.inbox import Inbox
 UNAVAILABLE = "approval.unavailable"
 REFUSED = "approval.refused"
 EXPIRED = "approval.expired"
+
+POLICY_CHANGED: Final = "the policy has changed since it was asked about"
+AGENT_CHANGED: Final = "the agent, its permissions or the tool has changed since it was asked about"
+TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
+SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
 
 
 class InboxApprover:
@@ -56,10 +63,26 @@ class InboxApprover:
 class ChangedSince:
     """Stands where a kept call is resumed and its grant does not fit any more."""
 
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: ApprovalRequest) -> None:
+        self._kept = kept
+
     def answer(self, request: ApprovalRequest) -> Approval:
-        """Always `approval.expired`; nobody is asked and nothing is kept."""
-        del request
-        return Approval(False, "inbox", EXPIRED, "something has changed since it was asked about")
+        """Always `approval.expired`, with what has changed; nobody is asked, nothing is kept."""
+        return Approval(False, "inbox", EXPIRED, _change(self._kept, request))
+
+
+def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
+    """What has changed from one to the other: the first that does, of all that digests cover."""
+    if now.policy_digest != kept.policy_digest:
+        return POLICY_CHANGED
+    if now.target_digest != kept.target_digest:
+        is_command = any(action.startswith("tool:shell:") for action in kept.actions)
+        return SANDBOX_CHANGED if is_command else TARGET_CHANGED
+    if now.digest != kept.digest:
+        return AGENT_CHANGED
+    return "its grant was used, or withdrawn, meanwhile"
 
 
 class Limited:

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from paddock.apps.cli.approvals import operator
+
 ASKING = b"""
 [profiles.standard]
 allow = ["tool:file:*"]
@@ -32,6 +34,11 @@ def ask(user, content="x", path="asked/a", **options):
     return user.call("create_file", "--no-input", path=path, content=content, **options)
 
 
+def ask_as(user, agent):
+    arguments = json.dumps({"path": "asked/a", "content": "x"})
+    return user.run("call", "create_file", arguments, "--no-input", "--agent", agent)
+
+
 def waiting(user):
     return user.run("approvals", "list", "--json").json
 
@@ -40,6 +47,13 @@ def answers(user):
     ran = user.run("ledger", "query", "--type", "APPROVAL_ANSWERED", "--json")
     entries = [json.loads(line) for line in ran.out.splitlines()]
     return [(entry["decision"], entry["metadata"].get("answer")) for entry in entries]
+
+
+def calls(user):
+    """The decisions of the calls, oldest first."""
+    ran = user.run("ledger", "query", "--ledger", "ho1m", "--json")
+    entries = [json.loads(line) for line in ran.out.splitlines()]
+    return [each for each in entries if each["event_type"] in ("TOOL_DENIED", "TOOL_INTENT")]
 
 
 def test_what_nobody_could_answer_is_kept_and_the_refusal_says_how_to_answer_it(asking):
@@ -85,15 +99,21 @@ def test_after_a_grant_the_same_call_runs_once_and_then_is_asked_about_again(ask
     ]
 
 
-def test_a_row_of_the_ledger_says_who_answered_what(asking):
-    kept = ask(asking).json["approval"]
+def test_a_row_of_the_ledger_says_who_answered_what_of_which_call(asking):
+    refused = ask(asking).json
+    kept = refused["approval"]
     assert asking.run("approvals", "grant", kept).status == 0
-    assert ask(asking).json["status"] == "ok"
+    ran = ask(asking).json
+    assert ran["status"] == "ok"
+    asked, done = (each["call_id"] for each in calls(asking))
     rows = asking.run("ledger", "query", "--type", "APPROVAL_ANSWERED").out.splitlines()
     said = [row.rpartition("create_file  ")[2] for row in rows]
-    by = said[1].removeprefix("granted by ")
-    assert (said[1:], by != "") == ([f"granted by {by}", f"used by {by}"], True)
-    assert said[0].startswith("kept by ")
+    by = operator()
+    assert said == [
+        f"kept by nobody ({asked}): there is no approver; it is kept as {kept}",
+        f"granted by {by} ({asked})",
+        f"used by {by} ({done})",
+    ]
 
 
 @pytest.mark.parametrize("change", [{"content": "y"}, {"path": "asked/b"}], ids=["content", "path"])
@@ -125,9 +145,7 @@ def test_a_grant_of_one_agent_is_none_of_another(asking):
     asking.run("agent", "create", "other", "--workspace", str(asking.project))
     kept = ask(asking).json["approval"]
     asking.run("approvals", "grant", kept)
-    arguments = json.dumps({"path": "asked/a", "content": "x"})
-    other = asking.run("call", "create_file", arguments, "--no-input", "--agent", "other")
-    assert other.json["code"] == "approval.unavailable"
+    assert ask_as(asking, "other").json["code"] == "approval.unavailable"
     assert ask(asking).json["status"] == "ok"
 
 
@@ -173,14 +191,142 @@ def test_a_resumed_call_runs_now_and_its_grant_is_used(asking):
     assert answers(asking)[-1] == ("allow", "used")
 
 
-def test_a_call_is_not_resumed_on_a_target_that_has_changed(asking):
+# --- what has changed ----------------------------------------------------------------
+
+POLICY_CHANGED = "the policy has changed since it was asked about"
+TARGET_CHANGED = "what stands at its target has changed since it was asked about"
+DENIED = f"{POLICY_CHANGED}, and denies the call by now: "
+RULE = '"tool:file:create asked/**" stands in profiles.standard.deny'
+ANEW = "make the call again: it is asked about anew"
+
+
+def govern(user, policy):
+    (user.project / "paddock.toml").write_bytes(policy)
+    assert user.run("trust", "--yes").status == 0
+
+
+def change_policy(user):
+    govern(user, ASKING + b"# more\n")
+
+
+def deny(user):
+    govern(user, ASKING.replace(b"ask =", b"deny ="))
+
+
+def allow(user):
+    govern(user, ASKING.replace(b"asked/**", b"elsewhere/**"))
+
+
+def change_target(user):
+    (user.project / "asked").mkdir()
+    (user.project / "asked/a").write_bytes(b"somebody else's")
+
+
+CHANGES = {
+    "policy": (change_policy, POLICY_CHANGED, ANEW),
+    "denied": (deny, DENIED + RULE, "no answer lifts a denial: change the policy"),
+    "allowed": (allow, f"{POLICY_CHANGED}, and allows the call by now", "it needs no grant"),
+    "target": (change_target, TARGET_CHANGED, "make the call again"),
+}
+
+
+@pytest.mark.parametrize("more", [[], ["--resume"], ["--json"]], ids=["grant", "resume", "json"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_can_count_no_more_is_not_granted_and_the_refusal_says_why(asking, name, more):
+    change, why, hint = CHANGES[name]
     kept = ask(asking).json["approval"]
-    (asking.project / "asked").mkdir()
-    (asking.project / "asked/a").write_bytes(b"somebody else's")
-    ran = asking.run("approvals", "grant", kept, "--resume", "--json")
-    assert (ran.status, ran.json["code"]) == (1, "approval.expired")
-    assert (asking.project / "asked/a").read_bytes() == b"somebody else's"
-    assert waiting(asking) == []
+    change(asking)
+    before = asking.files()
+
+    ran = asking.run("approvals", "grant", kept, *more)
+
+    assert ran.status == 1
+    assert (
+        f"error[approval.expired]: an answer to '{kept}' would count for no call: {why}" in ran.err
+    )
+    assert hint in ran.err
+    assert (asking.files(), answers(asking)) == (before, [("deny", "kept")])
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_can_count_no_more_is_marked_and_the_rest_is_not(asking, name):
+    change, why, _ = CHANGES[name]
+    kept = ask(asking).json["approval"]
+    assert waiting(asking)[0]["outdated"] == ""
+    assert asking.run("approvals", "list").out.split()[:2] == [kept, "waiting"]
+    assert "outdated" not in asking.run("approvals", "show", kept).out
+    change(asking)
+
+    (row,) = waiting(asking)
+
+    assert row["outdated"].startswith(why)
+    assert asking.run("approvals", "list").out.split()[:2] == [kept, "outdated"]
+    assert f"  outdated: {row['outdated']}\n" in asking.run("approvals", "show", kept).out
+    assert asking.run("approvals", "show", kept, "--json").json["outdated"] == row["outdated"]
+
+
+def test_a_target_that_is_gone_is_said_in_the_words_of_the_call(asking):
+    govern(asking, ASKING.replace(b"create asked/**", b"delete **"))
+    kept = asking.call("delete_file", "--no-input", path="README.md").json["approval"]
+    os.unlink(asking.project / "README.md")
+    ran = asking.run("approvals", "grant", kept)
+    why = "the call cannot be made any more: no such file or directory: 'README.md'"
+    assert (ran.status, f"would count for no call: {why}" in ran.err) == (1, True), ran.err
+
+
+def test_of_several_only_those_are_marked_whose_target_has_changed(asking):
+    changed, other = ask(asking).json["approval"], ask(asking, path="asked/b").json["approval"]
+    change_target(asking)
+    marked = {row["id"]: row["outdated"] for row in waiting(asking)}
+    assert marked == {changed: TARGET_CHANGED, other: ""}
+
+
+def test_a_policy_that_is_as_it_was_again_makes_a_request_count_again(asking):
+    kept = ask(asking).json["approval"]
+    change_policy(asking)
+    assert asking.run("approvals", "grant", kept).status == 1
+    govern(asking, ASKING)
+    assert asking.run("approvals", "grant", kept).status == 0
+    assert ask(asking).json["status"] == "ok"
+
+
+def test_a_grant_that_was_given_before_is_marked_as_well(asking):
+    kept = ask(asking).json["approval"]
+    assert asking.run("approvals", "grant", kept).status == 0
+    assert asking.run("approvals", "list").out.split()[:2] == [kept, "granted"]
+    change_policy(asking)
+    assert asking.run("approvals", "list").out.split()[:2] == [kept, "outdated"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda file: file.unlink(), "the call cannot be made any more: there is no agent 'other'"),
+        (
+            lambda file: file.write_text(file.read_text().replace('"standard"', '"readonly"')),
+            "the agent, its permissions or the tool has changed since it was asked about",
+        ),
+    ],
+    ids=["gone", "changed"],
+)
+def test_a_request_of_an_agent_that_has_changed_is_not_granted(asking, change, why):
+    created = asking.run("agent", "create", "other", "--workspace", str(asking.project), "--json")
+    assert created.status == 0
+    kept = ask_as(asking, "other").json["approval"]
+    (file,) = asking.home.rglob("other/agent.json")
+    change(file)
+    ran = asking.run("approvals", "grant", kept)
+    assert (ran.status, f"would count for no call: {why}" in ran.err) == (1, True), ran.err
+    assert [row["outdated"] for row in waiting(asking)] == [why]
+
+
+def test_a_refusal_that_holds_for_no_call_any_more_says_so(asking):
+    first, second = ask(asking).json["approval"], ask(asking, path="asked/b").json["approval"]
+    said = asking.run("approvals", "refuse", first).out
+    assert said == f"refused {first}: the same call is refused until it expires\n"
+    change_policy(asking)
+    said = asking.run("approvals", "refuse", second).out
+    assert said == f"refused {second}: it counts for no call: {POLICY_CHANGED}\n"
 
 
 def test_a_refused_call_is_refused_again_with_what_the_operator_said(asking):
@@ -293,6 +439,28 @@ def test_always_and_resume_runs_the_kept_call_under_the_new_rule(unsure):
 
 def test_always_is_for_a_trusted_policy_alone(unsure):
     kept = ask(unsure).json["approval"]
-    (unsure.project / "paddock.toml").write_bytes(OTHERWISE + b"# changed\n")
-    assert unsure.run("approvals", "grant", kept, "--always", "--yes").status == 3
-    assert (unsure.project / "paddock.toml").read_bytes() == OTHERWISE + b"# changed\n"
+    # Of a policy that nobody has trusted the asks are in force all the same.
+    untrusted = OTHERWISE + b'ask = ["tool:file:create **"]\n'
+    (unsure.project / "paddock.toml").write_bytes(untrusted)
+    ran = unsure.run("approvals", "grant", kept, "--always", "--yes")
+    assert (ran.status, "the project's policy is not trusted" in ran.err) == (3, True), ran.err
+    assert (unsure.project / "paddock.toml").read_bytes() == untrusted
+
+
+def test_always_is_for_requests_from_before_the_policy_changed_too_if_they_are_asked_yet(unsure):
+    first, second = ask(unsure).json["approval"], ask(unsure, path="asked/b").json["approval"]
+    assert unsure.run("approvals", "grant", first, "--always", "--yes").status == 0
+    ran = unsure.run("approvals", "grant", second, "--always", "--yes")
+    assert (ran.status, f"  outdated: {POLICY_CHANGED}\n" in ran.out) == (0, True), ran.err
+    assert ask(unsure, path="asked/b").json["status"] == "ok"
+
+
+@pytest.mark.parametrize("name", ["denied", "allowed"])
+def test_always_makes_no_rule_for_what_policy_decides_by_now(asking, name):
+    change, why, hint = CHANGES[name]
+    kept = ask(asking).json["approval"]
+    change(asking)
+    before = (asking.project / "paddock.toml").read_bytes()
+    ran = asking.run("approvals", "grant", kept, "--always", "--yes")
+    assert (ran.status, why in ran.err, hint in ran.err) == (1, True, True), ran.err
+    assert (asking.project / "paddock.toml").read_bytes() == before

@@ -451,6 +451,16 @@ def test_without_a_yes_a_tool_of_the_program_does_not_run(place):
     assert (result.refusal.code, ran) == ("approval.unavailable", [])
 
 
+def test_a_kept_call_of_a_tool_of_the_program_is_granted_outside_of_the_program(place):
+    with opened_with(place, count, None) as opened:
+        refused = opened.call("count_words", {"text": "a b"})
+        kept = str(refused.details["approval"])
+        # The command line does not know the tool, and takes nothing for changed.
+        assert [row["outdated"] for row in place.run("approvals", "list", "--json").json] == [""]
+        assert place.run("approvals", "grant", kept).status == 0
+        assert opened.call("count_words", {"text": "a b"}).content == "2 words"
+
+
 def test_a_rule_can_allow_a_tool_of_the_program(place):
     (place.project / "paddock.toml").write_text(
         '[profiles.standard]\nallow = ["tool:client:count_words"]\n'

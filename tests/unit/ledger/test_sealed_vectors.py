@@ -64,6 +64,67 @@ def test_an_inclusion_proof_that_was_made_once_still_proves(proof):
     assert other.verify_proof(proof, VECTORS["key"], line + b"x")
 
 
+PROOFS = VECTORS["inclusion"][:2]
+ENTRIES = LEDGER.read_bytes().split(b"\n")
+
+
+@pytest.fixture
+def program(tmp_path, capsys):
+    """What the other verifier says of these proofs, and of these lines if there are any."""
+
+    def run(proofs: list, *lines: bytes):
+        files = [tmp_path / "proofs"]
+        files[0].write_text("".join(f"{json.dumps(proof)}\n" for proof in proofs))
+        if lines:
+            files.append(tmp_path / "lines")
+            files[1].write_bytes(b"".join(line + b"\n" for line in lines))
+        proof, *given = map(str, files)
+        status = other.main(["--proof", proof, VECTORS["key"], *given])
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def lines_of(proofs):
+    return [ENTRIES[proof["seq"]] for proof in proofs]
+
+
+@pytest.mark.parametrize("proofs", [PROOFS[:1], PROOFS, [*PROOFS, VECTORS["consistency"][0]]])
+def test_every_proof_of_a_file_is_checked(proofs, program):
+    assert program(proofs) == (0, "whole\n")
+
+
+def test_several_proofs_are_checked_with_a_line_each(program):
+    assert program(PROOFS, *lines_of(PROOFS)) == (0, "whole\n")
+    assert program(PROOFS[:1], *lines_of(PROOFS[:1])) == (0, "whole\n")
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_of_several_proofs_the_wrong_one_is_named_by_its_line(at, program):
+    first, second = lines_of(PROOFS)
+    harmed = [{**proof, "hashes": []} if n == at else proof for n, proof in enumerate(PROOFS)]
+    wrong = [ENTRIES[0] + b"x" if n == at else line for n, line in enumerate((first, second))]
+    place = f"line {at + 1}: the proof"
+
+    assert program(harmed) == (4, f"{place} does not lead to the root\nDAMAGED\n")
+    assert program(PROOFS, *wrong) == (4, f"{place} is of another line\nDAMAGED\n")
+    assert program(PROOFS, second, first)[1].count("is of another line") == 2
+
+
+@pytest.mark.parametrize(
+    ("proofs", "lines", "said"),
+    [
+        (PROOFS, lines_of(PROOFS[:1]), "proofs: 2, lines for them: 1"),
+        (PROOFS[:1], lines_of(PROOFS), "proofs: 1, lines for them: 2"),
+        ([], [], "Expecting value: line 1 column 1 (char 0)"),
+        ([PROOFS[0], {**PROOFS[1], "note": ""}], [], "the ledger's key did not sign it"),
+    ],
+    ids=["too few lines", "too many", "no proof", "not signed"],
+)
+def test_a_file_that_is_not_all_proofs_proves_nothing(proofs, lines, said, program):
+    assert program(proofs, *lines) == (4, f"cannot be verified: {said}\n")
+
+
 def test_two_hashes_in_one_are_no_leaf():
     # What a node is made of, as one "leaf" of twice the length: the root would come out.
     ledger = [b"first", b"second"]

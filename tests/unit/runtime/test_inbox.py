@@ -18,7 +18,15 @@ from paddock.errors import (
 from paddock.runtime.approval_records import GRANTED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
 from paddock.runtime.inbox import Inbox
-from paddock.runtime.inbox_approver import InboxApprover, Limited
+from paddock.runtime.inbox_approver import (
+    AGENT_CHANGED,
+    POLICY_CHANGED,
+    SANDBOX_CHANGED,
+    TARGET_CHANGED,
+    ChangedSince,
+    InboxApprover,
+    Limited,
+)
 from paddock.runtime.parked import Parked
 
 
@@ -391,3 +399,24 @@ def test_somebody_elses_approver_has_no_more_than_its_time():
     release.set()
     assert (said.is_granted, said.code) == (False, "approval.unavailable")
     assert Limited(YesApprover("me"), 10.0).answer(request()) == Approval(True, "me")
+
+
+COMMAND = {"actions": ("tool:shell:run make",)}
+GONE = "its grant was used, or withdrawn, meanwhile"
+
+
+@pytest.mark.parametrize(
+    ("kept", "now", "why"),
+    [
+        ({}, {"policy_digest": "p2", "target_digest": "t2", "digest": "d2"}, POLICY_CHANGED),
+        ({}, {"target_digest": "t2", "digest": "d2"}, TARGET_CHANGED),
+        (COMMAND, {"target_digest": "t2", "digest": "d2"}, SANDBOX_CHANGED),
+        ({}, {"digest": "d2"}, AGENT_CHANGED),
+        ({}, {}, GONE),
+    ],
+    ids=["policy", "target", "sandbox", "agent", "nothing"],
+)
+def test_a_call_that_is_resumed_and_is_another_one_by_now_is_told_what_has_changed(kept, now, why):
+    before = replace(request(), **kept)
+    said = ChangedSince(before).answer(replace(before, **now))
+    assert said == Approval(False, "inbox", "approval.expired", why)

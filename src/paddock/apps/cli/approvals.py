@@ -18,6 +18,7 @@ from paddock.assembly import (
     review_always,
     save_always,
 )
+from paddock.assembly.granting import Outdated, expired_by, find_outdated, grant
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name
@@ -29,7 +30,8 @@ class Approvals:
 
     summary = (
         "Look at the calls that wait for an approval, and answer them.\n"
-        "A grant holds for the very same call, once, for an hour."
+        "A grant holds for the very same call, once, for an hour. `outdated`: what it was asked\n"
+        "about has changed, so that no answer counts any more, and the call has to be made again."
     )
     examples = (
         "  paddock approvals list\n"
@@ -71,7 +73,7 @@ class Approvals:
     def _list(self, project: Project, options: Options, console: Console) -> int:
         waiting = open_inbox(project).list_all()
         if options.json:
-            console.write_json([parked.summary() for parked in waiting])
+            console.write_json([_summary(project, parked) for parked in waiting])
             return 0
         if not waiting:
             console.say("nothing waits for an approval")
@@ -79,15 +81,17 @@ class Approvals:
             request = parked.request
             shown = show_name(request.actions[0]) if request.actions else show_name(request.tool)
             more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
-            console.say(f"{parked.id}  {parked.state:<8} {show_name(request.agent)}  {shown}{more}")
+            state = "outdated" if find_outdated(project, parked) else parked.state
+            console.say(f"{parked.id}  {state:<8} {show_name(request.agent)}  {shown}{more}")
         return 0
 
     def _show(self, project: Project, options: Options, console: Console) -> int:
         parked = open_inbox(project).find(options.id)
         if options.json:
-            console.write_json({**parked.summary(), "arguments": dict(parked.request.arguments)})
+            arguments = dict(parked.request.arguments)
+            console.write_json({**_summary(project, parked), "arguments": arguments})
         else:
-            show_parked(parked, console.say)
+            show_parked(parked, console.say, find_outdated(project, parked))
         return 0
 
     def _grant(self, project: Project, options: Options, console: Console) -> int:
@@ -96,7 +100,7 @@ class Approvals:
         # What a command left is committed at once: it does not run again.
         if options.resume or open_inbox(project).find(options.id).changes is not None:
             return self._resume(project, options, console)
-        granted = open_inbox(project).grant(options.id, operator())
+        granted = grant(project, options.id, operator())
         if options.json:
             console.write_json({"status": "ok", **granted.summary()})
             return 0
@@ -118,10 +122,15 @@ class Approvals:
         return 0 if result.refusal is None else 1
 
     def _always(self, project: Project, options: Options, console: Console) -> int:
-        review = review_always(project, open_inbox(project).find(options.id))
+        parked = open_inbox(project).find(options.id)
+        # A rule is made from the policy in force: for an outdated request too, if it is asked yet.
+        outdated = find_outdated(project, parked)
+        if outdated is not None and outdated.is_decided:
+            raise expired_by(parked, outdated)
+        review = review_always(project, parked)
         # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
         say = console.warn if options.json else console.say
-        show_parked(review.parked, say)
+        show_parked(parked, say, outdated)
         say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
         if not options.yes and not console.agrees("save this rule? [y/N] "):
             return self._end(options, console, "not saved", saved=False)
@@ -146,11 +155,22 @@ class Approvals:
         if options.json:
             console.write_json({"status": "ok", **refused.summary()})
         else:
-            console.say(f"refused {refused.id}: the same call is refused until it expires")
+            outdated = find_outdated(project, refused)
+            held = "the same call is refused until it expires"
+            said = held if outdated is None else f"it counts for no call: {outdated.why}"
+            console.say(f"refused {refused.id}: {said}")
         return 0
 
 
-def show_parked(parked: Parked, say: Callable[[str], None]) -> None:
+def _summary(project: Project, parked: Parked) -> dict[str, Json]:
+    """What JSON says of it; `outdated` is why no answer to it counts, empty where one may."""
+    outdated = find_outdated(project, parked)
+    return {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
+
+
+def show_parked(
+    parked: Parked, say: Callable[[str], None], outdated: Outdated | None = None
+) -> None:
     """Everything about it, arguments whole, on lines that nothing in it can forge."""
     request = parked.request
     say(f"{parked.id} ({parked.state}, until {_time(parked.expires_at)})")
@@ -160,6 +180,7 @@ def show_parked(parked: Parked, say: Callable[[str], None]) -> None:
         *(("action", action) for action in request.actions),
         ("why asked", request.reason),
         ("rule", request.rule),
+        *(() if outdated is None else (("outdated", outdated.why),)),
         ("target", request.target_digest),
         ("digest", request.digest),
         *((f"argument {name}", _text(value)) for name, value in request.arguments.items()),

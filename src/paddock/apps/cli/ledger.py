@@ -246,14 +246,15 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
 
 
 def _answered(entry: Entry) -> str:
-    """Who answered a question, and what; empty where none was answered."""
+    """Who answered a question, what, and of which call; empty where none was answered."""
     answered = entry.metadata
     if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
         return ""
     usual = "granted" if entry.decision == "allow" else "refused"
     answer, by = (show_name(str(each)) for each in (answered.get("answer", usual), answered["by"]))
+    call = f" ({show_name(entry.call_id)})" if entry.call_id else ""
     note = f": {show_name(str(answered['note']))}" if answered.get("note") else ""
-    return f"{answer} by {by}{note}"
+    return f"{answer} by {by}{call}{note}"
 
 
 def entry_json(stored: StoredEntry) -> dict[str, Json]:

@@ -1,6 +1,7 @@
 """`paddock ledger verify`."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from paddock.ledger.index import find_wrong_runs
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
-from paddock.text.show import show_name
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 _EXIT_INTEGRITY: Final = 4
@@ -23,7 +24,12 @@ _EXIT_INTEGRITY: Final = 4
 
 def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     """The options of `verify`."""
-    parser.add_argument("--ledger", choices=names, help="default: all that there are")
+    parser.add_argument(
+        "--ledger",
+        type=partial(_named, names),
+        choices=names,
+        help="default: all that there are; docs/verify_ledger.py verifies a copy",
+    )
     parser.add_argument(
         "--full",
         action="store_true",
@@ -35,6 +41,18 @@ def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
         action="append",
         default=[],
         help="a checkpoint that you kept: the ledger must go on from it",
+    )
+
+
+def _named(names: tuple[str, ...], given: str) -> str:
+    """A ledger of the plane. Raises: UsageError: there is none of that name, such as a file."""
+    if given in names:
+        return given
+    raise UsageError(
+        f"no ledger of a plane is called {quote(given)}",
+        where="--ledger",
+        hint=f"one of: {', '.join(names)}; a copy is verified with "
+        "python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
     )
 
 

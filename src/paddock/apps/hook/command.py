@@ -1,6 +1,7 @@
 """`paddock hook`."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Final
 
 from paddock import limits
@@ -8,7 +9,16 @@ from paddock.apps.hook import scratch
 from paddock.apps.hook.console import Console, environment_of, project_of
 from paddock.apps.hook.full import Given, answer
 from paddock.apps.hook.settings import codex, installing
-from paddock.apps.hook.settings.installing import CLIENTS, SCOPES, SCOPES_OF, Client, Scope
+from paddock.apps.hook.settings.installing import (
+    CLIENTS,
+    SCOPES,
+    SCOPES_OF,
+    Client,
+    Places,
+    Scope,
+    Standing,
+    standing_in,
+)
 from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly import Project
@@ -20,6 +30,9 @@ DENIALS_SHOWN: Final = 10
 ONE_MACHINE: Final = (
     "note: it names the Python and the Paddock of this machine; where the file is committed, "
     "another machine needs its own (for one person: --scope local or user)"
+)
+ONE_PERSON: Final = (
+    "note: keep .claude/settings.local.json out of version control: it names this machine's Python"
 )
 
 
@@ -100,39 +113,79 @@ def _execute(options: argparse.Namespace, console: Console) -> int:
 
 
 def _edit(options: argparse.Namespace, console: Console) -> int:
+    if options.action == "install":
+        return _install(options, console)
+    return _uninstall(options, console)
+
+
+def _install(options: argparse.Namespace, console: Console) -> int:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
     project = project_of(console, options.plane)
-    home = environment_of(console).home
-    path = installing.settings_path(client, scope, project.root.path, home, console.variables)
-    is_install = options.action == "install"
-    if is_install:
-        edit = installing.plan_install(path, client, scope, find_programs())
-    else:
-        edit = installing.plan_uninstall(path, client, scope)
-    if edit.changes and not options.yes and not _agrees(edit, console):
+    path = _places(project, console).path(client, scope)
+    edit = installing.plan_install(path, client, scope, find_programs())
+    if not _apply(edit, options, console):
         return _end(options, console, edit, "nothing was changed", done=False)
-    if edit.changes:
-        edit.apply()
     if scope != "user":
-        _keep_scratch(project, is_install=is_install)
-    if is_install and scope == "project":
+        ignored = project.policy.settings.hook.sandbox_ignored
+        scratch.make_folder(project.root.path, ignored=ignored)
+    if scope == "project":
         console.warn(ONE_MACHINE)
-    if is_install and client == "codex":
+    if scope == "local":
+        console.warn(ONE_PERSON)
+    if client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")
-    said = f"{'installed in' if is_install else 'taken out of'} {path}"
-    if not edit.changes:
-        said = f"{'stands already in' if is_install else 'is not in'} {path}"
+    said = f"{'installed' if edit.changes else 'stands already'} in {path}"
     return _end(options, console, edit, said, done=True)
 
 
-def _keep_scratch(project: Project, *, is_install: bool) -> None:
-    if is_install:
-        ignored = project.policy.settings.hook.sandbox_ignored
-        scratch.make_folder(project.root.path, ignored=ignored)
-    else:
+def _uninstall(options: argparse.Namespace, console: Console) -> int:
+    client: Client = options.client or "claude"
+    scope: Scope = options.scope or "project"
+    project = project_of(console, options.plane)
+    places = _places(project, console)
+    path = places.path(client, scope)
+    edit = installing.plan_uninstall(path, client, scope)
+    if not _apply(edit, options, console):
+        return _end(options, console, edit, "nothing was changed", done=False)
+    elsewhere = _elsewhere(places, client, scope)
+    if scope != "user" and all(each.scope == "user" for each in elsewhere):
         scratch.remove_empty_folder(project.root.path)
+    for each in elsewhere:
+        console.warn(f"note: {_still_there(each)}")
+    # Whoever names no scope wants it gone, and it is not.
+    done = edit.changes or options.scope is not None or not elsewhere
+    said = f"{'taken out of' if edit.changes else 'is not in'} {path}"
+    return _end(options, console, edit, said, done=done, elsewhere=elsewhere)
+
+
+def _places(project: Project, console: Console) -> Places:
+    return Places(project.root.path, environment_of(console).home, console.variables)
+
+
+def _apply(edit: Edit, options: argparse.Namespace, console: Console) -> bool:
+    """Whether it is done, or there was nothing to do; False after a no."""
+    if edit.changes and not options.yes and not _agrees(edit, console):
+        return False
+    if edit.changes:
+        edit.apply()
+    return True
+
+
+def _elsewhere(places: Places, client: Client, scope: Scope) -> list[Standing]:
+    """Where else the client finds us, or nobody can tell."""
+    programs = find_programs()
+    found = [standing_in(places, client, each, programs) for each in SCOPES_OF[client]]
+    return [each for each in found if each.scope != scope and each.state != "absent"]
+
+
+def _still_there(standing: Standing) -> str:
+    if standing.state == "broken":
+        return f"nobody can tell whether it stands in {standing.path}: {standing.why}"
+    named = "" if standing.client == "claude" else f" --client {standing.client}"
+    line = f"paddock hook uninstall{named} --scope {standing.scope}"
+    return f"it stands in {standing.path} (scope {standing.scope}): {line}"
 
 
 def _agrees(edit: Edit, console: Console) -> bool:
@@ -141,7 +194,13 @@ def _agrees(edit: Edit, console: Console) -> bool:
 
 
 def _end(
-    options: argparse.Namespace, console: Console, edit: Edit, said: str, *, done: bool
+    options: argparse.Namespace,
+    console: Console,
+    edit: Edit,
+    said: str,
+    *,
+    done: bool,
+    elsewhere: Sequence[Standing] = (),
 ) -> int:
     if options.json:
         shown: dict[str, Json] = {
@@ -149,6 +208,8 @@ def _end(
             "file": str(edit.file.path),
             "changed": done and edit.changes,
         }
+        if options.action == "uninstall":
+            shown["elsewhere"] = [each.as_json() for each in elsewhere]
         console.write_json(shown)
     else:
         console.say(said)
@@ -157,29 +218,38 @@ def _end(
 
 def _status(options: argparse.Namespace, console: Console) -> int:
     project = project_of(console, options.plane)
-    home = environment_of(console).home
-    programs = find_programs()
-    rows: list[dict[str, Json]] = []
-    for client in CLIENTS if options.client is None else (options.client,):
-        for scope in SCOPES_OF[client] if options.scope is None else (options.scope,):
-            root = project.root.path
-            path = installing.settings_path(client, scope, root, home, console.variables)
-            state, why = installing.state_of(path, client, scope, programs)
-            row: dict[str, Json] = {"client": client, "scope": scope, "file": str(path)}
-            rows.append({**row, "state": state, "why": why})
+    found = _standings(options, _places(project, console))
     denials = _denials(project)
     if options.json:
+        rows: list[Json] = [each.as_json() for each in found]
         console.write_json({"installed": rows, "denials": denials})
         return 0
-    for row in rows:
-        why = f" ({row['why']})" if row["why"] else ""
-        console.say(f"{row['client']:<7}{row['scope']:<8} {row['state']}{why}  {row['file']}")
+    for each in found:
+        why = f" ({each.why})" if each.why else ""
+        console.say(f"{each.client:<7}{each.scope:<8} {each.state}{why}  {each.path}")
     console.say(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
     for denial in denials:
         console.say(
             f"  {denial['timestamp']} {denial['agent']} {denial['tool']}: {denial['reason']}"
         )
     return 0
+
+
+def _standings(options: argparse.Namespace, places: Places) -> list[Standing]:
+    """Of each client that has settings of the scope; of the named one whatever it has.
+
+    Raises: UsageError: the named client has none of that scope.
+    """
+    clients: tuple[Client, ...] = CLIENTS if options.client is None else (options.client,)
+    scopes: tuple[Scope, ...] = SCOPES if options.scope is None else (options.scope,)
+    is_asked = options.client is not None and options.scope is not None
+    programs = find_programs()
+    return [
+        standing_in(places, client, scope, programs)
+        for client in clients
+        for scope in scopes
+        if is_asked or scope in SCOPES_OF[client]
+    ]
 
 
 def _denials(project: Project) -> list[dict[str, Json]]:

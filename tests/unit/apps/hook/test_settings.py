@@ -186,13 +186,91 @@ def test_what_names_this_machine_is_kept_out_of_the_committed_file_by_the_scope_
     local = place.run("hook", "install", "--scope", "local", "--yes")
     folder = place.project / ".claude"
     assert [path.name for path in folder.iterdir()] == ["settings.local.json"]
-    assert "of this machine" not in local.err
-    assert "of this machine" in place.run("hook", "install", "--yes").err
+    note = "note: keep .claude/settings.local.json out of version control: it names this machine's Python\n"
+    assert local.err == note
+    shared = place.run("hook", "install", "--yes").err
+    assert ("of this machine" in shared, note in shared) == (True, False)
+    assert place.run("hook", "install", "--scope", "user", "--yes").err == ""
 
 
 def test_codex_has_no_scope_local(client: Client):
     ran = client.place.run("hook", "install", "--client", "codex", "--scope", "local", "--yes")
     assert (ran.status, "one of: project, user" in ran.err) == (2, True)
+
+
+def test_status_of_a_scope_passes_clients_without_it_unless_they_are_named(client: Client):
+    place = client.place
+    found = place.run("hook", "status", "--scope", "local", "--json")
+    rows = [(row["client"], row["scope"]) for row in found.json["installed"]]
+    assert (found.status, rows) == (0, [("claude", "local")])
+    both = place.run("hook", "status", "--scope", "user", "--json").json["installed"]
+    assert [row["client"] for row in both] == ["claude", "codex"]
+    ran = place.run("hook", "status", "--scope", "local", "--client", "codex")
+    assert (ran.status, "codex has no settings of the scope local" in ran.err) == (2, True)
+
+
+def settings_of(client: Client, *parts: str) -> Path:
+    return client.place.project.joinpath(*parts)
+
+
+def test_uninstall_without_a_scope_says_where_the_hook_stands_all_the_same(client: Client):
+    place = client.place
+    assert place.run("hook", "install", "--scope", "local", "--yes").status == 0
+    shared = settings_of(client, ".claude", "settings.json")
+    local = settings_of(client, ".claude", "settings.local.json")
+
+    ran = place.run("hook", "uninstall", "--yes")
+
+    assert (ran.status, ran.out) == (1, f"is not in {shared}\n")
+    line = "paddock hook uninstall --scope local"
+    assert ran.err == f"note: it stands in {local} (scope local): {line}\n"
+    # What it needs stays with it.
+    assert (local.exists(), (place.project / "agent_sandbox").exists()) == (True, True)
+    told = place.run("hook", "uninstall", "--yes", "--json")
+    [row] = told.json.pop("elsewhere")
+    assert (told.status, row["scope"], row["file"]) == (1, "local", str(local))
+    assert place.run("hook", "uninstall", "--scope", "local", "--yes").status == 0
+    assert (local.exists(), (place.project / "agent_sandbox").exists()) == (False, False)
+
+
+def test_uninstall_where_nothing_is_installed_is_done(client: Client):
+    place = client.place
+    # Another client's is none of this one's.
+    assert place.run("hook", "install", "--client", "codex", "--yes").status == 0
+    ran = place.run("hook", "uninstall")
+    shared = settings_of(client, ".claude", "settings.json")
+    assert (ran.status, ran.out, ran.err) == (0, f"is not in {shared}\n", "")
+    told = place.run("hook", "uninstall", "--json").json
+    assert told == {"status": "ok", "file": str(shared), "changed": False, "elsewhere": []}
+
+
+def test_uninstall_of_one_scope_is_done_and_says_where_the_others_are(client: Client):
+    place = client.place
+    for scope in ("project", "user"):
+        options = ("--client", "codex", "--scope", scope, "--yes")
+        assert place.run("hook", "install", *options).status == 0
+    own = place.home / ".codex" / "config.toml"
+    line = "paddock hook uninstall --client codex --scope user"
+    note = f"note: it stands in {own} (scope user): {line}\n"
+
+    taken = place.run("hook", "uninstall", "--client", "codex", "--yes")
+    again = place.run("hook", "uninstall", "--client", "codex", "--scope", "project")
+    without = place.run("hook", "uninstall", "--client", "codex")
+
+    assert [(ran.status, ran.err) for ran in (taken, again, without)] == [
+        (0, note),
+        (0, note),
+        (1, note),
+    ]
+
+
+def test_uninstall_says_of_which_file_nobody_can_tell(client: Client):
+    local = settings_of(client, ".claude", "settings.local.json")
+    local.parent.mkdir()
+    local.write_text("{")
+    ran = client.place.run("hook", "uninstall")
+    said = f"note: nobody can tell whether it stands in {local}: "
+    assert (ran.status, ran.err.startswith(said)) == (1, True)
 
 
 def test_broken_settings_stop_the_command_and_stay(client: Client):

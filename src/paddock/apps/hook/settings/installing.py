@@ -1,6 +1,7 @@
 """What is planned for a client's settings; it is shown first, and written then."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -10,6 +11,7 @@ from paddock.apps.hook.settings.interpreters import choose_program
 from paddock.apps.hook.settings.json_text import parse_text
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.client_files import ClientFile, Edit, read_client_file
+from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]
 Scope = Literal["project", "local", "user"]
@@ -24,25 +26,63 @@ SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
 }
 
 
-def settings_path(
-    client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
-) -> Path:
-    """The file in which a client looks for hooks. Raises: UsageError: it has none of that scope."""
-    if scope not in SCOPES_OF[client]:
-        raise UsageError(
-            f"{client} has no settings of the scope {scope}",
-            where="--scope",
-            hint=f"one of: {', '.join(SCOPES_OF[client])}",
-        )
-    if client == "claude":
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What says where a client looks for its settings."""
+
+    root: Path
+    home: Path
+    variables: Mapping[str, str]
+
+    def path(self, client: Client, scope: Scope) -> Path:
+        """The file in which a client looks for hooks. Raises: UsageError: none of that scope."""
+        if scope not in SCOPES_OF[client]:
+            raise UsageError(
+                f"{client} has no settings of the scope {scope}",
+                where="--scope",
+                hint=f"one of: {', '.join(SCOPES_OF[client])}",
+            )
+        if client == "claude":
+            if scope == "project":
+                return self.root / ".claude" / "settings.json"
+            if scope == "local":
+                return self.root / ".claude" / "settings.local.json"
+            own = self.variables.get("CLAUDE_CONFIG_DIR") or self.home / ".claude"
+            return Path(own) / "settings.json"
         if scope == "project":
-            return root / ".claude" / "settings.json"
-        if scope == "local":
-            return root / ".claude" / "settings.local.json"
-        return Path(variables.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json"
-    if scope == "project":
-        return root / ".codex" / "config.toml"
-    return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
+            return self.root / ".codex" / "config.toml"
+        return Path(self.variables.get("CODEX_HOME") or self.home / ".codex") / "config.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is to be said of our entries in one settings file."""
+
+    client: Client
+    scope: Scope
+    path: Path
+    state: State
+    why: str
+    """What is wrong, if anything is."""
+
+    def as_json(self) -> dict[str, Json]:
+        """As `--json` prints it."""
+        return {
+            "client": self.client,
+            "scope": self.scope,
+            "file": str(self.path),
+            "state": self.state,
+            "why": self.why,
+        }
+
+
+def standing_in(
+    places: Places, client: Client, scope: Scope, programs: Sequence[Program]
+) -> Standing:
+    """Look into one file. Raises: UsageError: the client has none of that scope."""
+    path = places.path(client, scope)
+    state, why = _state_of(path, client, scope, programs)
+    return Standing(client, scope, path, state, why)
 
 
 def plan_install(path: Path, client: Client, scope: Scope, programs: Sequence[Program]) -> Edit:
@@ -76,7 +116,7 @@ def plan_uninstall(path: Path, client: Client, scope: Scope) -> Edit:
     return Edit(file, None if is_made else content.encode("utf-8"))
 
 
-def state_of(
+def _state_of(
     path: Path, client: Client, scope: Scope, programs: Sequence[Program]
 ) -> tuple[State, str]:
     """Whether our entries stand in a settings file, and what is wrong if anything is."""

@@ -1,0 +1,161 @@
+"""Granting a kept request, unless no call can take the answer any more.
+
+An approval is bound to a digest and never counts for another one, whoever looks here and
+whatever is found: nothing of that is decided in this module. It keeps an operator from an
+answer that would be recorded and come to nothing, and says what has changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paddock.assembly.approvals import open_inbox
+from paddock.assembly.project import Project
+from paddock.errors import ApprovalExpiredError, PaddockError, UnknownToolError
+from paddock.plane.agent_files import AgentRecord
+from paddock.policy.actions import parse_concrete
+from paddock.policy.problems import PatternError
+from paddock.runtime.approvals import ApprovalRequest, approval_digest
+from paddock.runtime.asking import Pinning, Staging
+from paddock.runtime.inbox_approver import (
+    AGENT_CHANGED,
+    POLICY_CHANGED,
+    TARGET_CHANGED,
+)
+from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.parked import Parked
+from paddock.runtime.records import Caller
+from paddock.runtime.registry import Registry
+from paddock.text.show import quote, show_name
+from paddock.tools.spec import Ports, Tool
+from paddock.tools.toolsets import all_tools
+from paddock.values.actions import Action
+from paddock.values.decisions import Decision, Outcome
+from paddock.workspace import Workspace
+
+_AGAIN: Final = "make the call again: it is decided by what holds now"
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """Why no call can take an answer to a request, and what to do instead."""
+
+    why: str
+    hint: str
+    is_decided: bool = False
+    """Policy allows or denies the call by now: no rule for it would be of use either."""
+
+
+def grant(project: Project, wanted: str, by: str) -> Parked:
+    """Answer yes to a kept request: for the very same call, once, for a time.
+
+    Raises:
+        UsageError: no such request.
+        ApprovalExpiredError: its time is over, or what it was asked about has changed.
+    """
+    inbox = open_inbox(project)
+    require_current(project, inbox.find(wanted))
+    return inbox.grant(wanted, by)
+
+
+def require_current(project: Project, parked: Parked) -> None:
+    """Raises: ApprovalExpiredError: no call can take an answer to it; says what has changed."""
+    outdated = find_outdated(project, parked)
+    if outdated is not None:
+        raise expired_by(parked, outdated)
+
+
+def expired_by(parked: Parked, outdated: Outdated) -> ApprovalExpiredError:
+    """What to say of an answer that no call can take."""
+    return ApprovalExpiredError(
+        f"an answer to {quote(parked.id)} would count for no call: {outdated.why}",
+        hint=outdated.hint,
+    )
+
+
+def find_outdated(project: Project, parked: Parked) -> Outdated | None:
+    """What has changed since the question was put, so that no answer to it counts; else None.
+
+    None promises nothing: what a sandbox holds a command to is known where the command
+    runs, and a tool that Paddock does not bring is known to whoever brings it.
+    """
+    request = parked.request
+    try:
+        lineage = project.agents.lineage(request.agent)
+        chain = tuple(record.agent for record in lineage)
+        judge = PolicyJudge(project.policy_for(lineage[0]), chain)
+        if judge.policy_digest != request.policy_digest:
+            return _other_policy(judge, request)
+        tool = _find_own(request.tool, chain[0].toolsets)
+        if tool is None:
+            return None
+        if _digest_now(tool, request, judge) != request.digest:
+            return Outdated(AGENT_CHANGED, _AGAIN)
+        # What a command left is committed, and that looks at each file it changes.
+        if parked.changes is None and not _is_target_same(tool, request, judge, lineage[0]):
+            return Outdated(TARGET_CHANGED, _AGAIN)
+    except PaddockError as error:
+        why = f"the call cannot be made any more: {error.message}"
+        return Outdated(why, error.hint or "once it can, make the call again")
+    return None
+
+
+def _other_policy(judge: PolicyJudge, request: ApprovalRequest) -> Outdated:
+    decision = _decided_now(judge, request.actions)
+    if decision is None or decision.outcome is Outcome.ASK:
+        return Outdated(POLICY_CHANGED, "make the call again: it is asked about anew")
+    if decision.outcome is Outcome.ALLOW:
+        why = f"{POLICY_CHANGED}, and allows the call by now"
+        return Outdated(why, "make the call again: it needs no grant", is_decided=True)
+    # Threat: a cloned policy may deny, and its reason is text of its own making.
+    why = f"{POLICY_CHANGED}, and denies the call by now: {show_name(decision.reason)}"
+    hint = "no answer lifts a denial: change the policy and make the call again"
+    return Outdated(why, hint, is_decided=True)
+
+
+def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:
+    """What policy says of these actions; None where their texts do not say them whole."""
+    actions: list[Action] = []
+    for text in texts:
+        try:
+            action = parse_concrete(text)
+        except PatternError:
+            return None
+        if str(action) != text:
+            return None
+        actions.append(action)
+    return judge.decide(actions) if actions else None
+
+
+def _find_own(name: str, toolsets: Sequence[str]) -> Tool[Any] | None:
+    """A tool that Paddock brings and this agent has. Code of packages is not run to look."""
+    try:
+        return Registry(all_tools()).only(toolsets).get(name)
+    except UnknownToolError:
+        return None
+
+
+def _digest_now(tool: Tool[Any], request: ApprovalRequest, judge: PolicyJudge) -> str:
+    """The digest of the same call, were its target the same."""
+    return approval_digest(
+        tool=request.tool,
+        arguments=tool.binder.values(request.arguments),
+        agents=Caller(judge.chain, "").chain_json(),
+        policy_digest=judge.policy_digest,
+        target_digest=request.target_digest,
+    )
+
+
+def _is_target_same(
+    tool: Tool[Any], request: ApprovalRequest, judge: PolicyJudge, record: AgentRecord
+) -> bool:
+    """Whether the same stands at the target. Raises: PaddockError: nothing that can be used."""
+    handler = tool.handler
+    # A command is tied to its sandbox, and that follows from the environment it is run in.
+    if not isinstance(handler, Pinning) or isinstance(handler, Staging):
+        return True
+    arguments, _ = tool.binder.bind(request.arguments)
+    with Workspace.open(str(record.workspace)) as workspace:
+        ports = Ports(workspace, judge)
+        _, found = handler.pin(handler.resolve(arguments, ports), ports)
+    return found == request.target_digest
