@@ -24,6 +24,8 @@ _PIECE: Final = re.compile(
 )
 _OPERATORS: Final = frozenset(";&|<>()`")
 _LITERAL_PREFIX: Final = re.compile(r"[^*?\[\\]*")
+WORDS_DIFFER: Final = "the words do not match"
+"""The first of the obstacles: the others say why words that match do not suffice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,11 @@ class CommandPattern:
         """Return why a narrow allow with this pattern does not cover `command`; else empty."""
         words = command.words
         if not words or not self._fits(len(words)):
-            return "the words do not match"
+            return WORDS_DIFFER
         texts = [word.text for word in words]
         as_named = [exact_program(texts[0]), *texts[1:]]
         if not all(word.matches(text) for word, text in zip(self.words, as_named, strict=False)):
-            return "the words do not match"
+            return WORDS_DIFFER
         if command.obstacles:
             return command.obstacles[0]
         if command.assignments:

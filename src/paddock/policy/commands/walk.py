@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[|\+?=)")
 _TIMING = frozenset({"time", "-p", "--"})
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
+_TWICE = re.compile(r"[\w./-]*", re.ASCII)
+"""What stays the same when `>&WORD` is expanded once more."""
 _CASE_ENDS = frozenset({";;", ";&", ";;&"})
 
 
@@ -181,6 +183,12 @@ class _Walk:
             if child.type == "variable_assignment":
                 raw.assignments.append(source)
                 later.append(child)
+            elif child.type in WORDS:
+                # Threat: `export "$(rm x)"`: what a word starts is run for it, too.
+                word, inner = self.word(child)
+                raw.words.append(word)
+                later.extend(inner)
+                continue
             try:
                 raw.words.append(parse_word(source))
             except WordProblem:
@@ -249,8 +257,7 @@ class _Walk:
         """Hand the words that stand after a redirection to the command that they belong to."""
         words: list[Node] = []
         for child in node.children:
-            if child.type in ("file_redirect", "herestring_redirect"):
-                words.extend(_extra_words(child))
+            words.extend(_extra_words(child))
         if words:
             last = node.children[0]
             while last.type in ("list", "pipeline", "negated_command", "redirected_statement"):
@@ -289,6 +296,10 @@ class _Walk:
             self.found.run_time["the target of a redirection is only known at run time"] = None
         if sign.endswith("&") and re.fullmatch(r"\d+-?|-", word.text):
             return inner
+        if sign.endswith("&") and not _TWICE.fullmatch(word.text):
+            self.problem("bash expands the word of a duplication twice")
+        if word.text.startswith(("/dev/tcp/", "/dev/udp/")):
+            self.found.run_time["a redirection opens a connection"] = None
         if sign not in ("<", "<&"):
             self.found.writes.append(word.text)
         return inner
@@ -335,7 +346,8 @@ class _Walk:
         if body is not None and literal:
             skipped.add(body.id)
         self.tokens.gaps([child for child in children if child not in (body, end)], newline=False)
-        if any(child.type in WORDS for child in children):
+        # Threat: the grammar counts the words after a redirection behind `<<E` to that.
+        if any(child.type in WORDS or _extra_words(child) for child in children):
             self.problem("words stand after a here-document")
         return [child for child in children if child.id not in skipped]
 
@@ -368,6 +380,8 @@ class _Walk:
 
 def _extra_words(redirect: "Node") -> "list[Node]":
     """Return the words after the target, which the grammar counts to the redirection."""
+    if redirect.type not in ("file_redirect", "herestring_redirect"):
+        return []
     words = [child for child in redirect.children if child.is_named and child.type in WORDS]
     closes = any(child.type in (">&-", "<&-") for child in redirect.children)
     return words if closes else words[1:]

@@ -779,6 +779,26 @@ DOCUMENTS = [
     ),
 ]
 
+BEHIND_A_DOCUMENT = rows(
+    "words behind a redirection on a here-document's line",
+    "ls *",
+    "ls <<E\nE",
+    "ls <<E 2>/dev/null $(touch HARM)\nE",
+    'ls <<E >/dev/null "$(touch HARM)"\nE',
+    "ls <<E 2>&1 `touch HARM`\nE",
+    "ls <<E <<<x $(touch HARM)\nE",
+)
+
+EXPANDED_TWICE = rows(
+    "the word of a duplication, which is expanded twice",
+    "ls *",
+    "ls 2>&1",
+    "ls >&\\$\\(touch\\ HARM\\)",
+    "ls 1>&'$(touch HARM)'",
+    'ls 1>&"\\$(touch HARM)"',
+    "ls >&'`touch HARM`'",
+)
+
 GLOBS = [
     *rows(
         "a pattern that becomes an option",
@@ -821,6 +841,8 @@ ATTACKS = [
     *SUBSTITUTION,
     *LINES,
     *DOCUMENTS,
+    *BEHIND_A_DOCUMENT,
+    *EXPANDED_TWICE,
     *GLOBS,
 ]
 

@@ -244,3 +244,27 @@ def test_the_grammar_is_loaded_by_the_first_parse_alone():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert done.stdout.split() == [b"False", b"True"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'export "$(rm x)"',
+        "unset $(rm x)",
+        "declare `rm x`",
+        "typeset ${y:-$(rm x)}",
+        'readonly A=1 "$(rm x)"',
+        "local <(rm x)",
+        "export A=$(rm x)",
+        "ls $(rm x)",
+    ],
+)
+def test_what_the_words_of_a_declaration_start_is_a_command_of_the_line(text):
+    line = parse_line(text)
+    assert "rm x" in [command.text for command in line.commands]
+    assert line.removed == ("x",)
+
+
+@pytest.mark.parametrize("text", ["ls </dev/tcp/127.0.0.1/80", "exec 3<>/dev/udp/h/53"])
+def test_a_connection_that_bash_opens_is_only_known_at_run_time(text):
+    assert "a redirection opens a connection" in parse_line(text).runtime_only
