@@ -24,11 +24,19 @@ os.environ["NO_COLOR"] = "1"
 from paddock import errors
 from paddock.apps.cli import main as command_line
 from paddock.apps.cli.console import Console
+from paddock.apps.hook.lean import wanted
+from paddock.apps.hook.lean.patches import read_patch
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy import settings
+from paddock.policy.actions import NAMES_BY_OPERATION, parse_action, target_kind
+from paddock.policy.matching import rule_matches
 from paddock.policy.presets import presets
+from paddock.policy.rules import compile_rule
+from paddock.tools.operations import HEADS
 from paddock.tools.spec import Effects, Tool
 from paddock.tools.toolsets import all_tools
+from paddock.values.actions import OPERATIONS
+from paddock.values.decisions import Outcome
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 MADE = "Made from the code by `make reference`; a test keeps it true.\n"
@@ -124,6 +132,115 @@ def _help_of(*words: str) -> str:
     return printed.getvalue()
 
 
+# --- actions ------------------------------------------------------------------------
+
+MEANINGS = {
+    "tool:file:create": "write a whole file, new or in the place of an old one",
+    "tool:file:str_replace": "change a part of a file",
+    "tool:file:view": "read a file, or list a directory",
+    "tool:file:delete": "remove a file, a link or an empty directory",
+    "tool:file:link": "make a symbolic link; a command's is judged as `create`, too",
+    "tool:file:mode": "change the permission bits of a file, and nothing else of it",
+    "tool:search:grep": "search for text in the files below",
+    "tool:search:find": "search for names below",
+    "tool:search:ls": "list a directory",
+    "tool:output:write": "write a result for people into `outputs/`, never over an old one",
+    "tool:shell:run": "run a line of shell; each of its commands is judged",
+    "tool:ledger:query": "read a ledger of the plane, named by the target",
+    "tool:package:list": "list the installed packages",
+    "tool:package:run": "call a tool that a package brings; the target is PACKAGE/TOOL",
+    "tool:gate:check": "check a gate of the plane, named by the target",
+    "tool:mcp:call": "call a tool of another MCP server; the target is mcp__SERVER__TOOL",
+    "tool:client:NAME": "call a client's own tool that is none of the above, by its name",
+}
+"""What each action is, in the words of this page: an action without a row stops it."""
+
+PATTERNS = (
+    ("tool:file:create", "tool:file:create docs/a.md", "tool:file:delete docs/a.md"),
+    ("tool:file:* docs/**", "tool:file:view docs/a/b.md", "tool:file:view old/docs/a.md"),
+    ("tool:file:view docs", "tool:file:view old/docs/a.md", "tool:file:view docs.md"),
+    ("tool:file:view *.pem", "tool:file:view certs/a.pem", "tool:file:view a.pem.txt"),
+    ("tool:file:view /*.md", "tool:file:view README.md", "tool:file:view docs/a.md"),
+    ("tool:shell:run git diff", "tool:shell:run git diff", "tool:shell:run git diff --stat"),
+    ("tool:shell:run git diff *", "tool:shell:run git diff", "tool:shell:run git difftool"),
+    ("tool:shell:run git diff *", "tool:shell:run git diff --stat", "tool:shell:run git diff; ls"),
+    (
+        "tool:shell:run git diff *",
+        "tool:shell:run git diff a b",
+        "tool:shell:run git diff --output=a",
+    ),
+    (
+        "tool:mcp:call mcp__issues__*",
+        "tool:mcp:call mcp__issues__get",
+        "tool:mcp:call mcp__mail__get",
+    ),
+    ("tool:client:WebFetch", "tool:client:WebFetch", "tool:client:WebSearch"),
+)
+"""A pattern of an `allow`, an action that it matches and one that it does not."""
+
+
+def _actions() -> Iterator[str]:
+    yield "## Actions\n"
+    yield "What policy judges: `tool:<category>:<operation> <target>`. A call may be more than one,"
+    yield "and the strictest answer holds: a move is `delete` of the old path and `create` of the"
+    yield "new one, and a path that leads through a link is judged by both of its names.\n"
+    known = {f"tool:{category}:{each}" for category in OPERATIONS for each in OPERATIONS[category]}
+    known |= {f"tool:{category}:NAME" for category in NAMES_BY_OPERATION}
+    if set(MEANINGS) != known:
+        raise LookupError(f"these actions have no row, or rows no action: {known ^ set(MEANINGS)}")
+    yield "| action | target | what it is | tools | tools of a client |"
+    yield "| --- | --- | --- | --- | --- |"
+    for head, meaning in MEANINGS.items():
+        ours, theirs = (" ".join(f"`{name}`" for name in found) for found in _tools_for(head))
+        target = target_kind(head.split(":")[1]).value
+        yield f"| `{head}` | {target} | {meaning} | {ours} | {theirs} |"
+    yield "\nNo tool makes a `link` or changes a `mode`: commands do. What a sandboxed command"
+    yield "changed is judged when it ends, path by path: what it wrote as `create`, whether the"
+    yield "file was new or not, and the rest as `delete`, `link` or `mode`. A redirection such as"
+    yield "`> a.txt` is judged as a `create` before the line runs, too.\n"
+
+
+def _tools_for(head: str) -> tuple[list[str], list[str]]:
+    """The tools, Paddock's and a client's, whose calls are judged as the action `head`."""
+    _, category, operation = head.split(":")
+    ours = [tool for tool, heads in HEADS.items() if (category, operation) in heads]
+    theirs = [tool for tool, (each, _) in wanted.FILE_TOOLS.items() if head == f"tool:file:{each}"]
+    patch = "*** Add File: a\n*** Update File: b\n*** Delete File: c\n*** Move to: d\n"
+    if category == "file" and operation in {each for each, _ in read_patch(patch)}:
+        theirs.append(wanted.PATCH_TOOL)
+    if category == "shell":
+        theirs.append(wanted.SHELL_TOOL)
+    if category == "mcp":
+        theirs.append(f"{wanted.MCP_PREFIX}*")
+    return ours, theirs
+
+
+def _patterns() -> Iterator[str]:
+    yield "## Patterns\n"
+    yield "A rule names an action; without a target it means every target, and `*` stands for a"
+    yield "whole category or operation. What the target is says how it compares:\n"
+    yield "- a path as in `.gitignore`: without a slash at any depth, with one in front or in the"
+    yield "  middle from the root; `*` and `?` stay within a name, `**` spans directories, and a"
+    yield "  directory covers what is below it;"
+    yield "- a command by words: a last `*` stands for any words, none included, so that"
+    yield "  `git diff *` matches a bare `git diff`; within a word it stands for any part. An"
+    yield "  option that writes or runs something is matched by an `allow` only if it is named;"
+    yield "- any other name whole, where `*` stands for any part.\n"
+    yield "In a list under `[paths]` a pattern after `!` takes back what an earlier one of the same"
+    yield "list said, though nothing below a directory that matched. A rule takes no `!`.\n"
+    yield "An `allow` matches exactly what is written, and a line only if it covers each of its"
+    yield "commands. `ask` and `deny` match whatever the letter case, and a line as soon as one of"
+    yield "its commands may be meant.\n"
+    yield "| `allow` | matches | does not match |\n| --- | --- | --- |"
+    for pattern, match, other in PATTERNS:
+        rule = compile_rule(pattern, Outcome.ALLOW, "docs")
+        found = [rule_matches(rule, parse_action(each)) for each in (match, other)]
+        if found != [True, False]:
+            raise ValueError(f"{pattern!r} is shown wrongly: {match!r}, {other!r} gave {found}")
+        yield f"| `{pattern}` | `{match}` | `{other}` |"
+    yield ""
+
+
 # --- policy -----------------------------------------------------------------------
 
 
@@ -131,6 +248,8 @@ def _policy() -> Iterator[str]:
     yield f"# Policy\n\n{MADE}"
     yield "The file that `paddock init` writes. Everything in it says what holds without it:\n"
     yield _shown(POLICY_TEMPLATE.decode(), "toml")
+    yield from _actions()
+    yield from _patterns()
     yield "## Built-in profiles\n"
     yield "The strictest rule that matches wins; where none matches, it is denied.\n"
     for profile in presets():

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.lint import lint
 from tests.support.documents import Typed, blocks, run_document
 from tests.support.repository import ROOT
 
@@ -42,6 +44,13 @@ def project(tmp_path: Path, environment: dict[str, str]) -> Path:
 def test_a_guide_can_be_followed(guide: Path, project: Path, environment: dict[str, str]):
     assert len(blocks(guide)) >= 3
     assert run_document(guide, project, environment) == []
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
+def test_a_policy_that_a_guide_shows_has_nothing_doubtful(guide: Path):
+    for block in blocks(guide):
+        if block.language == "toml":
+            assert lint(load_policy(PolicySource(block.name, block.text.encode()))) == ()
 
 
 def test_a_guide_that_shows_something_else_is_caught(

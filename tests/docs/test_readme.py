@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.lint import lint
 from tests.support.repository import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -101,5 +102,7 @@ def test_the_python_that_is_shown_runs(project: Path, environment: dict[str, str
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
-def test_the_policy_that_is_shown_loads(block: str):
-    assert "standard" in load_policy(PolicySource("paddock.toml", block.encode())).profiles
+def test_the_policy_that_is_shown_loads_and_has_nothing_doubtful(block: str):
+    shown = load_policy(PolicySource("paddock.toml", block.encode()))
+    assert "standard" in shown.profiles
+    assert lint(shown) == ()

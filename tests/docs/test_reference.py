@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from paddock.tools.toolsets import all_tools
+from paddock.values.actions import OPERATIONS
 from tests.support.repository import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -27,6 +29,20 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_pages_are_these():
     assert tuple(sorted(path.name for path in FOLDER.iterdir())) == PAGES
+
+
+def test_every_action_and_every_tool_stands_in_the_table_of_actions():
+    page = (FOLDER / "policy.md").read_text("utf-8")
+    table = page.split("## Actions\n")[1].split("## Patterns\n")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `tool:")]
+    heads = {row[0].removeprefix("| ").strip("`") for row in rows}
+    known = {f"tool:{name}:{each}" for name in OPERATIONS for each in OPERATIONS[name]}
+    assert heads == known | {"tool:client:NAME"}
+    made = {row[0].removeprefix("| ").strip("`"): row[3].split() for row in rows}
+    assert made["tool:file:delete"] == ["`move_file`", "`delete_file`"]
+    assert {tool.name for tool in all_tools()} == {
+        tool.strip("`") for tools in made.values() for tool in tools
+    }
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse words help differently")

@@ -14,9 +14,12 @@ from paddock.assembly.ledgers import HOOK_PACE, LEDGER_TIERS, open_ledger
 from paddock.assembly.listing import tools_shown
 from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.policies import (
+    Candidate,
     PlanePolicies,
+    built_in_candidate,
     find_ledger_paths,
     find_policy_files,
+    own_candidate,
     read_candidate,
 )
 from paddock.assembly.project import Project, find_project
@@ -36,9 +39,11 @@ __all__ = [
     "HOOK_PACE",
     "LEDGER_TIERS",
     "AlwaysReview",
+    "Candidate",
     "PlanePolicies",
     "Project",
     "TrustReview",
+    "built_in_candidate",
     "create_agent",
     "find_ledger_paths",
     "find_policy_files",
@@ -52,6 +57,7 @@ __all__ = [
     "open_project",
     "open_runtime",
     "open_workspace",
+    "own_candidate",
     "read_candidate",
     "remove_agent",
     "resume",

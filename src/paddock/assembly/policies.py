@@ -15,6 +15,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.files import read_file_through_links
 from paddock.plane.policy_files import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
+from paddock.policy.places import BUILT_IN
 from paddock.policy.presets import PlaneKind
 
 
@@ -82,6 +83,27 @@ def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
     if content is None:
         raise UsageError(f"there is no policy file {name!r}", where=str(path))
     return Candidate(name, content, files)
+
+
+def own_candidate(files: PolicyFiles) -> Candidate:
+    """The project's own policy file, as if it were trusted.
+
+    Raises:
+        UsageError: there is none.
+    """
+    own = files.project
+    if own is None:
+        raise UsageError(
+            "the project has no policy file of its own",
+            hint="name the file that is meant; or paddock init writes one",
+        )
+    return Candidate(own.path.name, own.content, files)
+
+
+def built_in_candidate(files: PolicyFiles) -> Candidate:
+    """What holds where a project has no policy file: what is built in, and the user's own."""
+    # A file that says nothing is no file, for all that decides.
+    return Candidate(BUILT_IN, b"", files)
 
 
 def find_policy_files(start: Path, environment: Environment, override: Path | None) -> PolicyFiles:

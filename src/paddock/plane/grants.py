@@ -3,7 +3,8 @@
 # Threat: trust is an answer to this list. What a file could loosen and the list
 # does not name, a clone could slip in; what a file could make the terminal hide,
 # it would. So every key that can loosen anything is looked at, and every text of
-# the file is escaped.
+# the file is escaped. What is no looser than the defaults is listed apart, and only
+# where that is so for everything that it names.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from paddock.plane.admin_config import (
     ModelChoice,
 )
 from paddock.plane.policy_files import PolicyFile
+from paddock.policy.actions import HeadPattern
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import PathPattern
 from paddock.policy.places import Place
@@ -29,7 +31,7 @@ from paddock.values.decisions import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One thing that the file allows and the defaults don't."""
+    """One thing that the file says: it allows what the defaults don't, or is as strict."""
 
     text: str
     where: str = ""
@@ -45,10 +47,7 @@ def list_grants(file: PolicyFile) -> tuple[Grant, ...]:
     Raises:
         ConfigError: the file does not load; then there is nothing to trust.
     """
-    built_in = {profile.name: profile for profile in presets()}
-    document = read_policy(
-        str(file.path), file.content, Scope.PROJECT, Settings(), frozenset(built_in)
-    )
+    document, built_in = _read(file), _built_in()
     return (
         *_path_grants(document),
         *(
@@ -61,14 +60,37 @@ def list_grants(file: PolicyFile) -> tuple[Grant, ...]:
     )
 
 
+def list_restraints(file: PolicyFile) -> tuple[Grant, ...]:
+    """What the path lists and profiles in `file` say as strictly as the defaults, or more so.
+
+    Not everything that tightens: nobody has to agree to that.
+
+    Raises:
+        ConfigError: the file does not load.
+    """
+    document, built_in = _read(file), _built_in()
+    return (
+        *_path_restraints(document),
+        *(
+            restraint
+            for profile in document.profiles
+            for restraint in _profile_restraints(profile, built_in.get(profile.name))
+        ),
+    )
+
+
 def summarise(file: PolicyFile) -> str:
-    """`list_grants` as text for a person, one line a grant."""
-    grants = list_grants(file)
+    """`list_grants` and `list_restraints` as text for a person, one line each."""
+    grants, restraints = list_grants(file), list_restraints(file)
     name = show_name(str(file.path))
+    lines = [f"{name} allows, beyond the defaults:", *(f"  - {grant}" for grant in grants)]
     if not grants:
-        return f"{name} allows nothing beyond the defaults"
-    lines = [f"{name} allows, beyond the defaults:"]
-    lines += [f"  - {grant}" for grant in grants]
+        lines = [f"{name} allows nothing beyond the defaults"]
+    if restraints:
+        lines += [
+            "as strict as the defaults, or stricter:",
+            *(f"  - {each}" for each in restraints),
+        ]
     return "\n".join(lines)
 
 
@@ -96,6 +118,15 @@ def summarise_admin(config: AdminConfig) -> str:
     if not found:
         return f"{name} allows nothing beyond the defaults"
     return "\n".join([f"{name} wants, beyond the defaults:", *(f"  - {each}" for each in found)])
+
+
+def _built_in() -> dict[str, Profile]:
+    return {profile.name: profile for profile in presets()}
+
+
+def _read(file: PolicyFile) -> PolicyDocument:
+    known = frozenset(_built_in())
+    return read_policy(str(file.path), file.content, Scope.PROJECT, Settings(), known)
 
 
 def _path_grants(document: PolicyDocument) -> Iterator[Grant]:
@@ -134,25 +165,17 @@ def _added(
 def _profile_grants(profile: Profile, preset: Profile | None) -> Iterator[Grant]:
     name = f"profile {show_name(profile.name)}"
     before = preset or Profile(profile.name)
-    if preset is not None:
-        replaced = f"{name} replaces the built-in one whole: what it does not name is denied"
-        yield Grant(replaced, _where(profile.place))
-    known = {(rule.pattern.text, rule.outcome) for rule in before.rules}
     for rule in profile.rules:
-        yield from _rule_grants(name, rule, (rule.pattern.text, rule.outcome) in known)
-    known_otherwise = {(entry.head.text, entry.outcome) for entry in before.otherwise}
+        yield from _rule_grants(name, rule, before)
     for entry in profile.otherwise:
-        if (entry.head.text, entry.outcome) not in known_otherwise:
-            yield from _otherwise_grants(name, entry)
+        if entry.outcome < _usual(before, entry.head):
+            yield _otherwise_grant(name, entry)
     yield from _shell_grants(f"{name}, shell", _over(profile.shell), ShellSettings())
 
 
-def _rule_grants(name: str, rule: Rule, known: bool) -> Iterator[Grant]:
-    if rule.outcome is Outcome.DENY:
-        return
-    verb = _verb(rule.outcome)
-    if not known:
-        yield Grant(f"{name} {verb} {show_name(rule.pattern.text)}", _where(rule.place))
+def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
+    if rule.outcome < _usual(before, rule.pattern.head):
+        yield _rule_grant(name, rule)
     if rule.network is not None and rule.network != "none":
         yield Grant(
             f"{name} gives {show_name(rule.pattern.text)} the network {rule.network!r}",
@@ -160,10 +183,14 @@ def _rule_grants(name: str, rule: Rule, known: bool) -> Iterator[Grant]:
         )
 
 
-def _otherwise_grants(name: str, entry: Otherwise) -> Iterator[Grant]:
-    if entry.outcome is not Outcome.DENY:
-        text = f"{name} otherwise {_verb(entry.outcome)} {show_name(entry.head.text)}"
-        yield Grant(text, _where(entry.place))
+def _rule_grant(name: str, rule: Rule) -> Grant:
+    text = f"{name} {_verb(rule.outcome)} {show_name(rule.pattern.text)}"
+    return Grant(text, _where(rule.place))
+
+
+def _otherwise_grant(name: str, entry: Otherwise) -> Grant:
+    text = f"{name} otherwise {_verb(entry.outcome)} {show_name(entry.head.text)}"
+    return Grant(text, _where(entry.place))
 
 
 def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> Iterator[Grant]:
@@ -212,13 +239,60 @@ def _setting_grants(settings: Settings) -> Iterator[Grant]:
         yield Grant("[ledger] what models say and hear is kept")
 
 
+def _path_restraints(document: PolicyDocument) -> Iterator[Grant]:
+    defaults, given = built_in_paths(), document.paths
+    for name, before, after in (
+        ("protected", defaults.protected, given.protected),
+        ("generated", defaults.generated, given.generated),
+        ("secret", defaults.secret, given.secret),
+        ("warned", defaults.warned, given.warned),
+    ):
+        for pattern in _added(before or (), after or ()):
+            yield Grant(f"[paths] {_text(pattern)} is {name}", _where(pattern.place))
+
+
+def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Grant]:
+    if preset is None:
+        # Nothing held before, and what a new profile denies was denied to it anyway.
+        return
+    name = f"profile {show_name(profile.name)}"
+    replaced = f"{name} replaces the built-in one whole: what it does not name is denied"
+    yield Grant(replaced, _where(profile.place))
+    known = {(rule.pattern.text, rule.outcome) for rule in preset.rules}
+    for rule in profile.rules:
+        is_known = (rule.pattern.text, rule.outcome) in known
+        if not is_known and rule.outcome >= _usual(preset, rule.pattern.head):
+            yield _rule_grant(name, rule)
+    known_otherwise = {(entry.head.text, entry.outcome) for entry in preset.otherwise}
+    for entry in profile.otherwise:
+        is_known = (entry.head.text, entry.outcome) in known_otherwise
+        if not is_known and entry.outcome >= _usual(preset, entry.head):
+            yield _otherwise_grant(name, entry)
+
+
+def _usual(before: Profile, head: HeadPattern) -> Outcome:
+    """The strictest answer that `before` gives to anything that `head` names.
+
+    Threat: a rule that loosens one operation of several must not pass for strict. So an
+    entry counts only if it is for all that `head` names, whatever the target.
+    """
+    if any(rule.outcome is not Outcome.ALLOW for rule in before.rules):
+        return Outcome.DENY
+    allowed = (rule.pattern.head for rule in before.rules if not rule.pattern.has_target)
+    if any(each.matches(head.category, head.operation) for each in allowed):
+        return Outcome.ALLOW
+    asked = (entry.head for entry in before.otherwise if entry.outcome is Outcome.ASK)
+    found = any(each.matches(head.category, head.operation) for each in asked)
+    return Outcome.ASK if found else Outcome.DENY
+
+
 def _over(changes: ShellChanges | None) -> ShellSettings:
     default = ShellSettings()
     return default if changes is None else changes.over(default)
 
 
 def _verb(outcome: Outcome) -> str:
-    return "allows" if outcome is Outcome.ALLOW else "asks about"
+    return {Outcome.ALLOW: "allows", Outcome.ASK: "asks about", Outcome.DENY: "denies"}[outcome]
 
 
 def _text(pattern: PathPattern) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.policy.decide import ChainJudge, judge_for
+from paddock.policy.diff_rows import Call, rows_of
 from paddock.policy.differences import Differences, Item, SettingChange, find_differences
 from paddock.policy.engine import Policy
-from paddock.policy.places import place_text
 from paddock.policy.presets import LOCKED
 from paddock.policy.witness_calls import calls_for, may_meet
 from paddock.values.actions import Action
@@ -28,7 +28,7 @@ from paddock.values.decisions import Decision, RuleMatch
 TRIES_MAX: Final = 50_000
 """Calls that are put to both policies; where that is not enough, the report says so."""
 SHOWN_MAX: Final = 40
-"""Witnesses in text; JSON has them all."""
+"""Rows in text; JSON has every witness."""
 NOBODY: Final = "example-agent"
 """An agent that no `[agents]` names; were there one, another name is taken."""
 OWN_PROFILE: Final = "open"
@@ -37,13 +37,24 @@ OWN_PROFILE: Final = "open"
 
 @dataclass(slots=True)
 class Witness:
-    """A call that is answered differently. `others` are further calls like it."""
+    """A call that is answered differently, and those that are by the same rules and answers."""
 
-    agents: list[str]
     action: Action
     old: Decision
     new: Decision
-    others: int = 0
+    calls: dict[Action, list[str]]
+    """Every tried call that shows the same, this one included, with the agents that showed it."""
+
+    @property
+    def agents(self) -> list[str]:
+        """For whom: first the agents that `action` itself was tried for."""
+        titles = (*self.calls[self.action], *(t for each in self.calls.values() for t in each))
+        return list(dict.fromkeys(titles))
+
+    @property
+    def others(self) -> int:
+        """How many further calls are like it."""
+        return len(self.calls) - 1
 
     @property
     def what(self) -> str:
@@ -60,15 +71,6 @@ class Witness:
             "new": _decision_json(self.new),
             "others": self.others,
         }
-
-    def render(self) -> str:
-        """The witness as text for a person."""
-        also = f", and {self.others} tried calls like it" if self.others else ""
-        lines = [f"{_said(self.old)} → {_said(self.new)}: {self.action}{also}"]
-        lines.append(f"  old: {_rule_text(self.old)}")
-        lines.append(f"  new: {_rule_text(self.new)}")
-        lines.append(f"  for: {', '.join(self.agents)}")
-        return "\n".join(lines)
 
 
 @dataclass(slots=True)
@@ -137,10 +139,11 @@ class Diff:
     def render(self) -> str:
         """The whole as text for a person."""
         lines: list[str] = []
-        for witness in self.witnesses[:SHOWN_MAX]:
-            lines += [witness.render(), ""]
-        if len(self.witnesses) > SHOWN_MAX:
-            lines += [f"… and {len(self.witnesses) - SHOWN_MAX} more witnesses: --json", ""]
+        rows = rows_of(self._calls(), self.differences)
+        for row in rows[:SHOWN_MAX]:
+            lines += [row.render(), ""]
+        if len(rows) > SHOWN_MAX:
+            lines += [f"… and {len(rows) - SHOWN_MAX} more such rows: --json", ""]
         if self.unseen:
             lines.append("differs, and no witness was found for it:")
             lines += [f"  {item.render()}" for item in self.unseen]
@@ -148,6 +151,11 @@ class Diff:
             lines.append(f"setting {change.key}: {change.old} → {change.new}")
         lines.append(self.conclusion)
         return "\n".join(lines)
+
+    def _calls(self) -> Iterator[Call]:
+        for witness in self.witnesses:
+            for action, agents in witness.calls.items():
+                yield Call(action, tuple(agents), witness.old, witness.new)
 
 
 def diff(old: Policy, new: Policy) -> Diff:
@@ -228,14 +236,12 @@ class _Search:
         key = (action.category, answers, _rule_key(old.rule), _rule_key(new.rule))
         known = self._found.get(key)
         if known is None:
-            self._found[key] = Witness([title], action, old, new)
+            self._found[key] = Witness(action, old, new, {action: [title]})
             return
-        known.others += 1
+        known.calls.setdefault(action, []).append(title)
         if len(str(action)) < len(str(known.action)):
             # The shortest is the easiest to read.
             known.action, known.old, known.new = action, old, new
-        if title not in known.agents:
-            known.agents.append(title)
 
 
 def _names(base: str) -> Iterator[str]:
@@ -246,20 +252,9 @@ def _names(base: str) -> Iterator[str]:
         number += 1
 
 
-def _said(decision: Decision) -> str:
-    return f"{decision.outcome.word}, warned" if decision.warnings else decision.outcome.word
-
-
 def _rule_key(rule: RuleMatch | None) -> object:
     # Reasons name the path; the rule is the same.
     return None if rule is None else (rule.text, rule.source, rule.file, rule.line)
-
-
-def _rule_text(decision: Decision) -> str:
-    rule = decision.rule
-    if rule is None:
-        return "no rule; unknown is no"
-    return f"{rule.text} ({rule.source}, {place_text(rule.file, rule.line)})"
 
 
 def _decision_json(decision: Decision) -> dict[str, Json]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from paddock.policy.changes import Change, propose_changes
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.nearness import NearMiss, near_misses
+from paddock.policy.nearness import NO_TELLING, NearMiss, near_misses
 from paddock.policy.places import place_text
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
@@ -83,6 +83,22 @@ def explain(policy: Policy, chain: AgentChain, action: Action) -> Explanation:
         near_misses_left_off=left_off,
         changes=propose_changes(policy, chain, action),
     )
+
+
+def find_nearly(
+    policy: Policy, chain: AgentChain, action: Action, decision: Decision
+) -> NearMiss | None:
+    """Find the rule that would have made `decision` milder, had it counted.
+
+    None where a rule decided, and where it would be a guess that the rule was meant.
+    """
+    if decision.rule is not None and not decision.rule.source.endswith(".otherwise"):
+        return None
+    misses, _ = near_misses(policy, judge_for(policy, chain).profiles(), action)
+    for miss in misses:
+        if miss.nearness > NO_TELLING and miss.rule.outcome < decision.outcome:
+            return miss
+    return None
 
 
 def _rule_text(rule: RuleMatch | None) -> str:

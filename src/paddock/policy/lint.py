@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.policy.coverage import covering_rules, is_swallowed
+from paddock.policy.coverage import covering_rules, is_swallowed, path_samples
 from paddock.policy.document import PolicyDocument
 from paddock.policy.engine import Policy
+from paddock.policy.guards import Writer
 from paddock.policy.places import BUILT_IN, Place
 from paddock.policy.problems import quote
 from paddock.policy.rules import Profile, Rule
+from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
 
@@ -26,6 +28,8 @@ INTERPRETERS: Final = frozenset(
 """Programs that run whatever their arguments or a file say."""
 
 _ANYTHING: Final = "tool:*"
+_OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
+"""What changes a file besides `create`; of the first two people think as of writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
         yield from _covered(profile)
         for rule in profile.rules:
             yield from _rule_findings(policy, rule)
+            yield from _half_denied(policy, profile, rule)
 
 
 def _closed(profile: Profile) -> Iterator[LintFinding]:
@@ -181,6 +186,40 @@ def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
             rule.place,
             "name the arguments, as in python -m pytest *",
         )
+
+
+def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintFinding]:
+    """Who closes a place to `create` mostly means all writing, and edits still go through."""
+    head, path = rule.pattern.head, rule.pattern.path
+    if rule.outcome is Outcome.ALLOW or path is None:
+        return
+    if (head.category, head.operation) != ("file", "create"):
+        return
+    guards = policy.guards
+    samples = [
+        sample
+        for sample in path_samples(path)
+        if not any(guards.denials(sample, is_write=True, writer=Writer.FILE_TOOL))
+    ]
+    judge = policy.compiled_profile(profile.name).judge
+    allowed = [
+        operation
+        for operation in _OTHER_WRITES
+        if any(
+            judge(Action("file", operation, sample)).finding.outcome is Outcome.ALLOW
+            for sample in samples
+        )
+    ]
+    if not {"str_replace", "delete"}.intersection(allowed):
+        return
+    done = "denied" if rule.outcome is Outcome.DENY else "asked about"
+    left = " and ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
+    yield LintFinding(
+        "lint.half_denied",
+        f"{quote(rule.pattern.text)} is {done}, and {left} stay allowed on the same paths",
+        rule.place,
+        "to stop all writing there, put the path into [paths] protected; or name these, too",
+    )
 
 
 def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:

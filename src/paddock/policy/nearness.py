@@ -18,6 +18,8 @@ from paddock.values.decisions import RuleMatch
 
 SHOWN_MAX: Final = 5
 SIMILAR: Final = 0.6
+NO_TELLING: Final = 0.75
+"""As near as texts come that are only similar: whether that rule was meant is a guess."""
 COMPARED_CHARS_MAX: Final = 300
 
 
@@ -27,6 +29,8 @@ class NearMiss:
 
     rule: RuleMatch
     why: str
+    nearness: float
+    """0 to 1; above `NO_TELLING` it is told, not guessed, what keeps the rule from matching."""
 
 
 def near_misses(
@@ -46,7 +50,7 @@ def near_misses(
             if miss is not None:
                 found[rule.shown] = miss
     ordered = sorted(found.items(), key=lambda item: -item[1][0])
-    shown = tuple(NearMiss(rule, why) for rule, (_, why) in ordered[:SHOWN_MAX])
+    shown = tuple(NearMiss(rule, why, nearness) for rule, (nearness, why) in ordered[:SHOWN_MAX])
     return shown, len(ordered) - len(shown)
 
 
@@ -89,13 +93,17 @@ def _path_miss(rule: Rule, path: PathPattern, action: Action) -> tuple[float, st
 
 
 def _command_miss(rule: Rule, action: Action) -> tuple[float, str] | None:
+    from paddock.policy.commands.pattern import WORDS_DIFFER  # noqa: PLC0415 - late on purpose
+
     commands = [command for command in judge_line(action).commands if command is not None]
     for command in commands:
         if rule.command is None or not rule.command.matches_any_reading(command):
             continue
         if rule.command.matches_exactly(command):
             return 0.9, "an allow has to match every command of the line"
-        doubt = command.obstacles[0] if command.obstacles else "an option writes or executes"
+        doubt = rule.command.find_obstacle(command)
+        if doubt == WORDS_DIFFER:
+            doubt = (*command.obstacles, "the words of the rule are only one reading of it")[0]
         return 0.95, f"an allow matches only the exact command: {doubt}"
     first = rule.pattern.target.split(" ")[0]
     if any(command.words and command.words[0].text == first for command in commands):
@@ -117,4 +125,5 @@ def _matches(path: PathPattern, comparison: Comparison, target: str, is_director
 
 def _similarity(one: str, other: str) -> float:
     # The matcher's time is quadratic; what people mistype is short.
-    return SequenceMatcher(None, one[:COMPARED_CHARS_MAX], other[:COMPARED_CHARS_MAX]).ratio()
+    ratio = SequenceMatcher(None, one[:COMPARED_CHARS_MAX], other[:COMPARED_CHARS_MAX]).ratio()
+    return min(ratio, NO_TELLING)

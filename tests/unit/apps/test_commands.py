@@ -101,6 +101,28 @@ def test_init_writes_one_file_and_a_second_time_nothing(user):
     assert (user.project / "paddock.toml").read_bytes() == content
 
 
+def test_init_says_what_it_trusts_and_only_when_it_does(user):
+    said = (
+        "trusted paddock.toml as it stands: it grants nothing beyond the defaults; "
+        "after an edit by hand: paddock trust\n"
+    )
+    first = user.run("init")
+    assert first.out.startswith("made ")
+    assert first.out.endswith(said)
+    assert "trusted" not in user.run("init").out
+    assert user.run("init", "--json").json["trusted"] == []
+    (user.project / "paddock.toml").unlink()
+    file = str(user.project / "paddock.toml")
+    assert user.run("init", "--json").json["trusted"] == [file]
+
+
+def test_init_does_not_trust_a_file_that_was_there(user):
+    (user.project / "paddock.toml").write_text(GREEDY)
+    ran = user.run("init")
+    assert (ran.status, "trusted" in ran.out) == (0, False)
+    assert user.run("trust").status == 2
+
+
 def test_what_init_wrote_is_trusted_and_changes_no_decision(user):
     before = user.run("policy", "check", "tool:file:create src/a.py", "--json").json["outcome"]
     user.run("init")
@@ -153,6 +175,23 @@ def test_trust_shows_what_is_granted_before_it_asks(user):
     assert "no longer" in ran.out
 
 
+def test_trust_lists_what_is_no_looser_under_a_heading_of_its_own(user):
+    (user.project / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:file:*", "tool:mcp:*"]\nask = ["tool:file:delete **"]\n'
+    )
+    assert user.run("trust", "--yes").out.splitlines() == [
+        f"{user.project}/paddock.toml allows, beyond the defaults:",
+        "  - profile standard allows tool:mcp:* (line 2)",
+        "as strict as the defaults, or stricter:",
+        (
+            "  - profile standard replaces the built-in one whole: "
+            "what it does not name is denied (line 1)"
+        ),
+        "  - profile standard asks about tool:file:delete ** (line 3)",
+        "trusted",
+    ]
+
+
 def test_trust_shows_what_is_granted_whatever_the_form_of_the_answer(user):
     (user.project / "paddock.toml").write_text(GREEDY)
     ran = user.run("trust", "--json", "--yes")
@@ -173,6 +212,46 @@ def test_policy_check_answers_by_exit_status(user, action, status, outcome):
     assert ran.status == status
     assert ran.out.startswith(f"{outcome}: ")
     assert user.run("policy", "check", action, "--json").json["outcome"] == outcome
+
+
+def test_policy_check_says_why_a_rule_that_nearly_matches_does_not_count(user):
+    (user.project / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:shell:run git diff *"]\n'
+        'otherwise = { "tool:shell:*" = "ask" }\n'
+    )
+    user.run("trust", "--yes")
+    ran = user.run("policy", "check", "tool:shell:run git diff --output=x.sql")
+    assert ran.status == 3
+    assert ran.out.splitlines() == [
+        (
+            'ask: no rule matches "tool:shell:run git diff --output=x.sql", '
+            'and "tool:shell:*" in profiles.standard.otherwise says ask'
+        ),
+        (
+            "  nearly matched: tool:shell:run git diff * (profiles.standard.allow, "
+            "paddock.toml:2): an allow matches only the exact command: "
+            "'--output=x.sql' writes a file, and no word of the rule names it"
+        ),
+        "  rule: tool:shell:* (profiles.standard.otherwise, paddock.toml:3)",
+    ]
+    shown = user.run("policy", "check", "tool:shell:run git diff --output=x.sql", "--json").json
+    assert shown["nearly_matched"] == {
+        "rule": {
+            "text": "tool:shell:run git diff *",
+            "source": "profiles.standard.allow",
+            "file": "paddock.toml",
+            "line": 2,
+        },
+        "why": (
+            "an allow matches only the exact command: "
+            "'--output=x.sql' writes a file, and no word of the rule names it"
+        ),
+    }
+    for line, outcome in (("git diff --stat", "allow"), ("make", "ask")):
+        ran = user.run("policy", "check", f"tool:shell:run {line}")
+        assert (ran.out.startswith(f"{outcome}: "), "nearly" in ran.out) == (True, False)
+        shown = user.run("policy", "check", f"tool:shell:run {line}", "--json").json
+        assert shown["nearly_matched"] is None
 
 
 @pytest.mark.parametrize("action", ["nonsense", "tool:file:explode x", "tool:file:view ../x"])
@@ -269,6 +348,18 @@ def test_verify_says_whole_and_what_a_checkpoint_covers(user):
     assert "ho1m: whole, 3 entries" in ran.out
     assert "entries 0 to 2 are as they were signed" in ran.out
     assert "covered by no exported checkpoint" not in ran.out
+
+
+def test_verify_is_of_ledgers_by_name_and_says_what_verifies_a_copy(user):
+    user.call("view", path="README.md")
+    ran = user.run("ledger", "verify", "--ledger", "copy.jsonl")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "error[usage]: no ledger of a plane is called 'copy.jsonl'",
+        "  where: --ledger",
+        "  hint:  one of: governance, ho2m, ho1m, packages; a copy is verified with python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
+    ]
+    assert user.run("ledger", "verify", "--ledger", "ho1m").status == 0
 
 
 def test_verify_finds_an_edited_byte_and_says_where(user):

@@ -165,6 +165,70 @@ def test_diff_shows_calls_that_two_files_decide_differently(user):
     assert (alike.status, "every call has the same answer" in alike.out) == (0, True)
 
 
+OWN = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "/db/"]\n'
+
+
+def test_diff_alone_shows_what_the_projects_own_file_changes(user):
+    (user.project / "paddock.toml").write_text(OWN)
+    user.run("trust", "--yes")
+    ran = user.run("policy", "diff")
+    assert (ran.status, ran.err) == (0, "")
+    first, second, *_ = ran.out.splitlines()
+    assert first == "old: built-in, new: paddock.toml"
+    assert second.startswith("allow → deny: tool:file:create db, tool:output:write db, and ")
+    shown = user.run("policy", "diff", "--json").json
+    assert (shown["old"], shown["new"]) == ("built-in", "paddock.toml")
+    assert shown == user.run("policy", "diff", "built-in", "paddock.toml", "--json").json
+    user.run("init")
+    (user.project / "paddock.toml").unlink()
+    user.run("init")
+    assert "the policies decide alike" in user.run("policy", "diff").out
+
+
+def test_diff_of_one_file_compares_the_projects_own_with_it(user):
+    (user.project / "paddock.toml").write_text(OWN)
+    (user.project / "built-in").write_text(OWN)
+    new_policy(user, OWN)
+    alike = user.run("policy", "diff", "new.toml").out.splitlines()
+    assert alike[0] == "old: new.toml, new: paddock.toml"
+    assert alike[1].startswith("the policies decide alike")
+    # The word is no file; a file of that name is meant by its path.
+    assert len(user.run("policy", "diff", "built-in", "--json").json["witnesses"]) == 9
+    assert user.run("policy", "diff", "./built-in", "--json").json["alike"] is True
+    assert user.run("policy", "diff", "new.toml", "built-in", "--json").json["alike"] is False
+
+
+def test_diff_is_over_the_users_own_configuration_on_both_sides(user):
+    user.run("init")
+    configuration = Path(user.run("where", "--json").json["user_config"])
+    configuration.write_text('[profiles.standard]\nallow = ["tool:file:view"]\n')
+    assert user.run("policy", "check", "tool:file:create a").status == 1
+    assert user.run("policy", "diff", "--json").json["alike"] is True
+
+
+def test_diff_of_what_is_not_trusted_says_so_and_compares_it_all_the_same(user):
+    (user.project / "paddock.toml").write_text(NEW)
+    ran = user.run("policy", "diff")
+    assert ran.err == (
+        "note: paddock.toml is not trusted (it was never trusted); "
+        "it is compared as if it were: paddock trust\n"
+    )
+    assert "ask → allow: tool:shell:run git status" in ran.out
+
+
+def test_diff_without_a_file_of_the_project_says_what_to_name(user):
+    for words in ([], ["built-in"]):
+        ran = user.run("policy", "diff", *words)
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.err == (
+            "error[usage]: the project has no policy file of its own\n"
+            "  hint:  name the file that is meant; or paddock init writes one\n"
+        )
+    assert user.run("policy", "diff", "built-in", "built-in").status == 0
+    assert user.run("policy", "diff", "").status == 3
+    assert user.run("policy", "diff", "gone.toml").status == 2
+
+
 def test_a_recorded_call_is_explained_from_its_record_alone(user):
     user.run("init")
     user.call("create_file", path=".env", content="x")

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.plane.grants import list_grants, summarise
+from paddock.plane.grants import list_grants, list_restraints, summarise
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.template import POLICY_TEMPLATE
 
@@ -21,7 +21,6 @@ def grants(text: str) -> list[str]:
     [
         "",
         POLICY_TEMPLATE.decode(),
-        '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "*.lock"]',
         '[paths]\nsafe = ["/docs/**"]',
         '[shell]\nnetwork = "none"\ngit = "read-only"\nread = ["/usr"]',
         "[shell]\nlimits = { processes = 8 }",
@@ -33,6 +32,67 @@ def grants(text: str) -> list[str]:
 def test_what_only_tightens_or_repeats_grants_nothing(text):
     assert grants(text) == []
     assert summarise(policy(text)) == "/w/paddock.toml allows nothing beyond the defaults"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            """[paths]
+protected = [".git/", ".env*", "*.key", "*.pem", "*.lock"]
+secret = [".env*", "*.key", "/private/"]
+""",
+            ["[paths] *.lock is protected (line 2)", "[paths] /private/ is secret (line 3)"],
+        ),
+        (
+            """[profiles.standard]
+allow = ["tool:file:*", "tool:search:grep"]
+ask = ["tool:file:delete **", "tool:shell:run make *"]
+deny = ["tool:shell:run git push *"]
+otherwise = { "tool:shell:*" = "ask", "tool:client:*" = "deny" }
+""",
+            [
+                (
+                    "profile standard replaces the built-in one whole: "
+                    "what it does not name is denied (line 1)"
+                ),
+                "profile standard allows tool:search:grep (line 2)",
+                "profile standard asks about tool:file:delete ** (line 3)",
+                "profile standard asks about tool:shell:run make * (line 3)",
+                "profile standard denies tool:shell:run git push * (line 4)",
+                "profile standard otherwise denies tool:client:* (line 5)",
+            ],
+        ),
+    ],
+)
+def test_what_is_as_strict_as_the_defaults_stands_apart_from_what_is_allowed(text, expected):
+    assert grants(text) == []
+    assert [str(each) for each in list_restraints(policy(text))] == expected
+    assert summarise(policy(text)).splitlines() == [
+        "/w/paddock.toml allows nothing beyond the defaults",
+        "as strict as the defaults, or stricter:",
+        *(f"  - {line}" for line in expected),
+    ]
+
+
+# Threat: what loosens one thing of several must not pass for strict.
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ('ask = ["tool:file:*"]', "asks about tool:file:*"),
+        ('ask = ["tool:mcp:call x"]', "asks about tool:mcp:call x"),
+        ('allow = ["tool:*:view"]', "allows tool:*:view"),
+        ('allow = ["tool:search:*"]', "allows tool:search:*"),
+        ('otherwise = { "tool:*" = "ask" }', "otherwise asks about tool:*"),
+    ],
+)
+def test_a_rule_that_is_stricter_in_a_part_alone_is_a_grant(rule, said):
+    text = f"[profiles.locked]\n{rule}"
+    assert grants(text) == [f"profile locked {said} (line 2)"]
+    restraints = [str(each) for each in list_restraints(policy(text))]
+    assert [each.split(" ", 2)[2] for each in restraints] == [
+        "replaces the built-in one whole: what it does not name is denied (line 1)"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,13 +126,10 @@ otherwise = { "tool:search:*" = "allow", "tool:client:*" = "deny" }
             ],
         ),
         (
-            '[profiles.locked]\nallow = ["tool:file:view", "tool:file:create"]',
+            '[profiles.mine]\nallow = ["tool:file:view", "tool:file:create"]',
             [
-                (
-                    "profile locked replaces the built-in one whole: "
-                    "what it does not name is denied (line 1)"
-                ),
-                "profile locked allows tool:file:create (line 2)",
+                "profile mine allows tool:file:view (line 2)",
+                "profile mine allows tool:file:create (line 2)",
             ],
         ),
         (
@@ -130,6 +187,22 @@ def test_everything_that_loosens_is_named(text, expected):
     assert summarise(policy(text)).splitlines() == [
         "/w/paddock.toml allows, beyond the defaults:",
         *(f"  - {line}" for line in expected),
+    ]
+
+
+def test_what_loosens_and_what_does_not_stand_under_headings_of_their_own():
+    text = (
+        '[profiles.locked]\nallow = ["tool:file:view", "tool:file:create"]\ndeny = ["tool:mcp:*"]'
+    )
+    assert summarise(policy(text)).splitlines() == [
+        "/w/paddock.toml allows, beyond the defaults:",
+        "  - profile locked allows tool:file:create (line 2)",
+        "as strict as the defaults, or stricter:",
+        (
+            "  - profile locked replaces the built-in one whole: "
+            "what it does not name is denied (line 1)"
+        ),
+        "  - profile locked denies tool:mcp:* (line 3)",
     ]
 
 

@@ -2,10 +2,13 @@
 
 import pytest
 
-from paddock.policy import Policy, PolicySource, load_policy
+from paddock.policy import Policy, PolicySource, decide, load_policy
+from paddock.policy.actions import parse_action
 from paddock.policy.diff import Diff, diff
 from paddock.policy.globs import parse_glob
+from paddock.policy.presets import CLIENT_TOOLS
 from paddock.policy.sampling import ANYTHING, common_texts, path_parts, word_parts
+from paddock.values.agents import Agent
 
 BASE = """[profiles.standard]
 allow = ["tool:file:*", "tool:shell:run git status", "tool:shell:run git diff *"]
@@ -100,6 +103,86 @@ def test_a_warning_alone_is_a_witness_of_its_own_kind() -> None:
     kinds = {(each.what, str(each.action)) for each in report.witnesses}
     assert ("warning", "tool:file:create lib/example") in kinds
     assert all(what == "warning" for what, _ in kinds)
+
+
+PROTECTED = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "/db/"]\n'
+
+
+def rows(report: Diff) -> list[list[str]]:
+    """The rows of the text without its conclusion."""
+    return [row.split("\n") for row in report.render().split("\n\n")[:-1]]
+
+
+def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() -> None:
+    report = compared(PROTECTED, "")
+    assert rows(report) == [
+        [
+            "allow → deny: tool:file:create db, tool:output:write db, and 4 tried calls like them",
+            "  old: tool:* (profiles.open.allow, built-in), and 4 other rules",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile open, profile standard, profile admin",
+        ],
+        [
+            "allow → deny: tool:shell:run echo x > db, and 11 tried calls like it",
+            "  old: tool:* (profiles.open.allow, built-in), and one other rule",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile open, profile admin",
+        ],
+        [
+            "ask → deny: tool:shell:run echo x > db, and 11 tried calls like it",
+            "  old: tool:shell:* (profiles.standard.otherwise, built-in)",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile standard",
+        ],
+    ]
+    # JSON keeps a witness for each rule that decided before.
+    assert len(report.witnesses) == 9
+    back = compared("", PROTECTED)
+    assert [row[0] for row in rows(back)] == [
+        "deny → ask: tool:shell:run echo x > db, and 11 tried calls like it",
+        "deny → allow: tool:file:create db, tool:output:write db, and 4 tried calls like them",
+        "deny → allow: tool:shell:run echo x > db, and 11 tried calls like it",
+    ]
+
+
+def test_every_call_and_agent_of_a_row_is_really_answered_so() -> None:
+    new = (
+        PROTECTED + '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
+    )
+    before, after = policy("", "old.toml"), policy(new, "new.toml")
+    for row in rows(diff(before, after)):
+        said, _, calls = row[0].partition(": ")
+        words = [word.removesuffix(", warned") for word in said.split(" → ")]
+        for call in calls.split(", and ")[0].split(", "):
+            for title in row[-1].removeprefix("  for: ").split(", "):
+                agent = (Agent("somebody", title.removeprefix("profile ")),)
+                action = parse_action(call)
+                found = [decide(each, agent, [action]).outcome.word for each in (before, after)]
+                assert found == words, row
+
+
+def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> None:
+    new = BASE.replace("git push *", 'git push *",\n"tool:file:view a",\n"tool:file:view b')
+    assert [row[2] for row in rows(compared(new))] == [
+        "  new: tool:file:view a (profiles.standard.deny, new.toml:4)",
+        "  new: tool:file:view b (profiles.standard.deny, new.toml:5)",
+    ]
+    (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
+    assert row[0] == (
+        "allow → deny: tool:client:Agent, tool:output:write src, tool:search:grep src, "
+        "tool:client:AskUserQuestion, and 81 tried calls like them"
+    )
+    assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
+    assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]
+
+
+def test_where_a_warning_alone_differs_no_rule_is_named() -> None:
+    found = rows(compared('[paths]\nwarned = ["/lib/**"]\nsafe = []\n', ""))
+    calls = "tool:file:create lib/example, tool:output:write lib/example"
+    assert [
+        f"allow → allow, warned: {calls}, and 2 tried calls like them",
+        "  for: profile open, profile standard, profile admin",
+    ] in found
 
 
 def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
 from paddock.policy.changes import Change, exact_pattern
-from paddock.policy.explain import Explanation, explain
+from paddock.policy.explain import Explanation, explain, find_nearly
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome
@@ -151,6 +151,47 @@ def test_rules_that_match_are_no_near_misses_and_far_ones_are_not_shown() -> Non
     near = {miss.rule for miss in explanation.near_misses}
     assert near.isdisjoint(explanation.decision.matched)
     assert explained("tool:file:view completely/elsewhere").near_misses == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "git diff --output=x.sql",
+            "'--output=x.sql' writes a file, and no word of the rule names it",
+        ),
+        ("git diff $x", "a variable's value is only known at run time"),
+        ("env git diff", "the words of the rule are only one reading of it"),
+    ],
+)
+def test_a_command_that_an_allow_does_not_cover_is_told_why(line: str, why: str) -> None:
+    (first, *_) = explained(f"tool:shell:run {line}").near_misses
+    assert (first.rule.text, first.why) == (
+        "tool:shell:run git diff *",
+        f"an allow matches only the exact command: {why}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("tool:shell:run git diff --output=x", "tool:shell:run git diff *"),
+        ("tool:file:view docs/a.md", "tool:file:view Docs/*.md"),
+        ("tool:file:delete out/x", "tool:file:create out/**"),
+        # A rule decides: what nearly matched is no reason.
+        ("tool:file:create out/denied", None),
+        ("tool:file:create out/DENIED/x", None),
+        ("tool:shell:run git push", None),
+        # Nothing milder would have come of it, or it is a guess that it was meant.
+        ("tool:shell:run git status", None),
+        ("tool:file:view Docs/a.mdx", None),
+        ("tool:shell:run git stash", None),
+    ],
+)
+def test_the_rule_that_nearly_decided_is_found_where_none_did(text: str, rule: str | None) -> None:
+    chain, action = (Agent("main", "p"),), parse_action(text)
+    nearly = find_nearly(POLICY, chain, action, decide(POLICY, chain, (action,)))
+    assert (None if nearly is None else nearly.rule.text) == rule
 
 
 def test_near_misses_are_bounded_and_the_cut_is_stated() -> None:

@@ -103,9 +103,61 @@ def test_the_defaults_and_an_ordinary_policy_give_no_findings() -> None:
     assert lint(load_policy(None)) == ()
     text = """[profiles.p]
 allow = ["tool:file:*", "tool:shell:run git status"]
-deny = ["tool:file:create migrations/**"]
+deny = ["tool:file:delete migrations/**"]
 """
     assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_found"),
+    [
+        ('deny = ["tool:file:create db/**"]', True),
+        ('ask = ["tool:file:create db/**"]', True),
+        ('deny = ["tool:file:create db/**", "tool:file:str_replace db/**"]', True),
+        ('deny = ["tool:file:create db/**"]\nask = ["tool:file:delete **"]', True),
+        (
+            'deny = ["tool:file:create db/**"]\nask = ["tool:file:str_replace db/**", "tool:file:delete"]',
+            False,
+        ),
+        (
+            'deny = ["tool:file:create db/*", "tool:file:str_replace db/*", "tool:file:delete db/*"]',
+            False,
+        ),
+        ('deny = ["tool:file:create db/**", "tool:file:* /db/"]', False),
+        ('deny = ["tool:file:* db/**"]', False),
+        ('deny = ["tool:file:delete db/**"]', False),
+        ('deny = ["tool:file:create"]', False),
+        ('deny = ["tool:file:create .git/hooks/**"]', False),
+        ('allow = ["tool:file:create db/**"]', False),
+    ],
+)
+def test_a_place_that_is_closed_to_create_alone_is_found(rules: str, is_found: bool) -> None:
+    allow = "" if rules.startswith("allow") else 'allow = ["tool:file:*"]\n'
+    codes = [code for code, _ in found(f"[profiles.p]\n{allow}{rules}")]
+    assert ("lint.half_denied" in codes) == is_found
+
+
+def test_where_edits_are_not_allowed_anyway_a_closed_create_is_no_finding() -> None:
+    text = '[profiles.p]\nallow = ["tool:file:create"]\ndeny = ["tool:file:create db/**"]\n'
+    assert found(text) == []
+    closed = '[paths]\nprotected = ["/db/"]\n' + text.replace("create", "*", 1)
+    assert found(closed) == []
+    assert found(closed.replace("/db/", "/other/")) == [("lint.half_denied", 5)]
+
+
+def test_a_half_closed_place_names_what_stays_allowed_and_what_to_do() -> None:
+    text = """[profiles.p]
+allow = ["tool:file:*"]
+ask = ["tool:file:delete **"]
+deny = ["tool:file:create db/**"]
+"""
+    (finding,) = lint(policy(text))
+    assert finding.render() == (
+        'paddock.toml:4: lint.half_denied: "tool:file:create db/**" is denied, '
+        "and str_replace, link and mode stay allowed on the same paths\n"
+        "  hint: to stop all writing there, put the path into [paths] protected; "
+        "or name these, too"
+    )
 
 
 def test_a_finding_is_one_text_with_place_code_and_hint() -> None:

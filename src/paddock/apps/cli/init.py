@@ -17,8 +17,9 @@ class Init:
 
     summary = (
         "Write a commented paddock.toml with the defaults, and make the project's plane\n"
-        "(outside the project) with one agent, main. With --bare, make DIR a plane of its own,\n"
-        "whose agent, admin, works on the plane itself. Again: changes nothing."
+        "(outside the project) with one agent, main. The file is trusted as it is written. With\n"
+        "--bare, make DIR a plane of its own, whose agent, admin, works on the plane itself.\n"
+        "Again: changes nothing."
     )
     examples = (
         "  paddock init\n  paddock init path/to/project\n  paddock init --bare path/to/plane --dev"
@@ -52,6 +53,7 @@ class Init:
                     "policy": str(result.policy_file),
                     "made": [str(path) for path in result.made],
                     "already": result.already,
+                    "trusted": [] if result.trust is None else [str(result.trust.path)],
                 }
             )
             return 0
@@ -59,6 +61,11 @@ class Init:
             console.say(f"{result.root.path} is a governed project already; nothing changed")
         for path in result.made:
             console.say(f"made {path}")
+        if result.trust is not None:
+            console.say(
+                f"trusted {result.trust.path.name} as it stands: it grants nothing beyond the "
+                "defaults; after an edit by hand: paddock trust"
+            )
         return 0
 
 

@@ -12,13 +12,14 @@ from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.policy.examples import ExampleResult, run_examples
-from paddock.policy.explain import explain
+from paddock.policy.explain import explain, find_nearly
 from paddock.policy.lint import LintFinding, lint
+from paddock.policy.nearness import NearMiss
 from paddock.policy.problems import place_text
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Outcome
+from paddock.values.decisions import Decision, Outcome, RuleMatch
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
@@ -37,7 +38,8 @@ class PolicyCommand:
 
     summary = (
         "Check and explain single actions and recorded calls; test and lint the whole policy;\n"
-        "decide the recorded history again under another policy; compare two policies."
+        "decide the recorded history again under another policy; compare two policies, or the\n"
+        "project's with what is built in."
     )
     examples = (
         "  paddock policy check 'tool:file:create docs/a.md'\n"
@@ -46,6 +48,7 @@ class PolicyCommand:
         "  paddock policy explain CALL-1f2e\n"
         "  paddock policy lint\n"
         "  paddock policy replay --policy new.toml --since 2026-01-31\n"
+        "  paddock policy diff\n"
         "  paddock policy diff paddock.toml new.toml"
     )
 
@@ -97,11 +100,14 @@ class PolicyCommand:
             "diff",
             help="find calls that two policies decide differently",
             description="Find calls that two policies decide differently. Each one that is shown is"
-            " really decided differently; where none is found, the answer says what that proves.",
+            " really decided differently; where none is found, the answer says what that proves."
+            " With OLD alone the project's own file is compared with it, and without either"
+            " with what is built in: what does this project's file change?",
             allow_abbrev=False,
         )
-        compared.add_argument("old", metavar="OLD", help="a policy file")
-        compared.add_argument("new", metavar="NEW", help="another one")
+        for name, default in (("old", "built-in"), ("new", "the project's own")):
+            about = f"a policy file, or built-in: what holds without one (default: {default})"
+            compared.add_argument(name, nargs="?", metavar=name.upper(), help=about)
         for parsed in (check, explained, tested, linted, replayed, compared):
             add_common(parsed)
 
@@ -129,17 +135,20 @@ class PolicyCommand:
             _warn_of_distrust(project, console)
             action = _action_of(options, console)
             policy = policy_of(project, options.agent)
-            decision = decide(policy, chain_of(project, options.agent), [action])
+            chain = chain_of(project, options.agent)
+            decision = decide(policy, chain, [action])
+            nearly = find_nearly(policy, chain, action, decision)
         except PaddockError as error:
             console.report(error)
             return _CHECK_INVALID
         if options.json:
-            console.write_json(decision_json(decision))
+            console.write_json({**decision_json(decision), "nearly_matched": _nearly_json(nearly)})
         else:
             console.say(f"{decision.outcome.word}: {decision.reason}")
+            if nearly is not None:
+                console.say(f"  nearly matched: {_rule_text(nearly.rule)}: {nearly.why}")
             if decision.rule is not None:
-                place = place_text(decision.rule.file, decision.rule.line)
-                console.say(f"  rule: {decision.rule.text} ({decision.rule.source}, {place})")
+                console.say(f"  rule: {_rule_text(decision.rule)}")
             for warning in decision.warnings:
                 console.say(f"  warning: {warning}")
         return _CHECK_EXITS[decision.outcome]
@@ -178,7 +187,7 @@ class PolicyCommand:
         else:
             for finding in findings:
                 console.say(finding.render())
-            console.say(f"{len(findings)} findings")
+            console.say("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
         return 1 if findings else 0
 
 
@@ -263,15 +272,12 @@ def _finding_json(finding: LintFinding) -> dict[str, Json]:
 
 def decision_json(decision: Decision) -> dict[str, Json]:
     """A decision as `--json` prints it."""
-    rule = decision.rule
     return {
         "outcome": decision.outcome.word,
         "action": decision.action,
         "reason": decision.reason,
         "code": decision.code,
-        "rule": None
-        if rule is None
-        else {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line},
+        "rule": _rule_json(decision.rule),
         "matched": [
             {"outcome": m.outcome.word, "text": m.text, "file": m.file, "line": m.line}
             for m in decision.matched
@@ -279,6 +285,20 @@ def decision_json(decision: Decision) -> dict[str, Json]:
         "warnings": list(decision.warnings),
         "policy_digest": decision.policy_digest,
     }
+
+
+def _nearly_json(nearly: NearMiss | None) -> Json:
+    return None if nearly is None else {"rule": _rule_json(nearly.rule), "why": nearly.why}
+
+
+def _rule_json(rule: RuleMatch | None) -> Json:
+    if rule is None:
+        return None
+    return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
+
+
+def _rule_text(rule: RuleMatch) -> str:
+    return f"{rule.text} ({rule.source}, {place_text(rule.file, rule.line)})"
 
 
 COMMAND = PolicyCommand()

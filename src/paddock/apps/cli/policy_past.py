@@ -11,12 +11,22 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project, override_of
 from paddock.apps.cli.times import seconds_of
-from paddock.assembly import PlanePolicies, find_ledger_paths, find_policy_files, read_candidate
+from paddock.assembly import (
+    Candidate,
+    PlanePolicies,
+    built_in_candidate,
+    find_ledger_paths,
+    find_policy_files,
+    own_candidate,
+    read_candidate,
+)
 from paddock.errors import UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.query import BadRow, Filter, query
+from paddock.plane.policy_files import PolicyFiles
 from paddock.policy.diff import diff
 from paddock.policy.explain_record import TOLD_EVENTS, Kept, RecordedCall, tell_calls
+from paddock.policy.places import BUILT_IN
 from paddock.policy.recorded import (
     DECIDED_EVENTS,
     Lost,
@@ -63,20 +73,37 @@ def run_replay(options: Options, console: Console) -> int:
 
 
 def run_diff(options: Options, console: Console) -> int:
-    """Look for calls that two policy files decide differently; exit 0 whatever is found."""
+    """Look for calls that two policies decide differently; exit 0 whatever is found."""
     files = find_policy_files(
         console.directory, environment_of(console), override_of(options, console)
     )
-    old, new = (
-        read_candidate(console.directory / name, name, files).policy(files.kind)
-        for name in (options.old, options.new)
-    )
-    report = diff(old, new)
+    old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
+    new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
+    report = diff(old.policy(files.kind), new.policy(files.kind))
     if options.json:
-        console.write_json({"old": options.old, "new": options.new, **report.as_json()})
+        console.write_json({"old": old.name, "new": new.name, **report.as_json()})
     else:
+        console.say(f"old: {old.name}, new: {new.name}")
         console.say(report.render())
     return 0
+
+
+def _candidate(name: str, files: PolicyFiles, console: Console) -> Candidate:
+    """The policy that a person names: a file, or what holds without one."""
+    if name == BUILT_IN:
+        return built_in_candidate(files)
+    return read_candidate(console.directory / name, name, files)
+
+
+def _own(files: PolicyFiles, console: Console) -> Candidate:
+    own = files.project
+    if own is not None and not own.trusted:
+        # To look before one trusts is what this is for.
+        console.warn(
+            f"note: {own.path.name} is not trusted ({own.reason}); "
+            "it is compared as if it were: paddock trust"
+        )
+    return own_candidate(files)
 
 
 def explain_call(options: Options, console: Console) -> int:
