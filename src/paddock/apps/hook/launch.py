@@ -7,11 +7,14 @@ loads is kept compiled. Without that, the call is refused: status 2 and one line
 import posix
 import sys
 
+status = 2
 try:
     sys.path.insert(0, __file__[:-9] + "lean")
     status = __import__("start").main()
 except BaseException as error:  # The door: nothing may let a call run undecided.
-    sys.stderr.write(f"paddock hook cannot start ({error!r}); repair: paddock hook install\n")
-    status = 2
-# Nothing is left to be ended in order, and the interpreter's own end costs as much as a call.
-posix._exit(status)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its name in os
+    said = f"paddock hook cannot start ({error!r}); repair: paddock hook install\n"
+    # Also where nobody hears it: then the status alone refuses.
+    posix.write(2, said.encode("ascii", "replace"))
+finally:
+    # Nothing is left to end in order, and the interpreter's own end costs as much as a call.
+    posix._exit(status)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - its name in os

@@ -33,6 +33,7 @@ LOADED = (
 )
 """Modules of the lean path, each after those that it imports."""
 
+_STOPPING = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM)
 _READ_BYTES = 1 << 16
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _HERE = __file__.rpartition("/")[0]
@@ -52,9 +53,12 @@ def main() -> int:
     gc.disable()
     try:
         _require_streams()
-        for number in (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGINT, _signal.SIGALRM):
+        for number in _STOPPING:
             _signal.signal(number, _stop)
-        _signal.alarm(ANSWER_TIMEOUT_S)
+        # What is left of it, where another interpreter has begun.
+        left = _signal.alarm(ANSWER_TIMEOUT_S)
+        _signal.alarm(min(left or ANSWER_TIMEOUT_S, ANSWER_TIMEOUT_S))
+        _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _STOPPING)
         answer = _answer()
     except BaseException as error:  # The door: nothing may run undecided.
         kind = type(error).__name__
@@ -172,6 +176,9 @@ def _go_on_in(python: str, data: bytes, client: str) -> None:
     posix.lseek(held, 0, 0)
     posix.dup2(held, _STDIN)
     named = ("--client", client) if client else ()
+    # Threat: until it has its handlers, a signal would end the call without an answer. Those
+    # that are blocked stay pending through execve(2), and so does the alarm.
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _STOPPING)
     posix.execv(python, (python, "-I", "-S", _LAUNCH, *named))
 
 
