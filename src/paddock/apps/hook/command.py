@@ -122,8 +122,9 @@ def _install(options: argparse.Namespace, console: Console) -> int:
     client: Client = options.client or "claude"
     scope: Scope = options.scope or "project"
     project = project_of(console, options.plane)
-    path = _places(project, console).path(client, scope)
-    edit = installing.plan_install(path, client, scope, find_programs())
+    places, programs = _places(project, console), find_programs()
+    path = places.path(client, scope)
+    edit = installing.plan_install(path, client, scope, programs)
     if not _apply(edit, options, console):
         return _end(options, console, edit, "nothing was changed", done=False)
     if scope != "user":
@@ -133,6 +134,9 @@ def _install(options: argparse.Namespace, console: Console) -> int:
         console.warn(ONE_MACHINE)
     if scope == "local":
         console.warn(ONE_PERSON)
+    standing = standing_in(places, client, scope, programs)
+    if standing.state != "installed":
+        console.warn(f"note: it will not be asked: {standing.why}")
     if client == "codex":
         for sentence in codex.CANNOT:
             console.warn(f"note: {sentence}")

@@ -50,6 +50,53 @@ def test_a_second_time_changes_nothing_and_an_older_one_is_replaced(text):
     assert claude.installed(older, "settings.json", PROGRAM) == once
 
 
+SPOILS = {
+    "a matcher that matches little": lambda group: group.update(matcher="Read"),
+    "no matcher": lambda group: group.pop("matcher"),
+    "a failure that lets calls run": lambda group: group["hooks"][0].update(onFailure="allow"),
+    "no word of a failure": lambda group: group["hooks"][0].pop("onFailure"),
+    "no time": lambda group: group["hooks"][0].update(timeout=0),
+    "an answer that nobody waits for": lambda group: group["hooks"][0].update({"async": True}),
+    "another type": lambda group: group["hooks"][0].update(type="prompt"),
+    "a condition": lambda group: group["hooks"][0].update({"if": "false"}),
+    "another program before": lambda group: group["hooks"][0].update(command="/bin/true"),
+    "arguments the other way round": lambda group: group["hooks"][0]["args"].reverse(),
+    "one argument more": lambda group: group["hooks"][0]["args"].append("--python"),
+    "another command beside": lambda group: group["hooks"].append({"command": "x"}),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+def test_an_entry_that_differs_in_anything_is_not_ours_as_it_should_be(spoil):
+    installed = claude.installed("{}", "f", PROGRAM)
+    value = json.loads(installed)
+    spoil(value["hooks"]["PreToolUse"][0])
+    spoiled = json.dumps(value)
+
+    assert claude.is_installed(installed, "f", PROGRAM)
+    assert not claude.is_installed(spoiled, "f", PROGRAM)
+    assert claude.is_installed(claude.installed(spoiled, "f", PROGRAM), "f", PROGRAM)
+
+
+def test_two_entries_for_one_event_are_one_too_many():
+    value = json.loads(claude.installed("{}", "f", PROGRAM))
+    value["hooks"]["PreToolUse"] *= 2
+    assert not claude.is_installed(json.dumps(value), "f", PROGRAM)
+
+
+def test_where_all_hooks_are_switched_off_status_and_install_say_so(client: Client):
+    settings = client.place.project / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"disableAllHooks": true}\n')
+    installed = client.place.run("hook", "install", "--yes")
+    (row,) = client.place.run(
+        "hook", "status", "--client", "claude", "--scope", "project", "--json"
+    ).json["installed"]
+
+    assert "it will not be asked: disableAllHooks is true" in installed.err
+    assert (row["state"], row["why"].split(":")[0]) == ("broken", "disableAllHooks is true")
+
+
 def test_the_entries_name_interpreter_and_file_and_fail_closed():
     hooks = json.loads(claude.installed("{}", "f", PROGRAM))["hooks"]
 

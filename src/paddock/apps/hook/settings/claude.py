@@ -6,8 +6,10 @@ from typing import Final
 from paddock.apps.hook.settings.json_text import (
     Node,
     Way,
+    find_node,
     parse_text,
     text_at,
+    value_at,
     with_item,
     with_member,
     without,
@@ -104,14 +106,22 @@ def uninstalled(text: str, file: str) -> str:
 
 
 def is_installed(text: str, file: str, program: Program) -> bool:
-    """Whether our entries stand there exactly as they would be put in now."""
+    """Whether our entries stand there exactly as they would be put in now, one an event.
+
+    # Threat: an entry that matches no tool, or whose failure lets calls run, looks like ours.
+    """
     top = parse_text(text, file)
     ours = find_ours(text, top)
-    wanted = {program.python, *program.arguments("claude")}
-    said = [_texts(text, _command(text, top, way)) for way in ours]
-    return {way[1] for way in ours} == set(EVENTS) and all(
-        wanted <= each and ("--python" in each) is bool(program.own) for each in said
+    if sorted(str(way[1]) for way in ours) != sorted(EVENTS):
+        return False
+    return all(
+        value_at(text, find_node(top, way)) == entry_for(str(way[1]), program) for way in ours
     )
+
+
+def is_switched_off(text: str, file: str) -> bool:
+    """Whether the settings say that no hook runs. Raises: ConfigError."""
+    return value_at(text, parse_text(text, file).find("disableAllHooks")) is True
 
 
 def find_ours(text: str, top: Node) -> list[Way]:
@@ -134,17 +144,6 @@ def find_ours(text: str, top: Node) -> list[Way]:
             else:
                 found += [(*way, "hooks", index) for index in own]
     return found
-
-
-def _command(text: str, top: Node, way: Way) -> Node:
-    node = top
-    for step in way:
-        child = node.find(step) if isinstance(step, str) else node.items[step]
-        if child is None:
-            return node
-        node = child
-    inner = node.find("hooks")
-    return inner.items[0] if inner is not None and inner.items else node
 
 
 def _texts(text: str, command: Node) -> set[str]:

@@ -126,6 +126,8 @@ def _state_of(
             return "absent", ""
         if client == "claude":
             found = bool(claude.find_ours(file.text, parse_text(file.text, str(path))))
+            if found and claude.is_switched_off(file.text, str(path)):
+                return "broken", "disableAllHooks is true: no hook of this client runs"
         else:
             found = codex.has_ours(file.text)
         is_new = found and _is_installed(file, client, programs)
@@ -133,7 +135,7 @@ def _state_of(
         return "broken", error.message
     if not found:
         return "absent", ""
-    return ("installed", "") if is_new else ("stale", "it names another program or lacks events")
+    return ("installed", "") if is_new else ("stale", "it differs from what would be put in now")
 
 
 def _is_installed(file: ClientFile, client: Client, programs: Sequence[Program]) -> bool:

@@ -158,6 +158,16 @@ def text_at(text: str, node: Node | None) -> str | None:
         return None
 
 
+def value_at(text: str, node: Node | None) -> Json:
+    """The value at a node; None where there is none, or it cannot be read."""
+    if node is None:
+        return None
+    try:
+        return json.loads(text[node.start : node.end])
+    except ValueError:
+        return None
+
+
 def find_node(top: Node, way: Way) -> Node | None:
     """The value at the end of a way."""
     node: Node | None = top
