@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from paddock.apps.hook.lean.asked import ShapeError
@@ -21,8 +20,9 @@ from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.tokens import RESERVED
 
 EXPANDED_MAX: Final = 500
-"""Names that one pattern in a line may stand for; with more it is asked about. Of a directory
-that goes, so many names are looked at."""
+"""Names that one pattern in a line may stand for; with more it is asked about."""
+BELOW_MAX: Final = 5_000
+"""Names below a directory that goes or is copied; with more it is asked about."""
 GROUNDS_MAX: Final = 16
 """Directories that a line may come to stand in; with more it is asked about."""
 
@@ -46,6 +46,8 @@ class Targets:
     targets: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
     removed: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
     patches: tuple[tuple[str, str], ...] = ()
+    is_single: bool = False
+    """The line is one command."""
     removes: bool = False
     """A program of the line removes or moves what it is given."""
     unsure: dict[str, None] = field(default_factory=dict[str, None])
@@ -53,7 +55,9 @@ class Targets:
 
 def read_targets(line: CommandLine, base: str) -> Targets:
     """Return what `line` would write for someone who stands in `base`."""
-    found = Targets(removes=not _programs(line).isdisjoint(_REMOVES))
+    found = Targets(
+        is_single=len(line.commands) == 1, removes=not _programs(line).isdisjoint(_REMOVES)
+    )
     if _programs(line).isdisjoint(_CHANGES_DIRECTORY):
         _note(found, line, [()], base)
     else:
@@ -72,8 +76,12 @@ def _note(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -
         for target in filter(None, line.removed):
             for name in (target, *_expanded(found, target, here)):
                 found.removed[ground, name] = None
-                for below in _below(name, here):
-                    found.removed[ground, below] = None
+                for below in _below(found, name, here):
+                    found.removed[ground, os.path.join(name, below)] = None
+        for source, target in line.copied:
+            for each in (source, *_expanded(found, source, here)):
+                for name in _arriving(found, each, target, here):
+                    found.targets[ground, name] = None
 
 
 def _follow(found: Targets, line: CommandLine, base: str) -> None:
@@ -191,8 +199,8 @@ def _expanded(found: Targets, target: str, directory: str) -> list[str]:
     return names
 
 
-def _below(target: str, directory: str) -> Iterator[str]:
-    """Names below a directory that goes, as the line would write them; the first of many.
+def _below(found: Targets, target: str, directory: str) -> Iterator[str]:
+    """Names below a directory, relative to it. Of too many it is asked about the rest.
 
     Links are left out: they go by themselves, and what they lead to stays.
     """
@@ -203,7 +211,27 @@ def _below(target: str, directory: str) -> Iterator[str]:
         for name in sorted((*directories, *files))
     )
     own = (os.path.relpath(name, top) for name in names if not os.path.islink(name))
-    return (os.path.join(target, name) for name in islice(own, EXPANDED_MAX))
+    for count, name in enumerate(own):
+        if count >= BELOW_MAX:
+            found.unsure["a directory holds more names than are looked at"] = None
+            return
+        yield name
+
+
+def _arriving(found: Targets, source: str, target: str, directory: str) -> Iterator[str]:
+    """Where what is given to a copy, and what is below it, would come to stand."""
+    inside = os.path.join(target, os.path.basename(source.rstrip("/")))
+    places = (target, inside)
+    there = os.path.join(directory, os.path.expanduser(target))
+    # One that is not there may be made by an earlier command of the line.
+    if os.path.isdir(there) or not (found.is_single or os.path.isfile(there)):
+        yield inside
+    # What a link leads to stands beside the link.
+    beside = os.path.dirname(os.path.join(directory, os.path.expanduser(target.rstrip("/"))))
+    for here in dict.fromkeys((directory, beside)):
+        for below in _below(found, source, here):
+            for place in places:
+                yield os.path.join(place, below)
 
 
 def _programs(line: CommandLine) -> frozenset[str]:

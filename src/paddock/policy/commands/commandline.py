@@ -82,8 +82,8 @@ class CommandLine:
 
     `writes` are the targets of redirections, `touched` the further targets that
     can be read off known programs (`tee`, `sed -i`, `cp`), `removed` what known
-    programs take away (`rm`, what `mv` moves); all as they stand in the line,
-    unresolved. `runtime_only` sentences say what is only known at
+    programs take away (`rm`, what `mv` moves), `copied` sources with their targets;
+    all as they stand in the line, unresolved. `runtime_only` sentences say what is only known at
     run time, `problems` why the line was not understood: either makes it at
     least an ask. A line with a problem has one of each.
     """
@@ -93,6 +93,7 @@ class CommandLine:
     writes: tuple[str, ...] = ()
     touched: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    copied: tuple[tuple[str, str], ...] = ()
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 

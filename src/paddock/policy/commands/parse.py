@@ -9,7 +9,7 @@ from paddock.policy.commands.commandline import CommandLine, Reading, SimpleComm
 from paddock.policy.commands.grammar import parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
-from paddock.policy.commands.touched import find_removed, find_touched
+from paddock.policy.commands.touched import find_copied, find_removed, find_touched
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
 
@@ -30,6 +30,7 @@ class _Line:
     writes: dict[str, None] = field(default_factory=dict[str, None])
     touched: dict[str, None] = field(default_factory=dict[str, None])
     removed: dict[str, None] = field(default_factory=dict[str, None])
+    copied: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])
     run_time: dict[str, None] = field(default_factory=dict[str, None])
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
@@ -67,6 +68,7 @@ def parse_line(text: str) -> CommandLine:
         tuple(line.writes),
         tuple(line.touched),
         tuple(line.removed),
+        tuple(line.copied),
         tuple(line.run_time),
         tuple(line.problems),
     )
@@ -117,6 +119,7 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
         if not reading.head:
             removed = dict.fromkeys(find_removed(reading))
             line.removed |= removed
+            line.copied |= dict.fromkeys(find_copied(reading))
             line.touched |= dict.fromkeys(
                 target for target in find_touched(reading) if target not in removed
             )

@@ -5,10 +5,17 @@ here was read off the words, unresolved; what does not may still be written.
 """
 
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from paddock.policy.commands.commandline import Reading, program_name
+from paddock.policy.commands.touched_own import (
+    REMOVING,
+    inside,
+    names_directory,
+    of_find,
+    of_git,
+    of_sed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +42,21 @@ _ROWS: Final = (
     Target(("truncate",), "all", "sr", ("--size", "--reference")),
     Target(("chmod", "chown", "chgrp", "setfacl", "chattr"), "rest", "", ("--reference",)),
     Target(("mv",), "last", "tS", ("--target-directory", "--suffix"), ("-t", "--target-directory")),
-    Target(("cp", "install", "ln", "scp", "rsync"), "last", "tSmogPeFil",
-           ("--target-directory", "--suffix", "--mode", "--owner", "--group", "--rsh"),
+    Target(("cp", "ln"), "last", "tS", ("--target-directory", "--suffix"),
            ("-t", "--target-directory")),
+    Target(("install",), "last", "tSmog",
+           ("--target-directory", "--suffix", "--mode", "--owner", "--group"),
+           ("-t", "--target-directory")),
+    Target(("scp",), "last", "PFiloScDJX"),
+    Target(("rsync",), "last", "efBTM", ("--rsh", "--filter", "--exclude", "--include",
+           "--files-from", "--block-size", "--temp-dir")),
     Target(("sort", "shuf"), "none", "kStTo", ("--output", "--key", "--field-separator"),
            ("-o", "--output")),
-    Target(("sed", "gsed"), "rest", "efl", ("--expression", "--file"), (),
-           ("-i", "--in-place")),
     Target(("perl", "ruby"), "all", "eEIMmF", (), (), ("-i", "-pi", "-ni")),
     Target(("curl",), "none", "", (), ("-o", "--output", "-D", "-c", "--cookie-jar")),
     Target(("wget",), "none", "", (), ("-O", "-o", "-P", "-a", "--output-document")),
     Target(("gcc", "cc", "g++", "clang", "c++", "ld", "go", "tree", "openssl", "rustc"), "none", "",
            (), ("-o", "-out")),
-    Target(("git",), "none", "", (), ("-C", "--output", "-o", "--git-dir", "--work-tree")),
     Target(("tar", "bsdtar", "make", "ninja"), "none", "", (), ("-C", "--directory")),
     Target(("unzip",), "none", "", (), ("-d",)),
     Target(("uniq", "xxd"), "second", "fswcgolsn"),
@@ -55,56 +64,64 @@ _ROWS: Final = (
     Target(("split", "csplit"), "second", "abClnt"),
 )  # fmt: skip
 _TABLE: Final = {program: row for row in _ROWS for program in row.programs}
-PROGRAMS: Final = frozenset(_TABLE) | {"dd", "find"}
+_OWN: Final = frozenset({"dd", "find", "git", "sed", "gsed"})
+PROGRAMS: Final = frozenset(_TABLE) | _OWN
 """Programs at whose words this module looks."""
-BY_OPTION: Final = frozenset(
-    program for program, row in _TABLE.items() if row.operands == "none" and program != "git"
-)
+BY_OPTION: Final = frozenset(program for program, row in _TABLE.items() if row.operands == "none")
 """Of those, the ones that write only what an option names."""
-_REMOVING: Final = frozenset({"rm", "rmdir", "unlink"})
-_GIT_PATHS: Final = frozenset({"rm", "mv", "checkout", "restore", "clean", "clone", "init"})
+_MOVING: Final = frozenset({"mv", "cp", "ln", "install", "scp", "rsync"})
+"""Programs that put what they are given into their last operand, or below it."""
 
 
 def find_touched(reading: Reading) -> tuple[str, ...]:
-    """Return the paths that the command would write or remove, as its words name them."""
+    """Return the paths that the command would write, as its words name them."""
     name = program_name(reading.first(1)[0].text)
-    if name not in ("dd", "find") and name not in _TABLE:
-        return ()
     words = [word.text for word in reading.all_words()[1:]]
     if name == "dd":
         return tuple(word[3:] for word in words if word.startswith("of="))
     if name == "find":
-        return _of_find(words)
-    row = _TABLE[name]
+        return tuple(of_find(words).written)
+    if name == "git":
+        return tuple(of_git(words).written)
+    if name in ("sed", "gsed"):
+        return tuple(of_sed(words))
+    row = _TABLE.get(name)
+    if row is None or name in REMOVING:
+        return ()
     operands, written, options = _split(words, row)
     if row.only_with and not any(_is_option(option, row.only_with) for option in options):
         return tuple(written)
-    if name == "git":
-        return (*written, *(operands[1:] if operands[:1] and operands[0] in _GIT_PATHS else ()))
-    if name in ("sed", "gsed") and any(option[:2] in ("-e", "-f") for option in options):
-        return tuple(operands)
+    if name == "install" and any(_is_option(each, ("-d", "--directory")) for each in options):
+        return (*written, *operands)
     return (*written, *_chosen(row, operands, written))
 
 
 def find_removed(reading: Reading) -> tuple[str, ...]:
     """Return the paths that would be gone after the command, as its words name them."""
     name = program_name(reading.first(1)[0].text)
-    if name in _REMOVING:
-        return find_touched(reading)
     words = [word.text for word in reading.all_words()[1:]]
     if name == "find":
-        return _deleted_by_find(words)
+        return tuple(of_find(words).removed)
+    if name == "git":
+        return tuple(of_git(words).removed)
+    if name in REMOVING:
+        return tuple(_split(words, _TABLE[name])[0])
     if name == "mv":
         operands, directories, _ = _split(words, _TABLE[name])
         return tuple(operands if directories else operands[:-1])
-    if name == "git":
-        operands, _, options = _split(words, _TABLE[name])
-        # In another directory the names mean something else, and are judged as written.
-        if any(_is_option(option, ("-C", "--work-tree")) for option in options):
-            return ()
-        removed = {"rm": operands[1:], "mv": operands[1:-1]}
-        return tuple(removed.get(operands[0], ())) if operands else ()
     return ()
+
+
+def find_copied(reading: Reading) -> tuple[tuple[str, str], ...]:
+    """Return sources with the target that they, or what is below them, come to stand in."""
+    name = program_name(reading.first(1)[0].text)
+    if name not in _MOVING:
+        return ()
+    operands, directories, _ = _split([each.text for each in reading.all_words()[1:]], _TABLE[name])
+    sources = operands if directories else operands[:-1]
+    return tuple(
+        (source, target) for target in (directories or operands[-1:]) for source in sources
+    )
 
 
 def _is_option(option: str, wanted: tuple[str, ...]) -> bool:
@@ -134,10 +151,9 @@ def _copies(operands: list[str], directories: list[str]) -> list[str]:
     targets = directories or operands[-1:]
     made = list(targets)
     for target in targets:
-        last = target.rstrip("/").rpartition("/")[2]
-        # A name with an extension is taken for a file's, unless there must be a directory.
-        if target.endswith("/") or len(sources) > 1 or last in (".", "..") or "." not in last:
-            made.extend(f"{target.rstrip('/')}/{program_name(source)}" for source in sources)
+        # What stands on the disk tells better, where that can be looked at: see `find_copied`.
+        if directories or len(sources) > 1 or names_directory(target):
+            made.extend(inside(target, source) for source in sources)
     return made
 
 
@@ -190,19 +206,3 @@ def _value(word: str, following: list[str], row: Target) -> tuple[str, int]:
             rest = word[place:]
             return (rest, 0) if rest else ((following[0], 1) if following else ("", 0))
     return "", 0
-
-
-def _of_find(words: list[str]) -> tuple[str, ...]:
-    touched = [
-        words[index + 1]
-        for index, word in enumerate(words[:-1])
-        if word in ("-fprint", "-fprint0", "-fprintf", "-fls")
-    ]
-    return (*touched, *_deleted_by_find(words))
-
-
-def _deleted_by_find(words: list[str]) -> tuple[str, ...]:
-    """Where a find begins that deletes."""
-    if "-delete" not in words:
-        return ()
-    return tuple(takewhile(lambda word: not word.startswith(("-", "(", "!")), words))

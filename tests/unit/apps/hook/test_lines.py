@@ -2,6 +2,7 @@
 
 import pytest
 
+from paddock.apps.hook import lines
 from tests.support.hooks import Client
 
 
@@ -185,14 +186,69 @@ def test_links_below_a_directory_go_with_it_and_what_they_lead_to_stays(client: 
     assert run(client, "rm -r kept/out/") == "deny"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp evil/settings.local.json .claude",
+        "mv evil/settings.local.json .claude",
+        "mv -t .claude evil/settings.local.json",
+        "install -m 644 evil/settings.local.json .claude",
+        "cp -r evil/. .claude",
+        "cp -r evil/ .claude/",
+        "cp evil/* .claude",
+        "rsync -a evil/ .claude/",
+        "rsync evil/settings.local.json .claude",
+        "ln -sf ../evil/settings.local.json .claude",
+        "rm -rf .claude && mv evil .claude",
+        "rm -rf .claude; ln -s evil .claude",
+        "cp evil/.env v1.0",
+        "sed -ie s/a/b/ .env",
+        "sed -i --expression=s/a/b/ .env",
+        "cp -i evil/.env sub",
+        "rsync -rt evil/ .git/hooks",
+        "install -d .git/x y",
+        "git -C sub rm .env",
+        "find -delete",
+    ],
+)
+def test_what_is_copied_into_a_place_is_judged_where_it_arrives(command, client: Client):
+    for name in ("evil/settings.local.json", "evil/.env", "sub/x", "v1.0/x", ".claude/x"):
+        path = client.place.project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    assert run(client, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command", ["cp -r evil docs", "cp evil/a.txt docs", "mv evil/a.txt b.txt", "sed -i s/a/b/ a"]
+)
+def test_an_ordinary_copy_goes_its_usual_way(command, client: Client):
+    for name in ("evil/a.txt", "docs/x", "a"):
+        path = client.place.project / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    assert run(client, command) == "none"
+
+
+def test_where_a_directory_holds_more_than_is_looked_at_it_is_asked(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lines, "BELOW_MAX", 3)
+    for number in range(4):
+        path = client.place.project / "big" / str(number)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    assert run(client, "rm -r big") == "ask"
+    (client.place.project / "big/3").unlink()
+    assert run(client, "rm -r big") == "none"
+
+
 def test_what_a_command_removes_is_on_record_as_such(client: Client):
-    run(client, "rm a.txt; mv b.txt c.txt")
-    (entry,) = client.entries()
-    assert entry.metadata["actions"] == [
-        "tool:shell:run rm a.txt; mv b.txt c.txt",
-        "tool:file:create c.txt",
-        "tool:file:delete a.txt",
-        "tool:file:delete b.txt",
+    run(client, "rm a.txt")
+    run(client, "mv b.txt c.txt")
+    assert [entry.metadata["actions"] for entry in client.entries()] == [
+        ["tool:shell:run rm a.txt", "tool:file:delete a.txt"],
+        ["tool:shell:run mv b.txt c.txt", "tool:file:create c.txt", "tool:file:delete b.txt"],
     ]
 
 
