@@ -15,6 +15,7 @@ from typing import Final
 
 from paddock.apps.hook.lean.asked import ShapeError
 from paddock.apps.hook.lean.patches import read_patch
+from paddock.apps.hook.lean.shell import is_bare_below
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.tokens import RESERVED
@@ -26,6 +27,9 @@ BELOW_MAX: Final = 5_000
 GROUNDS_MAX: Final = 16
 """Directories that a line may come to stand in; with more it is asked about."""
 
+_TAKEN_FOR_A_REPOSITORY: Final = (
+    "git would take a folder of ordinary files for a repository, and run what its config names"
+)
 _CHANGES_DIRECTORY: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 _REMOVES: Final = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
 _PATCHES: Final = frozenset({"apply_patch", "applypatch"})
@@ -68,8 +72,11 @@ def read_targets(line: CommandLine, base: str) -> Targets:
 
 def _note(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -> None:
     written = [each for each in (*line.writes, *line.touched) if not each.startswith("&")]
+    starts_git = "git" in _programs(line)
     for ground in grounds:
         here = _directory(base, ground)
+        if starts_git and is_bare_below(here):
+            found.unsure[_TAKEN_FOR_A_REPOSITORY] = None
         for target in filter(None, written):
             for name in (target, *_expanded(found, target, here)):
                 found.targets[ground, name] = None

@@ -125,7 +125,7 @@ def inside(target: str, source: str) -> str:
 
 def _outputs(words: Sequence[str]) -> list[str]:
     found: list[str] = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in pairwise((*words, "")):
         if word.startswith("--output=") or (word[:2] == "-o" and len(word) > 2):
             found.append(word.partition("=")[2] if "=" in word else word[2:])
         elif word in ("-o", "--output") and after:

@@ -1,5 +1,7 @@
 """What is read off a line of shell, and from where."""
 
+import shutil
+
 import pytest
 
 from paddock.apps.hook import lines
@@ -259,3 +261,29 @@ def test_a_command_that_could_remove_the_whole_project_is_told_what_to_do(comman
     assert said.reason.endswith(
         "could remove anything in the project; name the files or folders that are to go"
     )
+
+
+STATUS = '[profiles.standard]\nallow = ["tool:file:*", "tool:shell:run git status"]\n'
+
+
+@pytest.mark.parametrize("command", ["git status", "cd sub && git status", "cd deep; git status"])
+def test_git_in_a_folder_that_it_would_take_for_a_repository_is_asked_about(
+    command, client: Client
+):
+    client.write_policy(
+        STATUS + 'otherwise = { "tool:shell:*" = "ask" }\n[hook]\non_allow = "approve"'
+    )
+    project = client.place.project
+    for name in ("sub/x", "deep/x"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("x")
+    assert run(client, "git status") == "allow"
+    shutil.rmtree(project / ".git", ignore_errors=True)
+    for name in ("HEAD", "config", "objects/x", "refs/x"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("x")
+    assert run(client, command) == "ask"
+    (project / ".git").mkdir()
+    (project / "sub/.git").mkdir()
+    (project / "deep/.git").mkdir()
+    assert run(client, "git status") == "allow"

@@ -140,9 +140,11 @@ class QuickEngine:
     def line(self, text: str, base: str) -> Line:
         """See `Engine`."""
         # Lines of shell are taken apart by a module of their own.
-        from paddock.apps.hook.lean.shell import split_line
+        from paddock.apps.hook.lean.shell import is_bare_below, split_line
 
         commands = split_line(text, self._image["shell"])
+        if any("git" in programs for _, programs in commands) and is_bare_below(base):
+            raise DeclinedError("git would take a folder for a repository")
         found: list[Finding] = []
         for number in self._profiles:
             profile = self._image["profiles"][number]

@@ -9,6 +9,8 @@ Threat: a line that bash reads otherwise. Whatever is not on these lists is left
 parser, and a property test holds both against each other.
 """
 
+import posix
+
 from paddock.apps.hook.lean.asked import DeclinedError
 
 TYPE_CHECKING = False
@@ -24,6 +26,7 @@ _JOINERS = ("&&", "||", ";", "|")
 _ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
 """Redirections that write nothing."""
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_BARE_NAMES = ("HEAD", "objects", "refs")
 _GIT_LONG = ("--output", "--git-dir", "--work-tree")
 
 Command = tuple[str, frozenset[str]]
@@ -73,6 +76,31 @@ def split_line(text: str, tables: "Json") -> "list[Command]":
     if words or not commands:
         commands.append(_command(text[start:end], words, tables))
     return commands
+
+
+def is_bare_below(directory: str) -> bool:
+    """Whether git, started there, takes a folder without `.git` for a repository.
+
+    Threat: `HEAD`, `config`, `objects` and `refs` are names like others to whoever writes
+    files, and the configuration names programs that git runs.
+    """
+    here = directory.rstrip("/") or "/"
+    while True:
+        if _is_there(f"{here}/.git"):
+            return False
+        if all(_is_there(f"{here}/{name}") for name in _BARE_NAMES):
+            return True
+        if here in ("", "/"):
+            return False
+        here = here.rpartition("/")[0]
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _stands(text: str, sign: str, at: int) -> bool:
