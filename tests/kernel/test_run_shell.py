@@ -153,7 +153,7 @@ def test_a_background_child_holds_no_call_and_does_not_outlive_it(terminal: Term
 def test_standard_input_is_empty_and_home_is_private(terminal: Terminal):
     said = terminal.run("cat; echo $HOME; ls -A ~; echo $SECRET; touch ~/x && echo wrote")
 
-    assert said["stdout"] == "/run/home\n\nwrote\n"
+    assert said["stdout"] == "/run/home\n.gitconfig\n\nwrote\n"
 
 
 # Output
@@ -583,3 +583,25 @@ def test_the_admins_shell_is_the_same_behind_the_dual_gate(tmp_path: Path):
     assert (operator.plane / "HO2/scratch/x").read_text() == "1\n"
     assert "HOT/config/policy.toml" in refused(opened.json)
     assert (operator.plane / "HOT/config/policy.toml").read_text() != "2\n"
+
+
+@pytest.mark.needs("git")
+def test_a_folder_of_files_is_no_repository_to_git_in_the_sandbox(terminal: Terminal):
+    folder = terminal.yard.root / "taken"
+    for name in ("objects", "refs"):
+        (folder / name).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    (folder / "config").write_text(
+        "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = .\n"
+        '\tfsmonitor = "touch ran; false"\n'
+    )
+    said = terminal.sneak("cd taken && git status")
+    freely = subprocess.run(
+        ["git", "status"], cwd=folder, env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert "not a git repository" in said["stderr"] or "cannot use bare" in said["stderr"]
+    assert said["files_changed"] == []
+    # Without the sandbox it runs what the folder says.
+    assert (freely.returncode, (folder / "ran").exists()) == (0, True)

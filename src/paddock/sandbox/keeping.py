@@ -190,9 +190,8 @@ def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[s
         config = home / ".gitconfig"
         for directory in (home, temporary):
             directory.mkdir(mode=0o700)
-        if plan.git_identity is not None:
-            name_and_email = [os.fsencode(text) for text in plan.git_identity]
-            config.write_bytes(git_config(*name_and_email))
+        name_and_email = [os.fsencode(text) for text in plan.git_identity or ()]
+        config.write_bytes(git_config(name_and_email))
         if identity is not None:
             for path in (made, home, temporary, config):
                 if Path(path).exists():

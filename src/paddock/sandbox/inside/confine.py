@@ -208,8 +208,7 @@ class Confinement:
         for name, text in (*_LINKS, *zip(links[::2], links[1::2], strict=True)):
             self._link(name, text)
         os.close(self._place(self._base.home, is_directory=True))
-        if self._base.identity:
-            _write(self._base.home[1:] + b"/.gitconfig", git_config(*self._base.identity))
+        _write(self._base.home[1:] + b"/.gitconfig", git_config(self._base.identity))
 
     def _link(self, path: bytes, text: bytes) -> None:
         parent, _, name = path.rpartition(b"/")

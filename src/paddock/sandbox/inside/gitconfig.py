@@ -1,11 +1,18 @@
-"""The `.gitconfig` of a private HOME: who commits, and nothing else."""
+"""The `.gitconfig` of a private HOME: who commits, and which folder is no repository."""
 
 from __future__ import annotations
 
+_SAFE = b"[safe]\n\tbareRepository = explicit\n"
+"""Threat: HEAD, objects and refs among ordinary files make a repository of a folder, whose
+config names programs that a mere `git status` runs. One that is named is taken."""
 
-def git_config(name: bytes, email: bytes) -> bytes:
-    """Two quoted values (git-config(1), syntax)."""
-    return b"[user]\n\tname = %b\n\temail = %b\n" % (_quoted(name), _quoted(email))
+
+def git_config(identity: list[bytes]) -> bytes:
+    """Quoted values (git-config(1), syntax); `identity` is name and e-mail, or empty."""
+    if not identity:
+        return _SAFE
+    name, email = map(_quoted, identity)
+    return b"%b[user]\n\tname = %b\n\temail = %b\n" % (_SAFE, name, email)
 
 
 def _quoted(value: bytes) -> bytes:
