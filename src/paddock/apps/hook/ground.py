@@ -1,13 +1,14 @@
 """What a call is judged on, found the long way: project, agent, engine."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.places import Scene
+from paddock.apps.hook.lean.places import Scene, relative
 from paddock.apps.hook.policy_engine import PolicyEngine
 from paddock.assembly import Project, note_agents, open_project
 from paddock.plane.agent_files import is_agent_name
@@ -55,7 +56,7 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
         str(project.root.path),
         start.rstrip("/") or "/",
         str(environment.home),
-        state_of(environment),
+        (*state_of(environment), *installation_in(str(project.root.path))),
         today,
     )
     chain = chain_for(project, asked)
@@ -67,6 +68,17 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
 def state_of(environment: Environment) -> tuple[str, ...]:
     """Return the real directories of Paddock's own files."""
     return (str(real_path(environment.paddock_home)), str(real_path(environment.config_home)))
+
+
+def installation_in(root: str) -> tuple[str, ...]:
+    """Return the real directories of this installation that lie in a project.
+
+    Threat: who may write the hook's own code, or what its interpreter loads at a start,
+    decides in its place.
+    """
+    places = (Path(__file__).parents[2], Path(sys.prefix))
+    found = [str(real_path(place)) for place in places]
+    return tuple(place for place in found if relative(place, root))
 
 
 def default_chain(project: Project) -> AgentChain:

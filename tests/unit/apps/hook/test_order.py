@@ -80,12 +80,24 @@ def test_what_is_secret_is_not_read_wherever_it_lies(path, client: Client):
 @pytest.mark.parametrize(
     "path",
     ["paddock.toml", "src/paddock.json", ".claude/settings.json", ".Claude/Settings.local.json",
-     ".codex/config.toml", ".codex/hooks.json"],
+     ".codex/config.toml", ".codex/hooks.json", "sub/.claude/settings.local.json"],
 )  # fmt: skip
 def test_nothing_that_holds_the_fence_is_written(path, client: Client):
     assert write(client, f"{{root}}/{path}").word == "deny"
     assert client.ask("Bash", tool_input={"command": f"echo x > {path}"}).word == "deny"
     assert client.ask("Read", tool_input={"file_path": f"{{root}}/{path}"}).word == "none"
+
+
+def test_an_installation_in_the_project_is_not_written(client: Client, monkeypatch):
+    held = client.place.project / ".venv"
+    (held / "lib").mkdir(parents=True)
+    assert write(client, "{root}/.venv/lib/x.pth").word == "none"
+    monkeypatch.setattr("sys.prefix", str(held))
+    for path in (".venv/lib/x.pth", ".venv/pyvenv.cfg"):
+        assert write(client, f"{{root}}/{path}").word == "deny"
+    for command in ("rm -rf .venv", "cp a .venv/lib/x.pth"):
+        assert client.ask("Bash", tool_input={"command": command}).word == "deny"
+    assert write(client, "{root}/.venv2/x").word == "none"
 
 
 def test_paddocks_own_state_is_not_written_even_where_also_write_says_so(client: Client):

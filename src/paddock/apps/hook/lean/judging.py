@@ -38,7 +38,7 @@ OWN_SETTINGS = frozenset(
         *(".codex/config.toml", ".codex/hooks.json"),
     }
 )
-"""Files of a project from which a client takes its hooks, in lower case."""
+"""Files, at any depth, from which a client takes its hooks, in lower case."""
 
 
 class Rule:
@@ -227,9 +227,14 @@ class _Judging:
 
     def writing(self, name: str, shown: str) -> None:
         engine = self.engine
-        if name.lower() in OWN_SETTINGS:
-            # Threat: an agent that edits the client's settings takes the fence away with them.
-            rule = Rule(DENY, name.lower(), "hook.settings", "built-in", 0)
+        last = "/".join(name.lower().split("/")[-2:])
+        real = f"{self.scene.root}/{name}"
+        is_fence = any(relative(real, place) for place in self.scene.state)
+        if is_fence or last in OWN_SETTINGS:
+            # Threat: an agent that edits the client's settings takes the fence away with them;
+            # a client that is started in a folder below looks there.
+            text = "the installation of the hook" if is_fence else last
+            rule = Rule(DENY, text, "hook.settings", "built-in", 0)
             reason = _guarded(self.tool, shown, True, rule)
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
         pattern = engine.find_warning(name)
