@@ -15,6 +15,7 @@ from typing import Final
 
 WRITES: Final = "writes a file"
 RUNS: Final = "runs a program"
+READS: Final = "reads files of any place"
 LOADS: Final = "loads code or configuration from a place of its own"
 
 
@@ -63,6 +64,7 @@ CAUTIONS: Final = (
                              "exec-batch", "tool", "gpg-sign", "interactive"), "O"),
     Caution(("git",), LOADS, ("config", "config-env", "template", "exec-path", "git-dir",
                               "work-tree", "no-index", "reference", "separate-git-dir")),
+    Caution(("git diff",), READS, prefixes=("/", "~", "../")),
     Caution(("git clone",), RUNS, ("recurse-submodules",), "uc"),
     Caution(("git fetch", "git pull"), RUNS, ("recurse-submodules",)),
     Caution(("git rebase", "git difftool"), RUNS, ("exec", "extcmd"), "xi"),
