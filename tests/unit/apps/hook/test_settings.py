@@ -212,6 +212,39 @@ def test_status_tells_where_it_is_and_what_it_denied(name, scope, client: Client
     assert place.run("hook", "status", *options, "--json").json["installed"][0]["state"] == "stale"
 
 
+BEGIN = "# >>> paddock hook (paddock hook uninstall --client codex takes it out)"
+OWN = {
+    "claude": (".claude/settings.json", ("{}\n", "{}", "{ }\n", '{"hooks": {}}\n')),
+    "codex": (".codex/config.toml", ("", "\n", f'{BEGIN}\nmodel = "x"\n', "a = 1")),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, (_, texts) in OWN.items() for text in texts]
+)
+def test_a_file_that_was_there_is_what_it_was_afterwards(name, text, client: Client):
+    path = client.place.project / OWN[name][0]
+    path.parent.mkdir()
+    path.write_text(text)
+    options = ("--client", name, "--yes")
+
+    assert client.place.run("hook", "install", *options).status == 0
+    assert "launch.py" in path.read_text()
+    assert client.place.run("hook", "uninstall", *options).status == 0
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_file_that_was_made_for_us_goes_with_us(name, client: Client):
+    path = client.place.project / OWN[name][0]
+    options = ("--client", name, "--yes")
+
+    for _ in range(2):
+        assert client.place.run("hook", "install", *options).status == 0
+    assert client.place.run("hook", "uninstall", *options).status == 0
+    assert not path.exists()
+
+
 def test_without_a_yes_nothing_is_written_and_the_change_is_shown(client: Client):
     asked = client.place.run("hook", "install")
 

@@ -31,12 +31,16 @@ CANNOT: Final = (
 _EVENTS: Final = tuple(event for event in EVENTS if event != "PostToolUseFailure")
 _BEGIN: Final = "# >>> paddock hook (paddock hook uninstall --client codex takes it out)"
 _BEGIN_AFTER_OPEN_LINE: Final = f"{_BEGIN[:-1]}; the line above had no end)"
+_BEGIN_OF_NEW_FILE: Final = f"{_BEGIN[:-1]}; the file was made for it)"
+_BEGINS: Final = (_BEGIN, _BEGIN_AFTER_OPEN_LINE, _BEGIN_OF_NEW_FILE)
 _END: Final = "# <<< paddock hook"
 _PLAIN: Final = re.compile(r"[a-z-]+", re.ASCII | re.IGNORECASE)
 _BLOCK: Final = re.compile(
     rf"(?:\n(?={re.escape(_BEGIN_AFTER_OPEN_LINE)}))?"
-    rf"(?:{re.escape(_BEGIN)}|{re.escape(_BEGIN_AFTER_OPEN_LINE)})\n.*?{re.escape(_END)}\n",
-    re.DOTALL,
+    # No other beginning in between: somebody may have kept that line.
+    rf"^(?:{'|'.join(map(re.escape, _BEGINS))})\n"
+    rf"(?:(?!# >>> paddock hook).*\n)*?{re.escape(_END)}\n",
+    re.MULTILINE,
 )
 
 
@@ -68,14 +72,19 @@ def block(program: Program, begin: str = _BEGIN) -> str:
     return "\n".join([*rows, _END, ""])
 
 
-def installed(text: str, file: str, program: Program) -> str:
-    """The configuration with our block, an older one replaced.
+def installed(text: str | None, file: str, program: Program) -> str:
+    """The configuration with our block, an older one replaced; None where there is none yet.
 
     Raises:
         ConfigError: it is no TOML, or `hooks` has another form.
     """
+    if text is None:
+        return block(program, _BEGIN_OF_NEW_FILE)
     _require_toml(text, file)
+    is_new = is_made(text)
     text = uninstalled(text, file)
+    if is_new and not text:
+        return block(program, _BEGIN_OF_NEW_FILE)
     is_open = bool(text) and not text.endswith("\n")
     added = f"\n{block(program, _BEGIN_AFTER_OPEN_LINE)}" if is_open else block(program)
     _require_toml(text + added, file)
@@ -94,10 +103,15 @@ def uninstalled(text: str, file: str) -> str:
 def is_installed(text: str, program: Program) -> bool:
     """Whether the block is there as it would be put in now."""
     found = _BLOCK.search(text)
-    return found is not None and found[0].lstrip("\n") in (
-        block(program),
-        block(program, _BEGIN_AFTER_OPEN_LINE),
-    )
+    return found is not None and found[0].lstrip("\n") in [
+        block(program, begin) for begin in _BEGINS
+    ]
+
+
+def is_made(text: str) -> bool:
+    """Whether the file was made for our block."""
+    found = _BLOCK.search(text)
+    return found is not None and found[0].startswith(f"{_BEGIN_OF_NEW_FILE}\n")
 
 
 def has_ours(text: str) -> bool:

@@ -95,10 +95,12 @@ def plan_install(path: Path, client: Client, scope: Scope, programs: Sequence[Pr
         return Edit(file, file.content)
     program = choose_program(programs)
     if client == "claude":
-        text = file.text if file.content is not None else "{}\n"
+        text = file.text if file.content is not None else claude.MADE
         content = claude.installed(text, str(path), program)
     else:
-        content = codex.installed(file.text, str(path), program)
+        content = codex.installed(
+            file.text if file.content is not None else None, str(path), program
+        )
     return Edit(file, content.encode("utf-8"))
 
 
@@ -109,10 +111,10 @@ def plan_uninstall(path: Path, client: Client, scope: Scope) -> Edit:
         return Edit(file, None)
     if client == "claude":
         content = claude.uninstalled(file.text, str(path))
-        is_made = content == "{}\n" and content != file.text
+        is_made = content == claude.MADE and content != file.text
     else:
         content = codex.uninstalled(file.text, str(path))
-        is_made = not content and content != file.text
+        is_made = not content and codex.is_made(file.text)
     return Edit(file, None if is_made else content.encode("utf-8"))
 
 
