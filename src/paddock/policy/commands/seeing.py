@@ -47,6 +47,11 @@ _WITH_SCRIPT: Final = frozenset({"su", "runuser", "script", "flock"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
+_SUBSCRIPTING: Final = frozenset(
+    "let unset test [ read printf declare typeset local readonly export mapfile readarray".split()
+)
+"""Builtins to which `a[…]`, however it is quoted, is arithmetic, which runs `$(…)`."""
+_SUBSCRIPT: Final = re.compile(r"\[.*[$`]", re.DOTALL)
 OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
 
@@ -207,6 +212,10 @@ class _Seeing:
             self.run_time("git takes configuration from the environment")
 
     def builtin(self, at: int, end: int, name: str) -> None:
+        if name in _SUBSCRIPTING and any(
+            _SUBSCRIPT.search(word.text) for word in self.words[at + 1 : end]
+        ):
+            self.run_time(f"{name} evaluates a subscript")
         match name:
             case "eval":
                 self.run_time("eval runs a text that is made at run time")

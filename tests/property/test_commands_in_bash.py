@@ -1,0 +1,109 @@
+"""Lines of odd pieces, decided and then really run by bash: what is allowed starts nothing else."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from paddock.policy.commands import compile_command_pattern, parse_line
+
+pytestmark = pytest.mark.needs("bash")
+
+PATTERNS = [compile_command_pattern(text) for text in ("git status", "git diff *", "ls *")]
+MARKING = compile_command_pattern("mark *")
+PIECES = (
+    *("mark", "$(mark)", "`mark`", "<(mark)", '"$(mark)"', "$((a[$(mark)]))", "${x:-$(mark)}"),
+    *("'", '"', "\\", "$'", "{", "}", "(", ")", "((", "))", "[[", "]]", "[", "]"),
+    *("<", "<<", "<<-", "<<<", "<<E", "<<'E'", "<<\\E", "\nE\n", "\nE", "\n\tE\n", "E", "E)"),
+    *(">", ">>", ">&", "<&", "&>", ">|", "<>", "2>&1", "1>&", "3>", "{x}>", "&-", ">&-"),
+    *("/dev/null", ">/dev/null ", "2>/dev/null ", "<<E 2>&1 ", ">x ", "<<<a "),
+    *("|", "|&", "||", "&&", "&", ";", ";;", "\n", "\t", " ", "#", " #", "\\\n"),
+    *("!", "~", "*", "?", "=", "a=", "x[0]=", "=(", "-", "--", "{a,b}", "$", "${", "$["),
+    *("if ", "then ", "fi", "while ", "do ", "done", "for i in ", "case a in ", "esac", "a)"),
+    *("f() ", "coproc ", "time ", "in ", "else ", "[[ a ", " ]]", "=~", "-eq ", "eval ", ". "),
+    *("export ", "declare ", "unset ", "test ", "[ a ", "\\$\\(mark\\)", "'$(mark)'"),
+    *("\u00a0", "\u2003", "\xe9"),
+)
+LINES = st.builds(
+    lambda first, pieces, gap: first + gap.join(pieces),
+    st.sampled_from(("ls ", "ls", "git diff ", "git status", "ls a ", "")),
+    st.lists(st.sampled_from(PIECES), min_size=2, max_size=12),
+    st.sampled_from(("", " ")),
+)
+
+
+def is_allowed(text: str) -> bool:
+    """Under allow rules for three programs, and nothing in doubt."""
+    line = parse_line(text)
+    return not (line.problems or line.runtime_only or line.is_empty) and all(
+        any(pattern.matches_exactly(each) for pattern in PATTERNS) for each in line.commands
+    )
+
+
+def is_seen(text: str) -> bool:
+    """Whether a deny of what marks would be found in the line, or the line is in doubt."""
+    line = parse_line(text)
+    return bool(line.problems or line.runtime_only) or any(
+        MARKING.matches_any_reading(each) for each in line.commands
+    )
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs of no effect, and one that leaves a mark."""
+    made = tmp_path_factory.mktemp("bash")
+    (made / "bin").mkdir()
+    (made / "work").mkdir()
+    for name, line in (("mark", f": > {made}/MARK"), ("ls", ":"), ("git", ":")):
+        (made / "bin" / name).write_text(f"#!/bin/sh\n{line}\n")
+        (made / "bin" / name).chmod(0o755)
+    return made
+
+
+def marks(desk: Path, text: str) -> bool:
+    """Whether bash starts what marks for this line."""
+    (desk / "MARK").unlink(missing_ok=True)
+    shutil.rmtree(desk / "work")
+    (desk / "work").mkdir()
+    environment = {"PATH": str(desk / "bin"), "HOME": str(desk / "work"), "LC_ALL": "C.UTF-8"}
+    with open(os.devnull, "r+b") as nothing:
+        subprocess.run(
+            ["/bin/bash", "-c", text], cwd=desk / "work", env=environment, check=False,
+            stdin=nothing, stdout=nothing, stderr=nothing, timeout=60,
+        )  # fmt: skip
+    return (desk / "MARK").exists()
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("ls $(mark)", True), ("mark", True), ("ls", False)])
+def test_the_mark_tells_what_bash_starts(desk: Path, text: str, wanted: bool):
+    assert marks(desk, text) is wanted
+
+
+@given(text=LINES)
+@example(text="ls <<E 2>/dev/null $(mark)\nE")
+@example(text="ls >&\\$\\(mark\\)")
+@example(text="ls 1>&'$(mark)'")
+@settings(max_examples=1500)
+def test_what_an_allow_covers_starts_nothing_else(desk: Path, text: str):
+    if is_allowed(text):
+        assert not marks(desk, text)
+
+
+@given(text=LINES)
+@example(text='export "$(mark)"')
+@example(text="unset $(mark)")
+@example(text="cat <<E >/dev/null $(mark)\nE")
+@example(text="let 'a[$(mark)]'")
+@example(text="unset 'a[$(mark)]'")
+@example(text="declare 'a[$(mark)]=1'")
+@example(text="read 'a[$(mark)]' <<< 1")
+@example(text="printf -v 'a[$(mark)]' x")
+@example(text="test -v 'a[$(mark)]'")
+@settings(max_examples=1500)
+def test_a_deny_sees_every_program_that_bash_starts(desk: Path, text: str):
+    if "mark" in text and not is_seen(text):
+        assert not marks(desk, text)
