@@ -64,8 +64,15 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("mildest-action-decides.toml", "parent-has-no-say.toml"),
         ),
         "G7": Guarantee(
-            tests=("tests/unit/policy/test_policy_lines.py",),
-            mutants=("run-time-words-are-ignored.toml",),
+            tests=(
+                "tests/unit/policy/test_policy_lines.py",
+                "tests/unit/policy/commands/test_attacks.py",
+                "tests/property/test_commands_in_bash.py",
+            ),
+            mutants=(
+                "run-time-words-are-ignored.toml",
+                "words-behind-documents.toml",
+            ),
         ),
         "G8": Guarantee(
             tests=("tests/unit/policy/test_policy_document.py",),
@@ -356,6 +363,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "any-image-counts.toml",
                 "hook-answers-unrecorded.toml",
                 "hook-fails-open.toml",
+                "signals-end-the-hook.toml",
             ),
         ),
         "G34": Guarantee(
