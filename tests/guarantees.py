@@ -66,7 +66,6 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G7": Guarantee(
             tests=(
                 "tests/unit/policy/test_policy_lines.py",
-                "tests/unit/policy/commands/test_attacks.py",
                 "tests/property/test_commands_in_bash.py",
             ),
             mutants=(
