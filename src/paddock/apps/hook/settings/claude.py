@@ -24,8 +24,8 @@ SESSION_END_TIMEOUT_S: Final = 3
 LAUNCHER: Final = "/paddock/apps/hook/launch.py"
 """How the file ends by which an entry is known to be ours."""
 
-MADE: Final = "{ \n}\n"
-"""What a file that we make holds without our entries, as nobody would write it: so an empty
+MADE: Final = "{\n\n}\n"
+"""What a file that we make holds without our entries, as hardly anybody would write it: so an empty
 one of somebody else stays."""
 JUDGED: Final = ("PreToolUse", "PermissionRequest")
 """Events whose answer decides whether a call runs."""
