@@ -129,17 +129,22 @@ def _read(file: PolicyFile) -> PolicyDocument:
     return read_policy(str(file.path), file.content, Scope.PROJECT, Settings(), known)
 
 
-def _path_grants(document: PolicyDocument) -> Iterator[Grant]:
+def _path_lists(
+    document: PolicyDocument,
+) -> Iterator[tuple[str, tuple[PathPattern, ...] | None, tuple[PathPattern, ...] | None]]:
+    """The lists that close paths or warn: their names, as built in, and as given."""
     defaults, given = built_in_paths(), document.paths
-    for name, before, after in (
-        ("protected", defaults.protected, given.protected),
-        ("generated", defaults.generated, given.generated),
-        ("secret", defaults.secret, given.secret),
-        ("warned", defaults.warned, given.warned),
-    ):
+    yield "protected", defaults.protected, given.protected
+    yield "generated", defaults.generated, given.generated
+    yield "secret", defaults.secret, given.secret
+    yield "warned", defaults.warned, given.warned
+
+
+def _path_grants(document: PolicyDocument) -> Iterator[Grant]:
+    for name, before, after in _path_lists(document):
         if after is not None:
             yield from _list_grants(name, before or (), after)
-    for pattern in _added(defaults.safe or (), given.safe or ()):
+    for pattern in _added(built_in_paths().safe or (), document.paths.safe or ()):
         yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
 
 
@@ -240,13 +245,7 @@ def _setting_grants(settings: Settings) -> Iterator[Grant]:
 
 
 def _path_restraints(document: PolicyDocument) -> Iterator[Grant]:
-    defaults, given = built_in_paths(), document.paths
-    for name, before, after in (
-        ("protected", defaults.protected, given.protected),
-        ("generated", defaults.generated, given.generated),
-        ("secret", defaults.secret, given.secret),
-        ("warned", defaults.warned, given.warned),
-    ):
+    for name, before, after in _path_lists(document):
         for pattern in _added(before or (), after or ()):
             yield Grant(f"[paths] {_text(pattern)} is {name}", _where(pattern.place))
 

@@ -4,6 +4,7 @@ A safety net for a hook that cannot hold a command to the policy: what stands
 here was read off the words, unresolved; what does not may still be written.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +70,8 @@ PROGRAMS: Final = frozenset(_TABLE) | _OWN
 """Programs at whose words this module looks."""
 BY_OPTION: Final = frozenset(program for program, row in _TABLE.items() if row.operands == "none")
 """Of those, the ones that write only what an option names."""
+_ELSEWHERE: Final = re.compile(r"[^/]*:")
+"""How scp and rsync name another machine."""
 _MOVING: Final = frozenset({"mv", "cp", "ln", "install", "scp", "rsync"})
 """Programs that put what they are given into their last operand, or below it."""
 
@@ -119,9 +122,10 @@ def find_copied(reading: Reading) -> tuple[tuple[str, str], ...]:
         return ()
     operands, directories, _ = _split([each.text for each in reading.all_words()[1:]], _TABLE[name])
     sources = operands if directories else operands[:-1]
-    return tuple(
-        (source, target) for target in (directories or operands[-1:]) for source in sources
-    )
+    targets = directories or operands[-1:]
+    if name in ("scp", "rsync"):
+        targets = [target for target in targets if not _ELSEWHERE.match(target)]
+    return tuple((source, target) for target in targets for source in sources)
 
 
 def _is_option(option: str, wanted: tuple[str, ...]) -> bool:

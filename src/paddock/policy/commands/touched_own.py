@@ -41,7 +41,7 @@ def of_sed(words: Sequence[str]) -> list[str]:
             if any(long.startswith(name) for long in ("--expression", "--file")) and name[2:]:
                 named_script = True
                 scripts.append(value if equals or not left else left.pop(0))
-            is_in_place = is_in_place or (len(name) > 3 and "--in-place".startswith(name))
+            is_in_place = is_in_place or (name[2:] != "" and "--in-place".startswith(name))
         elif word.startswith("-") and word != "-":
             for place, letter in enumerate(word[1:], 2):
                 if letter == "i":

@@ -110,6 +110,7 @@ def test_a_damaged_line_still_tells_what_it_would_write():
         ("sed -i.bak.e s/a/b/ f", ("f",)),
         ("sed -i --expression=s/a/b/ f", ("f",)),
         ("sed -i --file x f", ("f",)),
+        ("sed --i s/a/b/ f", ("f",)),
         ("sed -n 's/a/b/;w f' g", ("f",)),
         ("git -C sub checkout -- x", ("sub", "sub/x")),
         ("mv a b.txt", ("b.txt",)),
@@ -260,6 +261,20 @@ def test_the_grammar_is_loaded_by_the_first_parse_alone():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert done.stdout.split() == [b"False", b"True"]
+
+
+@pytest.mark.parametrize(
+    ("text", "copied"),
+    [
+        ("rsync -a . host:dir", ()),
+        ("rsync -a . ./host:dir", ((".", "./host:dir"),)),
+        ("scp a user@host:", ()),
+        ("scp host:a b", (("host:a", "b"),)),
+        ("cp a b:c", (("a", "b:c"),)),
+    ],
+)
+def test_what_goes_to_another_machine_arrives_nowhere_here(text, copied):
+    assert parse_line(text).copied == copied
 
 
 @pytest.mark.parametrize(
