@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from paddock.policy.commands import CommandLine, compile_command_pattern, parse_line
+from paddock.policy.commands.tokens import RESERVED
 
 TOKENS = st.sampled_from(
     ["git", "push", "a", "-x", "$x", "$(", ")", "(", "{", "}", "'", '"', "`", "\\", "\n", " ", " ",
@@ -42,6 +43,8 @@ def test_any_text_becomes_a_line(text):
 def test_quoted_words_come_back_as_they_were(words):
     text = shlex.join(words)
     assume(words[0] == shlex.quote(words[0]) or "=" not in words[0])
+    # What shlex leaves bare is a keyword to a shell, in the first place.
+    assume(words[0] not in RESERVED)
     line = parse_line(text)
     assert line.problems == ()
     assert [[word.text for word in each.words] for each in line.commands[:1]] == [words]
