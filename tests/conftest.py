@@ -6,6 +6,7 @@ and who runs the tests (root or a plain user: some behaviour needs one of them).
 """
 
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -29,6 +30,11 @@ settings.register_profile(
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick")
 )
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts us in the background says so for us and, by inheritance, for
+    # every program under test: then no Ctrl-C would reach those that wait for one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # --- network ------------------------------------------------------------------

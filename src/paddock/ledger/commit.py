@@ -21,7 +21,6 @@ anything. The mark is poisoned for every process, until the machine starts anew
 and the file is what the disk has kept.
 """
 
-import os
 from typing import Final
 
 from paddock.errors import HostError, PaddockError
@@ -29,6 +28,7 @@ from paddock.ledger.disk import Disk, Waiting, failure
 from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, HeadFile, HeadPage, Mark
 from paddock.ledger.lock import FileLock
 from paddock.ledger.segments import ActiveSegment
+from paddock.ledger.yielding import Yielding
 
 _POLL_MIN_S: Final = 50e-6
 _POLL_MAX_S: Final = 1e-3
@@ -39,13 +39,7 @@ _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
 _LOOKS_MAX: Final = 250
-"""At the turn, before a lead or a sleep: about a millisecond. Each lets another writer run;
-a processor that has nothing to run is slow to wake, and its caches are cold."""
-_YIELD_MAX_S: Final = 2e-3
-"""Whoever yields to a program that only computes gets the processor back a time slice later:
-then it is better to sleep, as a sleeper that is woken goes first."""
-_CROWDED_WAITS: Final = 50
-"""For so many waits nobody looks after that."""
+"""At the turn, before a lead or a sleep: about a millisecond."""
 _PATIENCE_MIN_S: Final = 250e-6
 _PATIENCE_MAX_S: Final = 1e-3
 """How long to wait for the rest before one leads without them: half a sync. Below the
@@ -66,12 +60,12 @@ class GroupCommit:
     __slots__ = (
         "_active",
         "_bell",
-        "_crowded",
         "_disk",
         "_head",
         "_lock",
         "_path",
         "_waiting",
+        "_yielding",
         "is_poisoned",
     )
 
@@ -91,7 +85,7 @@ class GroupCommit:
         self._active = active
         self._path = path
         self._waiting = waiting
-        self._crowded = 0
+        self._yielding = Yielding(waiting.monotonic)
         self._bell = waiting.bell(head.descriptor, TURN_OFFSET)
         self.is_poisoned = False
 
@@ -176,20 +170,10 @@ class GroupCommit:
         return _LEAD
 
     def _look_for_turn(self, seen: int) -> None:
-        if self._crowded:
-            self._crowded -= 1
-            return
-        read_turn, now = self._head.read_turn, self._waiting.monotonic
-        before = now()
-        for _ in range(_LOOKS_MAX):
-            os.sched_yield()
+        read_turn = self._head.read_turn
+        for _ in self._yielding.tries(_LOOKS_MAX):
             if read_turn() != seen:
                 return
-            after = now()
-            if after - before > _YIELD_MAX_S:
-                self._crowded = _CROWDED_WAITS
-                return
-            before = after
 
     def _sleep(self, seen: int, durable: Mark, at_most_s: float) -> None:
         """Sleep until the turn is another one, or for a few syncs."""

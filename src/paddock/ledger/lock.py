@@ -13,9 +13,10 @@ from typing import Final
 
 from paddock.errors import LedgerBusyError
 from paddock.ledger.disk import Disk, Waiting, failure
+from paddock.ledger.yielding import Yielding
 
-_SPIN_TRIES: Final = 4
-"""The lock is held for some ten microseconds: yielding the processor often suffices."""
+_TRIES_MAX: Final = 16
+"""The lock is held for some ten microseconds: a sleep takes longer than a few turns of others."""
 _SLEEP_MIN_S: Final = 20e-6
 _SLEEP_MAX_S: Final = 2e-3
 _TAKE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -26,13 +27,14 @@ _HELD: Final = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
 class FileLock:
     """One lock file, opened by this object alone: its description is its identity."""
 
-    __slots__ = ("_disk", "_flock", "_threads", "_waiting", "descriptor", "path")
+    __slots__ = ("_disk", "_flock", "_threads", "_waiting", "_yielding", "descriptor", "path")
 
     def __init__(self, disk: Disk, path: str, waiting: Waiting) -> None:
         self.path = path
         self._disk = disk
         self._flock = disk.lock
         self._waiting = waiting
+        self._yielding = Yielding(waiting.monotonic)
         self._threads = threading.Lock()
         try:
             self.descriptor = disk.open(
@@ -113,8 +115,7 @@ class FileLock:
             raise
 
     def _wait_for_file(self) -> None:
-        for _ in range(_SPIN_TRIES):
-            os.sched_yield()
+        for _ in self._yielding.tries(_TRIES_MAX):
             if self._try_file():
                 return
         waiting = self._waiting

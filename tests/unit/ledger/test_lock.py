@@ -53,6 +53,43 @@ def test_waiting_has_an_end_and_names_the_holder(tmp_path):
     second.acquire()
 
 
+class TriesCounted(SystemDisk):
+    """Says how often the lock was tried."""
+
+    def __init__(self):
+        self.tries = 0
+
+    def lock(self, descriptor, operation):
+        self.tries += 1
+        fcntl.flock(descriptor, operation)
+
+
+@pytest.mark.parametrize(("yield_s", "wanted"), [(10e-6, [17, 17]), (0.003, [2, 1])])
+def test_where_a_yield_takes_a_time_slice_the_lock_is_slept_for(tmp_path, yield_s, wanted):
+    now, slept, disk = [0.0], [], TriesCounted()
+
+    def monotonic():
+        now[0] += yield_s
+        return now[0]
+
+    def sleep(seconds):
+        slept.append(disk.tries)
+        now[0] += 1.0
+
+    waiting = Waiting(monotonic=monotonic, sleep=sleep, lock_timeout_s=0.5)
+    holder, lock = open_lock(tmp_path), FileLock(disk, os.path.join(tmp_path, "lock"), waiting)
+    holder.acquire()
+    tries = []
+    for _ in range(2):
+        disk.tries = 0
+        slept.clear()
+        with pytest.raises(LedgerBusyError):
+            lock.acquire()
+        tries += slept[:1]
+
+    assert tries == wanted
+
+
 def test_waiting_for_a_thread_of_ones_own_has_an_end_too(tmp_path):
     lock = open_lock(tmp_path)
     lock.acquire()
