@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from paddock.policy.patterns import Comparison, PathList, compile_pattern
@@ -76,6 +76,11 @@ def usable(texts: list[str]) -> list[str]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=patterns, asked=st.lists(paths, min_size=1, max_size=12, unique=True))
+@example(texts=["ab", "!/**"], asked=["ab", "a/ab", "a/ab/ab", "a/b/c/ab"])
+@example(texts=["*.md", "!/a/**"], asked=["c.md", "a/c.md", "a/b/c.md", "a/b/ab/c.md", "b/c.md"])
+@example(texts=["ab", "!/a/b/**", "ab/c.md"], asked=["a/ab", "a/b/a/ab", "a/b/a/ab/c.md"])
+@example(texts=["/**", "!a"], asked=["a", "a/b", "b/a/b"])
+@example(texts=["a/**", "!a/b", "!ab"], asked=["a/b", "a/b/c", "a/b/ab", "a/b/ab/c", "b/ab"])
 def test_the_deciding_pattern_is_the_one_that_git_names(
     repository: Path, texts: list[str], asked: list[str]
 ) -> None:

@@ -139,10 +139,11 @@ class NameIndex:
 class _Node:
     """Patterns whose literal beginning is one directory, by what follows there."""
 
-    __slots__ = ("deep", "names")
+    __slots__ = ("all_below", "deep", "names")
 
     def __init__(self, items: list[tuple[Entry, tuple[Segment, ...]]]) -> None:
         self.names = NameIndex([(entry, rest[0]) for entry, rest in items if len(rest) == 1])
+        self.all_below = [entry for entry, rest in items if rest == (DEPTH,)]
         deep = [(entry, rest) for entry, rest in items if len(rest) > 1]
         self.deep = GramIndex(deep) if deep else None
 
@@ -150,9 +151,10 @@ class _Node:
 class _Side:
     """Patterns that are all compared with one form of the path: raw or folded."""
 
-    __slots__ = ("_anywhere", "_nodes")
+    __slots__ = ("_anywhere", "_at_every_level", "_nodes")
 
-    def __init__(self, patterns: list[Indexed], fold: bool) -> None:
+    def __init__(self, patterns: list[Indexed], *, fold: bool, at_every_level: bool) -> None:
+        self._at_every_level = at_every_level
         anywhere: list[tuple[Entry, Segment]] = []
         under: dict[str, list[tuple[Entry, tuple[Segment, ...]]]] = {}
         for pattern in patterns:
@@ -172,6 +174,7 @@ class _Side:
         anywhere, nodes = self._anywhere, self._nodes
         node = nodes.get("")
         deep: list[tuple[GramIndex, int]] = []
+        all_below: list[Entry] = []
         start = level = 0
         while True:
             end = path.find("/", start)
@@ -184,6 +187,10 @@ class _Side:
                 node.names.collect(name, is_directory, level, hits)
                 if node.deep is not None:
                     deep.append((node.deep, start))
+            if all_below:
+                _append(all_below, is_directory, level, hits)
+            if self._at_every_level and node is not None and node.all_below:
+                all_below = all_below + node.all_below
             prefix = path if is_final else path[:end]
             for patterns, offset in deep:
                 patterns.collect(prefix[offset:], is_directory, level, hits)
@@ -194,6 +201,10 @@ class _Side:
             level += 1
 
 
+def _side(patterns: list[Indexed], *, fold: bool, at_every_level: bool) -> _Side | None:
+    return _Side(patterns, fold=fold, at_every_level=at_every_level) if patterns else None
+
+
 class PathIndex:
     """Patterns to be found by a path, raw ones and folded ones side by side."""
 
@@ -202,12 +213,14 @@ class PathIndex:
     def __init__(self, patterns: list[Indexed]) -> None:
         folded = [pattern for pattern in patterns if pattern.folded]
         raw = [pattern for pattern in patterns if not pattern.folded]
-        self._raw = _Side(raw, fold=False) if raw else None
-        self._folded = _Side(folded, fold=True) if folded else None
+        # Without `!`, what matches a directory has decided for all below it.
+        at_every_level = any(pattern.glob.negated for pattern in patterns)
+        self._raw = _side(raw, fold=False, at_every_level=at_every_level)
+        self._folded = _side(folded, fold=True, at_every_level=at_every_level)
         # Folding can lose a match (a bracket's range, `?` for a letter that folds
         # to two, a combining mark at a wildcard's edge). What a pattern matches
         # as written, it matches here too.
-        self._folded_as_written = _Side(folded, fold=False) if folded else None
+        self._folded_as_written = _side(folded, fold=False, at_every_level=at_every_level)
         self._sees_raw_always = any("[" in pattern.glob.text for pattern in folded)
 
     def hits(self, path: str, folded_path: str, is_final_directory: bool) -> list[Hit]:

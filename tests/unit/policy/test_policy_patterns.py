@@ -64,6 +64,26 @@ def test_the_last_match_wins_and_an_excluded_parent_stays_excluded() -> None:
     }
 
 
+def test_two_stars_at_the_end_match_at_every_depth_also_after_a_negation() -> None:
+    taken_out = guarding("*.key", "!/fixtures/**")
+    assert matched(
+        taken_out, "a.key", "fixtures/a.key", "fixtures/x/y/a.key", "x/fixtures/a.key"
+    ) == {
+        "a.key": "*.key",
+        "fixtures/a.key": None,
+        "fixtures/x/y/a.key": None,
+        "x/fixtures/a.key": "*.key",
+    }
+    kept = guarding("src/**", "!src/made", "!src/free/**")
+    assert matched(kept, "src/a", "src/made", "src/made/a", "src/free", "src/free/x/y") == {
+        "src/a": "src/**",
+        "src/made": None,
+        "src/made/a": "src/**",
+        "src/free": "src/**",
+        "src/free/x/y": "src/**",
+    }
+
+
 def test_a_guarding_list_sees_case_form_and_files_where_directories_are_named() -> None:
     patterns = guarding(".git/", ".env*", "*.key", "/Straße/**", "caf\u00e9")
     assert matched(
