@@ -42,6 +42,11 @@ class Checkpointer:
         self._signer = signer
         self._is_ours = False
 
+    @property
+    def ledger(self) -> str:
+        """The JSONL file."""
+        return self._paths.ledger
+
     def make(self) -> SignedCheckpoint:
         """Sign what is durable now. Without new entries it is the last checkpoint again.
 

@@ -2,7 +2,9 @@
 
 There is no process that watches: an append looks whether a checkpoint is due, and
 makes it after its own entries are durable. That a checkpoint cannot be made stops
-no append: what is not covered is what `verify` states, and `problem` says why.
+no append: what is not covered is what `verify` states, `problem` says why, and so
+does a warning to the log `paddock.ledger`, which Python writes to stderr unless
+the embedding program has set up something else.
 
 A checkpoint goes upwards (`Above`) at most once in `checkpoint_interval_s`, but at
 its end and for entries that matter always: those are covered elsewhere before
@@ -115,7 +117,7 @@ class Keeper:
         self._newest = 0
         self._tried_at = self._carried_at = monotonic()
         self._carried = 0
-        self.problem = ""
+        self.problem = self._told = ""
         """Why the last checkpoint could not be made; empty where it was."""
 
     def appended(self, head: Head, is_urgent: bool) -> None:
@@ -191,12 +193,23 @@ class Keeper:
 
     def _carry(self, signed: SignedCheckpoint) -> None:
         self._above.take(signed)
+        self._told = ""
         self._carried = signed.checkpoint.size
         self._carried_at = self._monotonic()
 
     def _fail(self, fault: PaddockError | OSError) -> None:
         self._tried_at = self._monotonic()
-        self.problem = fault.message if isinstance(fault, PaddockError) else str(fault)
+        problem = fault.message if isinstance(fault, PaddockError) else str(fault)
+        if problem != self._told:
+            # Rarely needed, and most processes live for a tenth of a second.
+            from logging import getLogger  # noqa: PLC0415
+
+            getLogger("paddock.ledger").warning(
+                "paddock: the newest entries of %a are covered by no checkpoint: %s",
+                self._checkpointer.ledger,
+                problem,
+            )
+        self.problem = self._told = problem
 
 
 class KeptLedger:

@@ -168,6 +168,21 @@ def test_where_it_cannot_be_carried_up_the_append_stands_and_says_why(sealed):
     assert (ledger.checkpoint_problem, shelf.sizes) == ("", [3])
 
 
+def test_what_cannot_be_carried_up_is_said_once_until_it_changes(sealed, caplog):
+    shelf, clock = Shelf(), Clock()
+    ledger = open_kept(sealed, shelf, clock)
+    shelf.failure = HostError("no room above")
+
+    for _ in range(3):
+        ledger.append([Entry("GATE_RESULT")])
+
+    said = f"the newest entries of {sealed.path!a} are covered by no checkpoint: no room above"
+    assert caplog.messages == [f"paddock: {said}"]
+    shelf.failure = HostError("no way up")
+    ledger.append([Entry("GATE_RESULT")])
+    assert [text.rpartition(": ")[2] for text in caplog.messages] == ["no room above", "no way up"]
+
+
 def test_without_its_key_a_ledger_is_written_and_not_signed(sealed):
     os.unlink(sealed.key)
     ledger = open_kept(sealed, Shelf(), Clock())
