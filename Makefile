@@ -95,8 +95,10 @@ mutants: $(STAMP) ## break each guarantee on purpose; its tests must notice
 	@$(PY) tests/mutants/run.py
 
 .PHONY: torture
+# Five thousand examples of one property may take longer than what counts as a hang elsewhere.
 torture: $(STAMP) ## property, fault and kernel tests, long
-	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PY) -m pytest -n $(WORKERS) tests/property tests/fault tests/kernel
+	@HYPOTHESIS_PROFILE=torture PADDOCK_TORTURE_SECONDS=$(TORTURE_SECONDS) $(PY) -m pytest -n $(WORKERS) \
+		-o faulthandler_timeout=0 tests/property tests/fault tests/kernel
 
 .PHONY: reference
 reference: $(STAMP) ## write docs/reference/ from the code
