@@ -491,16 +491,19 @@ def test_a_set_over_the_limit_is_refused_whole(tmp_path: Path):
         assert terminal.run("head -c 90000 /dev/zero > f")["files_changed"] == ["f"]
 
 
-def test_what_is_generated_lands_and_is_not_kept(tmp_path: Path):
+def test_a_generated_directory_lands_and_is_not_kept_and_a_lock_file_is(tmp_path: Path):
     with a_terminal(tmp_path) as terminal:
-        terminal.run("mkdir -p node_modules/x && echo 1 > node_modules/x/i")
-        said = terminal.run("echo 2 > node_modules/x/i && echo 1 > yarn.lock")
+        terminal.run("mkdir -p node_modules/x && echo 1 > node_modules/x/i && echo 1 > yarn.lock")
+        said = terminal.run("echo 2 > node_modules/x/i && echo 2 > yarn.lock")
         assert said["files_changed"] == ["node_modules/x/i", "yarn.lock"]
         result = terminal.call("create_file", path="node_modules/x/i", content="3")
         assert result.refusal.code == "policy.generated"
         [*_, entry] = terminal.yard.entries("TOOL_RESULT")
         rows = {row["path"]: row for row in entry["metadata"]["effects"]}
-        assert rows["node_modules/x/i"]["kept"] is False
+        assert {path: row.get("kept", True) for path, row in rows.items()} == {
+            "node_modules/x/i": False,
+            "yarn.lock": True,
+        }
 
 
 def test_what_policy_asks_about_is_refused_where_nobody_was_shown_it(tmp_path: Path):

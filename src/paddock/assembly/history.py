@@ -17,13 +17,13 @@ JOURNAL: Final = "journal"
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPaths:
-    """What only commands write, and can make again: its replaced contents are not kept."""
+    """What commands fill by the thousand and can make again: replaced contents are not kept."""
 
     policy: Policy
 
     def is_exempt(self, path: str) -> bool:
         """See `paddock.history.keeping.Exempt`."""
-        return self.policy.guards.find_generated(path) is not None
+        return self.policy.guards.is_below_generated(path)
 
 
 def open_history(project: Project) -> History:

@@ -116,6 +116,11 @@ class PathGuards:
         """Return the pattern by which only commands write `path`."""
         return _first(self.generated, path)
 
+    def is_below_generated(self, path: str) -> bool:
+        """Whether `path` lies in a directory that is generated: one of thousands, made again."""
+        parent = path.rpartition("/")[0]
+        return parent != "" and self.find_generated(parent) is not None
+
     def find_protected(self, path: str) -> MatchedPattern | None:
         """Return the pattern by which no agent writes `path`, own files included."""
         return self.own.match(path) or _first(self.protected, path)

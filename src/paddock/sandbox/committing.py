@@ -199,7 +199,7 @@ def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
     difference, change = settled.difference, settled.judgement.change
     path = unchecked_path(change.path)
     old = _believed(difference)
-    keeps = policy.guards.find_generated(change.path) is None
+    keeps = not policy.guards.is_below_generated(change.path)
     modified_ns = None if difference.upper is None else difference.upper.mtime_ns
     if change.kind is ChangeKind.DELETED:
         if change.node is NodeKind.DIRECTORY:
