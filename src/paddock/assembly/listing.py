@@ -11,7 +11,7 @@ def tools_shown(project: Project, agent: str | None) -> tuple[str, ...]:
 
     Raises: UsageError where there is no such agent.
     """
-    lineage = project.agents.lineage(agent or project.default_agent)
+    lineage = project.agents.lineage(project.agent_named(agent))
     chain = tuple(record.agent for record in lineage)
     policy = project.policy_for(lineage[0])
     return tuple(

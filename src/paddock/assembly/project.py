@@ -56,6 +56,14 @@ class Project:
         """The agent of a door that names none."""
         return MAIN_AGENT if self.layout.kind == "project" else ADMIN_AGENT
 
+    def agent_named(self, name: str | None) -> str:
+        """The agent that a caller means: the default where it named none.
+
+        Threat: `--agent "$AGENT"` where the variable is not set. An empty name is one that
+        no agent has, and not none.
+        """
+        return self.default_agent if name is None else name
+
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
     """The project for someone who stands at `start`. Makes nothing.

@@ -46,7 +46,7 @@ from paddock.workspace import Workspace
 
 def tools_of(project: Project, agent: str | None) -> Registry:
     """The tools that exist for one agent. Raises: UsageError where there is no such agent."""
-    record = project.agents.read(agent or project.default_agent)
+    record = project.agents.read(project.agent_named(agent))
     tools, _ = _existing(project, record.agent.toolsets)
     return Registry(tools).only(record.agent.toolsets)
 
@@ -71,7 +71,7 @@ def tools_allowed(project: Project, agent: str | None) -> tuple[str, ...]:
 
     Raises: UsageError where there is no such agent.
     """
-    name = agent or project.default_agent
+    name = project.agent_named(agent)
     config = project.admin
     kept = None
     if config is not None and name == ADMIN_AGENT and config.tools is not None:
@@ -104,7 +104,7 @@ def open_runtime(
         HostError: workspace or ledger cannot be opened.
     """
     notices = (*project.notices, *notices_of(settle_sets(project)))
-    lineage = project.agents.lineage(agent or project.default_agent)
+    lineage = project.agents.lineage(project.agent_named(agent))
     note_agents(project, lineage)
     session = session_id or new_session_id()
     if session_id is None and project.gate.is_open:

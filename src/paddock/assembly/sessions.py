@@ -204,7 +204,7 @@ class _Opening:
 
 def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | None) -> str:
     if before is None:
-        return wish.agent or project.default_agent
+        return project.agent_named(wish.agent)
     if wish.agent not in {None, before.agent}:
         raise UsageError(
             f"the session {before.session_id} is one of the agent {quote(before.agent)}",

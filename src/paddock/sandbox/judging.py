@@ -338,7 +338,8 @@ def _following(
     kept = staying.get(change.path, Outcome.ALLOW)
     if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
         reason = f"{quote(change.path)} is not empty: something in it may not be removed"
-        return replace(judgement, outcome=kept, code="path.not_empty", reason=reason)
+        # Not by the rule that would have allowed it.
+        return replace(judgement, outcome=kept, code="path.not_empty", reason=reason, rule=None)
     return judgement
 
 

@@ -508,6 +508,60 @@ def test_a_demo_is_kept_only_where_nothing_is(user):
         assert (ran.status, ran.out) == (2, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("line", "read_by_nobody", "buffered", "cut_short"),
+    [
+        ("policy check 'tool:file:create .git/x'", "stdout", 1, 141),
+        ("where", "stdout", 0, 141),
+        ("undo nope", "stderr", 2, 2),
+        ("policy check 'tool:file:create .git/x'", "stderr", 1, 1),
+    ],
+)
+def test_what_nobody_reads_to_its_end_does_not_end_as_done(
+    user, line, read_by_nobody, buffered, cut_short, unbuffered
+):
+    ours, theirs = os.pipe()
+    os.close(ours)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {read_by_nobody: theirs}
+    ran = subprocess.run(
+        ["bash", "-c", f"{PADDOCK} {line}"],
+        cwd=user.project,
+        env={
+            "HOME": str(user.home),
+            "PATH": "/usr/bin:/bin",
+            "PYTHONUNBUFFERED": unbuffered,
+        },
+        check=False,
+        **streams,
+    )
+    os.close(theirs)
+    assert ran.returncode == (cut_short if unbuffered else buffered)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("call", "view", '{"path": "."}'),
+        ("tools",),
+        ("run", "hello"),
+        ("policy", "check", "tool:file:view a"),
+        ("sandbox", "plan"),
+        ("mcp",),
+    ],
+)
+def test_an_empty_name_is_no_agent(user, arguments):
+    """As a script writes it whose variable is not set."""
+    ran = user.run(*arguments, "--agent", "")
+    assert (ran.status, ran.out) == (2, "")
+    assert "'' is not an agent's name" in ran.err
+
+
+def test_an_empty_workspace_is_not_the_current_directory(user):
+    ran = user.run("agent", "create", "one", "--workspace", "")
+    assert (ran.status, "--workspace is empty" in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("line", "status"),
     [

@@ -161,6 +161,7 @@ def test_a_directory_stays_while_something_in_it_stays():
         (False, "policy.protected"),
         (True, ""),
     ]
+    assert [each.rule is None for each in said] == [True, False, False, False]
 
 
 def test_git_directories_have_their_preset_and_nothing_else_of_the_kind():

@@ -17,7 +17,7 @@ def examine(project: Project) -> tuple[Verdict, ...]:
 
 def find_sandbox(project: Project, agent: str | None) -> Sandboxed:
     """What commands of this agent would be held by. Raises: UsageError for an unknown agent."""
-    name = agent or project.default_agent
+    name = project.agent_named(agent)
     policy = project.policy_for(project.agents.read(name))
     enforcement = shell_for(policy, project.agents.chain(name)).enforcement
     try:

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import use_project
 from paddock.assembly import Project, create_agent, remove_agent
 from paddock.plane.agent_files import AgentRecord
@@ -54,6 +54,7 @@ class Agents:
     def _create(self, project: Project, options: Options, console: Console) -> int:
         workspace = None
         if options.workspace is not None:
+            require_named("--workspace", options.workspace)
             workspace = Path(console.directory / options.workspace)
         toolsets = None
         if options.toolsets is not None:

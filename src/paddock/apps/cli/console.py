@@ -76,9 +76,14 @@ class Console:
         self.print(json.dumps(value, ensure_ascii=True) + "\n")
 
     def warn(self, text: str) -> None:
-        """One line, or several, on stderr."""
+        """One line, or several, on stderr. Where that cannot be written, nobody is told."""
         rows = (show_line(row)[0] for row in text.split("\n"))
-        self.stderr.write("\n".join(rows) + "\n")
+        try:
+            self.stderr.write("\n".join(rows) + "\n")
+            self.stderr.flush()
+        except OSError:
+            # The exit status says it still: it is not given up for the words.
+            forget(self.stderr)
 
     def report(self, error: PaddockError) -> None:
         """An error with its place and hint, on stderr."""
@@ -123,6 +128,11 @@ def _unwritable(file: Path) -> TextIO:
     The descriptor is for reading alone, so that the flush fails as write(2) says (EBADF).
     """
     return os.fdopen(os.open(file, os.O_RDONLY | os.O_CLOEXEC), "w", encoding="utf-8")
+
+
+def forget(stream: TextIO) -> None:
+    """Point a stream elsewhere, or the interpreter's own flush at exit complains once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.apps.cli.console import Console
+from paddock.apps.cli.console import Console, forget
 from paddock.errors import (
     ConfigError,
     HostError,
@@ -31,6 +31,8 @@ EXIT_HOST: Final = 5
 EXIT_DEFECT: Final = 70
 EXIT_INTERRUPTED: Final = 130
 """As a shell reports a command that SIGINT ended."""
+EXIT_NOT_READ: Final = 141
+"""As a shell reports a command that SIGPIPE ended."""
 
 _EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
     (UsageError, EXIT_USAGE),
@@ -140,6 +142,7 @@ examples:
 exit status:
   0 done   1 the answer is no   2 usage   3 configuration or policy invalid
   4 integrity broken   5 the host could not do it   70 a defect of Paddock
+  130 interrupted      141 nobody read the output to its end
 """
 
 
@@ -235,22 +238,17 @@ def _allow_open_files() -> None:
 def console() -> None:
     """The `paddock` program."""
     here = Console.of_process()
-    status = EXIT_DONE
+    # Threat: what was cut short must not pass for done where `paddock ledger verify | head -1`
+    # decides what comes next.
+    status = EXIT_NOT_READ
     try:
         status = main(sys.argv[1:], here)
         here.flush()
     except BrokenPipeError:
-        _forget_output(here)  # The reader went away, as `paddock … | head` does.
+        forget(here.stdout)  # The reader went away, as `paddock … | head` does.
     except HostError as error:
         if status != EXIT_HOST:
             here.report(error)
             status = EXIT_HOST
-        _forget_output(here)
+        forget(here.stdout)
     sys.exit(status)
-
-
-def _forget_output(here: Console) -> None:
-    """Point stdout elsewhere, or the interpreter's own flush at exit complains once more."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), here.stdout.fileno())

@@ -226,7 +226,7 @@ def is_call_id(text: str) -> bool:
 
 def chain_of(project: Project, name: str | None) -> AgentChain:
     """The chain of agent `name`; before the plane is made, the one it would be made with."""
-    wanted = name or project.default_agent
+    wanted = project.agent_named(name)
     if _is_yet_to_be_made(project, wanted):
         return (Agent(wanted, "standard"),)
     return project.agents.chain(wanted)
@@ -234,7 +234,7 @@ def chain_of(project: Project, name: str | None) -> AgentChain:
 
 def policy_of(project: Project, name: str | None) -> Policy:
     """The policy as agent `name` meets it."""
-    wanted = name or project.default_agent
+    wanted = project.agent_named(name)
     if _is_yet_to_be_made(project, wanted):
         return project.policy
     return project.policy_for(project.agents.read(wanted))

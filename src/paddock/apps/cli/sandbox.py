@@ -40,7 +40,7 @@ class Sandbox:
     def run(self, options: Options, console: Console) -> int:
         """Compile the plan and print it."""
         project = use_project(options, console)
-        name = options.agent or project.default_agent
+        name = project.agent_named(options.agent)
         record = project.agents.read(name)
         policy, chain = project.policy_for(record), project.agents.chain(name)
         facts = collect_facts(Asking(policy, project.agents, name, console.variables))

@@ -138,7 +138,7 @@ class Mcp:
                 where="--http",
                 hint="add --allow-remote if that is meant; the token is all that protects it",
             )
-        agent = agents.project.agents.read(options.agent or agents.project.default_agent).agent.name
+        agent = agents.project.agents.read(agents.project.agent_named(options.agent)).agent.name
         console.warn(f"token of {agent}: {ensure_token(agents.project, agent)}")
         names = frozenset(name.lower() for name in options.name)
         serve_http(agents, options.agent, address, names, console.warn)
@@ -173,7 +173,7 @@ class Mcp:
 
     def _token(self, options: Options, console: Console) -> int:
         project = _open(options, console)
-        agent = project.agents.read(options.agent or project.default_agent).agent.name
+        agent = project.agents.read(project.agent_named(options.agent)).agent.name
         token = make_token(project.layout, project.environment, agent)
         file = token_path(project.layout, project.environment, agent)
         if options.json:

@@ -81,7 +81,7 @@ class Agents:
         Raises: UsageError (no such agent), ConfigError, HostError: then it serves nothing.
         """
         with self._lock:
-            agent = name or self.project.default_agent
+            agent = self.project.agent_named(name)
             known = self._served.get(agent)
             if known is not None:
                 if known.seen.is_current:
