@@ -28,7 +28,7 @@ from paddock.ledger.signing import KeySigner, Signer
 from paddock.ledger.signing_program import ProgramSigner
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories
+from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path
 from paddock.plane.layout import PlaneLayout
 
@@ -54,7 +54,9 @@ def open_plane_ledger(
 ) -> KeptLedger:
     """As `open_ledger`, of a plane that may still be in the making."""
     path = layout.ledger_paths()[name]
-    create = None if path.exists() else _genesis(layout, environment, name)
+    with host_errors("looking for", path):
+        is_there = path.exists()
+    create = None if is_there else _genesis(layout, environment, name)
     ledger = LedgerFile.open(str(path), create=create, clock=time.time, randomness=os.urandom)
     return KeptLedger(ledger, _keeper(layout, environment, name, pace))
 

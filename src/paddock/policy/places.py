@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 Key = tuple[str | int, ...]
 """The way to a value: names of keys, and positions in arrays."""
 
+# Threat: the parser's time grows with the square of a key's parts, and what is parsed here may
+# come with a clone. Possessive, and begun where a part begins: one pass, whatever it reads.
+_DEEP_KEY: Final = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""", re.ASCII
+)
+
 BUILT_IN: Final = "built-in"
 """The file name of what Paddock brings itself; its line is 0."""
 
@@ -96,6 +102,10 @@ def _decode(file: str, text: bytes) -> str:
 def _toml_values(file: str, source: str) -> dict[str, Json]:
     import tomllib  # noqa: PLC0415 - a policy from JSON, or none, does without
 
+    deep = _DEEP_KEY.search(source)
+    if deep is not None:
+        line = source.count("\n", 0, deep.start()) + 1
+        _refuse(file, line, "a key has too many parts", "a policy needs four levels", None)
     try:
         return tomllib.loads(source)
     except tomllib.TOMLDecodeError as error:

@@ -43,7 +43,10 @@ def quote(value: object) -> str:
         return "a table" if isinstance(value, dict) else "an array"
     if isinstance(value, bool):
         return "true" if value else "false"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:
+        return "an integer too long to print"  # sys.set_int_max_str_digits
     if text.startswith("'"):
         # A policy is written with double quotes; repr prefers single ones.
         text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'

@@ -10,6 +10,7 @@ the host: it is not remembered, and no weaker backend takes over for it.
 """
 
 import errno
+import contextlib
 import os
 import secrets
 import threading
@@ -114,7 +115,9 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
     except OSError as error:
         return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
     finally:
-        remove_tree(home, name)
+        # On a file system that is read-only nothing was made; what else stays is swept later.
+        with contextlib.suppress(OSError):
+            remove_tree(home, name)
         os.close(home)
     if said:
         return _failed(

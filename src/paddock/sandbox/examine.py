@@ -60,8 +60,11 @@ def examine_host(staging: Path) -> tuple[Verdict, ...]:
     `staging` is where the layers of commands are to lie; it is made if missing.
     """
     ground = system_ground()
-    with Launcher(staging) as launcher:
-        stage = try_stage(launcher, staging, ground)
+    try:
+        with Launcher(staging) as launcher:
+            stage = try_stage(launcher, staging, ground)
+    except OSError as error:
+        stage = Verdict(STAGE, Held.NONE, (), f"it cannot be tried: {error}")
     return (stage, try_landlock(ground))
 
 
@@ -79,6 +82,8 @@ def examine_workspace(staging: Path, workspace: str) -> Verdict:
     try:
         with Launcher(staging) as launcher:
             return try_workspace(launcher, workspace, fd, system_ground())
+    except OSError as error:
+        return Verdict(STAGE, Held.NONE, (), f"it cannot be tried: {error}")
     finally:
         os.close(fd)
 

@@ -164,6 +164,10 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ('[ledger]\nanchor = "/x"', 2, "anchor"),
         ('[providers.x]\nmodel = "m"', 1, "providers"),
         ("a = = 1", 1, "not TOML"),
+        ("\n" + "a." * 32 + "b = 1", 2, "too many parts"),
+        ("[" + "a . " * 32 + "b]", 1, "too many parts"),
+        ("x = { " + '"a\\".".' * 100_000 + "b = 1 }", 1, "too many parts"),
+        ("[history]\nbytes_max = 0x" + "f" * 5000, 2, "an integer too long to print"),
     ],
 )
 def test_a_mistake_stops_the_load_with_its_line(text: str, line: int, words: str) -> None:
