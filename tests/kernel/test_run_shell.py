@@ -605,3 +605,9 @@ def test_a_folder_of_files_is_no_repository_to_git_in_the_sandbox(terminal: Term
     assert said["files_changed"] == []
     # Without the sandbox it runs what the folder says.
     assert (freely.returncode, (folder / "ran").exists()) == (0, True)
+
+
+def test_the_first_process_does_not_say_where_paddock_lies_on_the_host(terminal: Terminal):
+    said = terminal.run("tr -d '\\0' < /proc/1/cmdline; echo end; tr '\\0' ' ' < /proc/$$/cmdline")
+    assert said["stdout"].startswith("end\n")
+    assert "cmdline" in said["stdout"]

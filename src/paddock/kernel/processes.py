@@ -95,6 +95,26 @@ def drop_capabilities() -> None:
     capset(ctypes.addressof(header), ctypes.addressof(none))
 
 
+def find_arguments() -> tuple[int, int]:
+    """Where our command line lies in our memory: its address, and its length in bytes.
+
+    Fields 48 and 49 of /proc/self/stat (proc_pid_stat(5)). Raises: OSError.
+    """
+    with open("/proc/self/stat", "rb") as file:
+        # The second field, a name in brackets, may hold spaces.
+        fields = file.read(4096).rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])
+    return start, max(0, end - start)
+
+
+def clear_arguments(address: int, size_bytes: int) -> None:
+    """Have /proc/PID/cmdline say nothing: the kernel reads it from the memory that is written here.
+
+    The place is what `find_arguments` gave, to this process or to one that forked it.
+    """
+    ctypes.memset(address, 0, size_bytes)
+
+
 def restore_signal(number: int) -> None:
     """Give a signal its default action, behind Python's back.
 

@@ -56,6 +56,7 @@ class Loop:
         self._events = select.poll()
         self._programs: dict[bytes, bytes] = {}
         self._id_map = -1
+        self._arguments = processes.find_arguments()
         self._step = b"start"
         # Nobody ever writes: a sandbox sees its end when the last writer, us, is gone.
         self._life, self._life_kept = os.pipe()
@@ -180,6 +181,8 @@ class Loop:
         """
         code = 1
         try:
+            # Threat: a command, and so the model, would read there where on the host we lie.
+            processes.clear_arguments(*self._arguments)
             _close_all_but(kept)
             try:
                 room.confine()
