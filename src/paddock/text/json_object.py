@@ -39,7 +39,9 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
             f"{subject} too long: {len(source)} {unit}, {limits.argument_bytes_max} are allowed"
         )
     try:
-        value: Json = json.loads(source, object_pairs_hook=_once, parse_constant=_no_constant)
+        # Given bytes, json guesses UTF-16 and UTF-32 as well.
+        text = source.decode("utf-8-sig") if isinstance(source, bytes) else source
+        value: Json = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
         raise InvalidArgumentsError(f"{subject} not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:

@@ -4,7 +4,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError
-from paddock.text.show import quote
+from paddock.text.show import quote, text_of
 from paddock.workspace import OpenFile, Window
 
 ALL_LINES: Final = 2**62
@@ -49,7 +49,7 @@ def window_notices(window: Window, offset: int, limit: int) -> list[str]:
     if total == 0:
         said.append("the file is empty")
     elif offset > total:
-        said.append(f"offset {offset} is past the end: the file has {total} lines")
+        said.append(f"offset {text_of(offset)} is past the end: the file has {total} lines")
     elif window.next_line is not None:
         why = (
             f"cut at {limits.view_bytes_max} bytes"

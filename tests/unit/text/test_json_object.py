@@ -20,6 +20,11 @@ from paddock.text.json_object import parse_object
         ("", "the arguments are not JSON: expecting value"),
         ("[" * 100_000, "the arguments are nested too deep"),
         (b"\xff", "the arguments are not UTF-8 at byte 0"),
+        ('{"a": 1}'.encode("utf-16"), "the arguments are not UTF-8 at byte 0"),
+        (
+            '{"a": 1}'.encode("utf-16-le"),
+            "the arguments are not JSON: expecting property name enclosed in double quotes",
+        ),
     ],
 )
 def test_text_that_is_no_object_of_arguments_is_refused(source: str | bytes, said: str) -> None:

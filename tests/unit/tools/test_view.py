@@ -52,6 +52,8 @@ def test_past_the_end_is_empty_and_says_how_many_lines_there_are(desk):
     output = desk.run("view", path="a", offset=9)
     assert output.content == "[offset 9 is past the end: the file has 2 lines]"
     assert output.details["content_snippet"] == ""
+    output = desk.run("view", path="a", offset=10**5000)
+    assert output.content.endswith("is past the end: the file has 2 lines]")
 
 
 def test_an_empty_file_says_so(desk):
