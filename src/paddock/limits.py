@@ -104,7 +104,8 @@ shell_diff_bytes_max: Final = 100_000
 change_set_bytes_max: Final = 4_000_000_000
 """What the files that one command leaves may hold together."""
 effects_listed_max: Final = 50
-"""Changed paths that stand in a ledger entry; more are kept in the history, and counted."""
+"""Changed paths that stand in a ledger entry; more are kept in the history, and counted.
+Actions too; of more there is a digest."""
 
 # Locks and the ledger
 path_lock_timeout_s: Final = 30.0

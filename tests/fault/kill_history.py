@@ -98,6 +98,7 @@ class Rounds:
 
     def whole(self, past, present: str | None) -> set[str]:
         """Every content that stands in the file or, read and checked, in the history."""
+        past.history.store.recover()  # who only looks leaves what was held where it is
         names = [name for name in os.listdir(self.objects) if len(name) >= 64]
         found = {"sha256:" + name.removesuffix(".z") for name in names}
         for digest in found:

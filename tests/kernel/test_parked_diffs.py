@@ -109,6 +109,21 @@ def test_a_commit_is_undone_like_any_other_call(place):
     assert tree(place) == before
 
 
+def test_a_commit_of_more_than_an_entry_holds_is_on_record_and_undone(place):
+    before = tree(place)
+    refused = call(place, "run_shell", command="mkdir n; for i in $(seq 300); do echo > n/$i; done")
+    committed = grant(place, refused["approval"])
+    assert committed["status"] == "ok", committed
+    assert len(tree(place)) == len(before) + 300
+    done = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]
+    result = place.entries("ho1m", "--type", "TOOL_RESULT")[-1]
+    assert (done["metadata"]["tool"], done["metadata"]["actions_total"]) == ("commit_parked", 301)
+    assert len(result["metadata"]["effects"]) == 50
+    assert result["metadata"]["effects_stored"]["total"] == 301
+    assert place.run("undo", done["call_id"]).returncode == 0
+    assert tree(place) == before
+
+
 @pytest.mark.parametrize(
     "change",
     [

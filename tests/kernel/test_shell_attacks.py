@@ -131,6 +131,26 @@ ATTACKS = {
     "a file made into a bare repository's configuration": Attack(
         "mkdir half/refs && printf 'evil\\n' > half/config", says("half/config", "evil")
     ),
+    "the last name that a repository wants": Attack("mkdir armed/refs", there("armed/refs")),
+    "a bare repository of the workspace itself": Attack(
+        "mkdir objects refs && echo 'ref: refs/heads/x' > HEAD && echo evil > config",
+        says("config", "evil"),
+    ),
+    "a repository in two halves": Attack(
+        "mkdir -p common/objects common/refs && mkdir two && echo 'ref: refs/heads/x' > two/HEAD"
+        " && echo ../common > two/commondir && echo evil > common/config",
+        there("two/commondir"),
+    ),
+    "an index that leads to a hook": Attack(
+        PY.format(
+            "import hashlib,os,subprocess as s\n"
+            "s.run(['git','update-index','--add','--cacheinfo',"
+            "'100755,'+'0'*39+'1,.hit/hooks/evil'],check=True)\n"
+            "d=open('.git/index','rb').read()[:-20].replace(b'.hit/hooks',b'.git/hooks')\n"
+            "open('.git/n','wb').write(d+hashlib.sha1(d).digest());os.rename('.git/n','.git/index')"
+        ),
+        says(".git/index", ".git/hooks/evil"),
+    ),
     "another spelling of the git directory": Attack(
         "mkdir -p sub/.GIT/hooks && echo evil > sub/.GIT/hooks/pre-commit",
         there("sub/.GIT/hooks/pre-commit"),
@@ -363,6 +383,9 @@ def furnish(base: Path) -> tuple[Path, Path]:
             "sub/x": "x\n",
             "half/HEAD": "ref: refs/heads/x\n",
             "half/objects/x": "",
+            "armed/HEAD": "ref: refs/heads/x\n",
+            "armed/objects/x": "",
+            "armed/config": "evil\n",
         }
     )
     yard.home.mkdir()

@@ -5,13 +5,12 @@ import json
 import os
 import stat
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.disks import temporaries, tree
-from tests.support.shells import OPEN, Terminal, Yard, a_terminal, refused, wait_for
+from tests.support.shells import OPEN, Terminal, Yard, a_terminal, refused, while_running
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
 
@@ -269,10 +268,23 @@ def test_effects_are_on_record_with_their_versions(terminal: Terminal):
     [*_, entry] = terminal.yard.entries("TOOL_RESULT")
 
     assert entry["metadata"]["effects"] == [
-        {"path": "a", "kind": "overwritten", "before": sha("old a\n"), "after": sha("new\n")},
+        {
+            "path": "a",
+            "kind": "overwritten",
+            "before": sha("old a\n"),
+            "after": sha("new\n"),
+            "mode_after": "0644",
+        },
         {"path": "d/x", "kind": "deleted", "before": sha("x\n"), "after": None, "mode": "0644"},
         {"path": "l", "kind": "created", "before": None, "after": sha("a"), "entry": "link"},
-        {"path": "n", "kind": "created", "before": None, "after": None, "entry": "directory"},
+        {
+            "path": "n",
+            "kind": "created",
+            "before": None,
+            "after": None,
+            "entry": "directory",
+            "mode_after": "0755",
+        },
     ]
     assert entry["metadata"]["bytes_written"] == 4
 
@@ -334,28 +346,49 @@ def test_more_effects_than_an_entry_holds_are_kept_whole_and_undone(terminal: Te
     assert terminal.yard.cli("undo", call["call"]).status == 0
     assert lay(terminal.yard.root) == before
     assert len(terminal.yard.calls()[-1]["changes"]) == 305
+    # What an undo would do is no less, and its intent names the first of it.
+    *_, intent = terminal.yard.entries("TOOL_INTENT")
+    assert (intent["metadata"]["tool"], intent["metadata"]["actions_total"]) == ("undo", 305)
+    assert intent["metadata"]["actions"][50:] == ["255 more actions"]
+    assert terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"]).status == 0
+    assert (terminal.yard.root / "n/300").read_text() == "300\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rm -r d; ln -s b d",
+        "rm -r d; ln -s d d",
+        "rm -r d; ln -s /usr d",
+        "rm -r d; echo flat > d",
+        "mv d moved; ln -s moved d",
+    ],
+)
+def test_a_directory_that_gave_way_to_a_link_or_a_file_comes_back(terminal: Terminal, line: str):
+    root = terminal.yard.root
+    terminal.sneak(line)
+    after = lay(root)
+    call = terminal.yard.calls()[-1]
+    undone = terminal.yard.cli("undo", call["call"])
+
+    assert (call["standing"], undone.status) == ("yes", 0), undone.err
+    assert lay(root) == BEFORE
+    assert terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"]).status == 0
+    assert lay(root) == after
+
+
+def test_a_mode_that_a_person_set_since_is_told_and_not_overwritten(terminal: Terminal):
+    root = terminal.yard.root
+    terminal.sneak("chmod 755 a")
+    os.chmod(root / "a", 0o600)
+    ran = terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"])
+
+    assert (ran.status, "the mode of 'a' (0600, the call left 0755)" in ran.err) == (1, True)
+    assert "mode 0600 now, 0755 after the call" in ran.out
+    assert stat.S_IMODE(os.lstat(root / "a").st_mode) == 0o600
 
 
 # Somebody else
-
-
-def while_running(terminal: Terminal, line: str, act, before: str = "true") -> dict:
-    """Run `before`, then do `act` out here, then run `line`: all while one command runs."""
-    root = terminal.yard.root
-    (root / "flags").mkdir()
-    mark = f"4{time.monotonic_ns() % 10**9}"
-
-    def interfere() -> None:
-        wait_for(f"sleep {mark}")
-        act()
-        (root / "flags/go").touch()
-
-    thread = threading.Thread(target=interfere)
-    thread.start()
-    waiting = f"sleep {mark} & until ls flags | grep -q go; do sleep 0.02; done"
-    said = terminal.run(f"{before}; {waiting}; {line}")
-    thread.join()
-    return said
 
 
 CONFLICTS = {

@@ -131,6 +131,16 @@ WORK = {
         "git checkout -q -b topic && echo t > topic && git add topic && git commit -qm topic && git checkout -q main && echo m > m && git add m && git commit -qm main2 && git rebase -q main topic && echo x >> data && git stash -q && git stash pop -q",
         log_says("topic"),
     ),
+    "git rm, mv and another version of the index": Work(
+        "echo n > n && git add n && git commit -qm n && git mv n o && git update-index --index-version 4 && echo p > p && git add p && git commit -qm moved && git rm -q p && git commit -qm taken",
+        log_says("taken"),
+    ),
+    "folders with some of the names of a repository": Work(
+        "mkdir -p a/objects a/refs b/objects && echo x > a/config && echo x > b/HEAD && echo x > b/config && mkdir objects refs && echo x > config",
+        lambda t, _: all(
+            (t.yard.root / name).exists() for name in ("a/refs", "b/HEAD", "b/config", "config")
+        ),
+    ),
     "git tags and gc": Work(
         "git tag v1 && git gc -q && git tag",
         lambda t, s: "v1" in s["stdout"] and "v1" in t.yard.git("tag"),

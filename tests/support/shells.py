@@ -4,8 +4,9 @@ import base64
 import json
 import os
 import subprocess
+import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,3 +150,24 @@ def wait_for(mark: str) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"nothing with {mark} began")
         time.sleep(0.02)
+
+
+def while_running(
+    terminal: Terminal, line: str, act: Callable[[], object], before: str = "true"
+) -> dict[str, Any]:
+    """Run `before`, then do `act` out here, then run `line`: all while one command runs."""
+    root = terminal.yard.root
+    (root / "flags").mkdir()
+    mark = f"4{time.monotonic_ns() % 10**9}"
+
+    def interfere() -> None:
+        wait_for(f"sleep {mark}")
+        act()
+        (root / "flags/go").touch()
+
+    thread = threading.Thread(target=interfere)
+    thread.start()
+    waiting = f"sleep {mark} & until ls flags | grep -q go; do sleep 0.02; done"
+    said = terminal.run(f"{before}; {waiting}; {line}")
+    thread.join()
+    return said

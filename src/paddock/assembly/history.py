@@ -7,6 +7,7 @@ from typing import Final
 from paddock.assembly.project import Project
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
+from paddock.history.looking import SeenStore
 from paddock.policy.engine import Policy
 from paddock.workspace.change_recovery import Recovered, Settled, recover
 from paddock.workspace.disk import Disk
@@ -30,6 +31,14 @@ def open_history(project: Project) -> History:
     """The history, opened for good when something is first written."""
     bytes_max = project.policy.settings.history.bytes_max
     return History(str(project.layout.objects), bytes_max=bytes_max)
+
+
+def look_at_history(project: Project) -> SeenStore:
+    """The history, for reading: nothing of it is made or written.
+
+    Raises: ConfigError, HostError.
+    """
+    return SeenStore.look(str(project.layout.objects))
 
 
 def settle_sets(project: Project) -> tuple[Recovered, ...]:

@@ -5,14 +5,18 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
-from paddock.assembly.history import open_history, open_journal
+from paddock.assembly.history import look_at_history, open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import new_call_id
 from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
 from paddock.history.keeping import History
-from paddock.ledger.effects import find_effects
+from paddock.history.looking import SeenStore
+from paddock.history.notes import Note
+from paddock.ledger.effects import Effects, find_effects, has_entry_of
 from paddock.ledger.query import BadRow
+from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
@@ -22,7 +26,8 @@ from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.undo import OperatorJudge, undo_tool
 from paddock.runtime.undo_plan import changed_since, is_as_before, unkept
-from paddock.tools.spec import Ports
+from paddock.text.show import quote
+from paddock.tools.spec import Change, Ports
 from paddock.values.calls import ToolCall, ToolResult
 from paddock.workspace import Workspace
 
@@ -40,18 +45,44 @@ class Past:
     """The calls of a plane that changed something; see `open_past`."""
 
     project: Project
+    seen: SeenStore
+    """What is looked at."""
     history: History
+    """What an undo writes to; opened by nothing else."""
     calls: tuple[PastCall, ...]
     """Oldest first."""
     bad: tuple[BadRow, ...]
     """Lines of the ledger that hold no entry."""
+    ended: frozenset[Note]
+    """Notes that the ledger makes superfluous."""
+    then: PastWorkspaces
     _held: ExitStack
     _workspaces: dict[str, Workspace] = field(default_factory=dict[str, Workspace])
+    _records: dict[str, AgentRecord] = field(default_factory=dict[str, AgentRecord])
     _judges: dict[str, PolicyJudge] = field(default_factory=dict[str, PolicyJudge])
 
     def find(self, wanted: str) -> PastCall:
         """The call with this id, or that of its ledger entry. Raises: UsageError."""
         return find_call(self.calls, wanted)
+
+    def require_agent(self, agent: str) -> None:
+        """Refuse a name that no agent has, or ever had: nothing found would say nothing.
+
+        Raises:
+            UsageError: there is no such agent, and no ledger has an entry of one.
+            ConfigError: what declares the agents does not load.
+        """
+        if any(call.workspace_of == agent for call in self.calls):
+            return
+        names = sorted({*self.project.agents.names(), self.project.default_agent})
+        paths = self.project.layout.ledger_paths().values()
+        if agent in names or any(p.exists() and has_entry_of(str(p), agent) for p in paths):
+            return
+        raise UsageError(
+            f"there is no agent {quote(agent)}, and there was none",
+            where="--agent",
+            hint=f"one of: {', '.join(names)}",
+        )
 
     def of_path(self, path: str) -> list[PastCall]:
         """The calls that changed this path, or something below it.
@@ -62,7 +93,7 @@ class Past:
 
     def _touches(self, call: PastCall, path: str) -> bool:
         try:
-            workspace = self.workspace(call.workspace_of)
+            workspace = self._workspace_of(call)
             return call.touches(workspace.resolve_entry(path).path.relative)
         except (UsageError, ConfigError, PathError):
             return call.touches(path)
@@ -71,6 +102,8 @@ class Past:
         """Whether it can still be undone: `yes`, or why not in two words."""
         try:
             workspace = self.workspace(call.workspace_of)
+            if self._left_since(call):
+                return "other workspace"
             if not call.changes:
                 return "not recorded"
             if changed_since(call.changes, workspace):
@@ -80,10 +113,15 @@ class Past:
             return "no workspace"
         except (PathError, TextError):
             return "changed since"
-        return "not kept" if unkept(call.changes, self.history.store) else "yes"
+        return "not kept" if unkept(call.changes, self.seen) else "yes"
 
-    def is_shown(self, call: PastCall, path: str) -> bool:
-        """Whether a path may be named: not what is secret by now."""
+    def is_shown(self, call: PastCall, change: Change) -> bool:
+        """Whether a change may be told: neither where it was nor where it went is secret by now."""
+        # Threat: a content's digest tells those who guess it that they are right.
+        names = {change.path, change.to or change.path}
+        return all(self._is_path_shown(call, name) for name in names)
+
+    def _is_path_shown(self, call: PastCall, path: str) -> bool:
         try:
             self.workspace(call.workspace_of)
         except (UsageError, ConfigError):
@@ -91,12 +129,31 @@ class Past:
         return self._judges[call.workspace_of].is_shown(path)
 
     def diff(self, call: PastCall) -> Diffs:
-        """What a call changed. Raises: UsageError: there is no such agent any more."""
+        """What a call changed.
+
+        Raises: UsageError: there is no such agent any more, or it works elsewhere now.
+        """
         return self._differ(call).of_call(call)
 
     def _differ(self, call: PastCall) -> Differ:
+        workspace = self._workspace_of(call)
+        return Differ(workspace, self.seen, self._judges[call.workspace_of])
+
+    def _left_since(self, call: PastCall) -> str:
+        return self.then.left_since(call, self._records[call.workspace_of])
+
+    def _workspace_of(self, call: PastCall) -> Workspace:
+        """The workspace that a call worked on. Raises: UsageError, ConfigError."""
         workspace = self.workspace(call.workspace_of)
-        return Differ(workspace, self.history.store, self._judges[call.workspace_of])
+        left = self._left_since(call)
+        if left:
+            # Threat: the same paths are other files there.
+            raise UsageError(
+                f"agent {quote(call.workspace_of)} worked in {quote(left)} when it made this "
+                "call, and has another workspace now",
+                hint="it can be looked at and undone while an agent of that name works there",
+            )
+        return workspace
 
     def workspace(self, agent: str) -> Workspace:
         """An agent's workspace. Raises: UsageError, ConfigError."""
@@ -104,6 +161,7 @@ class Past:
         if found is None:
             lineage = self.project.agents.lineage(agent)
             chain = tuple(record.agent for record in lineage)
+            self._records[agent] = lineage[0]
             self._judges[agent] = PolicyJudge(self.project.policy_for(lineage[0]), chain)
             # An operator's undo keeps everything: also what policy says is generated.
             opened = Workspace.open(str(lineage[0].workspace), keeper=self.history.keeper())
@@ -113,10 +171,13 @@ class Past:
     def undo(self, call: PastCall) -> UndoAnswer:
         """Undo a call, as a call of its own.
 
-        Raises: UsageError, ConfigError: its workspace is none any more. HostError,
-            LedgerBusyError, LedgerFullError, IntegrityError.
+        Raises: UsageError, ConfigError: its workspace is none any more, or its agent's no
+            more. HostError, LedgerBusyError, LedgerFullError, IntegrityError;
+            StorageFullError where a killed process left a content that has no room.
         """
-        workspace = self.workspace(call.workspace_of)
+        workspace = self._workspace_of(call)
+        self.history.store.recover()
+        self.history.notes.tidy(self.ended)
         judge = OperatorJudge(self._judges[call.workspace_of])
         with (
             closing(open_ledger(self.project, "ho1m")) as ledger,
@@ -143,12 +204,11 @@ class Past:
 class _Stored:
     """Lists of effects that were too long for their entries."""
 
-    history: History
+    seen: SeenStore
 
     def read(self, digest: str) -> bytes | None:
         """None where it was pruned. Raises: IntegrityError, HostError."""
-        store = self.history.store
-        return store.read(digest) if store.has(digest) else None
+        return self.seen.read(digest) if self.seen.has(digest) else None
 
 
 class NothingAsked:
@@ -167,21 +227,21 @@ class NothingAsked:
 def open_past(project: Project) -> Generator[Past]:
     """Everything that changed something on this plane, from its ledger and its notes.
 
-    Raises: HostError, ConfigError; StorageFullError where a killed process left a content
-        that has no room.
+    Only looked at: until something is undone nothing is written.
+
+    Raises: HostError, ConfigError.
     """
     path = project.layout.ledger_paths()["ho1m"]
     with ExitStack() as held:
+        seen = held.enter_context(look_at_history(project))
         history = open_history(project)
         held.callback(history.close)
-        calls: tuple[PastCall, ...] = ()
-        bad: tuple[BadRow, ...] = ()
+        effects, notes = Effects((), (), ()), ()
         if path.exists():
-            history.store.recover()
             # The notes first: a call that ends between the two is in the ledger by then.
-            notes = history.notes.read_all()
+            notes = seen.notes()
             effects = find_effects(str(path), (OPERATOR,))
-            history.notes.tidy(ended_notes(effects, notes))
-            stored = _Stored(history)
-            calls, bad = past_calls(effects, notes, stored.read), effects.bad
-        yield Past(project, history, calls, bad, held)
+        calls = past_calls(effects, notes, _Stored(seen).read)
+        then = past_workspaces(project.layout.ledger_paths()["governance"], calls)
+        ended = ended_notes(effects, notes)
+        yield Past(project, seen, history, calls, effects.bad, ended, then, held)

@@ -6,6 +6,8 @@
     contents     reading one object      packing   how it stands on the disk
     locking      who may change the store when     usage     how much it holds
     pruning      how the store keeps to its size: pack, then forget the oldest
+    newest       what the newest call replaced, which stays
+    looking      reading all of it without touching anything
     notes        what a call is about to do, on disk before it does it
     keeping      the port by which the workspace hands over what it is about to replace
     journal      sets of changes that happen as a whole, whatever ends the process

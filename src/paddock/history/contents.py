@@ -67,14 +67,13 @@ def open_object(dir_fd: int, digest: str) -> OpenObject | None:
     return None
 
 
-def content_of(dir_fd: int, digest: str) -> Generator[bytes]:
-    """The content with this digest, piece by piece, checked at the end.
+def content_of(found: OpenObject | None, digest: str) -> Generator[bytes]:
+    """The content with this digest, as it was found, piece by piece, checked at the end.
 
     Raises:
         IntegrityError: it is damaged.
         HostError: it is not there.
     """
-    found = open_object(dir_fd, digest)
     if found is None:
         raise HostError(
             f"the history does not keep the content {quote(digest)} any more",

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from paddock.errors import HostError, StorageFullError
-from paddock.history.disk import StoreDisk
+from paddock.history.disk import StoreDisk, converting
 from paddock.history.holding import Held
+from paddock.history.newest import mark_newest
 from paddock.history.notes import CallMark, Doing, Notes
 from paddock.history.objects import ObjectStore
 
@@ -189,7 +190,7 @@ class History:
     Opened when it is first needed: a call that only reads pays nothing for it.
     """
 
-    __slots__ = ("_bytes_max", "_directory", "_disk", "_kept_last", "_mutex", "_opened")
+    __slots__ = ("_bytes_max", "_directory", "_disk", "_is_newest_marked", "_mutex", "_opened")
 
     def __init__(self, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> None:
         self._directory = directory
@@ -197,7 +198,8 @@ class History:
         self._disk = disk
         self._mutex = threading.Lock()
         self._opened: tuple[ObjectStore, Notes] | None = None
-        self._kept_last: set[str] = set()
+        self._is_newest_marked = False
+        """Whether the newest call recorded here that kept something is known to everybody."""
 
     def close(self) -> None:
         """Let it go; a second time does nothing."""
@@ -207,9 +209,10 @@ class History:
             return
         store, notes = opened
         try:
-            # A process that makes one call would never see that the store is full.
-            if store.usage_bytes() > self._bytes_max:
-                store.prune(notes.needed() | self._kept_last)
+            # A process that makes one call would never see that the store is full. One that
+            # kept nothing tidies nothing: whoever only looks must find it again as it was.
+            if self._is_newest_marked and store.usage_bytes() > self._bytes_max:
+                store.prune(notes.needed())
         finally:
             notes.close()
             store.close()
@@ -260,19 +263,28 @@ class History:
         if not running.notes:
             return
         try:
-            self.notes.over(running.notes)
-            self._tidy(running.kept)
+            store, notes = self._open()
+            kept = {digest for digest in running.kept if store.has(digest)}
+            if kept:
+                # Before its notes are over: until then they keep it from being pruned.
+                self._is_newest_marked = self._mark_newest(kept)
+            notes.over(running.notes)
+            if kept and store.is_over():
+                # What this call replaced stays, or a content larger than the bound would go
+                # before anybody could ask for it.
+                store.prune(notes.needed() | kept)
         except (StorageFullError, HostError):
             # The call is over and on record. The next one tidies, or says what is wrong.
             return
 
-    def _tidy(self, kept: set[str]) -> None:
-        store, notes = self._open()
-        self._kept_last = kept
-        if store.is_over():
-            # What this call replaced stays, or a content larger than the bound would go
-            # before anybody could ask for it.
-            store.prune(notes.needed() | kept)
+    def _mark_newest(self, kept: set[str]) -> bool:
+        store = self.store
+        try:
+            with store.held(), converting("say what the newest call replaced"):
+                mark_newest(store.shelf, kept)
+        except (StorageFullError, HostError):
+            return False  # on a full disk it is the tidying that helps
+        return True
 
     def keep_for_ledger(self, content: bytes) -> str:
         """Keep what a ledger entry is about to name, however full the store is; its digest.

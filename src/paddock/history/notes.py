@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, cast
 
-from paddock.history.disk import READ, StoreDisk, converting
+from paddock.history.disk import DIRECTORY, READ, StoreDisk, converting
 from paddock.history.packing import chunks_of
 from paddock.history.shelf import Shelf, names_in, open_directory
 from paddock.plane.locks import try_lock
@@ -74,6 +74,8 @@ class Doing:
     """What is to stand there, where that is something else."""
     is_kept: bool = True
     """Whether what stood there is in the store: all but what only commands write."""
+    mode_after: int | None = None
+    """Permission bits of what is to stand there, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +129,20 @@ class Notes:
     def read_all(self) -> tuple[Note, ...]:
         """Every note that is not over, oldest first. What is no note is passed over."""
         with converting("read the history"):
-            names = [name for name in names_in(self._dir_fd) if name.endswith(_SUFFIX)]
-            found = [note for name in names for note in _read(self._dir_fd, name)]
-        return tuple(sorted(found, key=lambda note: note.written_s))
+            return _read_all(self._dir_fd)
+
+    @staticmethod
+    def look(shelf: Shelf) -> tuple[Note, ...]:
+        """As `read_all`, of a store that is only looked at. Raises: HostError."""
+        with converting("read the history"):
+            try:
+                dir_fd = os.open(_NOTES, DIRECTORY, dir_fd=shelf.fd)
+            except FileNotFoundError:
+                return ()
+            try:
+                return _read_all(dir_fd)
+            finally:
+                os.close(dir_fd)
 
     def needed(self) -> frozenset[str]:
         """The digests that notes of calls at work name: not to be pruned."""
@@ -241,11 +254,20 @@ _DOING: Final = (
     "made",
     "entry_after",
     "is_kept",
+    "mode_after",
 )
+_DOING_OPTIONAL: Final = 1
+"""So many at the end are missing in notes of a version that did not write them."""
 
 
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII only, so that names that are not UTF-8 come back as they were."""
+
+
+def _read_all(dir_fd: int) -> tuple[Note, ...]:
+    names = [name for name in names_in(dir_fd) if name.endswith(_SUFFIX)]
+    found = [note for name in names for note in _read(dir_fd, name)]
+    return tuple(sorted(found, key=lambda note: note.written_s))
 
 
 def _read(dir_fd: int, name: str) -> list[Note]:
@@ -281,6 +303,9 @@ def _end_of(fd: int) -> bytes:
 
 
 def _note_of(file: str, record: dict[str, Json]) -> Note:
-    doing = dict(zip(_DOING, cast("list[Json]", record["doing"]), strict=True))
+    kept = cast("list[Json]", record["doing"])
+    if not len(_DOING) - _DOING_OPTIONAL <= len(kept) <= len(_DOING):
+        raise ValueError(f"a note of {len(kept)} members")
+    doing = dict(zip(_DOING, kept, strict=False))
     doing["made"] = tuple(doing["made"])
     return Note(file, float(record["at"]), CallMark(*record["call"]), Doing(**doing))

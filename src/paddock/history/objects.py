@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from paddock.errors import HostError
-from paddock.history.contents import content_of, open_object
+from paddock.history.contents import OpenObject, content_of, open_object
 from paddock.history.disk import StoreDisk, converting
 from paddock.history.holding import Held, can_be_held, hold
 from paddock.history.locking import StoreLock
@@ -263,7 +263,7 @@ class ObjectStore:
         if digest in self._staged:
             return True
         with converting("read the history"):
-            found = open_object(self._shelf.fd, digest)
+            found = self._find(digest)
         if found is None:
             return False
         os.close(found.fd)
@@ -272,7 +272,7 @@ class ObjectStore:
     def stored_bytes(self, digest: str) -> int:
         """What the content takes on the disk, packed or not; 0 where it is not there."""
         with converting("read the history"):
-            found = open_object(self._shelf.fd, digest)
+            found = self._find(digest)
             if found is None:
                 return 0
             try:
@@ -302,11 +302,14 @@ class ObjectStore:
         for piece in self._content(digest):
             self._shelf.disk.write(fd, piece)
 
+    def _find(self, digest: str) -> OpenObject | None:
+        return open_object(self._shelf.fd, digest)
+
     def _content(self, digest: str) -> Generator[bytes]:
         if digest in self._staged:
             self.sync()
         with converting("read the history"):
-            yield from content_of(self._shelf.fd, digest)
+            yield from content_of(self._find(digest), digest)
 
     # Size
 

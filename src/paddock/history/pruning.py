@@ -2,13 +2,14 @@
 
 Rules kept here:
   * alone under the store's lock: nobody who found an object loses it before it is named;
-  * what is to be kept stays, even if the store is larger than it should be then;
+  * what is to be kept stays, even if the store is larger than it should be then, and so
+    does what the newest call replaced;
   * age is the time when a content was kept last, not when it was written;
   * one run packs a bounded amount, so that no call waits for the whole store.
 
 A content that alone is larger than the bound is kept all the same: a write whose old
 content cannot be brought back would be worse than a store that is too large for a
-while. It is the first to go once something newer is kept.
+while. It is the first to go once something newer is kept. See `newest`.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from operator import attrgetter
 from typing import Final
 
 from paddock.history.disk import READ
+from paddock.history.newest import newest
 from paddock.history.packing import (
     PACKED,
     PACKED_BYTES_MAX,
@@ -39,7 +41,7 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
     """Bring the store under `bytes_max`; how many bytes that freed.
 
     The caller has the store's lock alone. `keep`: digests that stay; `pinned`: names of
-    objects that do.
+    objects that do. What the newest call replaced stays too.
     """
     rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
     before = total = sum(row.size_bytes for row in rows)
@@ -48,7 +50,7 @@ def prune(shelf: Shelf, bytes_max: int, keep: Collection[str], pinned: Collectio
         total -= _pack_oldest(shelf, rows, total - goal)
         if total > bytes_max:
             rows = sorted(list_objects(shelf.fd), key=attrgetter("touched_ns", "name"))
-            spared = {*map(name_of, keep), *pinned}
+            spared = {*map(name_of, keep), *pinned, *newest(shelf)}
             total -= _forget_oldest(shelf, rows, total - goal, spared)
         shelf.disk.sync(shelf.fd)
     reset_usage(shelf.fd, total)

@@ -51,6 +51,19 @@ class Shelf:
             os.close(fd)
             raise
 
+    @classmethod
+    def look(cls, disk: StoreDisk, directory: str, nowhere: str) -> Self:
+        """Open them for reading; what is missing is not made: `nowhere` stands for it.
+
+        Raises: OSError.
+        """
+        fd = _open_or(nowhere, directory, None)
+        try:
+            return cls(disk, fd, _open_or(nowhere, _INCOMING, fd))
+        except BaseException:
+            os.close(fd)
+            raise
+
     def close(self) -> None:
         """Let them go."""
         os.close(self.incoming_fd)
@@ -109,6 +122,10 @@ class Shelf:
         self.disk.sync(self.incoming_fd)
         return name, changed_ns
 
+    def held_names(self) -> list[str]:
+        """What has a second name in `incoming/`."""
+        return [name for name in names_in(self.incoming_fd) if name.endswith(_HELD)]
+
     def sweep(self) -> int:
         """Deal with what killed processes left; how many bytes more the store has then.
 
@@ -139,6 +156,13 @@ class Shelf:
                 self.discard(staged)
         finally:
             os.close(fd)
+
+
+def _open_or(nowhere: str, directory: str, dir_fd: int | None) -> int:
+    try:
+        return os.open(directory, DIRECTORY, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return os.open(nowhere, DIRECTORY)
 
 
 def names_in(dir_fd: int) -> list[str]:

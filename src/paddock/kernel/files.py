@@ -13,6 +13,8 @@ from typing import Final
 _SYS_OPENAT2: Final = 437
 """Calls added since Linux 5.1 have one number on every architecture (openat2: 5.6)."""
 
+RESOLVE_NO_XDEV: Final = 0x01
+"""Refuse to pass into what is mounted below, a bind of the same disk too (linux/openat2.h)."""
 RESOLVE_NO_MAGICLINKS: Final = 0x02
 """Refuse /proc/*/fd, /proc/*/root and the like (linux/openat2.h)."""
 RESOLVE_NO_SYMLINKS: Final = 0x04

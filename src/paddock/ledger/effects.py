@@ -8,13 +8,16 @@ for nothing else. Every row is then parsed strictly and looked at again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paddock.ledger.format_events import TOOL_INTENT, TOOL_RESULT
+from paddock.ledger.format_events import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT
 from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import BadRow
 from paddock.ledger.reading import LedgerReader
 
+_AGENT = '"agent":"{}"'
 _RESULT = f'"event_type":"{TOOL_RESULT}"'.encode()
 _INTENT = f'"event_type":"{TOOL_INTENT}"'.encode()
+_DECLARING = (AGENT_CREATED, AGENT_CHANGED)
+_DECLARED = [f'"event_type":"{kind}"'.encode() for kind in _DECLARING]
 _NO_EFFECTS = b'"effects":[]'
 
 
@@ -38,7 +41,7 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> Effects:
     results: list[StoredEntry] = []
     intents: list[StoredEntry] = []
     bad: list[BadRow] = []
-    agents = [f'"agent":"{name}"'.encode() for name in intents_of]
+    agents = [_AGENT.format(name).encode() for name in intents_of]
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
             is_result = _RESULT in line and _NO_EFFECTS not in line
@@ -52,3 +55,33 @@ def find_effects(path: str, intents_of: Sequence[str] = ()) -> Effects:
             elif row.entry.event_type == TOOL_INTENT and row.entry.agent in intents_of:
                 intents.append(row)
     return Effects(tuple(reversed(results)), tuple(reversed(intents)), tuple(reversed(bad)))
+
+
+def find_declarations(path: str) -> tuple[StoredEntry, ...]:
+    """Every declaration of an agent, oldest first.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+    """
+    found: list[StoredEntry] = []
+    with LedgerReader(path) as reader:
+        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
+            row = inspect_line(line) if any(kind in line for kind in _DECLARED) else None
+            if isinstance(row, StoredEntry) and row.entry.event_type in _DECLARING:
+                found.append(row)
+    return tuple(reversed(found))
+
+
+def has_entry_of(path: str, agent: str) -> bool:
+    """Whether any entry is this agent's. Every line is read until one is.
+
+    Raises:
+        HostError: there is no ledger, or it cannot be read.
+    """
+    wanted = _AGENT.format(agent).encode("utf-8", "surrogateescape")
+    with LedgerReader(path) as reader:
+        for _, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
+            row = inspect_line(line) if wanted in line else None
+            if isinstance(row, StoredEntry) and row.entry.agent == agent:
+                return True
+    return False

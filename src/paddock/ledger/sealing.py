@@ -201,8 +201,7 @@ class Keeper:
         self._tried_at = self._monotonic()
         problem = fault.message if isinstance(fault, PaddockError) else str(fault)
         if problem != self._told:
-            # Rarely needed, and most processes live for a tenth of a second.
-            from logging import getLogger  # noqa: PLC0415
+            from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
             getLogger("paddock.ledger").warning(
                 "paddock: the newest entries of %a are covered by no checkpoint: %s",

@@ -28,6 +28,7 @@ OPERATOR_SOURCE: Final = "operator"
 _OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
 # The hook keeps a long action cut, and what no line may hold as an escape.
 _CUT: Final = re.compile(r"… \(\d+ more characters\)\Z")
+# Of too many actions the first are kept, and then this.
 _COUNTED: Final = re.compile(r"\d+ more actions\Z")
 _ESCAPE: Final = re.compile(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
@@ -160,13 +161,15 @@ def _obstacle(door: Door, metadata: Mapping[str, Json], actions: tuple[str, ...]
     source, code = _text(metadata, "source"), _text(metadata, "code")
     if source == OPERATOR_SOURCE:
         return Why.PERSON
+    if any(_COUNTED.fullmatch(text) for text in actions):
+        return Why.CUT
     if door is Door.TOOL:
         return None
     if source.startswith("hook."):
         return Why.HOOK
     if code and not code.startswith("policy."):
         return Why.BOUNDARY if code.startswith("path.") else Why.UNDECIDED
-    if any(_CUT.search(text) or _COUNTED.fullmatch(text) for text in actions):
+    if any(_CUT.search(text) for text in actions):
         return Why.CUT
     # Threat: an escaped name is another name, and another rule may match it.
     if any(_ESCAPE.search(text) for text in actions):

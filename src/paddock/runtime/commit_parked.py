@@ -17,7 +17,7 @@ from paddock.sandbox.committing import Noting
 from paddock.sandbox.parking import digests_of
 from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, needed_text
-from paddock.tools.effects import change_json, change_of_path
+from paddock.tools.effects import change_json, change_of_path, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
@@ -92,7 +92,8 @@ class CommitParked:
         if len(rows) > _ROWS_MAX:
             said[_ROWS_MAX + 1 :] = [f"  [and {len(rows) - _ROWS_MAX} more]"]
         details = {"changes": [change_json(change) for change in rows]}
-        return ToolOutput("\n".join(said), details, tuple(rows))
+        listed, stored = within_entry(tuple(rows), self.history.keep_for_ledger)
+        return ToolOutput("\n".join(said), details, listed, 0, stored)
 
     def _keep_links(self, ports: Ports, store: ObjectStore) -> None:
         """The texts of links that go away: the history keeps them as contents."""

@@ -207,6 +207,7 @@ def _change_of(doing: Doing) -> Change:
         entry=doing.entry,
         entry_after=doing.entry_after,
         mode=None if doing.kind == "moved" else doing.mode,
+        mode_after=doing.mode_after,
         made=doing.made,
         kept=doing.is_kept,
     )

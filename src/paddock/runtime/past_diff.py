@@ -88,7 +88,7 @@ class Differ:
         path = change.to if change.kind == "moved" and change.to else change.path
         now = self._state(path)
         if now is not None and now.version == change.after and change.kind != "deleted":
-            return ""
+            return _mode_since(change, now)
         if now is None:
             return "" if change.kind == "deleted" else "is gone"
         if now.kind.value == "directory":
@@ -124,6 +124,12 @@ class Differ:
             raise
         except HostError:
             return None  # pruned
+
+
+def _mode_since(change: Change, now: EntryState) -> str:
+    if change.mode_after in {None, now.mode}:
+        return ""
+    return f"mode {now.mode:04o} now, {change.mode_after:04o} after the call"
 
 
 def _compared(change: Change, before: bytes | None, after: bytes | None, missing: str) -> str:

@@ -6,6 +6,7 @@ small value spaces make unsalted digests guessable.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -88,8 +89,8 @@ class Recorder:
         metadata: dict[str, Json] = {
             "tool": call.tool,
             "arguments": arguments,
-            "actions": actions,
         }
+        _put_actions(metadata, actions)
         shared = self._judgement(judged, metadata)
         reason = judged.decision.reason
         return self._entry("TOOL_INTENT", call, "allow", reason, metadata, shared, bounds)
@@ -195,9 +196,9 @@ class Recorder:
         metadata: dict[str, Json] = {
             "tool": clean(call.tool[:_NAME_KEPT_MAX]),
             "arguments": arguments,
-            "actions": actions,
-            "code": refusal.code,
         }
+        _put_actions(metadata, actions)
+        metadata["code"] = refusal.code
         if refusal.code == CallCancelledError.code:
             metadata["effect"] = LeftEffect.NONE.value
         if frames:
@@ -251,6 +252,21 @@ class Recorder:
         if shared is None:
             shared = self._keep(key, {**_decision_json(judged), "agents": self._chain})
         return shared
+
+
+def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
+    """The actions; of too many for one entry the first, how many there were, and a digest.
+
+    The last text of a cut list is no action, so that nobody takes it for a whole one.
+    """
+    if len(actions) <= effects_listed_max:
+        metadata["actions"] = actions
+        return
+    more = f"{len(actions) - effects_listed_max} more actions"
+    metadata["actions"] = [*actions[:effects_listed_max], more]
+    metadata["actions_total"] = len(actions)
+    whole = json.dumps(list(actions), separators=(",", ":")).encode("ascii")
+    metadata["actions_digest"] = "sha256:" + hashlib.sha256(whole).hexdigest()
 
 
 def _decision_json(judged: Judged) -> dict[str, Json]:

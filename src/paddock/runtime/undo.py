@@ -16,9 +16,11 @@ from paddock.history.objects import ObjectStore
 from paddock.runtime.judge import Judge
 from paddock.runtime.past import OPERATOR, PastCall
 from paddock.runtime.undo_plan import (
+    Tree,
     UndoPlan,
     changed_since,
     is_as_before,
+    leaves_left,
     refusal_of_changed,
     refusal_of_unkept,
     unkept,
@@ -89,7 +91,8 @@ class Undo:
         call, workspace, store = self.call, ports.workspace, self.history.store
         require_undoable(call, workspace, store)
         verify_kept(call.changes, store)
-        plan = UndoPlan(workspace, store, overrides_read_only=call.is_by_command)
+        left = Tree(workspace, leaves_left(call.changes))
+        plan = UndoPlan(left, store, overrides_read_only=call.is_by_command)
         first = call.changes[0]
         if first.kind == "moved" and first.to is not None:
             entry, back = workspace.resolve_entry(first.to), workspace.resolve_write(first.path)

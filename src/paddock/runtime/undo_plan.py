@@ -29,6 +29,8 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
+from paddock.workspace.names import join_parts
+from paddock.workspace.paths import escapes_root, parse_asked
 
 _NAMED_MAX: Final = 5
 _ENTRIES_MAX: Final = 10_000
@@ -61,24 +63,92 @@ def _needs_content(change: Change) -> bool:
 
 
 def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
-    """The paths where something else stands than what the call left there."""
+    """What is not as the call left it, as a refusal names it: each path, or the mode of one.
+
+    Raises: PathError where a path leads elsewhere now.
+    """
+    left = Tree(workspace, leaves_left(changes))
     found: list[str] = []
     for change in changes:
         path = change.to if change.kind == "moved" and change.to is not None else change.path
-        if not _stands(change, state_at(workspace, path)):
-            found.append(path)
-        if change.kind == "moved" and state_at(workspace, change.path) is not None:
-            found.append(change.path)
+        now = left.state(path)
+        if not _stands(change, now):
+            found.append(quote(path))
+        elif now is not None and change.mode_after not in {None, now.mode}:
+            found.append(_mode_named(change, now.mode))
+        if change.kind == "moved" and left.state(change.path) is not None:
+            found.append(quote(change.path))
     return tuple(found)
 
 
+def _mode_named(change: Change, now: int) -> str:
+    return f"the mode of {quote(change.path)} ({now:04o}, the call left {change.mode_after:04o})"
+
+
 def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
-    """Whether everything is as it was before the call: it did not happen, or is undone."""
+    """Whether everything is as it was before the call: it did not happen, or is undone.
+
+    Raises: PathError where a path leads elsewhere now.
+    """
+    found = Tree(workspace, _leaves_found(changes))
     return all(
-        _was(change, state_at(workspace, change.path))
-        and (change.to is None or state_at(workspace, change.to) is None)
+        _was(change, found.state(change.path))
+        and (change.to is None or found.state(change.to) is None)
         for change in changes
     )
+
+
+def leaves_left(changes: Sequence[Change]) -> frozenset[str]:
+    """The paths where a call left a link or a file."""
+    return frozenset(
+        change.path if change.to is None else change.to
+        for change in changes
+        if change.kind != "deleted" and (change.entry_after or change.entry) != "directory"
+    )
+
+
+def _leaves_found(changes: Sequence[Change]) -> frozenset[str]:
+    """The paths where a call found a link or a file."""
+    return frozenset(
+        change.path
+        for change in changes
+        if change.kind != "created" and change.entry != "directory"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The workspace as a call left it, or as it found it.
+
+    Below a link or a file nothing stands. Where a call put a link in the place of a
+    directory, what the directory held is not looked for through that link: `leaves` says
+    where such a link or file belongs. Whether it is there is a question of its own path.
+    """
+
+    workspace: Workspace
+    leaves: frozenset[str]
+
+    def state(self, path: str) -> EntryState | None:
+        """What stands there now. Raises: PathError where the path leads elsewhere now."""
+        return None if self._is_below_leaf(path) else state_at(self.workspace, path)
+
+    def path(self, path: str) -> WorkspacePath:
+        """The path to change; below a leaf the one that is on record.
+
+        Raises: PathError where the path leads elsewhere now, or never was one in here.
+        """
+        if not self._is_below_leaf(path):
+            return self.workspace.resolve_entry(path).path
+        asked = parse_asked(path, ())
+        if ".." in asked.parts:
+            raise escapes_root(path)
+        return join_parts(asked.parts)
+
+    def _is_below_leaf(self, path: str) -> bool:
+        above = path.rpartition("/")[0]
+        while above and above not in self.leaves:
+            above = above.rpartition("/")[0]
+        return above != ""
 
 
 def state_at(workspace: Workspace, path: str) -> EntryState | None:
@@ -109,7 +179,8 @@ def _was(change: Change, now: EntryState | None) -> bool:
 class UndoPlan:
     """What takes a call back."""
 
-    workspace: Workspace
+    left: Tree
+    """As the call left it."""
     store: ObjectStore
     overrides_read_only: bool
     """For what a command did: to files that no tool may write it could do it all the same."""
@@ -122,6 +193,7 @@ class UndoPlan:
 
         Raises:
             PathError: a path leads elsewhere now.
+            FileChangedError: a mode was set meanwhile.
             IntegrityError: the text of a link is damaged in the store.
         """
         gone = {change.path for change in changes if change.kind == "created"}
@@ -137,13 +209,17 @@ class UndoPlan:
         for directory in _deepest_first(changes):
             if self._holds_only(directory, gone):
                 gone.add(directory)
-                self._stage("delete", RemoveDirectory(self._path(directory)))
+                self._stage("delete", RemoveDirectory(self.left.path(directory)))
 
     def _add(self, change: Change) -> None:
-        path = self._path(change.path)
+        path = self.left.path(change.path)
         if change.kind == "mode":
-            seen = self.workspace.entry_seen(self.workspace.resolve_entry(change.path))
+            workspace = self.left.workspace
+            seen = workspace.entry_seen(workspace.resolve_entry(change.path))
             if seen is not None:
+                # The set compares with what is seen here, so this must be what the call left.
+                if change.mode_after not in {None, seen.status.permissions}:
+                    raise refusal_of_changed((_mode_named(change, seen.status.permissions),))
                 self._stage("mode", SetMetadata(path, seen, change.mode))
         elif change.kind == "created":
             self._remove(path, change.entry, change.after)
@@ -182,9 +258,7 @@ class UndoPlan:
         """What went away since with the directory that held it."""
         missing: list[WorkspacePath] = []
         parent = path.parent
-        while (
-            parent.relative not in self._made and state_at(self.workspace, parent.relative) is None
-        ):
+        while parent.relative not in self._made and self.left.state(parent.relative) is None:
             missing.append(parent)
             parent = parent.parent
         for directory in reversed(missing):
@@ -193,15 +267,12 @@ class UndoPlan:
 
     def _holds_only(self, directory: str, gone: set[str]) -> bool:
         """Whether a directory that the call made on its way is empty once the rest is gone."""
-        path = self._path(directory)
-        state = state_at(self.workspace, directory)
+        path = self.left.path(directory)
+        state = self.left.state(directory)
         if state is None or state.kind.value != "directory":
             return False
-        listing = self.workspace.list_directory(path, 1, _ENTRIES_MAX)
+        listing = self.left.workspace.list_directory(path, 1, _ENTRIES_MAX)
         return not listing.missing and all(e.path.relative in gone for e in listing.entries)
-
-    def _path(self, path: str) -> WorkspacePath:
-        return self.workspace.resolve_entry(path).path
 
     def _stage(self, operation: str, change: StagedChange) -> None:
         self.staged.append(change)
@@ -213,10 +284,10 @@ def _deepest_first(changes: Sequence[Change]) -> list[str]:
     return sorted(made, key=lambda name: (-name.count("/"), name))
 
 
-def refusal_of_changed(paths: Sequence[str]) -> FileChangedError:
-    """The refusal of an undo because somebody was there since."""
+def refusal_of_changed(named: Sequence[str]) -> FileChangedError:
+    """The refusal of an undo because somebody was there since; `named` as `changed_since` does."""
     return FileChangedError(
-        f"{_named(paths)} changed since the call",
+        f"{_listed(named)} changed since the call",
         hint="undo what came after it first, or edit by hand; nothing was changed",
     )
 
@@ -224,12 +295,12 @@ def refusal_of_changed(paths: Sequence[str]) -> FileChangedError:
 def refusal_of_unkept(paths: Sequence[str]) -> PathNotFoundError:
     """The refusal of an undo because the old content is not there."""
     return PathNotFoundError(
-        f"the history does not have the old content of {_named(paths)}",
+        f"the history does not have the old content of {_listed([quote(path) for path in paths])}",
         hint="it was pruned to keep to [history] bytes_max, or only commands write it",
     )
 
 
-def _named(paths: Sequence[str]) -> str:
-    shown = ", ".join(quote(path) for path in paths[:_NAMED_MAX])
-    more = len(paths) - _NAMED_MAX
+def _listed(named: Sequence[str]) -> str:
+    shown = ", ".join(named[:_NAMED_MAX])
+    more = len(named) - _NAMED_MAX
     return f"{shown} and {more} more" if more > 0 else shown

@@ -140,7 +140,8 @@ def _look_like(root: int, path: str, look: os.stat_result) -> None:
             for each in (look.st_uid, look.st_gid)
         )
         os.chown(path, owner, group, dir_fd=root)
-    os.chmod(path, look.st_mode & 0o1777, dir_fd=root)
+    # With the setgid bit: without it the command would seem to have taken it away.
+    os.chmod(path, look.st_mode & 0o3777, dir_fd=root)
     os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns), dir_fd=root)
 
 

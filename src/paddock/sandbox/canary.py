@@ -9,8 +9,8 @@ What fails for the moment (too many processes, no memory, out of time) says noth
 the host: it is not remembered, and no weaker backend takes over for it.
 """
 
-import errno
 import contextlib
+import errno
 import os
 import secrets
 import threading

@@ -269,9 +269,11 @@ class Noting:
 
 def _doing(row: ChangedPath) -> Doing:
     path, before, after = row.path.relative, row.before, row.after
+    mode_after = None if after is None or after.kind.value == "link" else after.mode
     if before is None:
         entry = "file" if after is None else after.kind.value
-        return Doing(path, "created", entry, after=None if after is None else after.version)
+        version = None if after is None else after.version
+        return Doing(path, "created", entry, after=version, mode_after=mode_after)
     entry = before.kind.value
     mode = None if entry == "link" else before.mode
     if after is None:
@@ -285,4 +287,5 @@ def _doing(row: ChangedPath) -> Doing:
         after=after.version,
         mode=mode,
         entry_after="" if after.kind is before.kind else after.kind.value,
+        mode_after=mode_after,
     )

@@ -8,8 +8,12 @@ Each entry also says what it believes to stand in the workspace, so that the com
 out if it does not; and what somebody else changed since the command began is a conflict:
 
   * a lower entry whose change time is not older than the start; see `moments`;
+  * any entry below a directory that is not the one of the start; see `ancestry`;
+  * the mode of a directory that both changed;
   * a copy of a file, or of a directory, that the workspace has no more, where the
     directory that held it was changed since.
+
+Where another file system is mounted, nothing lands: see `mounted`.
 
 O(changes): nothing is looked at but what the layer names, and what stands below a
 directory that is gone.
@@ -17,13 +21,15 @@ directory that is gone.
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock.errors import HostError
+from paddock.sandbox.ancestry import Ancestor, Ancestry
 from paddock.sandbox.comparing import Comparing
 from paddock.sandbox.git_rules import NodeKind
+from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.judging import ChangeKind, StagedChange
 from paddock.sandbox.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.workspace.metadata import FileStatus
@@ -38,6 +44,11 @@ _TYPES: Final = {
     Kind.DIRECTORY: stat.S_IFDIR,
     Kind.LINK: stat.S_IFLNK,
 }
+_MOUNTED: Final = (
+    "is in another file system, which is mounted in the workspace: commands see the directory"
+    " that it covers, and change nothing there"
+)
+_WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,8 @@ class Ground:
     """A moment; see `moments`."""
     hidden: frozenset[str]
     """Names that were not there for it."""
+    directories: Mapping[str, KnownDirectory]
+    """Those that stood in the workspace, by their paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +102,13 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
     Raises:
         HostError: something of the layer cannot be read.
     """
-    finding = _Finding(layers, ground, Comparing(layers.upper_fd, layers.lower_fd))
+    finding = _Finding(
+        layers,
+        ground,
+        Comparing(layers.upper_fd, layers.lower_fd),
+        Ancestry(ground.directories, ground.started_ns, dict(layer.standing)),
+        tuple(f"{path}/" for path in layer.mounted),
+    )
     too_deep = frozenset(layer.too_deep)
     try:
         for raw in layer.changes:
@@ -100,7 +119,9 @@ def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Diffe
             f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
         ) from error
     found = tuple(sorted(finding.found, key=_parents_first))
-    return Differences(found, tuple(finding.conflicts), layer.too_deep, layer.is_whole)
+    return Differences(
+        found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole
+    )
 
 
 def status_of_look(look: Look) -> FileStatus:
@@ -124,6 +145,9 @@ class _Finding:
     layers: Layers
     ground: Ground
     comparing: Comparing
+    ancestry: Ancestry
+    mounted: tuple[str, ...]
+    """Directories where another file system is mounted, with a slash."""
     found: list[Difference] = field(default_factory=list[Difference])
     conflicts: list[str] = field(default_factory=list[str])
     _opaque: list[str] = field(default_factory=list[str])
@@ -137,9 +161,7 @@ class _Finding:
             if lower is not None:
                 self._delete(raw.path, lower, is_replaced=False)
         elif lower is None:
-            if self._is_orphan(raw):
-                self.conflicts.append(raw.path)
-            self._create(raw, upper, None, is_replaced=False)
+            self._create(raw, upper, None, is_replaced=False, is_orphan=self._is_orphan(raw))
         elif lower.kind is not upper.kind:
             self._replace(raw, lower, upper)
         elif upper.kind is Kind.DIRECTORY:
@@ -162,7 +184,13 @@ class _Finding:
             self._create(raw, upper, lower, is_replaced=False)
 
     def _create(
-        self, raw: RawChange, upper: Look, lower: Look | None, *, is_replaced: bool
+        self,
+        raw: RawChange,
+        upper: Look,
+        lower: Look | None,
+        *,
+        is_replaced: bool,
+        is_orphan: bool = False,
     ) -> None:
         change = StagedChange(
             raw.path,
@@ -171,14 +199,12 @@ class _Finding:
             upper.mode,
             raw.link_text or "",
         )
-        self._add(Difference(change, lower, upper, is_replaced=is_replaced))
+        self._add(Difference(change, lower, upper, is_replaced=is_replaced), is_late=is_orphan)
 
     def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
         """A directory that is still one: its mode, and what it lost."""
         if upper.mode != lower.mode:
-            change = StagedChange(raw.path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
-            # Without a look at its time: whatever is made in it by others changes that.
-            self.found.append(Difference(change, lower, upper))
+            self._merge_mode(raw.path, lower, upper)
         if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
             self._opaque.append(f"{raw.path}/")
             stays = {name for name, _ in names_below(self.layers.upper_fd, raw.path)}
@@ -187,6 +213,19 @@ class _Finding:
                 for name, look in names_below(self.layers.lower_fd, raw.path)
                 if name not in stays
             )
+
+    def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
+        """A mode that differs: who changed it tells the mode of the start.
+
+        The directory's time does not: whatever is made in it by others changes that.
+        """
+        before = self.ancestry.mode_before(path)
+        is_changed_since = lower.ctime_ns >= self.ground.started_ns
+        if upper.mode == before or (before is None and is_changed_since):
+            return
+        change = StagedChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
+        is_late = before is not None and lower.mode != before
+        self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
 
     def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
         """A file that is still one."""
@@ -209,11 +248,13 @@ class _Finding:
 
     def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         self._delete_one(path, lower, is_replaced=is_replaced)
-        if lower.kind is Kind.DIRECTORY:
+        if lower.kind is Kind.DIRECTORY and not lower.is_mounted:
             self._delete_all(names_below(self.layers.lower_fd, path))
 
     def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
         for path, look in names:
+            if look.kind is Kind.DIRECTORY:
+                self.ancestry.standing[path] = look
             self._delete_one(path, look, is_replaced=False)
 
     def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
@@ -221,11 +262,32 @@ class _Finding:
         change = StagedChange(path, ChangeKind.DELETED, node)
         self._add(Difference(change, lower, None, is_replaced=is_replaced))
 
-    def _add(self, difference: Difference) -> None:
-        lower = difference.lower
-        if lower is not None and lower.ctime_ns >= self.ground.started_ns:
-            self.conflicts.append(difference.change.path)
+    def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
+        """Take it in. `is_late`: somebody else was there first; `is_old`: its time is no sign."""
+        change, lower = difference.change, difference.lower
+        if self._is_mounted(change.path, lower):
+            difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
+        is_new = lower is not None and lower.ctime_ns >= self.ground.started_ns and not is_old
+        if is_late or is_new or self._is_elsewhere(change.path, lower):
+            self.conflicts.append(change.path)
         self.found.append(difference)
+
+    def _is_mounted(self, path: str, lower: Look | None) -> bool:
+        if lower is not None and lower.is_mounted:
+            return True
+        return f"{path}/".startswith(self.mounted)
+
+    def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
+        """Whether the directories above are not those that the command saw.
+
+        In one that nobody had seen before only what stood in it already can be a stranger's.
+        """
+        above = self.ancestry.above(path)
+        if lower is not None and lower.kind is Kind.DIRECTORY:
+            above = max(above, self.ancestry.at(path), key=_WORSE.index)
+        if above is Ancestor.STRANGER:
+            return lower is not None or self.comparing.is_copy(path)
+        return above is Ancestor.EXCHANGED
 
     def _is_orphan(self, raw: RawChange) -> bool:
         """Whether a copy stands alone because somebody took away what it is a copy of."""

@@ -6,9 +6,10 @@ release adds. Sources: gitrepository-layout(5), git-rebase(1), git-bisect(1), an
 these operations were seen to write (tests/unit/sandbox/test_git_operations.py).
 
 Files that later commands read as instructions are let through only in the form that
-git itself gives them: a planned rebase has no `exec`, a ref is an object's name. The
-form also keeps such a file from being taken for another kind of file, where a
-directory of one repository is passed off as a repository of its own.
+git itself gives them: a planned rebase has no `exec`, a ref is an object's name, an
+index has paths of the work tree (`git_index`). The form also keeps such a file from
+being taken for another kind of file, where a directory of one repository is passed off
+as a repository of its own.
 """
 
 import re
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from paddock.sandbox.git_index import is_harmless_index
+
 _OID: Final = r"(?:[0-9a-f]{40}|[0-9a-f]{64})"
 _HEX: Final = r"[0-9a-f]"
 _REF_NAME: Final = r"refs/[^\x00-\x20~^:?*\[\\\x7f]+"
@@ -24,7 +27,8 @@ _OPTION: Final = r"'?-[\w=:.-]*'?"
 _OPTIONS: Final = rf"(?:{_OPTION})?(?:[ \n]+{_OPTION})*[ \n]*"
 _QUOTED: Final = r"'(?:[^'\n]|'\\['!]')*'"
 
-Check = Callable[[str], bool]
+Check = Callable[[bytes, int], bool]
+"""Of a content, in a repository whose objects' names have that many bytes."""
 
 
 class Phase(IntEnum):
@@ -76,8 +80,9 @@ def _lines(pattern: str) -> Check:
     """Every line of the content, and there may be none, has this form."""
     compiled = re.compile(pattern)
 
-    def check(text: str) -> bool:
-        return all(compiled.fullmatch(line) for line in text.removesuffix("\n").split("\n") if line)
+    def check(content: bytes, _hash_bytes: int) -> bool:
+        lines = _text(content).removesuffix("\n").split("\n")
+        return all(compiled.fullmatch(line) for line in lines if line)
 
     return check
 
@@ -85,10 +90,14 @@ def _lines(pattern: str) -> Check:
 def _whole(pattern: str) -> Check:
     compiled = re.compile(pattern)
 
-    def check(text: str) -> bool:
-        return compiled.fullmatch(text) is not None
+    def check(content: bytes, _hash_bytes: int) -> bool:
+        return compiled.fullmatch(_text(content)) is not None
 
     return check
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
 
 
 _TODO: Final = _lines(
@@ -117,7 +126,6 @@ _MERGE_STATE: Final = (
 _APPLY_STATE: Final = (
     "abort-safety applying autostash dirtyindex final final-commit head-name info keep last "
     "messageid msg msg-clean next no_inbody_headers onto orig-head original-commit patch "
-    "patch-merge-index "
     "quiet quoted-cr rebasing rewritten scissors sign signoff threeway utf8 verbose "
     "allow_rerere_autoupdate committer-date-is-author-date"
 ).split()
@@ -140,7 +148,11 @@ _FILES: Final = (
     _kind(r"objects/info/commit-graphs/commit-graph-chain", Phase.OBJECTS, _lines(rf"{_OID}")),
     _kind(r"objects/info/packs", Phase.STATE, _lines(r"P pack-\w+\.pack")),
     _kind(r"info/refs", Phase.STATE, _lines(rf"{_OID}\t{_REF_NAME}")),
-    _kind(r"index|sharedindex\.[0-9a-f]+", Phase.STATE),
+    _kind(
+        r"index|sharedindex\.[0-9a-f]+|rebase-apply/patch-merge-index",
+        Phase.STATE,
+        is_harmless_index,
+    ),
     _kind(
         r"logs/(?:HEAD|refs/.+)",
         Phase.STATE,

@@ -8,6 +8,9 @@ for submodules and worktrees that a repository had before, and for bare reposito
 Configuration is never committed. So a repository that a command makes comes without
 any (`git init` works, a clone forgets its origin), and a submodule or worktree that a
 command adds does not come at all: those belong to the user, outside.
+
+For the same reason a directory that holds configuration, hooks or the like does not
+become a repository: neither HEAD nor `refs` lands in it (`GitDirectory.armed_by`).
 """
 
 import re
@@ -17,6 +20,7 @@ from enum import Enum
 from typing import Final
 
 from paddock.policy.settings import Git
+from paddock.sandbox.git_index import SHA1_BYTES
 from paddock.sandbox.git_names import Ordinary, Phase, find_ordinary, is_ordinary_directory
 from paddock.text.show import quote
 
@@ -24,7 +28,7 @@ CONTENT_BYTES_MAX: Final = 16_000_000
 """A checked file (a log, packed refs) of more bytes is refused: it is not read whole."""
 
 _GIT: Final = ".git"
-_BARE_NAMES: Final = frozenset({"HEAD", "objects", "refs"})
+_INSIDE: Final = ("modules", "worktrees")
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _CODE: Final = (
     (re.compile(r"hooks(?:/.*)?"), "a hook is a program that git runs"),
@@ -34,6 +38,16 @@ _CODE: Final = (
     (re.compile(r"objects/info/(?:http-)?alternates"), "it leads git to objects elsewhere"),
     (re.compile(r"(?:remotes|branches)(?:/.*)?"), "it names what fetch runs"),
 )
+ARMING_NAMES: Final = (
+    *("config", "config.worktree", "hooks", "commondir", "gitdir", "info/attributes"),
+    *("objects/info/alternates", "objects/info/http-alternates", "remotes", "branches"),
+    *("modules", "worktrees", "index", "rebase-merge", "rebase-apply", "sequencer"),
+    *("BISECT_NAMES",),
+)
+"""What is refused or looked into in a repository, and lands anywhere else."""
+BARE_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
+"""What `looks_bare` goes by."""
+
 _LOCKED: Final = "a lock of git that is left over, or another's"
 _NOT_ORDINARY: Final = "no ordinary git operation writes it"
 
@@ -56,7 +70,13 @@ class GitDirectory:
     """
 
     path: str
+    """Workspace-relative; `.` where the workspace itself is one."""
     nested: frozenset[str] = frozenset()
+    armed_by: str = ""
+    """Workspace-relative: what stood there, by which git could run code, in what was no
+    repository yet and would become one."""
+    hash_bytes: int = SHA1_BYTES
+    """The size of an object's name in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +128,11 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
         if part.casefold() == _GIT:
             return _place(parts, position + 1)
     for directory in sorted(bare):
+        if directory == ".":
+            # The workspace is a work tree as well: all else in it is the user's.
+            if _is_gits(parts[0]):
+                return GitPlace(".", path)
+            continue
         depth = directory.count("/") + 1
         if parts[:depth] == directory.split("/"):
             return _place(parts, depth)
@@ -115,8 +140,12 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
 
 
 def looks_bare(names: Iterable[str]) -> bool:
-    """Whether a directory with these entries is taken for a repository by git(1)."""
-    return frozenset(names) >= _BARE_NAMES
+    """Whether a directory with these entries is taken for a repository by git(1).
+
+    Where `commondir` leads is not asked: objects and refs may stand there.
+    """
+    found = frozenset(names)
+    return "HEAD" in found and ("commondir" in found or found >= {"objects", "refs"})
 
 
 def wants_content(name: str, nested: Iterable[str] = ()) -> bool:
@@ -129,6 +158,9 @@ def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRul
     """Judge one change; `none` has no opinion and is not asked."""
     if preset != "safe":
         return GitRuling(False, f'git = "{preset}": nothing in .git is written by commands')
+    if directory.armed_by:
+        why = f"with {quote(directory.armed_by)}, which stood there, it would become a repository"
+        return GitRuling(False, why, spoils=True)
     own = directory.path.rpartition("/")[2]
     is_misspelt = own != _GIT and own.casefold() == _GIT
     if change.name == "." and _is_plain_directory(change) and not is_misspelt:
@@ -145,7 +177,7 @@ def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRul
     kind = find_ordinary(inner)
     if kind is None:
         return GitRuling(False, _why_not(inner))
-    return _judge_file(change, kind)
+    return _judge_file(change, kind, directory.hash_bytes)
 
 
 def settle_unit(rulings: Sequence[GitRuling]) -> tuple[GitRuling, ...]:
@@ -164,13 +196,25 @@ def _place(parts: list[str], depth: int) -> GitPlace:
     return GitPlace("/".join(parts[:depth]), "/".join(parts[depth:]) or ".")
 
 
+def _is_gits(name: str) -> bool:
+    """Whether an entry of a git directory with that name, in any case, means something to git."""
+    own = name.removesuffix(".lock")
+    return any(
+        find_ordinary(each) is not None
+        or is_ordinary_directory(each)
+        or each in _INSIDE
+        or any(code.fullmatch(each) for code, _ in _CODE)
+        for each in (own, own.lower(), own.upper())
+    )
+
+
 def _inner(name: str, nested: Iterable[str]) -> tuple[str, bool]:
     """The name in the innermost git directory; empty where that one is not known.
 
     # Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config` is
     a ref of `a`, or the configuration of `a/refs`). Only those that stood there count.
     """
-    if name.partition("/")[0] not in ("modules", "worktrees"):
+    if name.partition("/")[0] not in _INSIDE:
         return name, False
     holding = [each for each in nested if name == each or name.startswith(each + "/")]
     if not holding:
@@ -193,7 +237,7 @@ def _judge_directory(inner: str, change: GitChange, is_nested: bool) -> GitRulin
     return GitRuling(True, phase=_gone(phase) if change.is_removed else phase)
 
 
-def _judge_file(change: GitChange, kind: Ordinary) -> GitRuling:
+def _judge_file(change: GitChange, kind: Ordinary, hash_bytes: int) -> GitRuling:
     if change.is_removed:
         if change.name == "HEAD":
             return GitRuling(False, "without it the directory is no repository", spoils=True)
@@ -207,7 +251,7 @@ def _judge_file(change: GitChange, kind: Ordinary) -> GitRuling:
         return GitRuling(True, phase=kind.phase)
     if change.content is None or len(change.content) > CONTENT_BYTES_MAX:
         return GitRuling(False, f"more than {CONTENT_BYTES_MAX} bytes", spoils=True)
-    if not kind.check(change.content.decode("utf-8", "surrogateescape")):
+    if not kind.check(change.content, hash_bytes):
         return GitRuling(False, "its content is not what git writes there", spoils=True)
     return GitRuling(True, phase=kind.phase)
 

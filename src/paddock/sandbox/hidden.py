@@ -22,9 +22,10 @@ Links are never closed and never followed: the name of their target is, if it is
 """
 
 import os
+import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,14 +41,27 @@ _Identity = tuple[int, int, int, int]
 """Device, inode, mtime and ctime in ns."""
 
 
-@dataclass(slots=True)
-class _Known:
+@dataclass(frozen=True, slots=True)
+class KnownDirectory:
     """One directory as it was read."""
 
     identity: _Identity
+    """All zero where we may not look into it."""
+    mode: int
+    """The twelve permission bits."""
     is_settled: bool
     closed: tuple[str, ...]
     below: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A workspace at one moment."""
+
+    closed: tuple[str, ...]
+    """The closed names, workspace-relative, sorted; none lies below another sealed one."""
+    directories: Mapping[str, KnownDirectory]
+    """Every directory by its path, the root as `.`; nothing that lies below a sealed one."""
 
 
 class NameIndex:
@@ -64,13 +78,17 @@ class NameIndex:
         self._judge = judge
         self._resolution = resolution or detect_resolution()
         self._clock_ns = clock_ns
-        self._known: dict[str, _Known] = {}
+        self._known: Mapping[str, KnownDirectory] = {}
         self._lock = threading.Lock()
         self.reads = 0
         """Directories read so far: for measuring."""
 
     def find(self, root_fd: int) -> tuple[str, ...]:
-        """The closed names, workspace-relative, sorted; none lies below another sealed one.
+        """The closed names alone. Raises: as `survey`."""
+        return self.survey(root_fd).closed
+
+    def survey(self, root_fd: int) -> Survey:
+        """The closed names, and the directories that they were looked for in.
 
         Raises:
             SandboxUnavailableError: more directories or closed names than
@@ -78,10 +96,11 @@ class NameIndex:
             OSError: the root itself cannot be read.
         """
         with self._lock:
-            return self._find(root_fd)
+            return self._survey(root_fd)
 
-    def _find(self, root_fd: int) -> tuple[str, ...]:
-        known: dict[str, _Known] = {}
+    def _survey(self, root_fd: int) -> Survey:
+        # Never changed once it is done: surveys share it.
+        known: dict[str, KnownDirectory] = {}
         closed: list[str] = []
         waiting = ["."]
         while waiting:
@@ -97,9 +116,9 @@ class NameIndex:
             if len(closed) > limits.closed_names_max:
                 raise _too_many("names that commands may not touch", limits.closed_names_max)
         self._known = known
-        return tuple(sorted(closed))
+        return Survey(tuple(sorted(closed)), known)
 
-    def _look(self, root_fd: int, path: str) -> _Known | None:
+    def _look(self, root_fd: int, path: str) -> KnownDirectory | None:
         """What is known of a directory, read anew if it changed; None if it is gone."""
         known = self._known.get(path)
         if known is not None and known.is_settled:
@@ -116,7 +135,7 @@ class NameIndex:
                 return known
         return self._read(root_fd, path)
 
-    def _read(self, root_fd: int, path: str) -> _Known | None:
+    def _read(self, root_fd: int, path: str) -> KnownDirectory | None:
         try:
             fd = self._resolution.open(root_fd, path, READ_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError):
@@ -126,13 +145,13 @@ class NameIndex:
                 raise
             # Threat: a directory that we may not look into may be open to the user that
             # the command runs as. What is not known is closed.
-            return _Known((0, 0, 0, 0), is_settled=False, closed=(path,), below=())
+            return KnownDirectory((0, 0, 0, 0), 0, is_settled=False, closed=(path,), below=())
         try:
             return self._scan(fd, path)
         finally:
             os.close(fd)
 
-    def _scan(self, fd: int, path: str) -> _Known:
+    def _scan(self, fd: int, path: str) -> KnownDirectory:
         self.reads += 1
         found = os.fstat(fd)
         read_at_ns = self._clock_ns()
@@ -154,8 +173,9 @@ class NameIndex:
                     else:
                         below.append(name)
         changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
-        return _Known(
+        return KnownDirectory(
             (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns),
+            stat.S_IMODE(found.st_mode),
             is_settled=read_at_ns - changed_ns >= _SETTLED_NS,
             closed=tuple(closed),
             below=tuple(below),

@@ -8,20 +8,37 @@ Bare repositories have no `.git` in their name. What stood there as one before t
 is one; so is what would be one afterwards.
 
 # Threat: `HEAD`, `objects`, `refs` and a `config` of its own, planted in any directory,
-make it a repository for the next git command that is run in there.
+make it a repository for the next git command that is run in there. By several commands
+too: each name is an ordinary one until the last is there. So what completes a
+repository is told with what stood there already (`GitDirectory.armed_by`).
 """
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.sandbox.git_rules import GitDirectory, find_git_place, looks_bare
-from paddock.workspace.resolution import PASS_DIRECTORY, Resolution, detect_resolution
+from paddock.sandbox.git_index import SHA1_BYTES, SHA256_BYTES
+from paddock.sandbox.git_rules import (
+    ARMING_NAMES,
+    BARE_NAMES,
+    GitDirectory,
+    find_git_place,
+    looks_bare,
+)
+from paddock.workspace.resolution import (
+    PASS_DIRECTORY,
+    READ_FILE,
+    Resolution,
+    detect_resolution,
+)
 
-_BARE_NAMES: Final = ("HEAD", "objects", "refs")
+_MODULE_NAMES: Final = ("HEAD", "objects", "refs")
 _WORKTREE_NAMES: Final = ("HEAD", "commondir", "gitdir")
 _INSIDE: Final = ("modules", "worktrees")
+_CONFIG_BYTES_MAX: Final = 1_000_000
+_SHA256: Final = re.compile(rb"(?im)^(?:\s*\[extensions\])?\s*objectformat\s*=\s*\"?sha256\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +61,31 @@ def find_repositories(lower_fd: int, touched: Touched) -> tuple[GitDirectory, ..
         if place is not None:
             nested = inside.setdefault(place.directory, set())
             nested.update(looking.nested(place.directory, place.name))
+    armed = _find_armed(looking, bare)
     return tuple(
-        GitDirectory(directory, frozenset(nested)) for directory, nested in sorted(inside.items())
+        GitDirectory(
+            directory,
+            frozenset(nested),
+            armed.get(directory, ""),
+            looking.hash_bytes(directory),
+        )
+        for directory, nested in sorted(inside.items())
     )
+
+
+def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
+    """The outermost directory of each that would become an armed repository, and by what.
+
+    # Threat: `s/refs` as a repository of its own, where `s` is one: what is in it is
+    judged by its name in `s`.
+    """
+    armed: dict[str, str] = {}
+    for directory in bare:
+        name = looking.find_arming(directory)
+        place = find_git_place(_join(directory, "HEAD"), bare)
+        if name is not None and place is not None:
+            armed.setdefault(place.directory, _join(directory, name))
+    return armed
 
 
 @dataclass(slots=True)
@@ -71,12 +110,34 @@ class _Looking:
     def _look_bare(self, directory: str) -> bool:
         if find_git_place(directory) is not None:
             return False
-        before = self._standing(directory, _BARE_NAMES)
-        if looks_bare(before):
-            return True
-        made = {name for name in _BARE_NAMES if f"{directory}/{name}" in self.touched.present}
-        stays = {name for name in before if f"{directory}/{name}" not in self.touched.gone}
-        return looks_bare(made | stays)
+        # What a command removed counts too: policy may refuse that, and then it stays.
+        before = self._standing(directory, BARE_NAMES)
+        made = {name for name in BARE_NAMES if _join(directory, name) in self.touched.present}
+        return looks_bare(before | made)
+
+    def find_arming(self, directory: str) -> str | None:
+        """By what git could run code in it, if it was no repository before; relative to it."""
+        if looks_bare(self._standing(directory, BARE_NAMES)):
+            return None
+        standing = self._standing(directory, ARMING_NAMES)
+        return next((name for name in ARMING_NAMES if name in standing), None)
+
+    def hash_bytes(self, directory: str) -> int:
+        """The size of an object's name, as the configuration before the command says.
+
+        Git reads it from this one file, nothing included; commands do not write it.
+        """
+        try:
+            fd = self.resolution.open(self.lower_fd, _join(directory, "config"), READ_FILE)
+        except OSError:
+            return SHA1_BYTES
+        try:
+            text = os.pread(fd, _CONFIG_BYTES_MAX, 0)
+        except OSError:
+            return SHA1_BYTES
+        finally:
+            os.close(fd)
+        return SHA256_BYTES if _SHA256.search(text) else SHA1_BYTES
 
     def nested(self, directory: str, name: str) -> Iterable[str]:
         """The git directories of submodules and worktrees on the way to `name` in it."""
@@ -84,10 +145,10 @@ class _Looking:
         for position, part in enumerate(parts[:-1]):
             if part not in _INSIDE:
                 continue
-            names = _BARE_NAMES if part == "modules" else _WORKTREE_NAMES
+            names = _MODULE_NAMES if part == "modules" else _WORKTREE_NAMES
             for depth in range(position + 2, len(parts) + 1):
                 inner = "/".join(parts[:depth])
-                if self._standing(f"{directory}/{inner}", names) == frozenset(names):
+                if self._standing(_join(directory, inner), names) == frozenset(names):
                     yield inner
 
     def _standing(self, directory: str, names: Sequence[str]) -> frozenset[str]:
@@ -118,5 +179,10 @@ def _stands(fd: int, name: str) -> bool:
 
 
 def _above(path: str) -> list[str]:
+    """The directories that it lies in, the workspace itself included."""
     parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+    return [".", *("/".join(parts[:depth]) for depth in range(1, len(parts)))]
+
+
+def _join(directory: str, name: str) -> str:
+    return name if directory == "." else f"{directory}/{name}"

@@ -117,6 +117,8 @@ def _rule(settled: Settled) -> str:
 def _with_obstacle(difference: Difference) -> StagedChange:
     """The change, with why this user cannot make it, if that is so."""
     change, lower, upper = difference.change, difference.lower, difference.upper
+    if change.obstacle:
+        return change
     if change.kind is ChangeKind.MODIFIED and lower is not None:
         user = os.geteuid()
         if user not in (0, lower.owner):

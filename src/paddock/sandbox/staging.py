@@ -71,10 +71,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A command, when it started, and how it ended."""
+    """A command, what it started from, and how it ended."""
 
     request: CommandRequest
-    started_ns: int
+    ground: Ground
     end: CommandEnd
 
 
@@ -116,9 +116,8 @@ class StagedCommand:
         close_stage(self._stage)
 
     def _look(self, layers: Layers) -> Differences:
-        ground = Ground(self._ran.started_ns, frozenset(self._ran.request.plan.hidden))
         layer = read_changes(layers.upper_fd, layers.lower_fd)
-        return find_differences(layer, layers, ground)
+        return find_differences(layer, layers, self._ran.ground)
 
     def look_again(self) -> None:
         """After a while: what somebody else has changed since. Raises: HostError."""
@@ -192,8 +191,8 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
         HostError: the launcher is gone, or something cannot be read.
     """
     root_fd = room.place.workspace.tree.root_fd
-    hidden = room.index.find(root_fd)
-    plan = replace(request.plan, hidden=hidden)
+    survey = room.index.survey(root_fd)
+    plan = replace(request.plan, hidden=survey.closed)
     request = replace(request, plan=plan)
     bench = replace(
         room.bench,
@@ -211,7 +210,8 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
             spools=observed.spools,
             progress=observed.progress,
         )
-        return StagedCommand(replace(room, bench=bench), Ran(request, started_ns, end), stage)
+        ground = Ground(started_ns, frozenset(survey.closed), survey.directories)
+        return StagedCommand(replace(room, bench=bench), Ran(request, ground, end), stage)
     except BaseException:
         close_stage(stage)
         raise

@@ -17,13 +17,15 @@ What follows from how overlays work, for whoever judges and commits:
   * A name that was hidden counts as absent: what was made under it comes as new, with
     `lower` saying what really stands there (a directory only if it looks otherwise); a
     directory that seemed empty may be gone.
+  * Where another file system is mounted, the command saw the directory underneath. What it
+    did there comes with nothing as `lower`, and the directory is in `mounted`.
   * Hard links show as the same `identity`; between the workspace's files they are broken.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -31,6 +33,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
+from paddock.sandbox.mounted import is_mount_point
 from paddock.workspace.resolution import READ_DIRECTORY, detect_resolution
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,6 +83,8 @@ class Look:
     links: int
     identity: tuple[int, int]
     """Device and inode."""
+    is_mounted: bool = False
+    """A directory where another file system begins: commands see what it covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,10 @@ class UpperLayer:
     """Directories below which was not read: `limits.path_depth_max`."""
     is_whole: bool
     """False where there were more than `limits.change_set_paths_max`; the rest is not here."""
+    standing: Mapping[str, Look]
+    """Of the directories that the layer has or hides: those that stand in the workspace now."""
+    mounted: tuple[str, ...]
+    """Those of them where another file system is mounted."""
 
 
 def read_changes(upper_fd: int, lower_fd: int) -> UpperLayer:
@@ -124,14 +133,21 @@ def read_changes(upper_fd: int, lower_fd: int) -> UpperLayer:
         raise HostError(
             f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
         ) from error
-    return UpperLayer(tuple(reading.changes), tuple(reading.too_deep), reading.is_whole)
+    return UpperLayer(
+        tuple(reading.changes),
+        tuple(reading.too_deep),
+        reading.is_whole,
+        reading.standing,
+        tuple(path for path, look in reading.standing.items() if look.is_mounted),
+    )
 
 
 def names_below(root_fd: int, path: str) -> Iterator[tuple[str, Look]]:
     """Everything below a directory of a layer, for directories that are gone or opaque.
 
     Workspace-relative, parents first, links not followed. A directory that vanishes or
-    may not be read meanwhile yields itself and nothing below it.
+    may not be read meanwhile yields itself and nothing below it, and so does one where
+    another file system is mounted.
     """
     resolution = detect_resolution()
     waiting = [path]
@@ -147,7 +163,7 @@ def names_below(root_fd: int, path: str) -> Iterator[tuple[str, Look]]:
                 if look is None:
                     continue
                 yield f"{prefix}/{name}", look
-                if look.kind is Kind.DIRECTORY:
+                if look.kind is Kind.DIRECTORY and not look.is_mounted:
                     waiting.append(f"{prefix}/{name}")
         finally:
             os.close(fd)
@@ -162,11 +178,12 @@ def host_owner(owner: int) -> int:
 class _Reading:
     """One walk. Holds one descriptor a layer for each level, of at most `path_depth_max`."""
 
-    __slots__ = ("changes", "is_whole", "too_deep")
+    __slots__ = ("changes", "is_whole", "standing", "too_deep")
 
     def __init__(self) -> None:
         self.changes: list[RawChange] = []
         self.too_deep: list[str] = []
+        self.standing: dict[str, Look] = {}
         self.is_whole = True
 
     def read(self, upper: int, lower: int, prefix: str, depth: int) -> None:
@@ -185,6 +202,8 @@ class _Reading:
     def _take(self, upper: int, lower: int, name: str, path: str, depth: int) -> None:
         found = os.stat(name, dir_fd=upper, follow_symlinks=False)
         below = _look(lower, name) if lower >= 0 else None
+        if below is not None and below.kind is Kind.DIRECTORY:
+            self.standing[path] = below
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
             self.changes.append(RawChange(path, Kind.GONE, None, below))
             return
@@ -201,16 +220,17 @@ class _Reading:
         fd = _open_upper(upper, name)
         is_opaque = _is_opaque(fd)
         was_directory = change.lower is not None and change.lower.kind is Kind.DIRECTORY
+        is_mounted = change.lower is not None and change.lower.is_mounted
         if not was_directory or is_opaque or _mode(change.lower) != _mode(change.upper):
             # Without a directory underneath there is nothing to hide.
-            hides = is_opaque and was_directory
+            hides = is_opaque and was_directory and not is_mounted
             self.changes.append(replace(change, is_opaque=hides))
         if depth + 1 >= limits.path_depth_max:
             os.close(fd)
             self.too_deep.append(change.path)
             return
         next_lower = -1
-        if was_directory:
+        if was_directory and not is_mounted:
             next_lower = _open_lower(lower, name)
         self.read(fd, next_lower, f"{change.path}/", depth + 1)
 
@@ -252,9 +272,12 @@ def _is_opaque(fd: int) -> bool:
 
 def _look(parent: int, name: str) -> Look | None:
     try:
-        return _looks(os.stat(name, dir_fd=parent, follow_symlinks=False))
+        look = _looks(os.stat(name, dir_fd=parent, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
+    if look.kind is Kind.DIRECTORY and is_mount_point(parent, name, look.identity[0]):
+        return replace(look, is_mounted=True)
+    return look
 
 
 def _looks(found: os.stat_result) -> Look:

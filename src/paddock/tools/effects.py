@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from paddock import limits
+from paddock.errors import HostError, StorageFullError
 from paddock.tools.spec import Change, StoredEffects
 from paddock.values.calls import Json
 from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt
@@ -52,7 +53,14 @@ def change_of_path(row: ChangedPath) -> Change | None:
         return None
     if before is None:
         created = cast("EntryState", after)
-        return Change(row.path.relative, "created", None, created.version, entry=created.kind.value)
+        return Change(
+            row.path.relative,
+            "created",
+            None,
+            created.version,
+            entry=created.kind.value,
+            mode_after=_mode_of(created),
+        )
     kind, entry_after = "overwritten", ""
     if after is None:
         kind = "deleted"
@@ -68,9 +76,15 @@ def change_of_path(row: ChangedPath) -> Change | None:
         None if after is None else after.version,
         entry=before.kind.value,
         entry_after=entry_after,
-        mode=before.mode if is_gone and before.kind.value != "link" else None,
+        mode=_mode_of(before) if is_gone else None,
+        mode_after=_mode_of(after),
         kept=row.kept or before.kind.value != "file" or kind == "mode",
     )
+
+
+def _mode_of(state: EntryState | None) -> int | None:
+    """Of a link there is none to tell."""
+    return None if state is None or state.kind.value == "link" else state.mode
 
 
 def within_entry(
@@ -78,12 +92,20 @@ def within_entry(
 ) -> tuple[tuple[Change, ...], StoredEffects | None]:
     """What of many changes stands in a ledger entry, and where the whole list is kept.
 
-    `keep` puts bytes into the history and returns their digest; raises what that raises.
+    `keep` puts bytes into the history and returns their digest.
+
+    Raises:
+        HostError: the list cannot be kept. What it tells has happened all the same.
     """
     if len(changes) <= limits.effects_listed_max:
         return changes, None
     rows = [change_json(change) for change in changes]
-    digest = keep(json.dumps(rows, separators=(",", ":")).encode("ascii"))
+    try:
+        digest = keep(json.dumps(rows, separators=(",", ":")).encode("ascii"))
+    except StorageFullError as error:
+        # Who refuses a call for lack of space says that nothing changed. Here all of it has:
+        # the host failed, and what the call left is told by its notes.
+        raise HostError(f"the list of {len(rows)} changes is not kept: {error.message}") from error
     return changes[: limits.effects_listed_max], StoredEffects(digest, len(changes))
 
 
@@ -118,6 +140,8 @@ def change_json(change: Change) -> dict[str, Json]:
         kept["entry_after"] = change.entry_after
     if change.mode is not None:
         kept["mode"] = f"{change.mode:04o}"
+    if change.mode_after is not None:
+        kept["mode_after"] = f"{change.mode_after:04o}"
     if change.made:
         kept["made"] = list(change.made)
     if not change.kept:
@@ -131,7 +155,6 @@ def change_from_json(kept: Mapping[str, Json]) -> Change:
     Raises:
         ValueError: it is none.
     """
-    mode = kept.get("mode")
     made = cast("list[Json]", kept.get("made", []))
     change = Change(
         path=_text(kept.get("path")),
@@ -141,7 +164,8 @@ def change_from_json(kept: Mapping[str, Json]) -> Change:
         to=_optional(kept.get("to")),
         entry=_text(kept.get("entry", "file")),
         entry_after=_text(kept.get("entry_after", "")),
-        mode=None if mode is None else int(_text(mode), 8) & 0o777,
+        mode=_mode(kept.get("mode")),
+        mode_after=_mode(kept.get("mode_after")),
         made=tuple(_text(name) for name in made),
         kept=kept.get("kept", True) is True,
     )
@@ -155,6 +179,10 @@ def _text(value: Json) -> str:
     if not isinstance(value, str):
         raise ValueError(f"a text is wanted: {value!r}")  # noqa: TRY004 - one kind for the caller
     return value
+
+
+def _mode(value: Json) -> int | None:
+    return None if value is None else int(_text(value), 8) & 0o777
 
 
 def _optional(value: Json) -> str | None:

@@ -38,4 +38,5 @@ def _doing_of(change: Change) -> Doing:
         mode=change.mode,
         entry_after=change.entry_after,
         is_kept=change.kept,
+        mode_after=change.mode_after,
     )

@@ -27,7 +27,7 @@ _NOT_ASKED: Final = (
 
 
 def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
-    """The result. Raises: StorageFullError, HostError: its effects cannot be kept."""
+    """The result. Raises: HostError: its effects cannot be kept."""
     changes = tuple(
         change for row in outcome.changed if (change := change_of_path(row)) is not None
     )

@@ -51,6 +51,8 @@ class Change:
     """What stands there now, where that is something else."""
     mode: int | None = None
     """Permission bits of what stood there, where they do not stand there any more."""
+    mode_after: int | None = None
+    """Permission bits that were left, where a set of changes tells them; of a link None."""
     made: tuple[str, ...] = ()
     """Directories that were made on the way."""
     kept: bool = True

@@ -8,6 +8,7 @@ import pytest
 
 from paddock.assembly import open_project, open_runtime
 from paddock.assembly.past import open_past
+from paddock.errors import HostError
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
 from paddock.history.packing import digest_of
@@ -221,6 +222,30 @@ def test_what_became_secret_is_neither_shown_nor_named(person):
     shown = person.place.run("diff", call, "--json").json
     assert (shown["paths"], shown["secret_paths"]) == ([], 1)
     assert (person.calls()[0]["changes"], person.calls()[0]["secret_changes"]) == ([], 1)
+
+
+def test_a_move_to_what_became_secret_gives_away_neither_its_name_nor_a_digest(person):
+    digest = digest_of((person.root / "src/a.py").read_bytes())
+    moved = person.call("move_file", path="src/a.py", to="vault/key.py")
+    open_move = person.call("move_file", path="src/latin", to="src/other")
+    (person.root / "paddock.toml").write_text('[paths]\nsecret = ["/vault/"]\n')
+    person.place.run("trust", "--yes")
+    said = [
+        person.place.run(*words).out
+        for words in (
+            ("history",),
+            ("history", "--json"),
+            ("diff", moved),
+            ("diff", moved, "--json"),
+        )
+    ]
+    for text in (*said, person.place.run("undo").err, person.place.run("diff").err):
+        assert "vault" not in text
+        assert digest.removeprefix("sha256:") not in text
+    assert "moved a secret path" in said[0]
+    rows = {row["call"]: (len(row["changes"]), row["secret_changes"]) for row in person.calls()}
+    assert rows == {moved: (0, 1), open_move: (1, 0)}
+    assert "moved src/latin to src/other" in said[0]
 
 
 def test_control_characters_reach_no_terminal(person):
@@ -454,6 +479,151 @@ def test_an_agent_that_is_gone_leaves_a_history_that_cannot_be_undone(person):
     assert person.standing(call) == "no workspace"
     assert person.undo(call).status == 2
     assert person.place.run("diff", call).status == 2
+
+
+def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_none(person):
+    for name in ("helper", "gone"):
+        assert person.place.run("agent", "create", name, "--profile", "standard").status == 0
+    assert person.place.run("agent", "remove", "gone").status == 0
+    person.call("create_file", path="a", content="x")
+    ran = person.place.run("history", "--agent", "nobody")
+    assert (ran.status, ran.out, ran.err.splitlines()) == (
+        2,
+        "",
+        [
+            "error[usage]: there is no agent 'nobody', and there was none",
+            "  where: --agent",
+            "  hint:  one of: helper, main",
+        ],
+    )
+    for name in ("helper", "gone"):
+        ran = person.place.run("history", "--agent", name)
+        said = f"no call has changed anything in the workspace of agent '{name}'\n"
+        assert (ran.status, ran.out, ran.err) == (0, "", said)
+        ran = person.place.run("history", "a", "--agent", name)
+        assert f"has changed 'a' in the workspace of agent '{name}'; what" in ran.err
+    assert len(person.calls("--agent", "main")) == 1
+
+
+def test_an_agent_made_again_on_another_workspace_has_no_undo_there(person):
+    for folder in ("one", "two"):
+        (person.root / folder).mkdir()
+    (person.root / "one/notes").write_text("of one\n")
+
+    def declare(folder: str) -> None:
+        person.place.run("agent", "remove", "kid")
+        made = person.place.run(
+            "agent",
+            "create",
+            "kid",
+            "--profile",
+            "standard",
+            "--workspace",
+            str(person.root / folder),
+        )
+        assert made.status == 0, made
+
+    declare("one")
+    deleted = person.place.run("call", "delete_file", '{"path": "notes"}', "--agent", "kid")
+    assert deleted.status == 0, deleted
+    call = deleted.json["call"]
+    declare("two")
+    made = person.place.run(
+        "call", "create_file", '{"path": "new", "content": "x"}', "--agent", "kid", "--no-input"
+    )
+    before = person.tree()
+    assert (person.standing(call), person.standing(made.json["call"])) == ("other workspace", "yes")
+    for ran in (person.undo(call), person.place.run("diff", call)):
+        said = f"agent 'kid' worked in '{person.root}/one' when it made this call"
+        assert (ran.status, ran.out, said in ran.err) == (2, "", True)
+    assert person.tree() == before
+    # Where it has that workspace again, and for what it did on the present one, all is as ever.
+    assert person.undo(made.json["call"]).status == 0
+    declare("one")
+    assert (person.standing(call), person.undo(call).status) == (UNDOABLE, 0)
+    assert (person.root / "one/notes").read_text() == "of one\n"
+    assert list((person.root / "two").iterdir()) == []
+
+
+def looks(call: str) -> list[tuple[str, ...]]:
+    """Every command that only looks, and the status that it ends with."""
+    return [("history",), ("history", "--json"), ("diff", call), ("diff",), ("undo",)]
+
+
+def touched(place) -> dict[str, tuple[int, int]]:
+    """All that a home holds, by its size and when it was changed."""
+    return {
+        os.path.join(folder, name): (status.st_size, status.st_mtime_ns)
+        for folder, folders, files in os.walk(place.home)
+        for name in (".", *folders, *files)
+        for status in [os.lstat(os.path.join(folder, name))]
+    }
+
+
+def test_who_only_looks_touches_nothing(person):
+    call = person.call("create_file", path="README.md", content="new\n")
+    before = touched(person.place)
+    assert [person.place.run(*words).status for words in looks(call)] == [0, 0, 0, 2, 2]
+    assert person.place.run("undo", "CALL-unknown").status == 2
+    assert touched(person.place) == before
+    assert person.undo(call).status == 0
+    assert touched(person.place) != before
+
+
+def test_what_one_call_replaced_beyond_the_bound_is_still_there_after_any_look(person):
+    (person.root / "paddock.toml").write_text(
+        '[profiles.standard]\nallow = ["tool:file:*"]\n[history]\nbytes_max = 1000000\n'
+    )
+    assert person.place.run("trust", "--yes").status == 0
+    large, newer = os.urandom(1_500_000), os.urandom(900_000)
+    (person.root / "large").write_bytes(large)
+    (person.root / "newer").write_bytes(newer)
+    call = person.call("delete_file", path="large")
+    for words in looks(call):
+        person.place.run(*words)
+    (person.root / "large").write_bytes(b"in the way")
+    assert person.undo(call).status == 1
+    (person.root / "large").unlink()
+    person.call("create_file", path="other", content="x")
+    assert person.standing(call) == UNDOABLE
+    assert person.undo(call).status == 0
+    assert (person.root / "large").read_bytes() == large
+    # Once something newer is kept it is the first to go.
+    call, last = (person.call("delete_file", path=path) for path in ("large", "newer"))
+    assert (person.standing(call), person.standing(last)) == ("not kept", UNDOABLE)
+
+
+def test_a_plane_that_nobody_may_write_to_can_be_looked_at(tmp_path):
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    (project / "a").write_text("one\n")
+    give_to_plain_user(tmp_path)
+
+    def act() -> None:
+        opened = open_project(project, read_environment({"HOME": str(home)}))
+        with open_runtime(opened, agent=None, approver=NoApprover()) as runtime:
+            assert runtime.call("delete_file", {"path": "a"}).status == "ok"
+        folders = [folder for folder, _, _ in os.walk(home)]
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(home) for name in names]
+        try:
+            for path in (*files, *folders):
+                os.chmod(path, 0o500)
+            with open_past(opened) as past:
+                (call,) = past.calls
+                assert past.standing(call) == "yes"
+                assert [(diff.path, diff.kind) for diff in past.diff(call).paths] == [
+                    ("a", "deleted")
+                ]
+                with pytest.raises(HostError):
+                    past.undo(call)
+        finally:
+            for path in (*folders, *files):
+                os.chmod(path, 0o700)
+        with open_past(opened) as past:
+            assert past.undo(past.calls[0]).result.status == "ok"
+
+    run_as_plain_user(act)
 
 
 @pytest.mark.needs("root")

@@ -104,6 +104,79 @@ def test_the_store_keeps_to_its_size_and_never_forgets_what_the_call_itself_repl
     assert objects_in(kept.place) == [digest_of(contents[-1]).removeprefix("sha256:")]
 
 
+SIZE, BOUND = 40_000, 100_000
+"""Of one content that does not pack, and of the store: two fit."""
+
+
+def noise(count: int = 1) -> list[bytes]:
+    return [os.urandom(SIZE) for _ in range(count)]
+
+
+def replaced_at_once(kept: Kept, contents: list[bytes], mark: CallMark = MARK) -> None:
+    """One call that deletes these."""
+    for number, content in enumerate(contents):
+        (kept.root / f"f{number}").write_bytes(content)
+    with kept.history.running(mark) as running:
+        for number in range(len(contents)):
+            kept.delete(f"f{number}")
+    kept.history.recorded(running)
+
+
+def stored(kept: Kept, contents: list[bytes]) -> list[bool]:
+    """Which of them the store has."""
+    names = objects_in(kept.place)
+    return [digest_of(content).removeprefix("sha256:") in names for content in contents]
+
+
+def size_bytes(kept: Kept) -> int:
+    return sum((kept.place / name).stat().st_size for name in objects_in(kept.place))
+
+
+def after_one_call_that_replaced_more_than_the_bound(base: Path) -> tuple[Kept, list[bytes]]:
+    contents = noise(4)
+    kept = Kept(base, BOUND)
+    replaced_at_once(kept, contents)
+    kept.close()
+    assert stored(kept, contents) == [True] * 4
+    return Kept(base, BOUND), contents
+
+
+def test_a_process_that_records_nothing_prunes_nothing(tmp_path):
+    again, contents = after_one_call_that_replaced_more_than_the_bound(tmp_path)
+    assert again.history.store.usage_bytes() == 4 * SIZE
+    again.close()
+    assert stored(again, contents) == [True] * 4
+
+
+def test_what_the_newest_call_replaced_outlives_calls_that_keep_nothing(tmp_path):
+    again, contents = after_one_call_that_replaced_more_than_the_bound(tmp_path)
+    again.write("new", b"created")
+    again.write("generated/lock", b"one")
+    again.write("generated/lock", b"two")
+    again.close()
+    assert stored(again, contents) == [True] * 4
+
+
+def test_once_a_newer_call_has_kept_something_the_bound_holds_again(tmp_path):
+    again, contents = after_one_call_that_replaced_more_than_the_bound(tmp_path)
+    (newer,) = noise()
+    replaced_at_once(again, [newer])
+    again.close()
+    assert stored(again, [newer]) == [True]
+    assert stored(again, contents).count(True) == 1
+    assert size_bytes(again) <= BOUND
+
+
+def test_a_process_that_ends_late_takes_nothing_from_a_newer_call_of_another(tmp_path):
+    early, late = Kept(tmp_path, BOUND), Kept(tmp_path, BOUND)
+    older, newer = noise(4), noise(4)
+    replaced_at_once(early, older)
+    replaced_at_once(late, newer, CallMark("CALL-2", "delete_file", "main", "SES-2"))
+    late.close()
+    early.close()
+    assert (stored(early, older), stored(early, newer)) == ([False] * 4, [True] * 4)
+
+
 def test_reading_alone_makes_no_store(kept):
     with kept.history.running(MARK) as running:
         kept.workspace.list_directory(kept.workspace.resolve_read(".").real, 1, 10)

@@ -1,5 +1,6 @@
 import os
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -155,6 +156,20 @@ def test_of_too_many_notes_the_newest_are_read(notes, place, monkeypatch):
         assert [note.doing for note in notes.read_all()] == found
     monkeypatch.setattr("paddock.history.notes._FILE_BYTES_MAX", size)
     assert [note.doing for note in notes.read_all()] == [EDIT, CREATE, DELETE]
+    notes.over(numbers)
+
+
+def test_a_note_of_a_version_without_modes_after_is_read_and_one_of_no_version_is_not(notes, place):
+    changed = replace(EDIT, mode_after=0o640)
+    numbers = notes.write(CALL, changed)
+    assert [note.doing for note in notes.read_all()] == [changed]
+    file = place / "notes" / files(place)[0]
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b",true,416]", b",true]"))
+    assert [note.doing for note in notes.read_all()] == [EDIT]
+    for cut in (b"]", b",true,416,0]"):
+        file.write_bytes(whole.replace(b",true,416]", cut))
+        assert notes.read_all() == ()
     notes.over(numbers)
 
 

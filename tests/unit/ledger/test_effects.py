@@ -1,7 +1,7 @@
 import pytest
 
 from paddock.errors import HostError
-from paddock.ledger.effects import find_effects
+from paddock.ledger.effects import find_declarations, find_effects, has_entry_of
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger
 
@@ -83,3 +83,23 @@ def test_a_broken_line_is_told_and_the_rest_is_found(path):
 def test_a_ledger_that_is_not_there_is_told(path):
     with pytest.raises(HostError):
         find_effects(path)
+
+
+def test_an_agent_has_an_entry_only_where_it_is_the_one_who_acted(path):
+    named = Entry("TOOL_INTENT", agent="main", metadata={"arguments": {"agent": "kid"}})
+    fill(path, intent("one", "helper"), named, result("two", []))
+    assert [has_entry_of(path, name) for name in ("helper", "main", "kid", "mai", 'm"n')] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+def test_the_declarations_of_agents_are_found_oldest_first(path):
+    kinds = ("AGENT_CREATED", "AGENT_REMOVED", "AGENT_CHANGED")
+    quoted = Entry("NOTE", agent="main", metadata={"event_type": "AGENT_CREATED"})
+    fill(path, *(Entry(kind, agent=kind.lower()) for kind in kinds), quoted)
+    found = [stored.entry.agent for stored in find_declarations(path)]
+    assert found == ["agent_created", "agent_changed"]

@@ -91,6 +91,8 @@ def test_the_agents_own_permissions_are_read_and_a_list_that_is_none_is_not_ever
         (entry("tool:file:view /etc/passwd", event="HOOK_DECISION"), "outside"),
         (entry("tool:file:view a… (3 more characters)", event="HOOK_DECISION"), "cut"),
         (entry("tool:file:view a", "7 more actions", event="HOOK_DECISION"), "cut"),
+        (entry("tool:file:view a", "7 more actions"), "cut"),
+        (entry("tool:file:view a", "7 more actions", event="TOOL_DENIED", outcome="deny"), "cut"),
         (entry("tool:file:view a\\ud800", event="HOOK_DECISION"), "cut"),
         (
             entry(

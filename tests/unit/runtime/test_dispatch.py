@@ -1,11 +1,13 @@
 """The one door: every step in order, every refusal without effect, everything on record."""
 
 import hashlib
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pytest
 
+from paddock import limits
 from paddock.errors import (
     ConfigError,
     FileChangedError,
@@ -608,3 +610,57 @@ def test_two_writes_of_one_call_id_are_told_apart_on_record(door):
         if e.entry.event_type == "TOOL_RESULT"
     ]
     assert (results, len(set(results))) == (intents, 2)
+
+
+class _Does:
+    """A tool that would do just this."""
+
+    def __init__(self, actions):
+        self.actions = actions
+
+    def resolve(self, arguments, ports):
+        return _NoActions(self.actions)
+
+    def run(self, plan, ports):
+        return ToolOutput("done", {})
+
+
+def does(door, *actions: Action):
+    tool = Tool(ToolSpec("does", "d", "d", "workspace", _Where, Effects(False)), _Does(actions))
+    return door.dispatcher(more=(tool,)).dispatch(ToolCall("C-1", "does", {}))
+
+
+def kept_actions(metadata):
+    return {name: metadata[name] for name in metadata if name.startswith("actions")}
+
+
+@pytest.mark.parametrize("refused", [(), (Action("file", "create", ".git/x"),)])
+def test_so_many_actions_stand_in_an_entry_and_of_more_how_many_and_a_digest(door, refused):
+    fit = limits.effects_listed_max
+    actions = [*refused, *(Action("file", "create", f"f{n}") for n in range(7_000))]
+    texts = [str(action) for action in actions]
+    for count, kept in (
+        (fit, {"actions": texts[:fit]}),
+        (fit + 1, {"actions": [*texts[:fit], "1 more actions"], **whole(texts[: fit + 1])}),
+        (7_000, {"actions": [*texts[:fit], "6950 more actions"], **whole(texts[:7_000])}),
+    ):
+        before = len(door.ledger.entries)
+        result = does(door, *actions[:count])
+        decided = door.ledger.entries[before].entry
+        assert (result.refusal is None) == (not refused)
+        assert decided.event_type == ("TOOL_DENIED" if refused else "TOOL_INTENT")
+        assert kept_actions(decided.metadata) == kept
+
+
+def whole(texts: list[str]) -> dict[str, object]:
+    packed = json.dumps(texts, separators=(",", ":")).encode("ascii")
+    digest = "sha256:" + hashlib.sha256(packed).hexdigest()
+    return {"actions_total": len(texts), "actions_digest": digest}
+
+
+def test_an_entry_that_no_line_holds_is_a_defect_of_ours_and_no_lack_of_space(door):
+    result = does(door, Action("file", "create", "x" * limits.entry_bytes_max))
+    assert result.refusal.code == "ledger.entry_refused"
+    assert "is too long (TOOL_INTENT)" in result.refusal.error
+    assert "space" not in result.refusal.hint
+    assert door.events() == []

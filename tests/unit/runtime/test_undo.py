@@ -2,12 +2,18 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from paddock.errors import FileChangedError, PathNotFoundError, ReadOnlyPathError
+from paddock.errors import (
+    FileChangedError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    PathTraversalError,
+    ReadOnlyPathError,
+)
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark
@@ -143,7 +149,45 @@ def modes(b: Bench) -> list[StagedChange]:
     ]
 
 
-SETS = {f.__name__: f for f in (new_tree, whole_tree_gone, contents, kinds, modes)}
+def link_to_another(b: Bench) -> list[StagedChange]:
+    return [*whole_tree_gone(b), MakeLink(b.path("dir"), "other", Absent())]
+
+
+def link_to_itself(b: Bench) -> list[StagedChange]:
+    return [*whole_tree_gone(b), MakeLink(b.path("dir"), "dir", Absent())]
+
+
+def link_out_of_the_workspace(b: Bench) -> list[StagedChange]:
+    return [*whole_tree_gone(b), MakeLink(b.path("dir"), "/usr", Absent())]
+
+
+def file_for_directory(b: Bench) -> list[StagedChange]:
+    return [*whole_tree_gone(b), WriteFile(b.path("dir"), b.content(b"flat\n"), Absent())]
+
+
+def moved_and_linked(b: Bench) -> list[StagedChange]:
+    return [
+        *whole_tree_gone(b),
+        MakeDirectory(b.path("moved"), Absent()),
+        WriteFile(b.path("moved/one"), b.content(b"one\n"), Absent()),
+        MakeDirectory(b.path("moved/sub"), Absent(), 0o711),
+        WriteFile(b.path("moved/sub/two"), b.content(b"two\n"), Absent(), 0o640),
+        MakeLink(b.path("dir"), "moved", Absent()),
+    ]
+
+
+REPLACED = {
+    f.__name__: f
+    for f in (
+        link_to_another,
+        link_to_itself,
+        link_out_of_the_workspace,
+        file_for_directory,
+        moved_and_linked,
+    )
+}
+"""A directory with all that it holds gives way to a link or to a file."""
+SETS = {f.__name__: f for f in (new_tree, whole_tree_gone, contents, kinds, modes)} | REPLACED
 
 
 @pytest.mark.parametrize("changes", SETS.values(), ids=SETS)
@@ -167,7 +211,17 @@ MEDDLED = {
     "contents": lambda root: (root / "dir/sub/two").write_text("mine"),
     "kinds": lambda root: (root / "link").unlink(),
     "modes": lambda root: (root / "file").unlink(),
+    "link_to_another": lambda root: link_anew(root / "dir", "moved"),
+    "link_to_itself": lambda root: (root / "dir").unlink(),
+    "link_out_of_the_workspace": lambda root: link_anew(root / "dir", "/usr/lib"),
+    "file_for_directory": lambda root: (root / "dir").write_text("mine"),
+    "moved_and_linked": lambda root: (root / "moved/one").write_text("mine"),
 }
+
+
+def link_anew(path: Path, text: str) -> None:
+    path.unlink()
+    path.symlink_to(text)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -178,6 +232,92 @@ def test_one_path_that_changed_since_leaves_all_as_they_are(bench, name):
     with pytest.raises(FileChangedError):
         bench.undo(call)
     assert bench.tree() == before
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_directory_that_somebody_put_back_by_hand_is_not_touched(bench, name):
+    call = bench.command(*REPLACED[name](bench))
+    (bench.root / "dir").unlink()
+    (bench.root / "dir").mkdir()
+    (bench.root / "dir/one").write_text("mine")
+    before = bench.tree()
+    with pytest.raises(FileChangedError, match="^'dir' changed since the call$"):
+        bench.undo(call)
+    assert bench.tree() == before
+
+
+def test_a_link_that_somebody_else_put_in_a_directorys_place_is_not_passed(bench):
+    (bench.root / "other").mkdir()
+    call = bench.command(*whole_tree_gone(bench))
+    (bench.root / "dir").symlink_to("other")
+    before = bench.tree()
+    with pytest.raises(PathThroughLinkError, match="'dir/one' passes a link"):
+        bench.undo(call)
+    assert bench.tree() == before
+
+
+def test_what_lies_behind_a_link_that_the_call_left_is_not_looked_at(bench):
+    (bench.root / "other").mkdir()
+    (bench.root / "other/one").write_text("not the call's")
+    before = bench.tree()
+    call = bench.command(*link_to_another(bench))
+    bench.undo(call)
+    assert bench.tree() == before
+
+
+def test_a_record_whose_path_climbs_out_below_a_link_is_refused(bench):
+    call = bench.command(*link_to_another(bench))
+    forged = [
+        replace(change, path="dir/../../one") if change.path == "dir/one" else change
+        for change in call.changes
+    ]
+    before = bench.tree()
+    with pytest.raises(PathTraversalError):
+        bench.undo(past_call(forged, "run_shell"))
+    assert bench.tree() == before
+
+
+def moded(b: Bench) -> list[StagedChange]:
+    return [
+        WriteFile(b.path("dir/one"), b.content(b"uno\n"), b.seen("dir/one")),
+        WriteFile(b.path("dir/sub/two"), b.content(b"due\n"), b.seen("dir/sub/two"), 0o600),
+        SetMetadata(b.path("file"), b.seen("file"), 0o755),
+        MakeDirectory(b.path("new"), Absent(), 0o750),
+        WriteFile(b.path("new/file"), b.content(b"new\n"), Absent(), 0o755),
+        MakeLink(b.path("new/link"), "file", Absent()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        ("dir/one", 0o644),
+        ("dir/sub/two", 0o600),
+        ("file", 0o755),
+        ("new", 0o750),
+        ("new/file", 0o755),
+    ],
+)
+def test_a_mode_that_somebody_set_since_is_not_overwritten(bench, path, left):
+    unchanged = bench.tree()
+    call = bench.command(*moded(bench))
+    (bench.root / path).chmod(0o711)
+    before = bench.tree()
+    said = rf"^the mode of '{path}' \(0711, the call left {left:04o}\) changed since the call$"
+    with pytest.raises(FileChangedError, match=said):
+        bench.undo(call)
+    assert bench.tree() == before
+    (bench.root / path).chmod(left)
+    bench.undo(call)
+    assert bench.tree() == unchanged
+
+
+def test_a_record_without_the_mode_that_was_left_is_undone_by_content_alone(bench):
+    call = bench.command(SetMetadata(bench.path("file"), bench.seen("file"), 0o755))
+    older = [replace(change, mode_after=None) for change in call.changes]
+    (bench.root / "file").chmod(0o600)
+    bench.undo(past_call(older, "run_shell"))
+    assert bench.tree()["file"] == (b"file\n", 0o644)
 
 
 def test_one_content_that_is_not_kept_leaves_all_as_they_are(bench, tmp_path):

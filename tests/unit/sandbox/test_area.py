@@ -61,6 +61,18 @@ def test_hidden_names_become_whiteouts_with_their_parents(area: StagingArea, wor
     assert (stat.S_IMODE(look.st_mode), look.st_mtime_ns) == (0o751, 1_000_000_007)
 
 
+def test_a_directory_with_hidden_names_keeps_its_setgid_bit(area: StagingArea, workspace: int):
+    os.chmod("a", 0o2771, dir_fd=workspace)
+
+    name = area.hide(workspace, ["a/two", "a/b/three"])
+
+    root = f"{area.path}/{name}"
+    assert [stat.S_IMODE(os.stat(f"{root}/{path}").st_mode) for path in ("a", "a/b")] == [
+        0o2771,
+        stat.S_IMODE(os.stat("a/b", dir_fd=workspace).st_mode),
+    ]
+
+
 def test_the_same_names_are_made_once_and_others_anew(area: StagingArea, workspace: int):
     first = area.hide(workspace, ["one", "a/two"])
 
@@ -85,7 +97,7 @@ def test_a_stage_looks_like_the_workspaces_root(area: StagingArea, workspace: in
 
     look = os.stat(f"{area.path}/stage-1/upper")
     assert (stat.S_IMODE(look.st_mode), look.st_mtime_ns) == (
-        0o750,
+        0o2750,
         os.stat(".", dir_fd=workspace).st_mtime_ns,
     )
     assert host_owner(look.st_uid) == os.geteuid()

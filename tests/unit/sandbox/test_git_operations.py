@@ -154,7 +154,10 @@ def repository(tmp_path):
         pytest.param([("notes", "add", "-m", "note")], id="notes"),
         pytest.param([("reflog", "expire", "--expire=now", "--all"), ("prune",)], id="prune"),
         pytest.param([("bisect", "start", "HEAD", "HEAD~1", "--", "b")], id="bisect"),
-        pytest.param([("update-index", "--split-index")], id="split index"),
+        pytest.param([("rm", "-q", "a")], id="rm"),
+        pytest.param([("mv", "a", "c")], id="mv"),
+        pytest.param([("read-tree", "--empty")], id="empty index"),
+        pytest.param([("update-index", "--index-version", "4")], id="index version 4"),
         pytest.param([("multi-pack-index", "write")], id="multi-pack index"),
         pytest.param([("symbolic-ref", "refs/heads/alias", "refs/heads/main")], id="symbolic ref"),
     ],
@@ -166,6 +169,22 @@ def test_what_an_ordinary_operation_writes_is_committed(repository, operations):
     changes = repository.changed_by(*operations)
     assert changes
     assert refused(changes) == []
+
+
+def test_a_split_index_is_refused_whole(repository):
+    changes = repository.changed_by(("update-index", "--split-index"))
+    assert "index" in [change.name for change in changes]
+    assert refused(changes) == [change.name for change in changes]
+
+
+def test_an_index_of_sha256_is_committed_where_the_repository_is_known_for_it(tmp_path):
+    made = Repository(tmp_path / "wide")
+    made.root.mkdir()
+    made.git("init", "-q", "--object-format=sha256")
+    made.write("a", "1\n")
+    changes = made.changed_by(("add", "a"), ("commit", "-qm", "x"))
+    assert refused(changes, GitDirectory(".git", hash_bytes=32)) == []
+    assert refused(changes) == [change.name for change in changes]
 
 
 def conflict(repository: Repository) -> None:
@@ -265,14 +284,17 @@ def test_a_commit_in_a_submodule_that_stood_there_is_committed(repository, tmp_p
     assert refused(changes, known) == []
 
 
-def test_a_new_repository_comes_without_configuration_and_hooks(tmp_path):
-    made = Repository(tmp_path / "fresh")
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_a_new_repository_comes_without_configuration_and_hooks(tmp_path, is_bare):
+    root = tmp_path / "fresh"
+    made = Repository(root, root if is_bare else None)
     made.root.mkdir()
-    said = refused(made.changed_by(("init", "-q")))
+    said = refused(made.changed_by(("init", "-q", *(["--bare"] if is_bare else []))))
     assert "config" in said
     assert "hooks" in said
     assert "HEAD" not in said
     assert "objects" not in said
+    assert "refs" not in said
 
 
 @pytest.mark.parametrize(

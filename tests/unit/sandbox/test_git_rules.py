@@ -1,9 +1,13 @@
 """What may not be committed in a git directory, row by row, and in which order the rest is."""
 
+import hashlib
+
 import pytest
 
 from paddock.sandbox.git_names import Phase
 from paddock.sandbox.git_rules import (
+    ARMING_NAMES,
+    BARE_NAMES,
     GitChange,
     GitDirectory,
     GitPlace,
@@ -17,13 +21,19 @@ from paddock.sandbox.git_rules import (
 )
 
 OID = b"0123456789" * 4
+INDEX = b"DIRC\0\0\0\x02\0\0\0\0"
+INDEX += hashlib.sha1(INDEX).digest()
 MAIN = GitDirectory(".git")
 
 
-def judged(name, content=OID + b"\n", directory=MAIN, preset="safe", **more) -> GitRuling:
-    return judge_git(
-        GitChange(name, more.pop("kind", NodeKind.FILE), content=content, **more), directory, preset
-    )
+def usual(name: str) -> bytes:
+    return INDEX if name.endswith("index") else OID + b"\n"
+
+
+def judged(name, content=None, directory=MAIN, preset="safe", **more) -> GitRuling:
+    kind = more.pop("kind", NodeKind.FILE)
+    content = usual(name) if content is None else content
+    return judge_git(GitChange(name, kind, content=content, **more), directory, preset)
 
 
 CODE = [
@@ -85,7 +95,7 @@ def test_what_could_make_git_run_code_is_refused_made_or_removed(name):
 
 def test_the_same_names_as_ordinary_ones_are_allowed():
     for name in ("refs/heads/main", "HEAD", "ORIG_HEAD", "MERGE_HEAD", "packed-refs", "index"):
-        content = OID + b" refs/heads/main\n" if name == "packed-refs" else OID + b"\n"
+        content = OID + b" refs/heads/main\n" if name == "packed-refs" else None
         assert judged(name, content).is_allowed, name
         assert judged(name, is_removed=True).is_allowed is (name != "HEAD"), name
 
@@ -108,7 +118,6 @@ def test_an_executable_file_is_refused(mode):
         ("refs/heads/main", b"#!/bin/sh\ntouch owned\n"),
         ("refs/config", b"[core]\n\tfsmonitor = touch owned\n"),
         ("refs/heads/main", b"ref: ../../config\n"),
-        ("refs/heads/main", None),
         ("HEAD", b"ref: /etc/passwd\n"),
         ("HEAD", b"[core]\n"),
         ("FETCH_HEAD", b"[core]\n"),
@@ -129,6 +138,10 @@ def test_an_executable_file_is_refused(mode):
         ("BISECT_START", b"--upload-pack=touch\n"),
         ("info/refs", b"[core]\n"),
         ("shallow", b"[core]\n"),
+        ("index", b"[core]\n"),
+        ("index", INDEX + b"x"),
+        ("sharedindex.0123", INDEX[:-1]),
+        ("rebase-apply/patch-merge-index", OID),
     ],
 )
 def test_an_ordinary_name_with_another_content_spoils_the_directory(name, content):
@@ -164,6 +177,26 @@ def test_the_contents_that_git_writes_are_allowed(name, content):
 )
 def test_a_content_made_to_keep_a_check_busy_is_judged_at_once(name, content):
     assert judged(name, content).is_allowed in (True, False)
+
+
+@pytest.mark.parametrize("name", ["index", "refs/heads/main"])
+def test_a_checked_file_that_is_too_large_to_read_is_refused(name):
+    said = judge_git(GitChange(name, NodeKind.FILE, content=None), MAIN, "safe")
+    assert (said.is_allowed, said.spoils) == (False, True)
+    assert said.reason == "more than 16000000 bytes"
+
+
+@pytest.mark.parametrize("name", ["HEAD", "refs", "refs/heads/main", "guide.md", "config"])
+def test_nothing_lands_in_what_would_become_an_armed_repository(name):
+    armed = GitDirectory("docs", armed_by="docs/config")
+    why = "with 'docs/config', which stood there, it would become a repository"
+    assert judged(name, directory=armed) == GitRuling(False, why, spoils=True)
+    assert judged("HEAD", directory=GitDirectory("docs")).is_allowed
+
+
+@pytest.mark.parametrize("name", ARMING_NAMES)
+def test_what_arms_a_repository_is_looked_at_where_one_stands(name):
+    assert not judged(name, b"evil\n").is_allowed
 
 
 def test_nothing_of_a_spoilt_directory_is_committed():
@@ -243,6 +276,31 @@ def test_a_path_is_placed_in_its_outermost_git_directory(path, place):
     assert find_git_place(path, ["store.git"]) == place
 
 
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("HEAD", GitPlace(".", "HEAD")),
+        ("config", GitPlace(".", "config")),
+        ("Config.worktree", GitPlace(".", "Config.worktree")),
+        ("hooks/pre-commit", GitPlace(".", "hooks/pre-commit")),
+        ("merge_head", GitPlace(".", "merge_head")),
+        ("modules/lib/config", GitPlace(".", "modules/lib/config")),
+        ("index.lock", GitPlace(".", "index.lock")),
+        ("store.git/HEAD", GitPlace("store.git", "HEAD")),
+        ("fix/.git/index", GitPlace("fix/.git", "index")),
+        ("Cargo.lock", None),
+        ("src/config", None),
+        ("README", None),
+    ],
+)
+def test_where_the_workspace_is_a_repository_what_git_does_not_know_is_a_work_tree(path, place):
+    assert find_git_place(path, ["store.git", "."]) == place
+
+
 def test_a_bare_repository_is_told_by_its_entries():
     assert looks_bare(["HEAD", "config", "objects", "refs"])
+    assert looks_bare(["HEAD", "commondir"])
+    assert looks_bare(BARE_NAMES)
     assert not looks_bare(["HEAD", "objects"])
+    assert not looks_bare(["HEAD", "refs", "config"])
+    assert not looks_bare(["objects", "refs", "commondir"])

@@ -87,6 +87,27 @@ def test_secret_names_are_found_at_every_depth_nested_repositories_included(tree
     )
 
 
+def test_a_survey_says_which_directories_stood_where(tree):
+    tree.make("src/deep/x", ".env.d/inner/x", "f")
+    os.chmod(tree.root / "src", 0o710)
+    survey = tree.index.survey(tree.fd)
+    looks = {path: os.stat(tree.root / path) for path in (".", "src", "src/deep")}
+
+    assert survey.closed == (".env.d",)
+    assert {path: (each.identity[:2], each.mode) for path, each in survey.directories.items()} == {
+        path: ((look.st_dev, look.st_ino), look.st_mode & 0o7777) for path, look in looks.items()
+    }
+
+
+def test_a_survey_stays_as_it_was_when_the_index_is_asked_again(tree):
+    tree.make("a/f", "b/f")
+    first = tree.index.survey(tree.fd)
+    (tree.root / "a").rename(tree.root / "c")
+
+    assert set(tree.index.survey(tree.fd).directories) == {".", "b", "c"}
+    assert set(first.directories) == {".", "a", "b"}
+
+
 def test_asked_again_only_what_changed_is_read(tree):
     tree.make(*(f"a{number}/b/c/f" for number in range(20)), "z.key")
     assert tree.reads() == 61

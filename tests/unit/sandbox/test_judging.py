@@ -1,5 +1,7 @@
 """What becomes of a command's changes: the policy's answer for each, and what no tool can make."""
 
+import hashlib
+
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
@@ -16,6 +18,8 @@ from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome
 
 OID = b"0123456789" * 4
+INDEX = b"DIRC\0\0\0\x02\0\0\0\0"
+INDEX += hashlib.sha1(INDEX).digest()
 MAIN = (Agent("main", "standard"),)
 
 
@@ -183,16 +187,16 @@ def test_git_directories_have_their_preset_and_nothing_else_of_the_kind():
 
 def test_an_agents_own_lists_deny_in_a_git_directory_too():
     on = bench(chain=(Agent("main", "standard", permissions=Permissions(forbidden=(".git/",))),))
-    change = made(".git/index", kind=ChangeKind.MODIFIED)
+    change = made(".git/index", kind=ChangeKind.MODIFIED, content=INDEX)
     assert codes(on, change) == [(".git/index", "policy.forbidden")]
     assert codes(bench(), change) == []
 
 
 def test_a_spoilt_git_directory_lands_in_no_part():
     changes = [
-        made(".git/index", kind=ChangeKind.MODIFIED),
+        made(".git/index", kind=ChangeKind.MODIFIED, content=INDEX),
         made(".git/refs/heads/main", content=b"#!/bin/sh\n"),
-        made("sub/.git/index"),
+        made("sub/.git/index", content=INDEX),
         made("a"),
     ]
     assert [path for path, _ in codes(bench(), *changes)] == [".git/index", ".git/refs/heads/main"]

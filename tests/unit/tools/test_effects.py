@@ -2,7 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.tools.effects import change_from_json, change_json, change_of_path
+from paddock import limits
+from paddock.errors import HostError, StorageFullError
+from paddock.tools.effects import change_from_json, change_json, change_of_path, within_entry
 from paddock.tools.spec import Change
 from paddock.workspace.changes import ChangedPath, EntryState
 from paddock.workspace.entries import EntryKind
@@ -26,17 +28,27 @@ def directory(mode: int = 0o755) -> EntryState:
 @pytest.mark.parametrize(
     ("before", "after", "kept", "change"),
     [
-        (None, file(), False, Change("p", "created", None, ONE)),
-        (None, directory(), False, Change("p", "created", None, None, entry="directory")),
+        (None, file(), False, Change("p", "created", None, ONE, mode_after=0o644)),
+        (
+            None,
+            directory(),
+            False,
+            Change("p", "created", None, None, entry="directory", mode_after=0o755),
+        ),
         (None, link(), False, Change("p", "created", None, TWO, entry="link")),
-        (file(), file(TWO), True, Change("p", "overwritten", ONE, TWO)),
+        (file(), file(TWO), True, Change("p", "overwritten", ONE, TWO, mode_after=0o644)),
         (
             file(mode=0o600),
             file(TWO),
             True,
-            Change("p", "overwritten", ONE, TWO, mode=0o600),
+            Change("p", "overwritten", ONE, TWO, mode=0o600, mode_after=0o644),
         ),
-        (file(), file(mode=0o755), False, Change("p", "mode", ONE, ONE, mode=0o644)),
+        (
+            file(),
+            file(mode=0o755),
+            False,
+            Change("p", "mode", ONE, ONE, mode=0o644, mode_after=0o755),
+        ),
         (file(), None, True, Change("p", "deleted", ONE, None, mode=0o644)),
         (file(), None, False, Change("p", "deleted", ONE, None, mode=0o644, kept=False)),
         (file(), link(), True, Change("p", "overwritten", ONE, TWO, entry_after="link")),
@@ -73,6 +85,7 @@ changes = st.builds(
     entry=entries,
     entry_after=st.just("") | entries,
     mode=st.none() | st.integers(0, 0o777),
+    mode_after=st.none() | st.integers(0, 0o777),
     made=st.lists(texts, max_size=2).map(tuple),
     kept=st.booleans(),
 )
@@ -92,6 +105,7 @@ def test_a_change_comes_back_from_the_ledger_as_it_was(change):
         {"path": "a", "kind": "created", "before": None, "after": 3},
         {"path": "a", "kind": "created", "before": None, "after": ONE, "entry": "socket"},
         {"path": "a", "kind": "deleted", "before": ONE, "after": None, "mode": "rwx"},
+        {"path": "a", "kind": "created", "before": None, "after": ONE, "mode_after": 420},
         {"path": "a", "kind": "created", "before": None, "after": ONE, "made": [1]},
     ],
 )
@@ -103,3 +117,15 @@ def test_what_is_no_change_is_refused(kept):
 def test_what_a_ledger_held_before_there_was_a_history_is_read():
     kept = {"path": "a", "kind": "edited", "before": ONE, "after": TWO}
     assert change_from_json(kept) == Change("a", "edited", ONE, TWO)
+
+
+def full(content: bytes) -> str:
+    raise StorageFullError("no space is left")
+
+
+def test_a_list_that_cannot_be_kept_is_no_refusal_of_what_has_happened():
+    change = Change("a", "created", None, ONE)
+    fits = (change,) * limits.effects_listed_max
+    assert within_entry(fits, full) == (fits, None)
+    with pytest.raises(HostError, match="the list of 51 changes is not kept: no space is left"):
+        within_entry((*fits, change), full)

@@ -34,12 +34,13 @@ class HistoryCommand:
         parser.add_argument("--last", type=int, default=_LAST, metavar="N", help="0: all")
 
     def run(self, options: Options, console: Console) -> int:
-        """0, or 4 where lines of the ledger hold no entry."""
+        """0, or 4 where lines of the ledger hold no entry. Raises: UsageError: no such agent."""
         if options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
         with open_past(find_project(options, console)) as past:
             calls = list(past.calls) if options.path is None else past.of_path(options.path)
             if options.agent is not None:
+                past.require_agent(options.agent)
                 calls = [call for call in calls if call.workspace_of == options.agent]
             shown = calls[-options.last :] if options.last else calls
             if options.json:
@@ -47,7 +48,7 @@ class HistoryCommand:
             else:
                 _say(past, shown, len(calls) - len(shown), console)
                 if not calls:
-                    console.warn(_nothing(options.path))
+                    console.warn(_nothing(options.path, options.agent))
             for bad in past.bad:
                 console.warn(
                     f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
@@ -70,12 +71,13 @@ def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> N
         console.say("  ".join(part for part in parts if part).rstrip())
 
 
-def _nothing(path: str | None) -> str:
+def _nothing(path: str | None, agent: str | None) -> str:
+    where = "" if agent is None else f" in the workspace of agent {quote(agent)}"
     if path is None:
-        return "no call has changed anything"
+        return f"no call has changed anything{where}"
     return (
-        f"no call of Paddock's tools has changed {quote(path)}; what a client's own tools asked: "
-        "paddock ledger query --ledger ho1m --type HOOK_DECISION"
+        f"no call of Paddock's tools has changed {quote(path)}{where}; what a client's own tools "
+        "asked: paddock ledger query --ledger ho1m --type HOOK_DECISION"
     )
 
 
@@ -103,7 +105,7 @@ def what_changed(past: Past, call: PastCall) -> str:
     undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
     rows: list[str] = []
     for change in call.changes[:_PATHS_SHOWN_MAX]:
-        if not past.is_shown(call, change.path):
+        if not past.is_shown(call, change):
             rows.append(f"{change.kind} a secret path")
             continue
         to = f" to {show_name(change.to)}" if change.to else ""
@@ -115,7 +117,7 @@ def what_changed(past: Past, call: PastCall) -> str:
 
 
 def _call_json(past: Past, call: PastCall) -> dict[str, Json]:
-    shown = [change for change in call.changes if past.is_shown(call, change.path)]
+    shown = [change for change in call.changes if past.is_shown(call, change)]
     standing = past.standing(call)
     return {
         "call": call.call_id,

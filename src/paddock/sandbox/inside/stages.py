@@ -34,8 +34,9 @@ def make_stage(area: int, name: bytes, workspace: int, *, as_root: bool) -> int:
             for made in (".", "work"):
                 os.chown(made, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=stage)
             os.chown("upper", _inside(root.st_uid), _inside(root.st_gid), dir_fd=stage)
-        # The merged root shows the upper directory's mode and times.
-        os.chmod("upper", root.st_mode & 0o1777, dir_fd=stage)
+        # The merged root shows the upper directory's mode and times. With the setgid bit, so
+        # that what is made there looks as it does in any other such directory.
+        os.chmod("upper", root.st_mode & 0o3777, dir_fd=stage)
         os.utime("upper", ns=(root.st_atime_ns, root.st_mtime_ns), dir_fd=stage)
     except OSError:
         os.close(stage)
