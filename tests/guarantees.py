@@ -94,10 +94,13 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/runtime/test_dispatch.py",
                 "tests/unit/runtime/test_inbox.py",
                 "tests/unit/apps/test_approvals.py",
+                "tests/unit/apps/test_approved_paths.py",
                 "tests/unit/apps/test_used_approvals.py",
             ),
             mutants=(
+                "approval-ignores-actions.toml",
                 "approval-ignores-content.toml",
+                "approval-ignores-kinds.toml",
                 "committed-grant-is-not-used.toml",
                 "grant-counts-twice.toml",
                 "posting-files-grant.toml",
@@ -166,9 +169,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/workspace/test_change_recovery.py",
                 "tests/unit/history/test_journal.py",
                 "tests/unit/history/test_journal_format.py",
+                "tests/unit/sandbox/test_ancestry.py",
             ),
             mutants=(
                 "claimed-entry-is-not-synced.toml",
+                "directories-above-are-not-compared.toml",
                 "displaced-goes-before-the-end.toml",
                 "living-entries-are-recovered.toml",
                 "moved-directory-takes-a-set-with-it.toml",
@@ -258,7 +263,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/runtime/test_undo.py",
                 "tests/unit/runtime/test_past.py",
             ),
-            mutants=("undo-ignores-changes.toml", "undo-takes-the-last-of-several.toml"),
+            mutants=(
+                "undo-ignores-changes.toml",
+                "undo-ignores-modes.toml",
+                "undo-takes-the-last-of-several.toml",
+            ),
         ),
         "G25": Guarantee(
             tests=(
@@ -268,6 +277,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
             mutants=(
                 "killed-call-leaves-no-note.toml",
+                "newest-call-is-forgotten.toml",
                 "pruning-forgets-what-is-at-work.toml",
             ),
         ),

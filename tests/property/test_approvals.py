@@ -29,6 +29,7 @@ def request(name: str) -> ApprovalRequest:
         agents=["main"],
         policy_digest="sha256:1",
         target_digest="absent",
+        actions=(name,),
     )
     return ApprovalRequest(digest, "create_file", arguments, (name,), "main", "why", "rule")
 

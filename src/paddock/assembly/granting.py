@@ -18,6 +18,7 @@ from paddock.policy.problems import PatternError
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
 from paddock.runtime.asking import Pinning, Staging
 from paddock.runtime.inbox_approver import (
+    ACTIONS_CHANGED,
     AGENT_CHANGED,
     POLICY_CHANGED,
     TARGET_CHANGED,
@@ -77,7 +78,7 @@ def find_outdated(project: Project, parked: Parked) -> Outdated | None:
     """What has changed since the question was put, so that no answer to it counts; else None.
 
     None promises nothing: what a sandbox holds a command to is known where the command
-    runs, and a tool that Paddock does not bring is known to whoever brings it.
+    runs, and what a tool comes to that Paddock does not bring to whoever brings it.
     """
     request = parked.request
     try:
@@ -87,13 +88,11 @@ def find_outdated(project: Project, parked: Parked) -> Outdated | None:
         if judge.policy_digest != request.policy_digest:
             return _other_policy(judge, request)
         tool = _find_own(request.tool, chain[0].toolsets)
-        if tool is None:
-            return None
         if _digest_now(tool, request, judge) != request.digest:
             return Outdated(AGENT_CHANGED, _AGAIN)
         # What a command left is committed, and that looks at each file it changes.
-        if parked.changes is None and not _is_target_same(tool, request, judge, lineage[0]):
-            return Outdated(TARGET_CHANGED, _AGAIN)
+        if tool is not None and parked.changes is None:
+            return _changed_now(tool, request, judge, lineage[0])
     except PaddockError as error:
         why = f"the call cannot be made any more: {error.message}"
         return Outdated(why, error.hint or "once it can, make the call again")
@@ -135,27 +134,34 @@ def _find_own(name: str, toolsets: Sequence[str]) -> Tool[Any] | None:
         return None
 
 
-def _digest_now(tool: Tool[Any], request: ApprovalRequest, judge: PolicyJudge) -> str:
-    """The digest of the same call, were its target the same."""
+def _digest_now(tool: Tool[Any] | None, request: ApprovalRequest, judge: PolicyJudge) -> str:
+    """The digest of what the request shows, for these agents and this policy."""
+    shown = {**request.arguments, **request.filled}
     return approval_digest(
         tool=request.tool,
-        arguments=tool.binder.values(request.arguments),
+        # What stands there is what counts where nobody here knows the tool's own defaults.
+        arguments=shown if tool is None else tool.binder.values(request.arguments),
         agents=Caller(judge.chain, "").chain_json(),
         policy_digest=judge.policy_digest,
         target_digest=request.target_digest,
+        actions=request.actions,
     )
 
 
-def _is_target_same(
+def _changed_now(
     tool: Tool[Any], request: ApprovalRequest, judge: PolicyJudge, record: AgentRecord
-) -> bool:
-    """Whether the same stands at the target. Raises: PaddockError: nothing that can be used."""
+) -> Outdated | None:
+    """Whether the call comes to something else by now. Raises: PaddockError: to nothing at all."""
     handler = tool.handler
-    # A command is tied to its sandbox, and that follows from the environment it is run in.
-    if not isinstance(handler, Pinning) or isinstance(handler, Staging):
-        return True
     arguments, _ = tool.binder.bind(request.arguments)
     with Workspace.open(str(record.workspace)) as workspace:
         ports = Ports(workspace, judge)
-        _, found = handler.pin(handler.resolve(arguments, ports), ports)
-    return found == request.target_digest
+        plan = handler.resolve(arguments, ports)
+        # Threat: a link leads elsewhere by now, and whoever answers is shown where it led.
+        if tuple(map(str, plan.actions)) != request.actions:
+            return Outdated(ACTIONS_CHANGED, _AGAIN)
+        # A command is tied to its sandbox, and that follows from the environment it is run in.
+        if isinstance(handler, Pinning) and not isinstance(handler, Staging):
+            _, found = handler.pin(plan, ports)
+            return None if found == request.target_digest else Outdated(TARGET_CHANGED, _AGAIN)
+    return None

@@ -106,6 +106,8 @@ def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) ->
         agents=Caller(judge.chain, "").chain_json(),
         policy_digest=judge.policy_digest,
         target_digest=request.target_digest,
+        # Nothing is resolved anew: what is committed are the changes that were shown.
+        actions=request.actions,
     )
     if now != request.digest:
         raise ApprovalExpiredError(

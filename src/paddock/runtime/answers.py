@@ -4,7 +4,13 @@ import shlex
 from typing import Any, Final
 
 from paddock import limits
-from paddock.errors import PaddockError, StorageFullError, ToolError, UnknownToolError
+from paddock.errors import (
+    InternalError,
+    PaddockError,
+    StorageFullError,
+    ToolError,
+    UnknownToolError,
+)
 from paddock.runtime.approvals import Approval
 from paddock.runtime.prepared import Bounds, Failed, Outcome, Prepared
 from paddock.text.show import quote, show_name
@@ -107,7 +113,8 @@ def refusal_for(approval: Approval, decision: Decision) -> Refusal:
     """Whoever was asked says no, or nobody could be asked."""
     said = f": {show_name(approval.note)}" if approval.note else ""
     rule = decision.rule
-    hint = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
+    usual = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
+    hint = approval.hint or usual
     if approval.request_id and approval.code != "approval.refused":
         hint = _KEPT_HINT.format(id=approval.request_id)
     return Refusal(
@@ -138,7 +145,8 @@ _APPROVAL_HINTS: Final = {
 
 def not_recorded(error: PaddockError) -> Refusal:
     """Nothing ran, or nothing is released, because it could not be recorded."""
-    code = error.code if isinstance(error, ToolError) else "storage.full"
+    # An entry that no line can hold is a defect of ours: nobody needs to look for space.
+    code = error.code if isinstance(error, ToolError | InternalError) else "storage.full"
     return Refusal(code, f"the ledger cannot commit: {error.message}", error.hint)
 
 

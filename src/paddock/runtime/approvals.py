@@ -41,6 +41,8 @@ class ApprovalRequest:
     """Of what stands at the target, or `absent`; empty where the call has none."""
     call_id: str = ""
     session_id: str = ""
+    filled: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Arguments that count with another value than was given, or with none: the defaults."""
     diff: str = ""
     """Where the question is about what the call would change: the difference."""
     parking: "Parking | None" = field(default=None, compare=False, repr=False)
@@ -62,6 +64,8 @@ class Approval:
     """Of the inbox: the kept request, or the one whose grant was used up for this."""
     changes_digest: str = ""
     """Of the changes that were kept with the request."""
+    hint: str = ""
+    """What to do about a no, where that is not what its code says."""
 
 
 class Approver(Protocol):
@@ -169,6 +173,15 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
     return said
 
 
+def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str, Json]:
+    """What has to be put over the `given` arguments, so that they are the `bound` ones."""
+    return {
+        name: value
+        for name, value in bound.items()
+        if name not in given or type(given[name]) is not type(value) or given[name] != value
+    }
+
+
 def approval_digest(
     *,
     tool: str,
@@ -176,14 +189,20 @@ def approval_digest(
     agents: Sequence[Json],
     policy_digest: str,
     target_digest: str,
+    actions: Sequence[str],
 ) -> str:
     """SHA-256 over everything that an approval is for.
 
     `arguments` are the bound ones, defaults filled in; `agents` the whole chain with
-    its profiles and permissions, which no policy digest covers. Another argument,
-    agent, policy, schema or content at the target gives another digest, and an
-    approval for one never counts for the other.
+    its profiles and permissions, which no policy digest covers; `actions` what the
+    arguments come to here and now, in order. Another argument, agent, policy, schema,
+    action or content at the target gives another digest, and an approval for one never
+    counts for the other.
+
+    # Threat: a link is shown with what it leads to, and leads elsewhere when the call runs;
+    # a name that was free is taken, and the next one is written.
     """
-    bound = [tool, SCHEMA_VERSION, dict(arguments), list(agents), policy_digest, target_digest]
+    call = [tool, SCHEMA_VERSION, dict(arguments), list(actions)]
+    bound = [*call, list(agents), policy_digest, target_digest]
     text = json.dumps(bound, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from paddock.errors import IntegrityError, PaddockError, ToolError
 from paddock.runtime.answers import not_recorded, place_of, refusal_for, refusal_of
-from paddock.runtime.approvals import Approval, ApprovalRequest, answer_of, approval_digest
+from paddock.runtime.approvals import (
+    Approval,
+    ApprovalRequest,
+    answer_of,
+    approval_digest,
+    filled_in,
+)
 from paddock.runtime.contents import DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import Bounds, Judged
@@ -141,12 +147,14 @@ def _request(
     context: Context, question: Question, target_digest: str, held: HeldLine | None
 ) -> ApprovalRequest:
     call, decision, rule = question.call, question.decision, question.decision.rule
+    bound = question.tool.binder.values(call.arguments)
     digest = approval_digest(
         tool=call.tool,
-        arguments=question.tool.binder.values(call.arguments),
+        arguments=bound,
         agents=context.caller.chain_json(),
         policy_digest=decision.policy_digest,
         target_digest=target_digest,
+        actions=question.actions,
     )
     return ApprovalRequest(
         digest=digest,
@@ -161,6 +169,7 @@ def _request(
         target_digest=target_digest,
         call_id=call.id,
         session_id=context.caller.session_id,
+        filled=filled_in(call.arguments, bound),
         diff="" if held is None else held.diff,
         parking=held,
     )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from paddock import limits
 from paddock.errors import (
@@ -34,6 +34,8 @@ from paddock.plane.files import (
 from paddock.plane.locks import locked
 from paddock.runtime.approval_records import GRANTED, REFUSED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.inbox_broken import BrokenRequest
+from paddock.runtime.inbox_ports import ApprovalBook, KeptContents
 from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
 from paddock.text.show import quote
 
@@ -41,47 +43,6 @@ _NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
 _ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
 _FILE_MODE: Final = 0o600
-
-
-class ApprovalBook(Protocol):
-    """The governance ledger, as the inbox uses it."""
-
-    def answered(self, parked: Parked, answer: str) -> None:
-        """Record an answer, or its use, durably. Raises: PaddockError; then it does not count."""
-        ...
-
-    def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
-        """Record that this call has used up a kept request's answer. Raises: as `answered`."""
-        ...
-
-    def is_granted(self, parked: Parked, now: float) -> bool:
-        """Whether this very request was granted on record, until later than `now`, and not used.
-
-        Raises: LedgerDamagedError: the record is not what was written.
-        """
-        ...
-
-    def is_used(self, parked: Parked) -> bool:
-        """Whether a yes to this request was used up, on record. Raises: as `is_granted`."""
-        ...
-
-    def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, and these very changes, were kept on record.
-
-        Raises: as `is_granted`.
-        """
-        ...
-
-
-class KeptContents(Protocol):
-    """The history, as the inbox uses it: it holds the contents of changes that wait."""
-
-    def release(self, pin: str) -> None:
-        """Keep no longer what was pinned under this name; nothing is fine.
-
-        Raises: ConfigError, HostError.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +160,40 @@ class Inbox:
         current = [parked for parked in found if not parked.is_expired(now)]
         return sorted(current, key=lambda parked: (parked.parked_at, parked.id))
 
+    def list_broken(self) -> list[BrokenRequest]:
+        """Every request whose file does not load, by id: its call is refused until it is away."""
+        require_private(self.directory)
+        return self._broken(self._names())
+
+    def broken_for(self, request: ApprovalRequest) -> list[BrokenRequest]:
+        """Those that may be for exactly this: their names say so."""
+        return self._broken(self._named_after(request))
+
     def find(self, wanted: str) -> Parked:
         """The request with this id; its first characters are enough where they are unique.
 
         Raises: UsageError: there is none, or more than one.
         """
-        names = [n for n in self._names() if _ID.fullmatch(wanted) and n.startswith(wanted)]
-        parked = self._read(names[0]) if len(names) == 1 else None
+        parked = self._read(self._name_of(wanted))
         if parked is None:
-            several = f"{len(names)} requests begin with" if len(names) > 1 else "no request has"
-            raise UsageError(
-                f"{several} the id {quote(wanted)}", hint="paddock approvals list shows them all"
-            )
+            raise _not_one("no request has", wanted)
         return parked
+
+    def set_aside(self, wanted: str) -> Path | None:
+        """Move a request away whose file does not load; where to, or None if it loads.
+
+        Raises: UsageError: as `find`.
+        """
+        require_private(self.directory)
+        name = self._name_of(wanted)
+        with locked(self.directory):
+            if not isinstance(self._look(name), BrokenRequest):
+                return None
+            aside = self.directory / f"{name}.broken"
+            with host_errors("moving", self.directory / name):
+                (self.directory / name).replace(aside)
+                sync_directory(self.directory)
+            return aside
 
     def grant(self, wanted: str, by: str) -> Parked:
         """Answer yes: for the next call with the same digest, once, for a time.
@@ -302,30 +284,45 @@ class Inbox:
             if parked is not None and _is_for(parked, request) and parked.state == "waiting":
                 yield name, parked
 
+    def _name_of(self, wanted: str) -> str:
+        names = [n for n in self._names() if _ID.fullmatch(wanted) and n.startswith(wanted)]
+        if len(names) != 1:
+            several = f"{len(names)} requests begin with" if names else "no request has"
+            raise _not_one(several, wanted)
+        return names[0]
+
     def _read(self, name: str) -> Parked | None:
+        """None where it is gone. Raises: ConfigError: it does not load."""
+        found = self._look(name)
+        if isinstance(found, BrokenRequest):
+            raise found.as_error()
+        return found
+
+    def _look(self, name: str) -> Parked | BrokenRequest | None:
         """None where it is gone; a file that says it is another one counts for nothing."""
         path = self.directory / name
-        content = read_file(path, _FILE_BYTES_MAX)
-        if content is None:
-            return None
-        parked = parse_parked(content, str(path))
+        try:
+            content = read_file(path, _FILE_BYTES_MAX)
+            if content is None:
+                return None
+            parked = parse_parked(content, str(path))
+        except ConfigError as error:
+            return BrokenRequest(_id_in(name), path, error.message, error.where)
         if self._path(parked).name != name:
-            raise ConfigError(
-                f"the request says that it is {quote(parked.id)}",
-                where=str(path),
-                hint="somebody changed it: remove the file",
-            )
+            said = f"it says that it is {quote(parked.id)}"
+            return BrokenRequest(_id_in(name), path, said, str(path))
         return parked
+
+    def _broken(self, names: list[str]) -> list[BrokenRequest]:
+        looked = [self._look(name) for name in names]
+        return [found for found in looked if isinstance(found, BrokenRequest)]
 
     def _readable(self) -> Iterator[tuple[str, Parked]]:
         for name in self._names():
-            try:
-                parked = self._read(name)
-            except ConfigError:
-                # It counts for nothing, and must not hide the others.
-                continue
-            if parked is not None:
-                yield name, parked
+            # One that is broken counts for nothing, and must not hide the others.
+            found = self._look(name)
+            if isinstance(found, Parked):
+                yield name, found
 
     def _sweep(self) -> list[Parked]:
         now = self.clock()
@@ -376,6 +373,16 @@ class Inbox:
 
 _REFUSED: Final = "approval.refused"
 _EXPIRED: Final = "approval.expired"
+
+
+def _id_in(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _not_one(several: str, wanted: str) -> UsageError:
+    return UsageError(
+        f"{several} the id {quote(wanted)}", hint="paddock approvals list shows them all"
+    )
 
 
 def _short(digest: str) -> str:

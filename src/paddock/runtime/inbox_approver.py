@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from paddock.errors import ApprovalUnavailableError
+from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -11,13 +11,17 @@ from paddock.runtime.approvals import (
     answer_of,
 )
 from paddock.runtime.inbox import Inbox
+from paddock.runtime.inbox_broken import BrokenRequest
 
 UNAVAILABLE = "approval.unavailable"
 REFUSED = "approval.refused"
 EXPIRED = "approval.expired"
 
 POLICY_CHANGED: Final = "the policy has changed since it was asked about"
-AGENT_CHANGED: Final = "the agent, its permissions or the tool has changed since it was asked about"
+AGENT_CHANGED: Final = (
+    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
+)
+ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
 TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
 SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
 
@@ -34,9 +38,17 @@ class InboxApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
 
+        A kept request that does not load holds its call up, whoever could be asked.
+
         Raises: HostError, ConfigError: the inbox cannot be used; that is a no. IntegrityError.
         """
-        before = self._inbox.take(request)
+        try:
+            before = self._inbox.take(request)
+        except ConfigError:
+            broken = self._inbox.broken_for(request)
+            if not broken:
+                raise
+            return _held_up(broken[0])
         if before is not None and before.code != EXPIRED:
             return before
         said = answer_of(self._approver, request)
@@ -60,6 +72,13 @@ class InboxApprover:
         return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
 
 
+def _held_up(broken: BrokenRequest) -> Approval:
+    """A no without the file's place: a model reads it."""
+    note = f"the request {broken.id}, which may be for this call, does not load"
+    hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
+    return Approval(False, "inbox", UNAVAILABLE, note, hint=hint)
+
+
 class ChangedSince:
     """Stands where a kept call is resumed and its grant does not fit any more."""
 
@@ -77,6 +96,8 @@ def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:
     """What has changed from one to the other: the first that does, of all that digests cover."""
     if now.policy_digest != kept.policy_digest:
         return POLICY_CHANGED
+    if now.actions != kept.actions:
+        return ACTIONS_CHANGED
     if now.target_digest != kept.target_digest:
         is_command = any(action.startswith("tool:shell:") for action in kept.actions)
         return SANDBOX_CHANGED if is_command else TARGET_CHANGED

@@ -13,10 +13,13 @@ from typing import Final, Literal, cast
 from paddock.errors import ConfigError
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.runtime.approvals import ApprovalRequest
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]
+_TIME_MAX: Final = 253_402_300_799
+"""The end of the year 9999: no calendar here goes further."""
 STATES: Final[tuple[State, ...]] = ("waiting", "granted", "refused")
 
 
@@ -84,6 +87,7 @@ def write_parked(parked: Parked) -> bytes:
         "format": FORMAT,
         **parked.summary(),
         "arguments": dict(parked.request.arguments),
+        "filled": dict(parked.request.filled),
         "diff": parked.request.diff,
         "changes": parked.changes,
     }
@@ -93,7 +97,8 @@ def write_parked(parked: Parked) -> bytes:
 
 _KEYS: Final = frozenset(
     "format id state agent tool actions reason rule digest policy_digest target_digest call_id "
-    "session_id parked_at expires_at answered_by note arguments diff changes has_changes".split()
+    "session_id parked_at expires_at answered_by note arguments filled diff changes "
+    "has_changes".split()
 )
 
 
@@ -109,8 +114,8 @@ def parse_parked(content: bytes, file: str) -> Parked:
     request = ApprovalRequest(
         digest=fields.text("digest"),
         tool=fields.text("tool"),
-        arguments=_arguments(fields),
-        actions=fields.texts("actions", ()),
+        arguments=_arguments(fields, "arguments"),
+        actions=_actions(fields),
         agent=fields.text("agent"),
         reason=fields.text("reason"),
         rule=fields.text("rule"),
@@ -118,18 +123,42 @@ def parse_parked(content: bytes, file: str) -> Parked:
         target_digest=fields.text("target_digest"),
         call_id=fields.text("call_id"),
         session_id=fields.text("session_id"),
+        # Of an older version there are none, and its digest is none of ours either.
+        filled=_arguments(fields, "filled") if "filled" in fields.members else {},
         diff=fields.text("diff"),
     )
     return Parked(
         id=fields.text("id"),
         request=request,
-        parked_at=fields.number("parked_at"),
-        expires_at=fields.number("expires_at"),
+        parked_at=_time(fields, "parked_at"),
+        expires_at=_time(fields, "expires_at"),
         state=fields.choice("state", STATES, "waiting"),
         answered_by=fields.text("answered_by"),
         note=fields.text("note"),
         changes=fields.members.get("changes"),
     )
+
+
+def _time(fields: Fields, name: str) -> int:
+    """Seconds that are a time which can be shown."""
+    seconds = fields.number(name)
+    if not 0 <= seconds <= _TIME_MAX:
+        raise fields.error(
+            name, f"{quote(name)} is no time: {quote(str(seconds))}", f"write 0 to {_TIME_MAX}"
+        )
+    return seconds
+
+
+def _actions(fields: Fields) -> tuple[str, ...]:
+    """As the call brought them: one may stand there twice."""
+    value: Json = fields.members.get("actions")
+    if not isinstance(value, list):
+        raise fields.error("actions", "'actions' is not a list", "write a list of strings")
+    texts = cast("list[Json]", value)
+    found = tuple(text for text in texts if isinstance(text, str))
+    if len(found) != len(texts):
+        raise fields.error("actions", "'actions' holds what is no text", "write strings alone")
+    return found
 
 
 def digest_of_changes(changes: Json) -> str:
@@ -138,10 +167,10 @@ def digest_of_changes(changes: Json) -> str:
     return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _arguments(fields: Fields) -> Mapping[str, Json]:
-    value: Json = fields.members.get("arguments")
+def _arguments(fields: Fields, name: str) -> Mapping[str, Json]:
+    value: Json = fields.members.get(name)
     if not isinstance(value, dict):
         raise ConfigError(
-            "the arguments are no object", where=fields.place("arguments"), hint="remove the file"
+            f"the {name} are no object", where=fields.place(name), hint="remove the file"
         )
     return cast("dict[str, Json]", value)

@@ -8,9 +8,9 @@ from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.effects import change_of_delete
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, pinned
+from paddock.tools.targets import absolute, pinned_entry
 from paddock.values.actions import Action
-from paddock.workspace import EntryPath
+from paddock.workspace import EntryPath, EntryVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class DeleteFilePlan:
     """What goes."""
 
     entry: EntryPath
-    if_version: str | None
+    if_version: str | EntryVersion | None
     actions: tuple[Action, ...]
 
 
@@ -40,9 +40,9 @@ class DeleteFile:
         return DeleteFilePlan(entry, arguments.if_version, actions)
 
     def pin(self, plan: DeleteFilePlan, ports: Ports) -> tuple[DeleteFilePlan, str]:
-        """Tied to what stands there now."""
-        found = ports.workspace.entry_version(plan.entry)
-        return replace(plan, if_version=pinned(plan.if_version, found, plan.entry.path)), found
+        """Tied to what stands there now, and to its kind."""
+        found = pinned_entry(plan.if_version, plan.entry, ports.workspace)
+        return replace(plan, if_version=found), str(found)
 
     def run(self, plan: DeleteFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then it still stands."""

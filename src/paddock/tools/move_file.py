@@ -9,9 +9,9 @@ from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.effects import change_of_move
 from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions, pinned
+from paddock.tools.targets import absolute, path_actions, pinned_entry
 from paddock.values.actions import Action
-from paddock.workspace import EntryPath, WritePath
+from paddock.workspace import EntryPath, EntryVersion, WritePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class MoveFilePlan:
 
     entry: EntryPath
     to: WritePath
-    if_version: str | None
+    if_version: str | EntryVersion | None
     actions: tuple[Action, ...]
 
 
@@ -61,9 +61,9 @@ class MoveFile:
         return MoveFilePlan(entry, to, arguments.if_version, actions)
 
     def pin(self, plan: MoveFilePlan, ports: Ports) -> tuple[MoveFilePlan, str]:
-        """Tied to what stands there now."""
-        found = ports.workspace.entry_version(plan.entry)
-        return replace(plan, if_version=pinned(plan.if_version, found, plan.entry.path)), found
+        """Tied to what stands there now, and to its kind."""
+        found = pinned_entry(plan.if_version, plan.entry, ports.workspace)
+        return replace(plan, if_version=found), str(found)
 
     def run(self, plan: MoveFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has moved."""

@@ -4,7 +4,14 @@ from paddock.errors import FileChangedError
 from paddock.text.show import quote
 from paddock.values.actions import Action
 from paddock.values.quick import quick
-from paddock.workspace import ReadPath, Workspace, WorkspacePath, WritePath
+from paddock.workspace import (
+    EntryPath,
+    EntryVersion,
+    ReadPath,
+    Workspace,
+    WorkspacePath,
+    WritePath,
+)
 
 
 def path_actions(category: str, operation: str, path: ReadPath | WritePath) -> tuple[Action, ...]:
@@ -34,6 +41,19 @@ def pinned(wanted: str | None, found: str, path: WorkspacePath) -> str:
         f"{quote(path.relative)} is not at version {quote(wanted)}: it is at {found}",
         hint="read it again, then repeat the call with the new version",
     )
+
+
+def pinned_entry(
+    wanted: str | EntryVersion | None, entry: EntryPath, workspace: Workspace
+) -> EntryVersion:
+    """The same for what is moved or deleted, with its kind.
+
+    Raises: FileChangedError where the caller wants another version; as `Workspace.delete`.
+    """
+    found = workspace.entry_version(entry)
+    plain = wanted.version if isinstance(wanted, EntryVersion) else wanted
+    pinned(plain, found.version, entry.path)
+    return found
 
 
 def absolute(workspace: Workspace, path: WorkspacePath) -> str:

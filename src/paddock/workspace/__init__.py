@@ -34,7 +34,7 @@ from paddock.workspace.names import (
     WritePath,
 )
 from paddock.workspace.reading import FileContent, OpenFile, version_of
-from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
+from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt, WriteReceipt
 from paddock.workspace.resolution import (
     Openat2Resolution,
     Resolution,
@@ -54,6 +54,7 @@ __all__ = [
     "EntryFilter",
     "EntryKind",
     "EntryPath",
+    "EntryVersion",
     "EveryEntry",
     "Expected",
     "FileContent",

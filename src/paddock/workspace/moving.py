@@ -30,7 +30,7 @@ from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
 from paddock.workspace.reading import digest_of, version_of
-from paddock.workspace.receipts import DeleteReceipt, MoveReceipt
+from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
 from paddock.workspace.writing import Site, locked_with_parents, require_version
 
@@ -68,6 +68,11 @@ class _Judged:
             made=tuple(directory.relative for directory in made),
         )
 
+    @property
+    def entry_version(self) -> EntryVersion:
+        """Its version, with its kind."""
+        return EntryVersion(self.kind, self.version or DIRECTORY_VERSION)
+
     def is_still(self, now: FileStatus | None) -> bool:
         """Whether `now` is the same thing, unchanged."""
         if now is None:
@@ -77,7 +82,9 @@ class _Judged:
         return (now.device, now.inode) == (self.status.device, self.status.inode)
 
 
-def move(site: Site, entry: EntryPath, to: WritePath, if_version: str | None) -> MoveReceipt:
+def move(
+    site: Site, entry: EntryPath, to: WritePath, if_version: str | EntryVersion | None
+) -> MoveReceipt:
     """See `Workspace.move`."""
     path, target = entry.path, to.real
     _require_movable(path, to)
@@ -90,11 +97,23 @@ def move(site: Site, entry: EntryPath, to: WritePath, if_version: str | None) ->
         locked_with_parents(site, parents, target.parent, *others) as (to_fd, from_fd, *_),
     ):
         judged = _judge(site.place(path, from_fd))
-        require_version(path, if_version, judged.version or DIRECTORY_VERSION)
+        _require_at(path, if_version, judged)
         doing = judged.doing(path, "moved", to=target, made=parents.made)
         kept = site.keeper.note(doing)
         _move_judged(site, judged, site.place(path, from_fd), site.place(target, to_fd), kept)
     return MoveReceipt(path, target, judged.kind, judged.version, tuple(parents.made))
+
+
+def _require_at(path: WorkspacePath, wanted: str | EntryVersion | None, judged: _Judged) -> None:
+    """Refuse what has another version than `wanted`, or is of another kind where that names one.
+
+    Raises: FileChangedError.
+    """
+    found = judged.entry_version
+    if not isinstance(wanted, EntryVersion):
+        require_version(path, wanted, found.version)
+    elif wanted != found:
+        require_version(path, str(wanted), str(found))
 
 
 def _require_movable(path: WorkspacePath, to: WritePath) -> None:
@@ -139,7 +158,7 @@ def _bring_back(place: Place, from_fd: int, name: str) -> None:
         place.disk.move_new(from_fd, name, place.dir_fd, place.name)
 
 
-def delete(site: Site, entry: EntryPath, if_version: str | None) -> DeleteReceipt:
+def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) -> DeleteReceipt:
     """See `Workspace.delete`."""
     path = entry.path
     if path.is_root:
@@ -150,7 +169,7 @@ def delete(site: Site, entry: EntryPath, if_version: str | None) -> DeleteReceip
         with site.lock(*directories) as (dir_fd, *_):
             place = site.place(path, dir_fd)
             judged = _judge(place)
-            require_version(path, if_version, judged.version or DIRECTORY_VERSION)
+            _require_at(path, if_version, judged)
             kept = _keep(place, judged)
             if judged.kind is EntryKind.DIRECTORY:
                 _delete_directory(place, kept)
@@ -177,13 +196,13 @@ def _keep(place: Place, judged: _Judged) -> Kept:
         os.close(fd)
 
 
-def entry_version(site: Site, entry: EntryPath) -> str:
+def entry_version(site: Site, entry: EntryPath) -> EntryVersion:
     """See `Workspace.entry_version`."""
     path = entry.path
     with converting(path, "look at"):
         fd = site.resolution.open(site.root_fd, path.parent.relative, PASS_DIRECTORY)
         try:
-            return _judge(site.place(path, fd)).version or DIRECTORY_VERSION
+            return _judge(site.place(path, fd)).entry_version
         finally:
             os.close(fd)
 

@@ -1,6 +1,7 @@
 """What an act on the workspace came to, for the result and for the ledger."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from paddock.workspace.entries import EntryKind
 from paddock.workspace.names import WorkspacePath
@@ -21,6 +22,23 @@ class WriteReceipt:
     created_directories: tuple[WorkspacePath, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader should know besides, one sentence each."""
+
+
+class EntryVersion(NamedTuple):
+    """What stood under a name, with its kind.
+
+    Threat: a file and a link have versions of one form. One that is exchanged for the
+    other, with the same bytes, is another thing at the same version.
+    """
+
+    kind: EntryKind
+    """FILE, DIRECTORY or LINK."""
+    version: str
+    """Of a file's content, or of a link's text; a word for a directory."""
+
+    def __str__(self) -> str:
+        """A file's version alone; that of a link says that it is one's."""
+        return f"link {self.version}" if self.kind is EntryKind.LINK else self.version
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from paddock.workspace.names import (
 )
 from paddock.workspace.paths import AskedPath, is_plain, parse_asked
 from paddock.workspace.reading import FileContent, OpenFile, open_file
-from paddock.workspace.receipts import DeleteReceipt, MoveReceipt, WriteReceipt
+from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt, WriteReceipt
 from paddock.workspace.resolution import PASS, Resolution, detect_resolution
 from paddock.workspace.roots import Root, open_root
 from paddock.workspace.states import entry_seen, entry_state
@@ -305,8 +305,8 @@ class Workspace:
         """
         return edit_file(self._site, path, change, if_version)
 
-    def entry_version(self, entry: EntryPath) -> str:
-        """The version of what would be moved or deleted: a file's content, a link's text.
+    def entry_version(self, entry: EntryPath) -> EntryVersion:
+        """Kind and version of what would be moved or deleted: a file's content, a link's text.
 
         Raises: as `delete` does.
         """
@@ -324,9 +324,11 @@ class Workspace:
         return entry_seen(self._site, entry)
 
     def move(
-        self, entry: EntryPath, to: WritePath, *, if_version: str | None = None
+        self, entry: EntryPath, to: WritePath, *, if_version: str | EntryVersion | None = None
     ) -> MoveReceipt:
         """Give an entry another name; files, empty directories, links themselves.
+
+        `if_version` with a kind is no other kind's, whatever that holds.
 
         Raises:
             PathNotFoundError; PathExistsError: a move never overwrites.
@@ -337,7 +339,9 @@ class Workspace:
         """
         return move(self._site, entry, to, if_version)
 
-    def delete(self, entry: EntryPath, *, if_version: str | None = None) -> DeleteReceipt:
+    def delete(
+        self, entry: EntryPath, *, if_version: str | EntryVersion | None = None
+    ) -> DeleteReceipt:
         """Remove an entry; raises as `move` does."""
         return delete(self._site, entry, if_version)
 

@@ -194,6 +194,9 @@ def test_a_resumed_call_runs_now_and_its_grant_is_used(asking):
 # --- what has changed ----------------------------------------------------------------
 
 POLICY_CHANGED = "the policy has changed since it was asked about"
+AGENT_CHANGED = (
+    "the agent, its permissions, the tool or the kept request has changed since it was asked about"
+)
 TARGET_CHANGED = "what stands at its target has changed since it was asked about"
 DENIED = f"{POLICY_CHANGED}, and denies the call by now: "
 RULE = '"tool:file:create asked/**" stands in profiles.standard.deny'
@@ -304,7 +307,7 @@ def test_a_grant_that_was_given_before_is_marked_as_well(asking):
         (lambda file: file.unlink(), "the call cannot be made any more: there is no agent 'other'"),
         (
             lambda file: file.write_text(file.read_text().replace('"standard"', '"readonly"')),
-            "the agent, its permissions or the tool has changed since it was asked about",
+            AGENT_CHANGED,
         ),
     ],
     ids=["gone", "changed"],

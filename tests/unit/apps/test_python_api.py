@@ -32,7 +32,7 @@ from paddock.errors import (
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.providers.scripted import Say, ScriptedModel
-from paddock.tools.arguments import ArgumentType, needed_text
+from paddock.tools.arguments import ArgumentType, flag, needed_text
 from tests.support.places import Place, new_place
 
 HEAVY = (
@@ -459,6 +459,38 @@ def test_a_kept_call_of_a_tool_of_the_program_is_granted_outside_of_the_program(
         assert [row["outdated"] for row in place.run("approvals", "list", "--json").json] == [""]
         assert place.run("approvals", "grant", kept).status == 0
         assert opened.call("count_words", {"text": "a b"}).content == "2 words"
+
+
+@dataclass(frozen=True, slots=True)
+class GreetArguments(ArgumentType):
+    name: str = needed_text("Who is greeted.")
+    is_loud: bool = flag("Whether to shout.", default=False)
+
+
+GREET: paddock.ToolSpec[GreetArguments] = paddock.ToolSpec(
+    name="greet",
+    title="Greet",
+    description="Greet somebody.",
+    toolset="own",
+    arguments=GreetArguments,
+    effects=paddock.Effects(reads_only=True),
+)
+
+
+def test_a_kept_call_of_a_tool_of_the_program_is_granted_only_as_it_is_shown(place):
+    with paddock.open(place.project) as opened:
+        opened.tools.register(GREET, lambda arguments: f"hello {arguments.name}")
+        kept = str(opened.call("greet", {"name": "a"}).details["approval"])
+        shown = place.run("approvals", "show", kept)
+        assert "  argument name: a\n  filled in is_loud: false\n" in shown.out
+        (file,) = place.home.rglob(f"{kept}.*.json")
+        content = file.read_text()
+        for harmless in ({"arguments": {"name": "b"}}, {"filled": {}}, {"filled": {"name": "b"}}):
+            file.write_text(json.dumps({**json.loads(content), **harmless}))
+            assert place.run("approvals", "grant", kept).status == 1
+        file.write_text(content)
+        assert place.run("approvals", "grant", kept).status == 0
+        assert opened.call("greet", {"name": "a"}).content == "hello a"
 
 
 def test_a_rule_can_allow_a_tool_of_the_program(place):

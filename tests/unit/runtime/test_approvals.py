@@ -1,5 +1,6 @@
 """A yes counts for exactly what was shown; everything unclear is a no."""
 
+import json
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from paddock.runtime.approvals import (
     NoApprover,
     YesApprover,
     approval_digest,
+    filled_in,
 )
 
 REQUEST = ApprovalRequest("sha256:0", "delete_file", {"path": "a"}, ("x",), "main", "why", "rule")
@@ -21,6 +23,7 @@ SAME = {
     "agents": ("main",),
     "policy_digest": "sha256:1",
     "target_digest": "absent",
+    "actions": ("tool:file:create a", "tool:file:create b"),
 }
 
 
@@ -90,6 +93,9 @@ def test_a_callback_that_is_too_slow_is_a_no_and_its_late_yes_counts_for_nothing
         {"agents": ("main", "parent")},
         {"policy_digest": "sha256:2"},
         {"target_digest": "sha256:3"},
+        {"actions": ("tool:file:create a", "tool:file:create c")},
+        {"actions": ("tool:file:create a",)},
+        {"actions": ("tool:file:create b", "tool:file:create a")},
     ],
 )
 def test_whatever_changes_gives_another_digest(other: dict[str, object]) -> None:
@@ -107,3 +113,19 @@ def test_another_form_of_the_tools_arguments_gives_another_digest(
 def test_the_order_of_arguments_does_not_matter() -> None:
     turned = {"content": "x", "path": "a"}
     assert approval_digest(**{**SAME, "arguments": turned}) == approval_digest(**SAME)
+
+
+@pytest.mark.parametrize(
+    ("given", "bound", "filled"),
+    [
+        ({"path": "a"}, {"path": "a"}, {}),
+        ({"path": "a"}, {"path": "a", "depth": None}, {"depth": None}),
+        ({"limit": 5.0}, {"limit": 5}, {"limit": 5}),
+        ({"flag": 1}, {"flag": True}, {"flag": True}),
+    ],
+    ids=["whole", "default", "typed", "flag"],
+)
+def test_what_is_filled_in_makes_the_given_arguments_the_bound_ones(given, bound, filled):
+    found = filled_in(given, bound)
+    assert json.dumps(found) == json.dumps(filled)
+    assert json.dumps({**given, **found}) == json.dumps(bound)

@@ -1,5 +1,6 @@
 """The inbox: bounded, private, and no file in it counts for more than the record of it."""
 
+import json
 import os
 import stat
 import threading
@@ -19,6 +20,7 @@ from paddock.runtime.approval_records import GRANTED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import (
+    ACTIONS_CHANGED,
     AGENT_CHANGED,
     POLICY_CHANGED,
     SANDBOX_CHANGED,
@@ -161,11 +163,56 @@ def test_a_broken_file_hides_no_other_and_counts_for_nothing(place):
     (file,) = place.inbox.directory.glob(f"{broken.id}.*")
     file.write_bytes(b"{")
     assert place.inbox.list_all() == [kept]
-    with pytest.raises(ConfigError):
+    (found,) = place.inbox.list_broken()
+    assert (found.id, found.file) == (broken.id, file)
+    with pytest.raises(ConfigError, match=f"'{broken.id}' does not load"):
         place.inbox.take(request(1))
     said = InboxApprover(YesApprover("me"), place.inbox)
-    with pytest.raises(ConfigError):
-        said.answer(request(1))
+    assert said.answer(request(1)) == Approval(
+        False,
+        "inbox",
+        "approval.unavailable",
+        f"the request {broken.id}, which may be for this call, does not load",
+        hint=f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again",
+    )
+    # The name of its file says that it is for another call.
+    assert said.answer(request(16**63)) == Approval(True, "me")
+
+
+def test_only_a_broken_file_is_moved_away_and_then_its_call_is_asked_about(place):
+    broken, kept = place.inbox.keep(request(1)), place.inbox.keep(request(2))
+    file = file_of(place, broken)
+    file.write_bytes(b"")
+    assert place.inbox.set_aside(broken.id) == file.with_name(f"{file.name}.broken")
+    assert place.inbox.set_aside(kept.id) is None
+    assert (place.inbox.list_broken(), place.inbox.list_all()) == ([], [kept])
+    assert InboxApprover(YesApprover("me"), place.inbox).answer(request(1)).is_granted
+    with pytest.raises(UsageError, match="no request has the id"):
+        place.inbox.set_aside(broken.id)
+
+
+TIMES = {
+    "negative": (-1, True),
+    "first": (0, False),
+    "last": (253_402_300_799, False),
+    "late": (253_402_300_800, True),
+    "beyond": (10**400, True),
+}
+
+
+@pytest.mark.parametrize("member", ["parked_at", "expires_at"])
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_that_cannot_be_shown_does_not_load(place, member, name):
+    seconds, is_broken = TIMES[name]
+    kept = place.inbox.keep(request())
+    file = file_of(place, kept)
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), member: seconds}))
+    assert [each.id for each in place.inbox.list_broken()] == ([kept.id] if is_broken else [])
+
+
+def test_a_call_that_brings_one_action_twice_is_read_back(place):
+    kept = place.inbox.keep(replace(request(), actions=("x", "x"), filled={"depth": None}))
+    assert place.inbox.list_all() == [kept]
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
@@ -179,6 +226,9 @@ def test_only_files_are_read(place, tmp_path, kind):
         "fifo": lambda: os.mkfifo(file),
     }[kind]()
     assert place.inbox.list_all() == []
+    assert [each.id for each in place.inbox.list_broken()] == [kept.id]
+    assert place.inbox.set_aside(kept.id) is not None
+    assert place.inbox.list_broken() == []
 
 
 def test_a_request_that_has_expired_is_not_answered(place):
@@ -409,12 +459,13 @@ GONE = "its grant was used, or withdrawn, meanwhile"
     ("kept", "now", "why"),
     [
         ({}, {"policy_digest": "p2", "target_digest": "t2", "digest": "d2"}, POLICY_CHANGED),
+        ({}, {"actions": ("y",), "target_digest": "t2", "digest": "d2"}, ACTIONS_CHANGED),
         ({}, {"target_digest": "t2", "digest": "d2"}, TARGET_CHANGED),
         (COMMAND, {"target_digest": "t2", "digest": "d2"}, SANDBOX_CHANGED),
         ({}, {"digest": "d2"}, AGENT_CHANGED),
         ({}, {}, GONE),
     ],
-    ids=["policy", "target", "sandbox", "agent", "nothing"],
+    ids=["policy", "actions", "target", "sandbox", "agent", "nothing"],
 )
 def test_a_call_that_is_resumed_and_is_another_one_by_now_is_told_what_has_changed(kept, now, why):
     before = replace(request(), **kept)

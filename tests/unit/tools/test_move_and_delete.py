@@ -177,6 +177,38 @@ def test_a_pinned_plan_runs_only_on_what_was_there(desk, tool):
     assert desk.tree() == {"a": b"two"}
 
 
+@pytest.mark.parametrize("tool", ["move_file", "delete_file"])
+def test_a_pinned_plan_runs_on_nothing_of_another_kind(desk, tool):
+    from paddock.tools.toolsets import all_tools
+
+    handler = next(t for t in all_tools() if t.name == tool).handler
+    desk.write("a", b"one")
+    given = {"path": "a", "to": "b"} if tool == "move_file" else {"path": "a"}
+    plan, _ = handler.pin(desk.plan(tool, **given), desk.ports)
+    os.unlink(desk.root / "a")
+    (desk.root / "a").symlink_to("one")
+    with pytest.raises(FileChangedError):
+        handler.run(plan, desk.ports)
+    assert os.readlink(desk.root / "a") == "one"
+    plan, digest = handler.pin(desk.plan(tool, **given), desk.ports)
+    assert digest == f"link {version_of(b'one')}"
+    handler.run(plan, desk.ports)
+    assert not os.path.lexists(desk.root / "a")
+
+
+@pytest.mark.parametrize("tool", ["move_file", "delete_file"])
+def test_only_the_version_that_the_caller_wants_is_pinned(desk, tool):
+    from paddock.tools.toolsets import all_tools
+
+    handler = next(t for t in all_tools() if t.name == tool).handler
+    desk.write("a", b"one")
+    given = {"path": "a", "to": "b"} if tool == "move_file" else {"path": "a"}
+    wanted = desk.plan(tool, **given, if_version=version_of(b"one"))
+    assert handler.pin(wanted, desk.ports)[1] == version_of(b"one")
+    with pytest.raises(FileChangedError):
+        handler.pin(desk.plan(tool, **given, if_version=version_of(b"two")), desk.ports)
+
+
 def test_a_file_that_may_not_be_viewed_does_not_move_to_where_it_may(desk):
     desk.write("closed/a", b"hidden")
     with pytest.raises(PermissionDeniedError):

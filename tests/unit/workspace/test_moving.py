@@ -17,7 +17,7 @@ from paddock.errors import (
     ReadOnlyPathError,
     SpecialFileError,
 )
-from paddock.workspace import DeleteReceipt, EntryKind, MoveReceipt, Workspace
+from paddock.workspace import DeleteReceipt, EntryKind, EntryVersion, MoveReceipt, Workspace
 from paddock.workspace.names import unchecked_path
 from tests.support.disks import DISKS, tree
 from tests.support.users import give_to_plain_user, run_as_plain_user
@@ -269,3 +269,39 @@ def test_a_plain_user_may_not_take_from_a_directory_that_it_may_not_write(ground
 
     run_as_plain_user(act)
     assert tree(ground.root) == {"dir": None, "dir/file": CONTENT}
+
+
+@pytest.fixture(params=["move", "delete"])
+def remove_at(request, filled):
+    """Either act, of what has a version alone."""
+    if request.param == "move":
+        return lambda name, at: move(filled, name, "other/place", if_version=at)
+    return lambda name, at: delete(filled, name, if_version=at)
+
+
+@pytest.mark.parametrize("name", ["taken", "link"])
+def test_a_version_with_a_kind_is_that_of_what_is_of_this_kind(filled, remove_at, name):
+    workspace = filled.workspace
+    at = workspace.entry_version(workspace.resolve_entry(name))
+    kind = EntryKind.LINK if name == "link" else EntryKind.FILE
+    text = b"dir/file" if name == "link" else b"taken\n"
+    assert at == EntryVersion(kind, version(text))
+    assert str(at) == ("link " if name == "link" else "") + version(text)
+    assert remove_at(name, at).kind is kind
+    assert not os.path.lexists(filled.root / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [("link", EntryKind.FILE, b"dir/file"), ("taken", EntryKind.LINK, b"taken\n")],
+)
+def test_the_version_of_another_kind_is_another_one_whatever_it_holds(
+    filled, remove_at, name, kind, text
+):
+    os.unlink(filled.root / "fifo")
+    before = tree(filled.root)
+    with pytest.raises(FileChangedError):
+        remove_at(name, EntryVersion(kind, version(text)))
+    assert tree(filled.root) == before
+    # Whoever names no kind has looked at it himself.
+    assert remove_at(name, version(text)) is not None

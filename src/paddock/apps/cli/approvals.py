@@ -6,6 +6,8 @@ import os
 import pwd
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
@@ -24,6 +26,9 @@ from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name
 from paddock.values.calls import Json, ToolResult
 
+_EXIT_BROKEN: Final = 3
+"""A request does not load: as of any file of ours that does not."""
+
 
 class Approvals:
     """The inbox: calls that were asked about when nobody could answer."""
@@ -31,7 +36,9 @@ class Approvals:
     summary = (
         "Look at the calls that wait for an approval, and answer them.\n"
         "A grant holds for the very same call, once, for an hour. `outdated`: what it was asked\n"
-        "about has changed, so that no answer counts any more, and the call has to be made again."
+        "about has changed, so that no answer counts any more, and the call has to be made again.\n"
+        "A request whose file does not load is named on stderr, and holds its call up until\n"
+        "`refuse` has moved it away."
     )
     examples = (
         "  paddock approvals list\n"
@@ -71,11 +78,16 @@ class Approvals:
         return actions[options.action](project, options, console)
 
     def _list(self, project: Project, options: Options, console: Console) -> int:
-        waiting = open_inbox(project).list_all()
+        inbox = open_inbox(project)
+        waiting, broken = inbox.list_all(), inbox.list_broken()
+        # Whichever form was asked for: the calls of these are refused until somebody acts.
+        for each in broken:
+            console.report(each.as_error())
         if options.json:
-            console.write_json([_summary(project, parked) for parked in waiting])
-            return 0
-        if not waiting:
+            rows = [_summary(project, parked) for parked in waiting]
+            console.write_json([*rows, *(each.summary() for each in broken)])
+            return _EXIT_BROKEN if broken else 0
+        if not waiting and not broken:
             console.say("nothing waits for an approval")
         for parked in waiting:
             request = parked.request
@@ -83,13 +95,15 @@ class Approvals:
             more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
             state = "outdated" if find_outdated(project, parked) else parked.state
             console.say(f"{parked.id}  {state:<8} {show_name(request.agent)}  {shown}{more}")
-        return 0
+        return _EXIT_BROKEN if broken else 0
 
     def _show(self, project: Project, options: Options, console: Console) -> int:
         parked = open_inbox(project).find(options.id)
         if options.json:
             arguments = dict(parked.request.arguments)
-            console.write_json({**_summary(project, parked), "arguments": arguments})
+            filled = dict(parked.request.filled)
+            shown = {**_summary(project, parked), "arguments": arguments, "filled": filled}
+            console.write_json(shown)
         else:
             show_parked(parked, console.say, find_outdated(project, parked))
         return 0
@@ -151,7 +165,11 @@ class Approvals:
         return 0 if saved else 1
 
     def _refuse(self, project: Project, options: Options, console: Console) -> int:
-        refused = open_inbox(project).refuse(options.id, operator(), options.note)
+        inbox = open_inbox(project)
+        moved_to = inbox.set_aside(options.id)
+        if moved_to is not None:
+            return self._moved(moved_to, options, console)
+        refused = inbox.refuse(options.id, operator(), options.note)
         if options.json:
             console.write_json({"status": "ok", **refused.summary()})
         else:
@@ -159,6 +177,14 @@ class Approvals:
             held = "the same call is refused until it expires"
             said = held if outdated is None else f"it counts for no call: {outdated.why}"
             console.say(f"refused {refused.id}: {said}")
+        return 0
+
+    def _moved(self, moved_to: Path, options: Options, console: Console) -> int:
+        if options.json:
+            console.write_json({"status": "ok", "state": "broken", "moved_to": str(moved_to)})
+        else:
+            said = f"moved away, since it does not load: {show_name(str(moved_to))}"
+            console.say(f"{said}\nnothing was answered: its call is asked about again")
         return 0
 
 
@@ -184,6 +210,7 @@ def show_parked(
         ("target", request.target_digest),
         ("digest", request.digest),
         *((f"argument {name}", _text(value)) for name, value in request.arguments.items()),
+        *((f"filled in {name}", _text(value)) for name, value in request.filled.items()),
     ]
     for name, value in rows:
         say(f"  {show_name(name)}: {show_name(value)}")
