@@ -117,8 +117,9 @@ class Keeper:
         self._newest = 0
         self._tried_at = self._carried_at = monotonic()
         self._carried = 0
-        self.problem = self._told = ""
+        self.problem = ""
         """Why the last checkpoint could not be made; empty where it was."""
+        self._told: str = ""
 
     def appended(self, head: Head, is_urgent: bool) -> None:
         """Look whether a checkpoint is due, now that all up to `head` is durable."""
@@ -199,7 +200,7 @@ class Keeper:
 
     def _fail(self, fault: PaddockError | OSError) -> None:
         self._tried_at = self._monotonic()
-        problem = fault.message if isinstance(fault, PaddockError) else str(fault)
+        problem: str = fault.message if isinstance(fault, PaddockError) else str(fault)
         if problem != self._told:
             from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
@@ -208,7 +209,8 @@ class Keeper:
                 self._checkpointer.ledger,
                 problem,
             )
-        self.problem = self._told = problem
+        self.problem = problem
+        self._told = problem
 
 
 class KeptLedger:
