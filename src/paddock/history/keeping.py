@@ -9,7 +9,7 @@ A write whose old content cannot be kept does not happen: keeping comes first an
 
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -190,7 +190,7 @@ class History:
     Opened when it is first needed: a call that only reads pays nothing for it.
     """
 
-    __slots__ = ("_bytes_max", "_directory", "_disk", "_is_newest_marked", "_mutex", "_opened")
+    __slots__ = ("_bytes_max", "_directory", "_disk", "_kept_last", "_mutex", "_opened")
 
     def __init__(self, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> None:
         self._directory = directory
@@ -198,8 +198,8 @@ class History:
         self._disk = disk
         self._mutex = threading.Lock()
         self._opened: tuple[ObjectStore, Notes] | None = None
-        self._is_newest_marked = False
-        """Whether the newest call recorded here that kept something is known to everybody."""
+        self._kept_last: set[str] = set()
+        """What the last call recorded here replaced, of those that replaced something."""
 
     def close(self) -> None:
         """Let it go; a second time does nothing."""
@@ -211,8 +211,8 @@ class History:
         try:
             # A process that makes one call would never see that the store is full. One that
             # kept nothing tidies nothing: whoever only looks must find it again as it was.
-            if self._is_newest_marked and store.usage_bytes() > self._bytes_max:
-                store.prune(notes.needed())
+            if self._kept_last and store.usage_bytes() > self._bytes_max:
+                store.prune(notes.needed() | self._kept_last)
         finally:
             notes.close()
             store.close()
@@ -265,11 +265,14 @@ class History:
         try:
             store, notes = self._open()
             kept = {digest for digest in running.kept if store.has(digest)}
-            if kept:
+            self._kept_last = kept or self._kept_last
+            # Where the store is not too large now, it becomes so by a newer call.
+            is_over = bool(kept) and store.is_over()
+            if is_over:
                 # Before its notes are over: until then they keep it from being pruned.
-                self._is_newest_marked = self._mark_newest(kept)
+                self._mark_newest(kept)
             notes.over(running.notes)
-            if kept and store.is_over():
+            if is_over:
                 # What this call replaced stays, or a content larger than the bound would go
                 # before anybody could ask for it.
                 store.prune(notes.needed() | kept)
@@ -277,14 +280,15 @@ class History:
             # The call is over and on record. The next one tidies, or says what is wrong.
             return
 
-    def _mark_newest(self, kept: set[str]) -> bool:
+    def _mark_newest(self, kept: set[str]) -> None:
+        """Have other processes spare it, too. On a full disk it is the tidying that helps."""
         store = self.store
-        try:
-            with store.held(), converting("say what the newest call replaced"):
-                mark_newest(store.shelf, kept)
-        except (StorageFullError, HostError):
-            return False  # on a full disk it is the tidying that helps
-        return True
+        with (
+            suppress(StorageFullError, HostError),
+            store.held(),
+            converting("say what the newest call replaced"),
+        ):
+            mark_newest(store.shelf, kept)
 
     def keep_for_ledger(self, content: bytes) -> str:
         """Keep what a ledger entry is about to name, however full the store is; its digest.

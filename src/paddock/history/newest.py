@@ -2,10 +2,10 @@
 
     newest/<nanoseconds since 1970, in 20 digits>-<random>      a digest a line
 
-Whoever records a call that kept something writes a file of its own, and then removes those
-before it. So of several processes at once none takes away what a newer call replaced: at
-worst two files stand until the next call. Where the clock was set back, the older one
-stays too until its time has passed again.
+Whoever records a call that kept something, and finds the store over its bound, writes a
+file of its own and then removes those before it. So of several processes at once none takes
+away what a newer call replaced: at worst two files stand until the next call. Where the
+clock was set back, the older one stays too until its time has passed again.
 
 A file is written while the store's lock is shared, and read by whoever has it alone. Nobody
 waits for it to be on the device: after a crash no process is left that recorded an older
