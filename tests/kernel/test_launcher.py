@@ -15,8 +15,10 @@ from paddock.kernel import namespaces, processes
 from paddock.sandbox.area import StagingArea
 from paddock.sandbox.canary import Canary, Ground, try_stage
 from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.examine import examine_host
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.values import Ending, Held, Verdict
+from tests.support.disks import mounted_tmpfs
 from tests.support.repository import ROOT
 from tests.support.sandboxes import PYTHON, Room, a_room, said, system_places
 
@@ -315,6 +317,22 @@ def test_the_canary_says_what_is_missing_where_nothing_can_be_read(tmp_path: Pat
     assert verdict.enforcement is Held.NONE
     assert "not started" in verdict.cause
     assert verdict.remedy
+
+
+@pytest.mark.needs("root")
+def test_where_nothing_can_be_written_the_doctor_gives_a_verdict(tmp_path: Path):
+    with mounted_tmpfs(tmp_path, "size=1m"):
+        staging = tmp_path / "staging"
+        staging.mkdir()
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
+        stage, _ = examine_host(staging)
+        assert (stage.enforcement, stage.cause) == (
+            Held.NONE,
+            "no place to try it in: Read-only file system",
+        )
+        subprocess.run(["mount", "-o", "remount,rw", str(tmp_path)], check=True)
+        stage, _ = examine_host(staging)
+        assert stage == Verdict("stage", Held.FULL)
 
 
 CLOSED = """

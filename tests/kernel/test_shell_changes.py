@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.support.disks import temporaries, tree
-from tests.support.shells import OPEN, Terminal, Yard, a_terminal, refused, while_running
+from tests.support.shells import (
+    OPEN,
+    Terminal,
+    Yard,
+    a_terminal,
+    clear,
+    refused,
+    while_running,
+)
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
 
@@ -24,15 +32,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 def terminal(shared: Terminal):
     """The same door, on a tree that is as new."""
-    root = shared.yard.root
-    for path in sorted(root.rglob("*"), reverse=True):
-        if path.name == "paddock.toml" and path.parent == root:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
-            path.rmdir()
-        else:
-            path.unlink()
+    clear(shared.yard.root)
     shared.yard.write({"a": "old a\n", "d/x": "x\n", "d/e/y": "y\n", "k.pem": "key\n"})
     return shared
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.disks import mounted_tmpfs, tree
-from tests.support.shells import OPEN, Terminal, a_terminal, refused, while_running
+from tests.support.shells import OPEN, Terminal, a_terminal, clear, refused, while_running
 
 pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("bash")]
 
@@ -37,17 +37,6 @@ def terminal(shared: Terminal):
     clear(shared.yard.root)
     shared.yard.write(FILES)
     return shared
-
-
-def clear(root: Path) -> None:
-    for path in sorted(root.rglob("*"), reverse=True):
-        if path.name == "paddock.toml" and path.parent == root:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
-            path.rmdir()
-        else:
-            path.unlink()
 
 
 def lay(root: Path) -> dict[str, object]:

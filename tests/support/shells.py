@@ -171,3 +171,15 @@ def while_running(
     said = terminal.run(f"{before}; {waiting}; {line}")
     thread.join()
     return said
+
+
+def clear(root: Path) -> None:
+    """Take everything out of a workspace but its policy."""
+    for path in sorted(root.rglob("*"), reverse=True):
+        if path.name == "paddock.toml" and path.parent == root:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+            path.rmdir()
+        else:
+            path.unlink()

@@ -205,7 +205,7 @@ class Keeper:
             from logging import getLogger  # noqa: PLC0415 - rarely needed, and slow to load
 
             getLogger("paddock.ledger").warning(
-                "paddock: the newest entries of %a are covered by no checkpoint: %s",
+                "paddock: the newest entries of %a are covered by no exported checkpoint: %s",
                 self._checkpointer.ledger,
                 problem,
             )

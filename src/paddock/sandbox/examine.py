@@ -64,7 +64,9 @@ def examine_host(staging: Path) -> tuple[Verdict, ...]:
         with Launcher(staging) as launcher:
             stage = try_stage(launcher, staging, ground)
     except OSError as error:
-        stage = Verdict(STAGE, Held.NONE, (), f"it cannot be tried: {error}")
+        stage = Verdict(
+            STAGE, Held.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
+        )
     return (stage, try_landlock(ground))
 
 
@@ -83,7 +85,7 @@ def examine_workspace(staging: Path, workspace: str) -> Verdict:
         with Launcher(staging) as launcher:
             return try_workspace(launcher, workspace, fd, system_ground())
     except OSError as error:
-        return Verdict(STAGE, Held.NONE, (), f"it cannot be tried: {error}")
+        return Verdict(STAGE, Held.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}")
     finally:
         os.close(fd)
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from paddock.assembly import open_project, open_runtime
+from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.past import open_past
 from paddock.errors import HostError
 from paddock.history.keeping import History
@@ -646,5 +647,25 @@ def test_a_plain_user_has_a_history_too(tmp_path):
         assert [result.status for result in results] == ["ok", "ok"], results
         assert tree(project) == {"a": b"one\n"}
         assert (project / "a").stat().st_mode & 0o777 == 0o640
+
+    run_as_plain_user(act)
+
+
+@pytest.mark.needs("root")
+def test_a_ledger_that_may_not_be_looked_for_is_the_hosts_fault(tmp_path):
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    give_to_plain_user(tmp_path)
+
+    def act() -> None:
+        opened = open_project(project, read_environment({"HOME": str(home)}))
+        open_ledger(opened, "ho1m").close()
+        folder = opened.layout.ledger_paths()["ho1m"].parent
+        folder.chmod(0)
+        with pytest.raises(HostError, match="looking for .* failed: Permission denied"):
+            open_ledger(opened, "ho1m")
+        folder.chmod(0o700)
+        open_ledger(opened, "ho1m").close()
 
     run_as_plain_user(act)

@@ -176,7 +176,7 @@ def test_what_cannot_be_carried_up_is_said_once_until_it_changes(sealed, caplog)
     for _ in range(3):
         ledger.append([Entry("GATE_RESULT")])
 
-    said = f"the newest entries of {sealed.path!a} are covered by no checkpoint: no room above"
+    said = f"the newest entries of {sealed.path!a} are covered by no exported checkpoint: no room above"
     assert caplog.messages == [f"paddock: {said}"]
     shelf.failure = HostError("no way up")
     ledger.append([Entry("GATE_RESULT")])
