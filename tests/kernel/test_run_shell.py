@@ -17,7 +17,7 @@ from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.sandbox.backends import Backends
 from paddock.sandbox.values import Held, Verdict
-from tests.support.disks import tree
+from tests.support.disks import dig, tree
 from tests.support.planes import operator_in
 from tests.support.shells import (
     OPEN,
@@ -112,6 +112,16 @@ def test_a_redirection_is_judged_from_where_the_command_runs(tmp_path: Path):
         assert terminal.run("echo x > node_modules", cwd="sub")["files_changed"] == [
             "sub/node_modules"
         ]
+
+
+def test_a_place_that_no_path_can_name_stops_no_command(tmp_path: Path):
+    with a_terminal(tmp_path) as terminal:
+        dig(terminal.yard.root, "d" * 200, 25)
+
+        said = terminal.run("echo x > new; find . -name file")
+
+        assert (said["stdout"], said["files_changed"]) == ("", ["new"])
+        assert (terminal.yard.root / "new").read_bytes() == b"x\n"
 
 
 @pytest.mark.parametrize(("given", "used"), [(0, 1), (-5, 1), (500, 120)])

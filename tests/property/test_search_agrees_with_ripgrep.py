@@ -50,7 +50,8 @@ RULES = st.builds(
     st.sampled_from(["", "", "/"]),
     _BODIES,
     st.sampled_from(["", "", "/", "/**", "  ", "*"]),
-)
+).filter(lambda rule: "***" not in rule)
+"""Three stars are two to git, and to our walk; ripgrep takes them for one."""
 PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
 GLOBS = st.builds("{}{}".format, st.sampled_from(["", "", "/"]), _BODIES)
 

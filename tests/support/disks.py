@@ -53,6 +53,19 @@ def mounted_tmpfs(place: Path, options: str) -> Generator[Path, None, None]:
         subprocess.run(["umount", str(place)], check=True)
 
 
+def dig(root: str | os.PathLike[str], name: str, depth: int) -> None:
+    """Directories of this name in one another, further down than a path can name, and a file."""
+    fd = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=fd)
+        below = os.open(name, os.O_RDONLY, dir_fd=fd)
+        os.close(fd)
+        fd = below
+    with open(os.open("file", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=fd), "wb") as file:
+        file.write(b"needle\n")
+    os.close(fd)
+
+
 DISKS = {"whole": Disk, "named-only": NamedOnlyDisk, "plain-rename": PlainRenameDisk}
 
 

@@ -34,6 +34,8 @@ from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.closing import Closing, NameJudge
 from paddock.workspace.resolution import READ_DIRECTORY, Resolution, detect_resolution
 
+_PATH_BYTES_MAX: Final = limits.path_bytes_max - 1024
+"""Leaves room for the path of the place from which a name is hidden, and for one more name."""
 _SETTLED_NS: Final = 3_000_000_000
 """Longer than the coarsest tick of a file system that has ticks (vfat: 2 s)."""
 
@@ -168,7 +170,8 @@ class NameIndex:
                 if said is not Closing.OPEN:
                     closed.append(name)
                 if is_directory and said is not Closing.SEALED:
-                    if name.count("/") >= limits.path_depth_max:
+                    # What is not looked into is closed, as what cannot be.
+                    if name.count("/") >= limits.path_depth_max or _is_long(name):
                         closed.append(name)
                     else:
                         below.append(name)
@@ -180,6 +183,10 @@ class NameIndex:
             closed=tuple(closed),
             below=tuple(below),
         )
+
+
+def _is_long(name: str) -> bool:
+    return len(name) > _PATH_BYTES_MAX // 4 and len(os.fsencode(name)) > _PATH_BYTES_MAX
 
 
 def _too_many(what: str, limit: int) -> SandboxUnavailableError:

@@ -12,6 +12,7 @@ from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.hidden import NameIndex
 from paddock.values.agents import Agent, Permissions
 from paddock.workspace import Openat2Resolution, WalkResolution
+from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 HOUR_NS = 3_600_000_000_000
@@ -214,6 +215,14 @@ def test_a_directory_that_cannot_be_looked_into_is_closed(tmp_path):
 
     run_as_plain_user(act)
     os.close(tree.fd)
+
+
+def test_where_paths_become_too_long_to_be_hidden_the_directory_is_closed(tree):
+    tree.make("a/.env")
+    name = "d" * 200
+    dig(tree.root, name, 25)
+
+    assert tree.find() == ("a/.env", "/".join([name] * 16))
 
 
 def test_too_many_names_or_directories_refuse(tree, monkeypatch):

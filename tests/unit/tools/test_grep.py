@@ -16,6 +16,7 @@ from paddock.errors import (
     SpecialFileError,
 )
 from paddock.tools.cancelling import StoppedCallError
+from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 
@@ -444,6 +445,17 @@ def test_an_unreadable_file_costs_a_warning_and_not_the_result(desk, limit):
         run_as_plain_user(search)
     finally:
         (desk.root / "shut-dir").chmod(0o755)
+
+
+def test_a_place_that_no_path_can_name_costs_a_warning_and_not_the_result(desk):
+    desk.write("a", b"needle\n")
+    dig(desk.root, "d" * 200, 25)
+
+    found = rows(desk, pattern="needle")
+
+    assert found[0] == "a:1:needle"
+    assert found[1].startswith("[Not readable by this user: 'dddd")
+    assert len(found) == 2
 
 
 def test_an_action_names_the_resolved_path(desk):

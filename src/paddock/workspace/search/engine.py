@@ -5,6 +5,7 @@ rows only if the name may be shown, its content may be viewed, and the workspace
 finds the lines there.
 """
 
+import errno
 import itertools
 import os
 import re
@@ -31,7 +32,9 @@ _BATCH_NAME_BYTES: Final = 524_288
 """Names in one command; Linux takes 2 MB of arguments by default (execve(2))."""
 _CLOCK_TICK_NS: Final = 20_000_000
 """File times move in ticks of up to 10 ms; twice that is on the safe side."""
-_FAILURE: Final = re.compile(rb"rg: (?:\./)?(.+?): [^\n]*\(os error 13\)", re.DOTALL)
+_FAILURE: Final = re.compile(rb"rg: (?:\./)?(.+?): [^\n]*\(os error \d+\)", re.DOTALL)
+_GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE})
+"""What went away, or was exchanged for a link, while it was searched."""
 _FAILURES_LOOKED_AT_MAX: Final = 20
 
 
@@ -218,13 +221,22 @@ class Engine:
                 self.remarks.unreadable.add(path)
 
     def _is_unreadable(self, path: str) -> bool:
+        """Threat: the name of another file may look like a message with a name in it."""
+        if len(os.fsencode(path)) >= limits.path_bytes_max:
+            return True
         tree = self._workspace.tree
         try:
-            os.close(tree.resolution.open(tree.root_fd, path, READ_FILE))
-        except PermissionError:
-            return True
-        except OSError:
+            fd = tree.resolution.open(tree.root_fd, path, READ_FILE)
+        except OSError as failure:
+            return failure.errno not in _GONE
+        try:
+            os.pread(fd, 1, 0)
+        except IsADirectoryError:
             return False
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
         return False
 
     # Confirming
