@@ -12,7 +12,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.support.mcp_servers import ERAS, YES, McpPlace, Person, make_place
+from tests.support.mcp_servers import ERAS, POLICY, YES, McpPlace, Person, make_place
 
 INVALID_PARAMS = -32602
 
@@ -80,6 +80,8 @@ def test_an_agents_tools_are_listed_and_work_and_refuse(place, connect: Connect)
         assert not (place.project / ".git/x").exists()
 
     anyio.run(run)
+    denied = place.entries("ho1m", "--type", "TOOL_DENIED")
+    assert [entry["metadata"]["tool"] for entry in denied][-2:] == ["delete_file", "nonsense"]
 
 
 @pytest.mark.parametrize(
@@ -192,10 +194,75 @@ def test_an_operator_who_changes_the_policy_means_the_next_call(place, connect: 
             with pytest.raises(MCPError, match="unknown tool"):
                 await client.call_tool("create_file", arguments)
             (place.project / "paddock.toml").write_text("nonsense")
-            with pytest.raises(MCPError, match=r"error\[config.invalid\]"):
-                await client.call_tool("view", {"path": "README.md"})
+            for _ in range(2):
+                with pytest.raises(MCPError, match=r"error\[config.invalid\]") as refused:
+                    await client.call_tool("view", {"path": "README.md"})
+                # What is wrong in which file is for a person.
+                assert str(place.project) not in str(refused.value)
 
     anyio.run(run)
+
+
+TIGHTER = '[profiles.standard]\nallow = ["tool:file:view"]\n'
+
+
+def test_a_yes_does_not_count_where_the_policy_became_tighter_meanwhile(place, connect: Connect):
+    class Operator(Person):
+        async def __call__(self, context, params):
+            place.govern(TIGHTER)
+            return await super().__call__(context, params)
+
+    async def run() -> None:
+        async with connect(elicitation_callback=Operator(content=YES)) as client:
+            try:
+                result = await client.call_tool("create_file", {"path": "asked/a", "content": "x"})
+            except MCPError as error:
+                assert "unknown tool" in str(error)
+            else:
+                assert result.structured_content["code"] == "approval.expired"
+
+    anyio.run(run)
+    assert not (place.project / "asked").exists()
+
+
+def test_a_call_that_waits_for_a_place_is_judged_by_the_policy_of_its_turn(place):
+    place.govern(POLICY + "[mcp]\ncalls_max = 1\n")
+    is_asked, is_changed = anyio.Event(), anyio.Event()
+
+    class Slow(Person):
+        async def __call__(self, context, params):
+            is_asked.set()
+            await is_changed.wait()
+            return await super().__call__(context, params)
+
+    async def run() -> None:
+        found = {}
+
+        async def call(client: Client, tool: str, path: str) -> None:
+            try:
+                found[path] = (
+                    await client.call_tool(tool, {"path": path, "content": "x"})
+                ).is_error
+            except MCPError as error:
+                found[path] = str(error)
+
+        slow = Slow(content=YES)
+        async with (
+            Client(place.stdio(), mode=ERAS["handshake"], elicitation_callback=slow) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(call, client, "create_file", "asked/a")
+            await is_asked.wait()
+            tasks.start_soon(call, client, "create_file", "b")
+            await client.list_tools()
+            place.govern(TIGHTER)
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["view"]
+            is_changed.set()
+        assert found["asked/a"] is True
+        assert "unknown tool 'create_file'" in found["b"]
+
+    anyio.run(run)
+    assert not (place.project / "b").exists()
 
 
 SHELL = '[profiles.standard]\nallow = ["tool:*"]\n'

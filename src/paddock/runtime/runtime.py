@@ -85,6 +85,11 @@ class Runtime:
         if is_last:
             self._close()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether new calls are refused."""
+        return self._is_closed
+
     def call(
         self,
         tool: str,
@@ -117,7 +122,9 @@ class Runtime:
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:
         """Run the tool calls of a model's message; the blocks to send back, in order.
 
-        All are decided before any runs; those that only read run at once.
+        All are decided before any runs; those that only read run at once. Where the message
+        says that its turn was cut, refused, or did not end for a known reason, none runs, and
+        each is answered with `call.dropped`.
 
         Raises: UsageError for a provider that is not known, or what is no message of it.
         """

@@ -59,6 +59,15 @@ class Asker(Protocol):
         ...
 
 
+class Governing(Protocol):
+    """What a question is asked under."""
+
+    @property
+    def governs(self) -> bool:
+        """Whether it is in force still."""
+        ...
+
+
 CURRENT: Final[ContextVar[Asker | None]] = ContextVar("paddock.mcp.asker", default=None)
 """Whom the call that runs in this thread can ask."""
 
@@ -94,9 +103,13 @@ class WaitingAsker:
     loop: asyncio.AbstractEventLoop
     cancel: Cancel
     name: str
+    policy: Governing
 
     def answer(self, request: ApprovalRequest) -> Approval:
-        """The client's answer within the time limit; a failure on the way is none."""
+        """The client's answer within the time limit; a failure on the way is none.
+
+        # Threat: while the question was open, somebody may have forbidden what it is about.
+        """
         asking = self.session.elicit_form(question_of(request), _SCHEMA, self.request_id)
         future = asyncio.run_coroutine_threadsafe(asking, self.loop)
         forget = self.cancel.on_cancel(_Stop(future))
@@ -110,7 +123,11 @@ class WaitingAsker:
             return Approval(False, self.name, _UNAVAILABLE, "the client could not be asked")
         finally:
             forget()
-        return _approval(said, self.name)
+        approval = _approval(said, self.name)
+        if approval.is_granted and not self.policy.governs:
+            note = "what governs the agent changed while it was asked"
+            return Approval(False, self.name, "approval.expired", note)
+        return approval
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,3 +161,7 @@ def _listen(address: Address) -> socket.socket:
             f"{quote(address.host)} port {address.port} cannot be listened on: {error.strerror}",
             hint="choose another port, or 0 for any that is free",
         ) from error
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{quote(address.host)} is no name of a host", hint="as in 127.0.0.1:8765"
+        ) from error

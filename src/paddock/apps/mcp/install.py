@@ -76,7 +76,7 @@ def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
     known = cast("dict[str, object]", servers).get(NAME) if isinstance(servers, dict) else servers
     if known == dict(entry):
         return None
-    if known is not None or not isinstance(servers, dict):
+    if known is not None and isinstance(servers, dict):
         raise UsageError(
             f"another server {NAME!r} is configured", where=file, hint="remove its entry first"
         )
@@ -85,7 +85,28 @@ def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
         *(f"{name} = {_value(value)}" for name, value in entry.items()),
     ]
     gap = "" if not content else "\n" if content.endswith(b"\n") else "\n\n"
-    return content + f"{gap}{chr(10).join(rows)}\n".encode()
+    changed = content + f"{gap}{chr(10).join(rows)}\n".encode()
+    if not _adds(changed, values, entry):
+        raise UsageError(
+            "'mcp_servers' is written so that no table can be added to it",
+            where=file,
+            hint=f"write it as tables, [mcp_servers.NAME], or add by hand: {'; '.join(rows)}",
+        )
+    return changed
+
+
+def _adds(changed: bytes, values: Mapping[str, object], entry: Mapping[str, Json]) -> bool:
+    """Whether the file says what it said, and our entry."""
+    try:
+        found = tomllib.loads(changed.decode("utf-8"))
+    except ValueError:
+        return False
+    servers = found.get("mcp_servers")
+    if not isinstance(servers, dict):
+        return False
+    others = {**cast("dict[str, object]", servers)}
+    is_there = others.pop(NAME, None) == dict(entry)
+    return is_there and {**found, "mcp_servers": others} == {"mcp_servers": {}, **values}
 
 
 def _value(value: Json) -> str:

@@ -14,8 +14,11 @@ from paddock.values.calls import Json, ToolResult
 APPROVAL: Final = "approval"
 """The id of a request that waits in the inbox."""
 _TEXT_CHARS_MAX: Final = 120
-_LEFT_OUT: Final = frozenset({"success", "path", "action", "error", "hint", "rule", "warnings"})
-"""Said in `content`, or for the host alone: `path` is absolute in the workspace's tools."""
+_LEFT_OUT: Final = frozenset(
+    {"success", "path", "to", "action", "error", "hint", "rule", "warnings"}
+)
+"""Said in `content`, or for the host alone: `path` and `to` are absolute in the workspace's
+tools."""
 
 
 def structured(result: ToolResult) -> dict[str, Json]:

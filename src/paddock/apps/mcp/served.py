@@ -4,17 +4,30 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from mcp_types import Tool
 
 from paddock.apps.mcp.asking import ClientApprover
 from paddock.assembly import Project, new_session_id, open_inbox, open_runtime, tools_shown
+from paddock.errors import HostError
 from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.runtime import Runtime
 
-_Stamp = tuple[int, int, int, int]
-"""Inode, mode and owner, size, time of change: of a directory that was moved this is another."""
+_OPENED_MAX: Final = 5
+"""So often what governs may change while it is read."""
+
+
+class _Stamp(NamedTuple):
+    """How a place looks: of a directory that was moved this is another."""
+
+    device: int
+    inode: int
+    rights: int
+    """Mode and owner."""
+    size: int
+    changed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +47,11 @@ class Looks:
         """Whether every place looks as it did."""
         return self.stamps == tuple(map(_stamp, self.places))
 
+    @property
+    def identities(self) -> list[tuple[int, int] | None]:
+        """Which files or directories they are, whatever became of them."""
+        return [None if stamp is None else (stamp.device, stamp.inode) for stamp in self.stamps]
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -48,6 +66,17 @@ class Seen:
     def is_current(self) -> bool:
         """Whether there is nothing to look through again."""
         return self.files.are_current and self.directories.are_current
+
+    @property
+    def governs(self) -> bool:
+        """Whether it is in force still: what was asked under it counts."""
+        places = Looks.of(*self.directories.places)
+        return self.files.are_current and places.identities == self.directories.identities
+
+    def says_as(self, other: "Seen") -> bool:
+        """Whether it is the same policy, for the same directories."""
+        are_same = self.directories.identities == other.directories.identities
+        return are_same and self.files == other.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +116,16 @@ class Agents:
                 if known.seen.is_current:
                     return known
                 seen = _look(self.project, agent)
-                if seen.files == known.seen.files:
+                if seen.says_as(known.seen):
                     self._served[agent] = known = replace(known, seen=seen)
                     return known
-                # Calls that run in it come to their end under the policy that let them in.
-                del self._served[agent]
-                known.runtime.close()
-                self.project = self._open_project()
+            # Threat: what cannot be read must not leave the old policy in force. Until there
+            # is another runtime, the old one stays known, and is not current.
             opened = self._open(agent)
             self._served[agent] = opened
+            if known is not None:
+                # Calls that run in it come to their end under the policy that let them in.
+                known.runtime.close()
             return opened
 
     def close(self) -> None:
@@ -106,8 +136,20 @@ class Agents:
             self._served.clear()
 
     def _open(self, agent: str) -> Served:
+        """The agent as it is governed now: the policy is read between two looks that agree."""
         project = self.project
-        seen = _look(project, agent)
+        for _ in range(_OPENED_MAX):
+            before = _look(project, agent)
+            project = self._open_project()
+            seen = _look(project, agent)
+            if seen.files == before.files:
+                self.project = project
+                return self._open_runtime(project, agent, seen)
+        raise HostError(
+            "what governs the agent changes all the time", hint="try again when it does not"
+        )
+
+    def _open_runtime(self, project: Project, agent: str, seen: Seen) -> Served:
         shown = frozenset(tools_shown(project, agent))
         runtime = open_runtime(
             project, agent=agent, approver=ClientApprover(), session_id=self._session_id
@@ -135,6 +177,7 @@ def _look(project: Project, agent: str) -> Seen:
         *(record.file for record in lineage),
     )
     directories = Looks.of(
+        project.root.path,
         layout.root,
         layout.agents,
         *(record.file.parent for record in lineage),
@@ -148,4 +191,5 @@ def _stamp(path: Path) -> _Stamp | None:
         found = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mode << 32 | found.st_uid, found.st_size, found.st_ctime_ns
+    rights = found.st_mode << 32 | found.st_uid
+    return _Stamp(found.st_dev, found.st_ino, rights, found.st_size, found.st_ctime_ns)

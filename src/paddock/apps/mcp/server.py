@@ -38,17 +38,18 @@ from paddock.apps.mcp.asking import (
 from paddock.apps.mcp.calls import Calls
 from paddock.apps.mcp.results import call_result
 from paddock.apps.mcp.served import Served
-from paddock.errors import PaddockError
+from paddock.errors import PaddockError, ToolError, UnknownToolError, UsageError
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
 from paddock.text.show import quote
-from paddock.values.calls import Json, ToolResult
+from paddock.values.calls import Refusal, ToolResult
 
 _NAME: Final = "paddock"
 _INSTRUCTIONS: Final = (
     "File, search and shell tools on one workspace. A policy decides every call; a refusal "
     "names its rule. Paths are relative to the workspace root."
 )
+_TOOLS_HINT: Final = "tools/list says which there are"
 _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
 """Where clients say by which id they know the call, which is the id that their hooks see."""
 
@@ -84,21 +85,18 @@ class McpServer:
 
         Raises: MCPError: there is no such tool for this agent, or nothing can be run.
         """
-        served = self._served()
-        if params.name not in served.tools:
-            raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(params.name)}")
         cancel = CancelToken()
-        asker = _asker_for(served, context, params, cancel)
         bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
-        work = partial(_call, served, params.name, params.arguments or {}, bounds, asker)
-        result = await self.calls.run(work, cancel, context.session)
-        if isinstance(result, MCPError):
-            raise result
-        if isinstance(asker, ReturningAsker):
-            question = asker.question(result)
+        asking = Asking(context, params, asyncio.get_running_loop(), cancel)
+        work = partial(_call, self.door, params, bounds, asking)
+        called = await self.calls.run(work, cancel, context.session)
+        if isinstance(called, MCPError):
+            raise called
+        if isinstance(called.asker, ReturningAsker):
+            question = called.asker.question(called.result)
             if question is not None:
                 return question
-        return call_result(result)
+        return call_result(called.result)
 
     def _served(self) -> Served:
         try:
@@ -127,32 +125,70 @@ def make_server(door: Door, calls_max: int) -> Server[Any]:
     return server
 
 
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What came of a call, and whom it could ask."""
+
+    result: ToolResult
+    asker: Asker | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What it takes to ask the client of one call."""
+
+    context: Context
+    params: CallToolRequestParams
+    loop: asyncio.AbstractEventLoop
+    cancel: CancelToken
+
+    def asker_for(self, served: Served) -> Asker | None:
+        """Who asks; None where the client cannot be asked."""
+        session = self.context.session
+        if not can_be_asked(session.client_capabilities):
+            return None
+        client = session.client_params
+        name = client_name("" if client is None else client.client_info.name)
+        if self.context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            said = (self.params.input_responses or {}).get(KEY)
+            return ReturningAsker(served.inbox, Returned.of(self.params.request_state, said), name)
+        request_id = self.context.request_id
+        return WaitingAsker(session, request_id, self.loop, self.cancel, name, served.seen)
+
+
 def _call(
-    served: Served, tool: str, arguments: Mapping[str, Json], bounds: Bounds, asker: Asker | None
-) -> ToolResult | MCPError:
-    """In the call's own thread."""
-    CURRENT.set(asker)
+    door: Door, params: CallToolRequestParams, bounds: Bounds, asking: Asking
+) -> Called | MCPError:
+    """In the call's own thread, as soon as it has a place: by the policy of that moment."""
     try:
-        return served.runtime.call(tool, arguments, bounds=bounds)
+        while True:
+            served = door.served()
+            try:
+                return _call_served(served, params, bounds, asking)
+            except UsageError:
+                # Between the two steps another call found that the policy had changed.
+                if not served.runtime.is_closed:
+                    raise
+    except MCPError as error:
+        return error
     except PaddockError as error:
         return _not_served(error)
     except Exception as error:  # The door: a defect has an id, not a traceback.
         return _defect(error)
 
 
-def _asker_for(
-    served: Served, context: Context, params: CallToolRequestParams, cancel: CancelToken
-) -> Asker | None:
-    session = context.session
-    if not can_be_asked(session.client_capabilities):
-        return None
-    client = session.client_params
-    name = client_name("" if client is None else client.client_info.name)
-    if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        said = (params.input_responses or {}).get(KEY)
-        return ReturningAsker(served.inbox, Returned.of(params.request_state, said), name)
-    loop = asyncio.get_running_loop()
-    return WaitingAsker(session, context.request_id, loop, cancel, name)
+def _call_served(
+    served: Served, params: CallToolRequestParams, bounds: Bounds, asking: Asking
+) -> Called:
+    tool = params.name
+    if tool not in served.tools:
+        # Also what an agent tries in vain is on record.
+        refusal = Refusal(UnknownToolError.code, f"unknown tool {quote(tool)}", _TOOLS_HINT)
+        served.runtime.refuse(tool, refusal)
+        raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}")
+    asker = asking.asker_for(served)
+    CURRENT.set(asker)
+    return Called(served.runtime.call(tool, params.arguments or {}, bounds=bounds), asker)
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:
@@ -175,7 +211,13 @@ def _no_header_fields(name: str) -> None:
 
 
 def _not_served(error: PaddockError) -> MCPError:
-    return MCPError(code=INTERNAL_ERROR, message=f"error[{error.code}]: {error.message}")
+    """What the client may know. What is for a person, host paths with it, goes to stderr."""
+    if isinstance(error, (ToolError, UsageError)):
+        message = "; ".join(filter(None, [error.message, error.hint]))
+    else:
+        sys.stderr.write(f"paddock mcp: {error.render()}\n")
+        message = "nothing can be run here until a person has looked; paddock doctor says more"
+    return MCPError(code=INTERNAL_ERROR, message=f"error[{error.code}]: {message}")
 
 
 def _defect(error: Exception) -> MCPError:

@@ -9,6 +9,7 @@ from paddock.values.calls import Refusal, ToolResult
 
 DETAILS = {
     "path": "/home/somebody/project/a",
+    "to": "/home/somebody/project/b",
     "action": "created",
     "content_snippet": "     1\tx",
     "bytes_written": 1,

@@ -57,8 +57,39 @@ def test_a_policy_that_does_not_load_serves_nothing(agents, place):
     agents.get()
     (place.project / "paddock.toml").write_text("[profiles")
 
-    with pytest.raises(ConfigError):
-        agents.get()
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            agents.get()
+    place.govern(TIGHTER)
+    assert agents.get().runtime.call("view", {"path": "README.md"}).status == "error"
+
+
+def test_an_agents_first_call_is_judged_by_the_policy_of_now(agents, place):
+    assert place.run("agent", "create", "reviewer").returncode == 0
+    agents.get()
+    place.govern(TIGHTER)
+
+    assert agents.get("reviewer").runtime.call("ls", {"path": "."}).status == "error"
+
+
+def test_another_directory_in_the_workspaces_place_is_the_one_that_is_served(agents, place):
+    (place.project / "paddock.toml").unlink()
+    before = agents.get()
+    os.rename(place.project, place.base / "moved")
+    place.project.mkdir()
+    (place.project / "README.md").write_text("the new one")
+    after = agents.get()
+
+    assert not before.seen.governs
+    assert after.runtime.call("view", {"path": "README.md"}).content == "     1\tthe new one"
+
+
+def test_what_was_asked_under_another_policy_does_not_count(agents, place):
+    before = agents.get()
+    (place.project / "new.txt").write_text("new")
+    assert before.seen.governs
+    place.govern(TIGHTER)
+    assert not before.seen.governs
 
 
 def test_a_directory_of_agents_that_others_can_write_serves_nothing(agents, place):
