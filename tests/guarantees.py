@@ -74,8 +74,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G8": Guarantee(
-            tests=("tests/unit/policy/test_policy_document.py",),
-            mutants=("unknown-keys-load.toml",),
+            tests=(
+                "tests/unit/policy/test_policy_document.py",
+                "tests/unit/apps/mcp/test_served.py",
+            ),
+            mutants=("served-policy-stays.toml", "unknown-keys-load.toml"),
         ),
         "G9": Guarantee(
             tests=(
@@ -96,6 +99,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/apps/test_approvals.py",
                 "tests/unit/apps/test_approved_paths.py",
                 "tests/unit/apps/test_used_approvals.py",
+                "tests/contract/test_mcp.py::"
+                "test_a_yes_does_not_count_where_the_policy_became_tighter_meanwhile",
             ),
             mutants=(
                 "approval-ignores-actions.toml",
@@ -105,6 +110,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "grant-counts-twice.toml",
                 "posting-files-grant.toml",
                 "restored-ledger-grants.toml",
+                "yes-outlives-its-policy.toml",
             ),
         ),
         "G11": Guarantee(
@@ -206,6 +212,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/agent/test_steps.py",
                 "tests/unit/agent/test_executor.py",
                 "tests/unit/agent/test_supervisor.py",
+                "tests/unit/runtime/test_messages.py",
                 "tests/unit/runtime/test_together.py",
             ),
             mutants=(
@@ -214,6 +221,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "cancelled-calls-begin.toml",
                 "context-speaks-for-the-user.toml",
                 "cut-calls-run.toml",
+                "cut-messages-run.toml",
                 "cut-turn-runs.toml",
                 "failed-turn-is-not-recorded.toml",
             ),
