@@ -7,11 +7,10 @@ it touches.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paddock.errors import TextTooLargeError
-from paddock.text.locate import Span, find_spans
+from paddock.text.locate import Span, find_apart
 
 _BARE_NEWLINE = re.compile(rb"(?<!\r)\n")
 _CR, _LF = 13, 10
@@ -38,7 +37,7 @@ def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[
     From the front, and no place inside another. Linear in what is read and written.
 
     Raises:
-        TextTooLargeError: the outcome would have more than `bytes_max` bytes.
+        TextTooLargeError: the outcome would have more than `bytes_max` bytes, or as `find_apart`.
     """
     has_newlines = _BARE_NEWLINE.search(old) or _BARE_NEWLINE.search(new)
     if has_newlines is None or b"\r\n" not in content:
@@ -49,7 +48,7 @@ def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[
     change, ends = _Change(old, new), _LineEnds(content)
     pieces: list[bytes] = []
     count = seen = size = 0
-    for place in _apart(find_spans(content, old)):
+    for place in find_apart(content, old):
         span, inserted = change.at(content, place, ends)
         pieces += (content[seen : span.start], inserted)
         size += span.start - seen + len(inserted)
@@ -58,15 +57,6 @@ def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[
         count += 1
     _require_room(size + len(content) - seen, bytes_max)
     return b"".join((*pieces, content[seen:])), count
-
-
-def _apart(places: Iterator[Span]) -> Iterator[Span]:
-    """Those that do not begin inside of one before."""
-    end = 0
-    for place in places:
-        if place.start >= end:
-            yield place
-            end = place.end
 
 
 def _require_room(size_bytes: int, bytes_max: int) -> None:

@@ -9,6 +9,7 @@ from paddock.errors import InvalidPatternError, PathNotADirectoryError, PathNotF
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, clamped_integer, filled_text
 from paddock.tools.outputs import result_schema
+from paddock.tools.search_rows import show_path
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
 from paddock.values.actions import Action
@@ -154,7 +155,7 @@ def _text(name: str) -> str:
 
 def _row(file: dict[str, Json]) -> str:
     size = f"  {file['size']} bytes" if "size" in file else ""
-    return f"{show_name(file['path'])}{size}"
+    return f"{show_path(file['path'])}{size}"
 
 
 SPEC: Final = ToolSpec(

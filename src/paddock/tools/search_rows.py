@@ -15,7 +15,7 @@ NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
 EMPTY_DIRECTORY: Final = "Directory is empty."
 _OURS: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
-_LIKE_A_ROW: Final = re.compile(r":(?=\d+[:-])")
+_LIKE_A_ROW: Final = re.compile(r":(?=\d+(?:[:-]|$))")
 _NAMED_MAX: Final = 5
 """Paths that one remark names; the rest is counted."""
 

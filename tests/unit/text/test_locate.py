@@ -2,7 +2,8 @@
 
 import pytest
 
-from paddock.text.locate import Span, find_spans, lines_of
+from paddock.errors import TextTooLargeError
+from paddock.text.locate import Span, find_apart, find_spans, lines_of
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,19 @@ def test_many_newlines_cost_no_more_than_a_search_each() -> None:
     # As a regular expression with a choice at each newline, either took minutes.
     assert list(find_spans(b"x\r\n" * 10, b"y\n" * 1_000_000)) == []
     assert list(find_spans(b"\r\n" * 1_000_000, b"\n" * 100_000 + b"z")) == []
+
+
+def test_a_text_that_differs_in_line_ends_alone_everywhere_is_refused() -> None:
+    # Each place of the one looks like the other's, at any of two million newlines.
+    with pytest.raises(TextTooLargeError, match="but for its line ends"):
+        list(find_spans(b"\n" * 2_000_000 + b"x\r\n", b"\r\n" + b"\n" * 100_000))
+    assert list(find_spans(b"\n\nx\r\n\n", b"\r\n\n")) == [Span(3, 6)]
+
+
+def test_places_apart_begin_behind_each_other() -> None:
+    assert list(find_apart(b"aaaa", b"aa")) == [Span(0, 2), Span(2, 4)]
+    assert list(find_apart(b"\r\n\r\n\n", b"\n\n")) == [Span(0, 4)]
+    assert len(list(find_apart(b"\r\n" * 1_000_000, b"\n" * 50_000))) == 20
 
 
 def test_a_carriage_return_that_is_spelled_out_matches_only_one() -> None:

@@ -346,10 +346,11 @@ def test_content_cannot_forge_a_row_or_a_notice(desk):
 
 
 def test_a_file_name_cannot_forge_a_row_or_a_notice(desk):
-    for name in ("x\ny:1:forged", "a.py:3:x", "[1 matches limit reached.]", "bidi\u202e"):
+    for name in ("x\ny:1:forged", "a.py:3:x", "a.py:3", "[1 matches limit reached.]", "bidi\u202e"):
         desk.write(name, b"needle\n")
     assert rows(desk, pattern="needle") == [
         "./[1 matches limit reached.]:1:needle",
+        "a.py\\x3a3:1:needle",
         "a.py\\x3a3:x:1:needle",
         "bidi\\u202e:1:needle",
         "x\\ny\\x3a1:forged:1:needle",

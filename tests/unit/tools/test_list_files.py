@@ -118,6 +118,12 @@ def test_a_name_cannot_forge_a_row_or_a_notice(desk):
     assert output.content == "a\\n[500 of 9 entries listed]\\u202e  0 bytes"
 
 
+def test_a_links_name_passes_for_no_notice(desk):
+    desk.write("a", b"")
+    (desk.root / "[nothing to list]").symlink_to("a")
+    assert desk.run("list_files").content == "./[nothing to list]\na  0 bytes"
+
+
 def test_a_name_that_is_not_utf8_is_shown_escaped(desk):
     with open(os.fsencode(desk.root) + b"/caf\xe9", "wb"):
         pass

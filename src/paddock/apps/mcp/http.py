@@ -40,7 +40,8 @@ class Address:
     def parse(cls, text: str) -> "Address":
         """`HOST:PORT`, an IPv6 address in brackets. Raises: UsageError."""
         host, _, port = text.rpartition(":")
-        if not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
+        is_number = port.isascii() and port.isdigit() and len(port) <= len("65535")
+        if not host or not is_number or int(port) > 65_535:
             raise UsageError(f"{quote(text)} is no HOST:PORT", hint="as in 127.0.0.1:8765")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 
