@@ -28,6 +28,8 @@ BROAD_DOORS: Final = frozenset(
         "agent/executor.py",
         # The embedding program's own function: whatever it raises is a no.
         "runtime/approvals.py",
+        # A package's module: whatever it raises, there is no such tool.
+        "assembly/package_tools.py",
     }
 )
 """The modules where an `except Exception` may stand."""

@@ -80,6 +80,17 @@ class Site:
             check=False,
         )
 
+    def pipe_bytes(self, content: bytes, *options: str) -> subprocess.CompletedProcess[bytes]:
+        """`paddock admin` on a pipe that holds anything."""
+        return subprocess.run(
+            [str(PADDOCK), "admin", *options],
+            input=content,
+            cwd=self.here,
+            env=self.variables(),
+            capture_output=True,
+            check=False,
+        )
+
     def script(self, *steps: Any) -> str:
         """`--model` for one user's message: how it is classified, then these model turns."""
         file = self.base / "steps.json"

@@ -37,7 +37,7 @@ from paddock.assembly.sound_packages import (
     UnsoundPackageError,
     open_sound_packages,
 )
-from paddock.errors import InternalError, PaddockError
+from paddock.errors import InternalError
 from paddock.packages.installed import InstalledPackage
 from paddock.packages.manifest import Asset
 from paddock.plane.admin_config import PackageTool
@@ -54,24 +54,6 @@ EFFECTS: Final = Effects(reads_only=False, is_destructive=True, is_open_world=Tr
 """What is said of every one of them: nobody here knows better."""
 
 _TOOL_ID: Final = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
-_FAULTS: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    NameError,
-    OSError,
-    PaddockError,
-    RuntimeError,
-    SyntaxError,
-    SystemExit,
-    TypeError,
-    ValueError,
-)
-"""What a module may raise while it is loaded: then there is no such tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +99,16 @@ def _load(entry: PackageTool, packages: SoundPackages, taken: set[str]) -> Tool[
     package = packages.find(entry.package_id)
     asset = _asset(package, entry.tool_id)
     content = packages.content(package, asset, limits.package_tool_bytes_max)
-    made = _made(content, f"{package.package_id}:{asset.path}", entry.tool_id)
     head = Action("package", "run", f"{package.package_id}/{entry.tool_id}")
-    spec: ToolSpec[Any] = replace(made.spec, toolset=PACKAGE, effects=EFFECTS)
-    return Tool(spec, _Guarded(made.handler, head))
+    try:
+        made = _made(content, f"{package.package_id}:{asset.path}", entry.tool_id)
+        spec: ToolSpec[Any] = replace(made.spec, toolset=PACKAGE, effects=EFFECTS)
+        return Tool(spec, _Guarded(made.handler, head))
+    except (KeyboardInterrupt, _NotLoadedError):
+        raise  # An interrupt is of whoever waits.
+    except BaseException as fault:  # The door: whatever a module raises, there is no such tool.
+        why = show_name(_told_by(fault)[: limits.message_value_chars_max])
+        raise _NotLoadedError(why) from fault
 
 
 def _asset(package: InstalledPackage, tool_id: str) -> Asset:
@@ -145,24 +133,34 @@ def _require_name(tool_id: str, taken: set[str]) -> None:
 
 
 def _made(content: bytes, name: str, tool_id: str) -> Tool[Any]:
-    """Run the module, and have it make its tool."""
+    """Run the module, and have it make its tool.
+
+    Raises: _NotLoadedError where that is none; else whatever the module raises.
+    """
     module = ModuleType(f"paddock_package_tool_{tool_id}")
     module.__file__ = name
     # Data classes look their module up by its name; nobody can import it from there but them.
     sys.modules[module.__name__] = module
-    try:
-        exec(compile(content, name, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - see the module
-        maker: Callable[[], object] = getattr(module, MAKER)
-        made = maker()
-    except _FAULTS as fault:
-        why = f"{type(fault).__name__}: {fault}"
-        raise _NotLoadedError(show_name(why[: limits.message_value_chars_max])) from fault
+    exec(compile(content, name, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - see the module
+    maker: Callable[[], object] = getattr(module, MAKER)
+    made = maker()
     if not isinstance(made, Tool):
         raise _NotLoadedError(f"its function {MAKER} makes no Tool")
     found = cast("Tool[Any]", made)
     if found.name != tool_id:
         raise _NotLoadedError(f"it is called {quote(found.name)}")
+    said: list[Any] = [found.spec.title, found.spec.description]
+    # One that is none makes the list of all tools invalid for a client that asks for it.
+    if not all(isinstance(each, str) for each in said):
+        raise _NotLoadedError("its title and its description are not both text")
     return found
+
+
+def _told_by(fault: BaseException) -> str:
+    try:
+        return f"{type(fault).__name__}: {fault}"
+    except Exception:  # The door: an exception's own text is the module's code as well.
+        return type(fault).__name__
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +183,19 @@ class _Guarded:
         try:
             plan: Plan = self._inner.resolve(arguments, ports)
             return _GuardedPlan(plan, (self._head, *plan.actions))
-        except SystemExit as ended:
-            raise self._defect("wanted to end the process") from ended
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as ended:  # The door: no tool ends the process, SystemExit or other.
+            raise self._defect(f"raised {type(ended).__name__}") from ended
 
     def run(self, plan: _GuardedPlan, ports: Ports) -> ToolOutput:
         """See `Handler`."""
         try:
             output: object = self._inner.run(plan.inner, ports)
-        except SystemExit as ended:
-            raise self._defect("wanted to end the process") from ended
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as ended:  # The door: as in resolve.
+            raise self._defect(f"raised {type(ended).__name__}") from ended
         if not isinstance(output, ToolOutput):
             raise self._defect("handed back no output of a tool")
         return output

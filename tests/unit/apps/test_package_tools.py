@@ -63,6 +63,20 @@ PACKAGE = "PKG-WORDS-001"
 ENTRY = {"tool_id": "word_count", "package_id": PACKAGE}
 BOOM = "raise SystemExit('out of here')"
 
+WORDLESS = b"""class WordlessError(Exception):
+    def __str__(self):
+        return self.nothing
+raise WordlessError
+"""
+HALF = b"""
+from types import SimpleNamespace
+def tool():
+    effects = Effects(reads_only=True)
+    spec = SimpleNamespace(name="word_count", title="", description="", arguments=Arguments, effects=effects)
+    return Tool(spec, WordCount())
+"""
+"""A tool whose declaration only looks like one."""
+
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Operator:
@@ -270,6 +284,13 @@ def test_a_name_that_is_taken_or_not_there_is_not_loaded(operator, entry, reason
         (BOOM.encode(), "SystemExit"),
         (b"import paddock_nothing_like_it\n", "ModuleNotFoundError"),
         (b"x = 1\n", "AttributeError"),
+        (b"raise StopIteration\n", "StopIteration"),
+        (b"class OwnError(Exception): pass\nraise OwnError('why')\n", "OwnError: why"),
+        (b"class Own(BaseException): pass\nraise Own('why')\n", "Own: why"),
+        (b"def tool():\n    class OwnError(Exception): pass\n    raise OwnError\n", "OwnError"),
+        (WORDLESS, "WordlessError"),
+        (TOOL + HALF, "TypeError"),
+        (TOOL.replace(b'"Count the words of a file."', b"None"), "not both text"),
         (b"def tool():\n    return 7\n", "makes no Tool"),
         (TOOL.replace(b'name="word_count"', b'name="other"'), "it is called 'other'"),
         (b"\0", "SyntaxError|ValueError"),
@@ -282,6 +303,14 @@ def test_a_module_that_does_not_make_its_tool_is_not_loaded(operator, content, r
     install(operator, content=content)
     configured(operator)
     assert re.search(reason, refused(operator))
+    assert operator.call("list_packages").status == 0
+
+
+def test_an_interrupt_while_a_module_is_loaded_is_not_its_fault(operator):
+    install(operator, content=b"raise KeyboardInterrupt\n")
+    configured(operator)
+    with pytest.raises(KeyboardInterrupt):
+        opened(operator)
 
 
 def test_a_tool_cannot_end_the_process_or_hand_back_something_else(operator):
@@ -291,6 +320,11 @@ def test_a_tool_cannot_end_the_process_or_hand_back_something_else(operator):
     install(operator, content=ending)
     configured(operator)
     operator.write("HO2/words.txt", b"one two\n")
+    assert operator.call("word_count", path="HO2/words.txt").json["code"] == "internal"
+    own = BOOM.replace("SystemExit", "type('Own', (BaseException,), {})")
+    planning = b"        path = ports.workspace.resolve_read("
+    ending = TOOL.replace(planning, f"        {own}\n        path = (".encode())
+    install(operator, content=ending, version="1.0.1")
     assert operator.call("word_count", path="HO2/words.txt").json["code"] == "internal"
     other = TOOL.replace(b"        return ToolOutput(", b"        return (")
     install(operator, content=other, version="1.1.0")

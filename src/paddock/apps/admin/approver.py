@@ -15,7 +15,9 @@ _UNAVAILABLE: Final = "approval.unavailable"
 
 
 class TerminalApprover:
-    """Remembers what is always granted, by digest: nothing but exactly the same call.
+    """Remembers what is always granted, by session and digest: nothing but exactly the same call.
+
+    Threat: "in this session" is what was agreed to, and the shell goes on with another one.
 
     Agents that work side by side ask one after another.
     """
@@ -27,7 +29,7 @@ class TerminalApprover:
         self._previews = previews
         self._timeout_s = timeout_s
         self._numbers = itertools.count(1)
-        self._always: dict[str, str] = {}
+        self._always: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
 
     def answer(self, request: ApprovalRequest) -> Approval:
@@ -36,7 +38,8 @@ class TerminalApprover:
             return self._answer(request)
 
     def _answer(self, request: ApprovalRequest) -> Approval:
-        before = self._always.get(request.digest)
+        call = (request.session_id, request.digest)
+        before = self._always.get(call)
         if before is not None:
             return Approval(True, f"{BY} (always, since {before})")
         said, question_id = self._ask(request, BRIEF)
@@ -48,7 +51,7 @@ class TerminalApprover:
                 note = f"no answer within {self._timeout_s:g} s"
             return Approval(False, BY, _UNAVAILABLE, note)
         if said is Choice.ALWAYS:
-            self._always[request.digest] = question_id
+            self._always[call] = question_id
         return Approval(said in {Choice.YES, Choice.ALWAYS}, BY)
 
     def _ask(self, request: ApprovalRequest, extent: Extent) -> tuple[Choice | Silence, str]:

@@ -57,7 +57,10 @@ class Admin:
         )
 
     def run(self, options: Options, console: Console) -> int:
-        """0 when it was left; 1 where the last turn had no answer."""
+        """0 when it was left; 1 where the last turn had no answer.
+
+        Raises: UsageError for a line of a pipe that is not UTF-8.
+        """
         from paddock.apps.admin import opening
         from paddock.apps.admin.desk import Setting
         from paddock.apps.admin.sandboxed import find_sandbox

@@ -22,6 +22,7 @@ from paddock.values.decisions import RuleMatch
 LEDGERS: Final = ("governance", "ho2m", "ho1m", "packages")
 SHOWN: Final = ("frameworks", "packages", "config")
 _LAST: Final = 10
+_LAST_DIGITS_MAX: Final = 9
 _TIME_CHARS: Final = 19
 _INSTALLED: Final = "list_packages"
 
@@ -126,7 +127,7 @@ class LedgerCommand:
             self._verify(desk)
             return
         name = words.pop(0) if words else "governance"
-        last = int(words.pop()) if words and words[-1].isdecimal() else _LAST
+        last = _parse_last(words.pop()) if words and words[-1].isdecimal() else _LAST
         kind = words.pop(0) if words else None
         if name not in LEDGERS or words:
             known = f"one of: {', '.join(LEDGERS)}"
@@ -148,6 +149,17 @@ class LedgerCommand:
         layout, environment = desk.project.layout, desk.project.environment
         rows = tuple(_report_row(name, audit_ledger(layout, environment, name)) for name in there)
         desk.screen.show(Table(rows, ("ledger", "state", "entries", "head")))
+
+
+def _parse_last(digits: str) -> int:
+    # Python converts no integer of very many digits.
+    if len(digits) > _LAST_DIGITS_MAX:
+        raise UsageError(
+            f"{quote(digits)} is no number of entries",
+            where="/ledger",
+            hint=f"at most {_LAST_DIGITS_MAX} digits; 0 shows all",
+        )
+    return int(digits)
 
 
 def _entry_row(stored: StoredEntry) -> Row:

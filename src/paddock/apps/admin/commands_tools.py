@@ -1,5 +1,7 @@
 """Commands about tools and calls."""
 
+from typing import Final
+
 from paddock.apps.admin.blocks import Look, Span, Table, row
 from paddock.apps.admin.desk import Desk
 from paddock.errors import UnknownToolError, UsageError
@@ -8,6 +10,8 @@ from paddock.text.json_object import parse_object
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.models import ToolSchema
+
+_NUMBER_DIGITS_MAX: Final = 9
 
 
 class ToolsCommand:
@@ -73,7 +77,7 @@ class ExpandCommand:
     def run(self, rest: str, desk: Desk) -> None:
         """Show it."""
         asked = rest.strip().removeprefix("#")
-        number = desk.calls.last if not asked else int(asked) if asked.isdecimal() else 0
+        number = _parse_number(asked) if asked else desk.calls.last
         shown = desk.calls.find(number)
         if shown is None:
             what = f"call {quote(rest.strip())}" if asked else "call yet"
@@ -84,3 +88,10 @@ class ExpandCommand:
             )
         for block in shown.in_full():
             desk.screen.show(block)
+
+
+def _parse_number(asked: str) -> int:
+    """A call's number; 0, which no call has, where it is none."""
+    # Python converts no integer of very many digits.
+    is_number = asked.isdecimal() and len(asked) <= _NUMBER_DIGITS_MAX
+    return int(asked) if is_number else 0

@@ -53,7 +53,8 @@ def run_plain(setting: Setting, streams: Streams) -> int:
 def run_admin(setting: Setting, streams: Streams) -> int:
     """The shell, until it is left; its exit status.
 
-    Raises: PaddockError where the session cannot be opened, or must end.
+    Raises: PaddockError where the session cannot be opened, or must end; UsageError for a
+        line of a pipe that is not UTF-8: those before it ran.
     """
     if not streams.is_terminal:
         return run_plain(setting, streams)

@@ -24,9 +24,12 @@ from paddock.apps.admin.ports import (
     Screen,
     Silence,
     Typed,
+    is_text,
     parse_choice,
 )
 from paddock.apps.admin.status import Status, status_text
+from paddock.errors import UsageError
+from paddock.text.show import quote
 
 _READ_BYTES: Final = 4096
 """As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
@@ -102,17 +105,25 @@ class PlainKeyboard:
 
     On a pipe nobody can be asked: what stands in it was written before the question.
     What is read from one is repeated, so that what comes out reads like a session.
+
+    What is read is UTF-8 in every locale, as file names have to be. A line of a pipe that is
+    not ends the reading: whoever wrote what is behind it counted on all that is before.
     """
 
     def __init__(self, source: TextIO, screen: LineScreen) -> None:
         self._source = source
         self._screen = screen
         self._is_terminal = source.isatty()
+        self._lines_read = 0
+        reconfigure = getattr(source, "reconfigure", None)
+        if reconfigure is not None:
+            # Strictly decoded, one byte takes along all the lines that were read with it.
+            reconfigure(encoding="utf-8", errors="surrogateescape")
         self._woken: int | None = None
         """Readable once Ctrl-C was pressed, while something runs."""
 
     def read(self) -> Said:
-        """See `Keyboard`."""
+        """See `Keyboard`. Raises: UsageError for a line of a pipe that is not UTF-8."""
         said: list[str] = []
         prompt = self._screen.prompt
         while True:
@@ -123,18 +134,30 @@ class PlainKeyboard:
             except KeyboardInterrupt:
                 self._screen.write("\n")
                 return Interrupted()
-            except UnicodeDecodeError:
-                text = "\N{REPLACEMENT CHARACTER}\n"
+            self._lines_read += 1
             if not text:
                 self._screen.write("\n")
                 return Typed("\n".join(said)) if said else Ended()
             if not self._is_terminal:
                 self._screen.write(f"{shown_text(text.rstrip())}\n")
+                self._require_text(text, len(said))
             text = text.removesuffix("\n").removesuffix("\r")
             if not text.endswith("\\"):
                 return Typed("\n".join([*said, text]))
             said.append(text[:-1])
             prompt = "... "
+
+    def _require_text(self, text: str, lines_before: int) -> None:
+        """`lines_before` are those of the same message."""
+        if not is_text(text):
+            first = self._lines_read - lines_before
+            raise UsageError(
+                f"{quote(text.rstrip())} is not UTF-8: it was not carried out, "
+                "and nothing behind it was",
+                where=f"standard input, line {self._lines_read}",
+                hint=f"convert the input to UTF-8, and begin with line {first}: "
+                "what is before it ran",
+            )
 
     def answer(self, question: Question) -> Answer | Silence:
         """See `Keyboard`."""

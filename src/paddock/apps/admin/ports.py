@@ -1,15 +1,18 @@
 """What the shell asks of a terminal: somewhere to show things, and somebody who types."""
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from paddock.agent.results import TurnResult
 from paddock.apps.admin.blocks import Block
 from paddock.apps.admin.completion import Vocabulary
 from paddock.apps.admin.status import Status
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Keyboard(Protocol):
     """Whoever types. Called from one thread, the shell's."""
 
     def read(self) -> Said:
-        """Wait for a message."""
+        """Wait for a message. Raises: PaddockError where nothing more can be read."""
         ...
 
     def answer(self, question: Question) -> Answer | Silence:
@@ -108,6 +111,11 @@ class Keyboard(Protocol):
     def interrupting(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """While the block runs, Ctrl-C calls `stop`, in a thread of its own."""
         ...
+
+
+def is_text(typed: str) -> bool:
+    """Whether all of it is text: what is no character was read as a lone surrogate (PEP 383)."""
+    return typed.isascii() or _SURROGATE.search(typed) is None
 
 
 def parse_choice(text: str, choices: tuple[Choice, ...]) -> Choice:

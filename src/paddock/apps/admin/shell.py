@@ -9,9 +9,10 @@ from paddock.agent.results import TurnOutcome
 from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
 from paddock.apps.admin.desk import Desk
-from paddock.apps.admin.ports import Ended, Interrupted
-from paddock.errors import IntegrityError, PaddockError
+from paddock.apps.admin.ports import Ended, Interrupted, is_text
+from paddock.errors import IntegrityError, PaddockError, UsageError
 from paddock.providers.cancel import CancelToken
+from paddock.text.show import quote
 
 _AGAIN: Final = "press Ctrl-C again to leave, or go on typing"
 
@@ -26,7 +27,9 @@ class Shell:
     def run(self) -> int:
         """0 when it was left; 1 where the last turn had no answer and the input ended.
 
-        Raises: IntegrityError where a ledger is damaged: nothing goes on then.
+        Raises:
+            IntegrityError: a ledger is damaged: nothing goes on then.
+            PaddockError: nothing more can be read.
         """
         desk = self._desk
         self._greet()
@@ -50,6 +53,11 @@ class Shell:
     def _carry_out(self, text: str) -> None:
         command = parse_command(text)
         try:
+            if not is_text(text):
+                raise UsageError(
+                    f"{quote(text)} is not UTF-8: it was not carried out",
+                    hint="see which encoding the terminal sends, or paste it as text",
+                )
             if command is None:
                 self._turn(text.strip())
             else:

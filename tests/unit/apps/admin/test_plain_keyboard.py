@@ -1,11 +1,14 @@
-"""The plain keyboard, where a signal arrives at the worst moment."""
+"""The plain keyboard: a signal at the worst moment, and bytes that are no text."""
 
 import io
 import os
 import signal
 
+import pytest
+
 from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
-from paddock.apps.admin.ports import Interrupted, Typed
+from paddock.apps.admin.ports import Ended, Interrupted, Typed
+from paddock.errors import UsageError
 
 
 class Impatient(io.StringIO):
@@ -27,3 +30,44 @@ def test_ctrl_c_while_the_prompt_is_written_is_one_at_the_prompt():
     keyboard = PlainKeyboard(io.StringIO("hello\n"), PlainScreen(out))
     assert [keyboard.read(), keyboard.read()] == [Interrupted(), Typed("hello")]
     assert out.getvalue() == "> \n> hello\n"
+
+
+def keyboard_on(content: bytes, encoding: str = "utf-8", errors: str = "strict") -> PlainKeyboard:
+    source = io.TextIOWrapper(io.BytesIO(content), encoding=encoding, errors=errors)
+    return PlainKeyboard(source, PlainScreen(io.StringIO()))
+
+
+LOCALES = pytest.mark.parametrize(
+    ("encoding", "errors"),
+    [("utf-8", "strict"), ("utf-8", "surrogateescape"), ("ascii", "surrogateescape")],
+)
+
+
+@LOCALES
+def test_a_pipe_is_utf_8_whatever_the_locale(encoding, errors):
+    keyboard = keyboard_on("caf\u00e9\n\ufffd\n".encode(), encoding, errors)
+    said = [keyboard.read(), keyboard.read(), keyboard.read()]
+    assert said == [Typed("caf\u00e9"), Typed("\ufffd"), Ended()]
+
+
+@LOCALES
+def test_a_line_of_a_pipe_that_is_not_utf_8_is_refused_after_those_before_it(encoding, errors):
+    keyboard = keyboard_on(b"one\n\nbad \xff byte\ntwo\n", encoding, errors)
+    assert [keyboard.read(), keyboard.read()] == [Typed("one"), Typed("")]
+    with pytest.raises(UsageError) as refused:
+        keyboard.read()
+    said = "'bad \\xff byte' is not UTF-8: it was not carried out, and nothing behind it was"
+    assert refused.value.render().split("\n") == [
+        f"error[usage]: {said}",
+        "  where: standard input, line 3",
+        "  hint:  convert the input to UTF-8, and begin with line 3: what is before it ran",
+    ]
+
+
+def test_a_message_of_several_lines_is_not_said_without_the_one_that_is_no_text():
+    keyboard = keyboard_on(b"one\ntwo\\\nthree\\\n\xff")
+    assert keyboard.read() == Typed("one")
+    with pytest.raises(UsageError) as refused:
+        keyboard.read()
+    assert refused.value.where == "standard input, line 4"
+    assert "begin with line 2: " in refused.value.hint

@@ -11,7 +11,9 @@ from paddock.apps.admin.question import BRIEF, WHOLE, question_for
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 
-def request(tool="run_shell", digest="sha256:" + "0" * 64, diff="", **arguments) -> ApprovalRequest:
+def request(
+    tool="run_shell", digest="sha256:" + "0" * 64, diff="", session="SES-1", **arguments
+) -> ApprovalRequest:
     return ApprovalRequest(
         digest=digest,
         tool=tool,
@@ -21,6 +23,7 @@ def request(tool="run_shell", digest="sha256:" + "0" * 64, diff="", **arguments)
         reason="a rule asks",
         rule="tool:shell:* (paddock.toml:3)",
         diff=diff,
+        session_id=session,
     )
 
 
@@ -120,6 +123,17 @@ def test_always_holds_for_the_same_digest_and_no_other():
     assert again == Approval(True, "terminal (always, since Q1)")
     assert asking.answer(request(command="a", digest="sha256:1")).is_granted is False
     assert len(typist.questions) == 2
+
+
+def test_always_holds_in_its_session_and_in_no_other():
+    asking, typist = approver(Choice.ALWAYS, Choice.NO, Choice.ALWAYS)
+    first, other = request(command="a"), request(command="a", session="SES-2")
+    assert asking.answer(first) == Approval(True, "terminal")
+    assert asking.answer(other) == Approval(False, "terminal")
+    assert asking.answer(first) == Approval(True, "terminal (always, since Q1)")
+    assert asking.answer(other) == Approval(True, "terminal")
+    assert asking.answer(other) == Approval(True, "terminal (always, since Q3)")
+    assert [question.id for question in typist.questions] == ["Q1", "Q2", "Q3"]
 
 
 def test_an_answer_to_another_question_is_a_no():

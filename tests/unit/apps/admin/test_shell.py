@@ -1,13 +1,11 @@
 """The loop and its commands, on a pipe and in this process: no terminal, no key, no network."""
 
-import io
 import json
 import subprocess
 import sys
 
 import pytest
 
-from paddock.apps.admin.opening import Streams
 from tests.support.admin_shells import RISKY, Site, new_plane, new_project
 
 
@@ -175,12 +173,56 @@ def test_what_a_pipe_holds_is_repeated_escaped(plane):
     assert "\x1b" not in shown
 
 
-def test_bytes_that_are_no_text_do_not_end_the_shell(plane):
-    ran = plane.pipe("hello\n")
-    assert ran.returncode == 0
-    source = io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n/cost\n"), encoding="utf-8")
-    streams = Streams(source, io.StringIO(), {"TERM": "xterm"})
-    assert streams.is_terminal is False
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_batch_ends_with_an_error_at_the_first_line_that_is_not_utf_8(plane, options):
+    ran = plane.pipe_bytes(b"hello\nbad \xff byte\nhello again\n", *options)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(b"error[usage]: 'bad \\xff byte' is not UTF-8")
+    assert b"  where: standard input, line 2\n" in ran.stderr
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "hello"
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
+
+
+def test_a_batch_that_is_utf_8_is_carried_out_to_its_end(plane):
+    ran = plane.pipe_bytes("caf\u00e9\n\ufffd\n".encode())
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    said = [turn.metadata["user_message"] for turn in plane.entries("ho2m", "TURN_RECORDED")]
+    assert said == ["caf\u00e9", "\ufffd"]
+
+
+LONG = "9" * 5_000
+"""More digits than Python makes an integer of."""
+
+
+@pytest.mark.parametrize(
+    ("typed", "error"),
+    [
+        (f"/ledger governance {LONG}", "is no number of entries"),
+        ("/ledger governance 1234567890", "'1234567890' is no number of entries"),
+        (f"/expand {LONG}", "there is no call '999"),
+        (f"/expand #{LONG}", "there is no call '#999"),
+        ("/expand 1234567890", "there is no call '1234567890'"),
+        (f"/call list_files path={LONG}", "error[path."),
+        (f'/call list_files {{"path": {LONG}}}', "error[args.invalid]"),
+        (f"/resume {LONG}", "there is no session"),
+        (f"/show {LONG}", "cannot be shown"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_number_of_any_length_is_an_error_and_the_shell_goes_on(plane, typed, error):
+    status, shown = plane.shell(f"{typed}\nhello\n")
+    found = blocks(shown)
+    assert status == 0
+    assert error in "\n".join(found[typed])
+    assert found["hello"][0].startswith("Hello.")
+
+
+def test_the_longest_number_of_entries_shows_them_all(plane):
+    _, shown = plane.shell("/ledger governance 0\n/ledger governance 999999999\n")
+    found = blocks(shown)
+    assert any("PLANE_CREATED" in each for each in found["/ledger governance 0"])
+    assert found["/ledger governance 999999999"] != []
 
 
 def test_json_lines_hold_all_that_happens(plane):

@@ -55,6 +55,20 @@ def test_what_is_typed_is_edited_and_said_once(plane):
     assert turn.metadata["user_message"] == "hello, there"
 
 
+@pytest.mark.parametrize("options", [(), ("--plain",)])
+def test_what_is_typed_and_is_no_text_is_refused_and_the_shell_goes_on(plane, options):
+    with plane.open(*options) as terminal:
+        terminal.wait_until(lambda: terminal.line() in {">", "admin>"}, "a prompt")
+        os.write(terminal.master, b"bad \xff byte\r")
+        terminal.wait_for("error[usage]: 'bad \\xff byte' is not UTF-8: it was not carried out")
+        terminal.wait_until(lambda: terminal.line() in {">", "admin>"}, "a prompt")
+        terminal.type("hello\r")
+        terminal.wait_for("Hello. I am Paddock's built-in model")
+        terminal.wait_until(lambda: terminal.line() in {">", "admin>"}, "a prompt")
+    [turn] = plane.entries("ho2m", "TURN_RECORDED")
+    assert turn.metadata["user_message"] == "hello"
+
+
 @pytest.mark.parametrize("newline", ["\x1b\r", "\n", "\\\r"])
 def test_a_message_may_have_several_lines(plane, newline):
     with plane.open() as terminal:

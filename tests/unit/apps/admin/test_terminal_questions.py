@@ -173,6 +173,25 @@ def test_always_is_exactly_the_same_call_and_is_on_record_as_such(tmp_path):
     ]
 
 
+def test_always_does_not_answer_for_another_session(tmp_path):
+    project = new_project(tmp_path, '[profiles.standard]\nask = ["tool:*"]\n')
+    project.shell("hello\n")
+    [other] = [entry.session_id for entry in project.entries("ho2m", "SESSION_START")]
+    with project.open(rows=40) as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("/call grep pattern=teh\r")
+        terminal.wait_for("Q1 allow grep? [y/N/a]")
+        terminal.type("a\r")
+        terminal.wait_for("ask: yes by terminal")
+        terminal.say(f"/resume {other}")
+        terminal.type("/call grep pattern=teh\r")
+        terminal.wait_for("Q2 allow grep? [y/N/a]")
+        terminal.type("n\r")
+        terminal.wait_for("ask: no · approval.refused · not run")
+        terminal.wait_for_prompt()
+    assert answered(project) == [("allow", "terminal"), ("deny", "terminal")]
+
+
 def test_what_is_too_long_has_no_always_and_can_be_shown_whole(project):
     lines = "".join(f"line {number}\n" for number in range(1, 101))
     call = {"name": "create_file", "arguments": {"path": "long.txt", "content": lines}}
