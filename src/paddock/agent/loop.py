@@ -98,6 +98,7 @@ class Run:
                     self._tell_cut(turn)
                 case Resend():
                     self.added.append(turn.message)
+                    self._answer_paused(step.not_run)
                 case Answer():
                     self._refuse(step.not_allowed, OrderFailure.EXECUTION_ERROR)
                     self.added.append(_answer_message(turn, step))
@@ -147,14 +148,26 @@ class Run:
         """Say once that the turn was cut; its calls stand nowhere, so none needs an answer."""
         if turn.text.strip():
             self.added.append(AssistantMessage(turn.text))
-        names = ", ".join(dict.fromkeys(call.name for call in turn.tool_calls))
-        calls = f", no call to {names} either" if names else ""
+        calls = _undone(turn.tool_calls, self._allowed.tools)
         self.added.append(
             UserMessage(
                 f"Your last turn was cut at the output limit, and nothing of it was done{calls}. "
                 "Go on with less in one turn."
             )
         )
+
+    def _answer_paused(self, calls: tuple[ToolUse, ...]) -> None:
+        """Calls of a turn that goes back as it is: each needs an answer there, and none runs."""
+        if not calls:
+            return
+        refusal = Refusal(
+            CallDroppedError.code,
+            "it was not run: the turn was paused before its end",
+            "make the call again in a turn that comes to its end",
+        )
+        done = self._drop(calls, refusal)
+        self.added.append(ToolAnswers(tuple(ToolAnswer.of(each.result) for each in done)))
+        self._require_on_record(done)
 
     # Calls
 
@@ -193,9 +206,11 @@ class Run:
             return
         is_cancelled = why is OrderFailure.CANCELLED
         code = CallCancelledError.code if is_cancelled else CallDroppedError.code
-        refusal = Refusal(code, f"it was not run: {why.value}")
+        self._drop(calls, Refusal(code, f"it was not run: {why.value}"))
+
+    def _drop(self, calls: tuple[ToolUse, ...], refusal: Refusal) -> list[Done]:
         asked = [Malformed(ToolCall(call.id, call.name, {}), refusal) for call in calls]
-        self._hands.calls.call_all(asked, self._bounds, HeardCalls(self._hands.listener))
+        return self._hands.calls.call_all(asked, self._bounds, HeardCalls(self._hands.listener))
 
     def _require_running(self, turn: ModelTurn | None = None) -> None:
         """Raises: OrderStoppedError where the time is over, or somebody cancelled."""
@@ -207,6 +222,18 @@ class Run:
             limit = self._assignment.order.constraints.timeout_s or 0
             raise OrderStoppedError(OrderFailure.TIMEOUT, f"it took longer than {limit:g} s")
         raise OrderStoppedError(OrderFailure.CANCELLED, "it was cancelled")
+
+
+def _undone(calls: tuple[ToolUse, ...], tools: frozenset[str]) -> str:
+    """Which calls were not done, for the end of a sentence."""
+    # Threat: a name is whatever the model wrote, and this sentence stands where the user
+    # speaks. Only names that we gave are repeated.
+    names = dict.fromkeys(call.name for call in calls)
+    known = ", ".join(name for name in names if name in tools)
+    others = sum(name not in tools for name in names)
+    count = "a tool" if others == 1 else f"{others} tools"
+    shown = [known] * bool(known) + [f"{count} that you do not have"] * bool(others)
+    return f", no call to {' and '.join(shown)} either" if shown else ""
 
 
 def _asked(call: ToolUse) -> Asked:

@@ -10,9 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.values.models import ModelTurn, Stop, ToolUse
 from paddock.values.orders import OrderError, OrderFailure
+
+_SAID_CHARS_MAX: Final = 1_000
+"""Of a provider's reason for a refusal."""
 
 RESPONSE_TEXT: Final = "response_text"
 """The one field of an answer whose contract has no schema."""
@@ -45,7 +49,12 @@ class AskAgain:
 
 @dataclass(frozen=True, slots=True)
 class Resend:
-    """The provider paused: the same conversation again, unchanged."""
+    """The provider paused: the same conversation again, with this turn.
+
+    `not_run` are calls that stand beside the pause: they are answered, and do not run.
+    """
+
+    not_run: tuple[ToolUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +120,9 @@ def next_step(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[St
             if progress.pauses >= limits.model_pauses_max:
                 said = f"the provider paused more than {limits.model_pauses_max} times"
                 return _fail(OrderFailure.GATEWAY_ERROR, said, turn, allowed), progress
-            return Resend(), replace(progress, pauses=progress.pauses + 1)
+            return Resend(turn.tool_calls), replace(progress, pauses=progress.pauses + 1)
         case Stop.REFUSAL | Stop.CONTENT_FILTER:
-            said = turn.stop_reason or "the model declined to answer"
+            said = _one_line(turn.stop_reason) or "the model declined to answer"
             return _fail(OrderFailure.REFUSED, said, turn, allowed), progress
         case Stop.CONTEXT_WINDOW:
             said = "the conversation no longer fits the model's context window"
@@ -121,7 +130,7 @@ def next_step(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[St
         case Stop.CANCELLED:
             return _fail(OrderFailure.CANCELLED, "cancelled", turn, allowed), progress
         case Stop.UNKNOWN:
-            said = f"the turn ended for an unknown reason {turn.stop_raw!r}"
+            said = f"the turn ended for an unknown reason {quote(turn.stop_raw)}"
             return _fail(OrderFailure.GATEWAY_ERROR, said, turn, allowed), progress
 
 
@@ -139,7 +148,8 @@ def _after_calls(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple
         return replace(answer, not_allowed=turn.tool_calls), progress
     progress = _count_repeats(progress, turn.tool_calls)
     if progress.repeats >= limits.same_call_max:
-        said = f"the same call came {progress.repeats} times in a row: {turn.tool_calls[-1].name}"
+        name = quote(turn.tool_calls[-1].name)
+        said = f"the same call came {progress.repeats} times in a row: {name}"
         return _fail(OrderFailure.STUCK, said, turn, allowed), progress
     if progress.turns >= allowed.turn_limit:
         spent = "1 turn is" if allowed.turn_limit == 1 else f"{allowed.turn_limit} turns are"
@@ -190,6 +200,13 @@ def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
         said = turn.structured_problem or "the answer is not the object that was asked for"
         return _fail(OrderFailure.OUTPUT_SCHEMA_INVALID, said, turn, allowed)
     return Answer({RESPONSE_TEXT: turn.text})
+
+
+def _one_line(text: str) -> str:
+    """What a provider says about a refusal, for people: it may repeat the model's own words."""
+    missing = len(text) - _SAID_CHARS_MAX
+    shown = show_name(text[:_SAID_CHARS_MAX])
+    return shown if missing <= 0 else f"{shown} [{missing} more characters]"
 
 
 def _fail(code: OrderFailure, said: str, turn: ModelTurn, allowed: Allowed) -> Fail:

@@ -14,7 +14,8 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 
 RAW_INPUT: Final = "raw_input"
-"""Our member of an assembled tool_use block: its arguments as text."""
+"""Our member of an assembled tool_use block: its arguments as text, or, where a piece was
+not understood, what came."""
 
 _TEXT_DELTAS: Final = {
     "text_delta": "text",
@@ -46,6 +47,8 @@ class MessageAssembly:
         self._blocks: dict[int, dict[str, Json]] = {}
         self._parts: dict[int, dict[str, list[str]]] = {}
         """Of the open blocks: member → the pieces of its text so far."""
+        self._inputs: dict[int, list[Json]] = {}
+        """Of the open blocks with arguments: their pieces so far, each of which should be text."""
         self._is_complete = False
         self._is_exact = True
 
@@ -119,14 +122,19 @@ class MessageAssembly:
         index = self._index(event)
         delta = as_map(event.get("delta"))
         kind = as_text(delta.get("type"))
-        if kind in _TEXT_DELTAS:
-            member = _TEXT_DELTAS[kind]
-            piece = as_text(delta.get(member))
-            self._parts[index].setdefault(member, []).append(piece)
-            return piece if kind == "text_delta" else ""
         if kind == "input_json_delta":
-            piece = as_text(delta.get("partial_json"))
-            self._parts[index].setdefault(RAW_INPUT, []).append(piece)
+            piece = delta.get("partial_json")
+            self._inputs.setdefault(index, []).append("" if piece is None else piece)
+        elif self._blocks[index].get("type") == "tool_use":
+            # Threat: a call whose arguments came in words that nobody knows would run
+            # without them.
+            self._inputs.setdefault(index, []).append(dict(delta))
+            self._is_exact = False
+        elif kind in _TEXT_DELTAS:
+            member = _TEXT_DELTAS[kind]
+            text = as_text(delta.get(member))
+            self._parts[index].setdefault(member, []).append(text)
+            return text if kind == "text_delta" else ""
         elif kind == "citations_delta":
             block = self._blocks[index]
             block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
@@ -137,6 +145,10 @@ class MessageAssembly:
     def _close(self, index: int) -> None:
         for member, pieces in self._parts.pop(index).items():
             self._blocks[index][member] = "".join(pieces)
+        if index in self._inputs:
+            given = self._inputs.pop(index)
+            texts = [piece for piece in given if isinstance(piece, str)]
+            self._blocks[index][RAW_INPUT] = "".join(texts) if len(texts) == len(given) else given
 
     def _end(self, event: Mapping[str, Json]) -> None:
         if self._message is not None:

@@ -1,6 +1,5 @@
 """The Messages API: requests as it wants them, messages as turns."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -9,7 +8,7 @@ from paddock.errors import ConfigError
 from paddock.providers.answer_tool import Issue, answer_tool, is_closed
 from paddock.providers.anthropic_stream import RAW_INPUT, MessageAssembly
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.reading import CallReader, Parts, finish, readable_arguments
+from paddock.providers.reading import CallReader, Parts, finish, raw_text, readable_arguments
 from paddock.providers.sdk_provider import Prepared
 from paddock.providers.wire_json import as_count, as_map, as_maps, as_text
 from paddock.text.show import quote
@@ -193,13 +192,14 @@ class AnthropicWire:
 
 def _kept_call(block: Mapping[str, Json], reader: CallReader) -> Json:
     """The block as it is sent back; a call that was the answer goes back as its text."""
-    raw = block.get(RAW_INPUT)
-    if not isinstance(raw, str):
-        given = block.get("input")
-        raw = given if isinstance(given, str) else json.dumps(given)
-    call = reader.read(as_text(block.get("id")), as_text(block.get("name")), raw)
+    given = block.get(RAW_INPUT)
+    if given is None:
+        # On this wire an object is what is expected; as text it is read like any other.
+        whole = block.get("input")
+        given = "null" if whole is None else raw_text(whole)
+    call = reader.read(as_text(block.get("id")), as_text(block.get("name")), given)
     if call is None:
-        return {"type": "text", "text": raw or "{}"}
+        return {"type": "text", "text": raw_text(given) or "{}"}
     rest = {name: value for name, value in block.items() if name != RAW_INPUT}
     return {**rest, "id": call.id, "input": dict(readable_arguments(call))}
 

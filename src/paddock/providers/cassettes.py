@@ -60,6 +60,8 @@ def parse_cassette(content: str, file: str) -> tuple[Recorded, ...]:
             row = as_map(json.loads(line))
         except ValueError as error:
             raise _no_cassette(f"this is not JSON: {error}", f"{file}, line {number}") from None
+        except RecursionError:
+            raise _no_cassette("it is nested too deep", f"{file}, line {number}") from None
         request, response = as_map(row.get("request")), as_map(row.get("response"))
         if not request or not response:
             raise _no_cassette("no request, or no response", f"{file}, line {number}")

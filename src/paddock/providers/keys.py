@@ -34,6 +34,8 @@ class Key:
         Threat: a server that quotes the request in its error would put the key into
         messages, ledgers and the conversation.
         """
+        if self._text == NO_KEY:
+            return text  # No secret: a text that says so is kept as it is.
         return text.replace(self._text, "[key]") if self._text else text
 
     def __repr__(self) -> str:

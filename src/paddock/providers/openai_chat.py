@@ -7,7 +7,7 @@ be read one way only is read; the rest ends the turn.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.providers.answer_tool import Issue, answer_tool, is_strict
@@ -115,12 +115,29 @@ def _assistant(text: str, calls: list[Json]) -> list[Json]:
     return [{"role": "assistant", "content": text}] if text else []
 
 
-def _call(call_id: str, name: str, arguments: str) -> Json:
+def _call(call_id: str, name: str, arguments: Json) -> Json:
     return {
         "id": call_id,
         "type": "function",
         "function": {"name": name, "arguments": arguments},
     }
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call whose parts arrive."""
+
+    id: str
+    name: str = ""
+    pieces: list[Json] = field(default_factory=list[Json])
+    """Of its arguments; each should be text."""
+
+    def arguments(self) -> Json:
+        """Their text; what came where a piece is none, for the reader to refuse."""
+        texts = [piece for piece in self.pieces if isinstance(piece, str)]
+        if len(texts) == len(self.pieces):
+            return "".join(texts)
+        return self.pieces[0] if len(self.pieces) == 1 else list(self.pieces)
 
 
 class ChatAssembly:
@@ -130,8 +147,8 @@ class ChatAssembly:
         self._reply: dict[str, Json] = {}
         self._texts: list[str] = []
         self._refusals: list[str] = []
-        self._calls: list[dict[str, Json]] = []
-        self._open: dict[int, dict[str, Json]] = {}
+        self._calls: list[_OpenCall] = []
+        self._open: dict[int, _OpenCall] = {}
         self._finish: Json = None
         self._has_begun = False
         self._is_over = False
@@ -174,21 +191,22 @@ class ChatAssembly:
 
     def _extend(self, part: Mapping[str, Json]) -> None:
         index = as_count(part.get("index"))
-        function = as_map(part.get("function"))
         call = self._open.get(index)
         call_id = as_text(part.get("id"))
         # A server that numbers every call 0 tells them apart by their ids.
-        if call is None or (call_id and call["id"] and call_id != call["id"]):
-            call = {"id": call_id, "name": "", "arguments": ""}
+        if call is None or (call_id and call.id and call_id != call.id):
+            call = _OpenCall(call_id)
             self._open[index] = call
             self._calls.append(call)
-        call["id"] = call["id"] or call_id
-        call["name"] = call["name"] or as_text(function.get("name"))
-        call["arguments"] += as_text(function.get("arguments"))
+        call.id = call.id or call_id
+        call.name = call.name or as_text(as_map(part.get("function")).get("name"))
+        piece = _arguments(part)
+        if piece is not None and piece != "":
+            call.pieces.append(piece)
 
     def message(self) -> Mapping[str, Json]:
         """The reply as it would have come whole."""
-        calls = [_call(call["id"], call["name"], call["arguments"]) for call in self._calls]
+        calls = [_call(call.id, call.name, call.arguments()) for call in self._calls]
         message = {
             "content": "".join(self._texts),
             "refusal": "".join(self._refusals),
@@ -234,7 +252,7 @@ class ChatWire:
         stop = STOPS.get(raw, Stop.UNKNOWN)
         parts = Parts(
             text=text,
-            stop=Stop.REFUSAL if refusal and stop is Stop.END_TURN else stop,
+            stop=Stop.REFUSAL if refusal and stop in {Stop.END_TURN, Stop.TOOL_USE} else stop,
             model=as_text(message.get("model")) or self.model,
             usage=read_usage(message.get("usage"), "prompt_tokens", "completion_tokens"),
             stop_raw=raw,
@@ -247,10 +265,17 @@ class ChatWire:
 
 def _kept_call(part: Mapping[str, Json], reader: CallReader) -> Json:
     """The call as it is sent back; None where it was the answer."""
-    function = as_map(part.get("function"))
-    raw = as_text(function.get("arguments"))
-    call = reader.read(as_text(part.get("id")), as_text(function.get("name")), raw)
+    name = as_text(as_map(part.get("function")).get("name"))
+    call = reader.read(as_text(part.get("id")), name, _arguments(part))
     return None if call is None else _call(call.id, call.name, json_text(call))
+
+
+def _arguments(part: Mapping[str, Json]) -> Json:
+    """The arguments in a call or in a part of one; a function that is no object is no text."""
+    function = part.get("function")
+    if function is None or isinstance(function, Mapping):
+        return as_map(function).get("arguments")
+    return [function]
 
 
 def _answered(reader: CallReader) -> str:

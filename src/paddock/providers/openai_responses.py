@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from paddock.errors import CallDroppedError
 from paddock.providers.answer_tool import is_strict
 from paddock.providers.failures import FailureKind, ProviderError, kind_of
 from paddock.providers.openai_usage import read_usage
-from paddock.providers.reading import CallReader, Parts, finish
+from paddock.providers.reading import CallReader, Parts, finish, raw_text
 from paddock.providers.sdk_provider import Prepared
 from paddock.providers.wire_json import as_count, as_map, as_maps, as_text, json_text
 from paddock.text.show import quote
-from paddock.values.calls import Json
+from paddock.values.calls import Json, Refusal
 from paddock.values.models import (
     AssistantMessage,
     Message,
@@ -195,12 +196,24 @@ class ResponsesWire:
 
 def _kept_call(item: Mapping[str, Json], reader: CallReader) -> Json:
     """The item as it is sent back; a call that was the answer goes back as its text."""
-    raw = as_text(item.get("arguments"))
+    given = item.get("arguments")
     call_id = as_text(item.get("call_id")) or as_text(item.get("id"))
-    call = reader.read(call_id, as_text(item.get("name")), raw)
+    call = reader.read(call_id, as_text(item.get("name")), given, _item_problem(item))
     if call is None:
-        return {"role": "assistant", "content": raw}
+        return {"role": "assistant", "content": raw_text(given)}
     return {**item, "call_id": call.id, "arguments": json_text(call)}
+
+
+def _item_problem(item: Mapping[str, Json]) -> Refusal | None:
+    """Why a call is not whole though its response is: an item has a status of its own."""
+    status = item.get("status")
+    if status is None or status == "completed":
+        return None
+    return Refusal(
+        CallDroppedError.code,
+        f"it was not run: the status of the call is {quote(status)}",
+        "make the call again, whole",
+    )
 
 
 def _stop(message: Mapping[str, Json], is_refused: bool, has_calls: bool) -> tuple[Stop, str]:

@@ -1,13 +1,17 @@
 """From the parts of a reply to a turn, the same way for every wire."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
+from paddock.errors import InvalidArgumentsError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.structured import Answer, AnswerNames, find_structured
 from paddock.providers.wire_json import read_object
+from paddock.text.json_object import json_name
+from paddock.text.show import text_of
 from paddock.values.calls import Json, Refusal
 from paddock.values.models import (
     AssistantMessage,
@@ -41,8 +45,12 @@ class CallReader:
             for call in message.tool_calls
         }
 
-    def read(self, call_id: str, name: str, raw: str) -> ToolUse | None:
-        """The call, its arguments parsed from `raw`; None where it is the answer.
+    def read(
+        self, call_id: str, name: str, given: Json, problem: Refusal | None = None
+    ) -> ToolUse | None:
+        """The call, its arguments parsed from the text `given`; None where it is the answer.
+
+        With a `problem` it was not whole, whatever its arguments look like.
 
         Raises: ProviderError over `limits.model_calls_max`.
         """
@@ -51,10 +59,10 @@ class CallReader:
                 f"the model asks for more than {limits.model_calls_max} calls in one turn",
                 kind=FailureKind.TOO_LARGE,
             )
-        # Some servers write no arguments at all where there are none to write.
         is_answer = self._names.has(name)
         subject = "the answer is" if is_answer else "the arguments are"
-        parsed = read_object(raw if raw.strip() else "{}", subject)
+        raw = raw_text(given)
+        parsed = problem or _not_text(given, subject) or _read(raw, subject)
         if is_answer:
             self.answers.append(parsed)
             return None
@@ -75,6 +83,30 @@ class CallReader:
             found = f"{wanted}-{number}"
         self._used.add(found)
         return found
+
+
+def raw_text(given: Json) -> str:
+    """A call's arguments as they came; as JSON where a server sent no text."""
+    if given is None or isinstance(given, str):
+        return given or ""
+    try:
+        return json.dumps(given)
+    except RecursionError:
+        return text_of(given)
+
+
+def _not_text(given: Json, subject: str) -> Refusal | None:
+    """Why these arguments are not read; None where they are text, or not there at all."""
+    if given is None or isinstance(given, str):
+        return None
+    # Threat: what is not understood must not run as a call that has no arguments.
+    said = f"{subject} {json_name(given)}, not text"
+    return Refusal(InvalidArgumentsError.code, said, "write the text of one JSON object")
+
+
+def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
+    # Some servers write no arguments at all where there are none to write.
+    return read_object(raw if raw.strip() else "{}", subject)
 
 
 @dataclass(frozen=True, slots=True)

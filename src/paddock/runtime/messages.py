@@ -2,13 +2,17 @@
 
 A message may be the SDK's own object or the plain dictionaries of the wire; both
 are only read. No SDK is imported.
+
+A message that says that its turn was cut, refused, or ended for a reason that nobody
+knows has no call that runs: the arguments of the last one may be half of what was
+meant, and an SDK completes them silently. One that gives no reason is taken as whole.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from paddock.errors import InvalidArgumentsError, UsageError
+from paddock.errors import CallDroppedError, InvalidArgumentsError, UsageError
 from paddock.text.json_object import parse_object
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
@@ -16,13 +20,20 @@ from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A call whose arguments do not parse: answered, never run."""
+    """A call whose arguments do not parse, or whose turn was cut: answered, never run."""
 
     call: ToolCall
     refusal: Refusal
 
 
 Asked = ToolCall | Malformed
+
+
+# What ends a turn whose calls are whole. Whatever else a message says, known or not, is
+# no reason to run them.
+_ANTHROPIC_ENDS: Final = frozenset({"tool_use", "end_turn", "stop_sequence"})
+_CHAT_ENDS: Final = frozenset({"tool_calls", "function_call", "stop"})
+_COMPLETED: Final = frozenset({"completed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +84,22 @@ def _items(value: object) -> list[Any]:
     return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
 
 
-def _asked(call_id: object, tool: object, arguments: object) -> Asked:
-    """A call from its parts; whatever is not as it should be is answered with an error."""
+def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | None) -> Asked:
+    """A call from its parts; whatever is not as it should be is answered with an error.
+
+    With a `refusal` its turn is no reason to run it, however good it looks.
+    """
     name = tool if isinstance(tool, str) else ""
     identity = call_id if isinstance(call_id, str) else ""
+    if refusal is not None:
+        return Malformed(ToolCall(identity, name, {}), refusal)
     if not isinstance(arguments, str):
         return asked_call(identity, name, arguments)
     try:
         return ToolCall(identity, name, parse_object(arguments))
     except InvalidArgumentsError as error:
-        refusal = Refusal(error.code, error.message, error.hint)
-        return Malformed(ToolCall(identity, name, {}), refusal)
+        problem = Refusal(error.code, error.message, error.hint)
+        return Malformed(ToolCall(identity, name, {}), problem)
 
 
 def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
@@ -98,9 +114,26 @@ def asked_call(call_id: str, tool: str, arguments: object) -> Asked:
     return Malformed(ToolCall(call_id, tool, {}), refusal)
 
 
+def _why_not(said: object, name: str, ends: frozenset[str]) -> Refusal | None:
+    """Why no call of a turn may run; None where `name` is one of its `ends`, or not said."""
+    reason = _get(said, name)
+    if reason is None or (isinstance(reason, str) and reason in ends):
+        return None
+    return _dropped(f"its {name} is {quote(reason)}")
+
+
+def _dropped(why: str) -> Refusal:
+    return Refusal(
+        CallDroppedError.code,
+        f"it was not run: {why}, so it may be cut, or not meant",
+        "make it again in a turn that comes to its end; do less in one turn where that was cut",
+    )
+
+
 def _read_anthropic(message: object) -> list[Asked]:
+    refusal = _why_not(message, "stop_reason", _ANTHROPIC_ENDS)
     return [
-        _asked(_get(block, "id"), _get(block, "name"), _get(block, "input"))
+        _asked(_get(block, "id"), _get(block, "name"), _get(block, "input"), refusal)
         for block in _part(message, "content")
         if _get(block, "type") == "tool_use"
     ]
@@ -119,10 +152,15 @@ def _write_anthropic(results: list[ToolResult]) -> list[dict[str, Json]]:
 
 
 def _read_openai(message: object) -> list[Asked]:
+    # The API has the reason beside the message; whoever keeps it with the message is heard.
+    refusal = _why_not(message, "finish_reason", _CHAT_ENDS)
+    if refusal is None and _get(message, "refusal"):
+        refusal = _dropped("the model declined")
     asked: list[Asked] = []
     for call in _part(message, "tool_calls", "content"):
         function = _get(call, "function")
-        asked.append(_asked(_get(call, "id"), _get(function, "name"), _get(function, "arguments")))
+        name, arguments = _get(function, "name"), _get(function, "arguments")
+        asked.append(_asked(_get(call, "id"), name, arguments, refusal))
     return asked
 
 
@@ -134,11 +172,24 @@ def _write_openai(results: list[ToolResult]) -> list[dict[str, Json]]:
 
 
 def _read_responses(message: object) -> list[Asked]:
+    items = _part(message, "output")
+    refusal = _why_not(message, "status", _COMPLETED)
+    if refusal is None and any(_has_refusal(item) for item in items):
+        refusal = _dropped("the model declined")
     return [
-        _asked(_get(item, "call_id"), _get(item, "name"), _get(item, "arguments"))
-        for item in _part(message, "output")
+        _asked(
+            _get(item, "call_id"),
+            _get(item, "name"),
+            _get(item, "arguments"),
+            refusal or _why_not(item, "status", _COMPLETED),
+        )
+        for item in items
         if _get(item, "type") == "function_call"
     ]
+
+
+def _has_refusal(item: object) -> bool:
+    return any(_get(part, "type") == "refusal" for part in _items(_get(item, "content")))
 
 
 def _write_responses(results: list[ToolResult]) -> list[dict[str, Json]]:

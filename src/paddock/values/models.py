@@ -57,8 +57,9 @@ class OutputSchema:
 class ToolUse:
     """One call that a model asks for.
 
-    `problem` is set exactly when the arguments could not be read; then `arguments`
-    is empty, `raw` is what came, and the call must be answered with the problem.
+    `problem` is set exactly when the arguments could not be read, or the call came with
+    the word that it is not whole; then `arguments` is empty, `raw` is what came, and the
+    call must be answered with the problem.
     """
 
     id: str

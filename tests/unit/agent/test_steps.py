@@ -121,6 +121,24 @@ def test_a_pause_is_resent_five_times_and_no_more():
     )
 
 
+def test_calls_beside_a_pause_do_not_run_and_are_answered():
+    assert step(turn(Stop.PAUSE, calls=[VIEW, BROKEN])) == Resend(not_run=(VIEW, BROKEN))
+
+
+def test_what_a_server_says_of_its_stop_stands_on_one_line_and_is_bounded():
+    unknown = step(turn(Stop.UNKNOWN, stop_raw="zzz\n" * 100))
+    refused = step(turn(Stop.REFUSAL, stop_reason="no\n" * 1_000))
+    named = ToolUse("c1", "view\nyes", {})
+    stuck = step(turn(Stop.TOOL_USE, calls=[named] * 3))
+
+    said = "zzz\\n" * 50
+    assert unknown.error.message == (
+        f"the turn ended for an unknown reason '{said}' (and 200 more characters)"
+    )
+    assert refused.error.message == "no\\n" * 333 + "n [2000 more characters]"
+    assert stuck.error.message == "the same call came 3 times in a row: 'view\\nyes'"
+
+
 def test_an_unknown_stop_fails_and_says_what_it_was():
     found = step(turn(Stop.UNKNOWN, calls=[VIEW], stop_raw="zzz"))
     said = "the turn ended for an unknown reason 'zzz'"
@@ -195,6 +213,8 @@ def test_only_allowed_whole_calls_ever_run_and_every_loop_ends(turns, has_schema
             assert all(call.name == "view" and call.problem is None for call in found.run)
             named = [*found.run, *found.not_allowed, *found.unreadable]
             assert sorted(call.id for call in named) == sorted(c.id for c in each.tool_calls)
+        if isinstance(found, Resend):
+            assert found == Resend(each.tool_calls)
         if isinstance(found, Answer | Fail):
             break
         asked += 1

@@ -1,11 +1,14 @@
 """Exchanges are recorded on the wire and played through the same SDK."""
 
+from dataclasses import replace
+
 import pytest
 
 from paddock.errors import ConfigError
 from paddock.providers.cassettes import Player, PlayingTransport, Recorder, parse_cassette
 from paddock.providers.choice import open_provider
 from paddock.providers.failures import FailureKind, ProviderError
+from paddock.providers.keys import NO_KEY
 from tests.support.models import KEY, Listener, Waits, answered, asking, gateway, settings_for
 from tests.support.wire_server import Fail, Speak, WireServer
 from tests.support.wire_words import WIRES, calls, says
@@ -71,6 +74,25 @@ def test_a_cassette_holds_no_key_and_no_header_of_a_request(wire):
     assert "[key]" in kept
 
 
+def test_a_text_that_says_what_is_sent_in_a_keys_place_is_recorded_and_played():
+    said = f"a {NO_KEY} setup needs none"
+    lines: list[str] = []
+    with WireServer() as server:
+        settings = replace(settings_for("chat", server.url), api_key_env="")
+        server.reply(Speak(says(said)))
+        provider = open_provider(settings, {}, transport_for=Recorder(lines.append))
+        recorded = provider.route(asking(said))
+        provider.close()
+
+    player = Player(parse_cassette("".join(lines), "tape.jsonl"))
+    provider = open_provider(settings, {}, transport_for=player)
+    played = provider.route(asking(said))
+    provider.close()
+
+    assert (played, played.text) == (recorded, said)
+    player.transport.require_finished()
+
+
 def test_a_request_that_was_not_recorded_has_no_answer():
     provider = opened("chat", "http://127.0.0.1:9", Player(()))
 
@@ -90,7 +112,21 @@ def test_exchanges_left_over_are_an_error():
         tape.require_finished()
 
 
-@pytest.mark.parametrize("line", ["{", "{}", '{"request": {"method": "POST"}}', "[]"])
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        "{}",
+        '{"request": {"method": "POST"}}',
+        "[]",
+        DEEP,
+        f'{{"request": {{"body": {DEEP}}}, "response": {{"status": 200}}}}',
+    ],
+    ids=["cut", "empty", "no response", "array", "deep", "a deep body"],
+)
 def test_what_is_no_cassette_does_not_load(line):
     with pytest.raises(ConfigError) as caught:
         parse_cassette(f"\n{line}\n", "tape.jsonl")

@@ -152,3 +152,7 @@ def test_a_key_shows_itself_nowhere():
     assert "secret" not in f"{key} {key!r}"
     assert key.scrub("a sk-secret b sk-secret") == "a [key] b [key]"
     assert Key("").scrub("ab") == "ab"
+
+
+def test_what_is_sent_in_a_keys_place_is_no_secret():
+    assert Key(NO_KEY).scrub(f"a {NO_KEY} setup") == f"a {NO_KEY} setup"

@@ -341,6 +341,31 @@ def test_the_calls_of_a_message_are_answered_in_order(door):
     ]
 
 
+@pytest.mark.parametrize("reason", ["tool_use", "max_tokens"])
+def test_calls_of_a_cut_message_are_answered_and_recorded_and_do_not_run(door, reason):
+    from paddock.runtime.runtime import Runtime
+
+    dispatcher = door.dispatcher()
+    runtime = Runtime(dispatcher, dispatcher._context.registry, lambda: "C", lambda: None)
+    arguments = {"path": "new.txt", "content": "the first half of"}
+    message = {
+        "content": [{"type": "tool_use", "id": "t1", "name": "create_file", "input": arguments}],
+        "stop_reason": reason,
+    }
+
+    (block,) = runtime.answer("anthropic", message)
+
+    is_cut = reason == "max_tokens"
+    assert (block["tool_use_id"], block["is_error"]) == ("t1", is_cut)
+    assert ("error[call.dropped]: it was not run" in block["content"]) is is_cut
+    assert (door.root / "new.txt").exists() is not is_cut
+    recorded = [
+        (row.entry.event_type, row.entry.metadata.get("code")) for row in door.ledger.entries
+    ]
+    whole = [("TOOL_INTENT", None), ("TOOL_RESULT", None)]
+    assert recorded == ([("TOOL_DENIED", "call.dropped")] if is_cut else whole)
+
+
 class Deaf(Watch):
     def decided(self, call, judged):
         raise RuntimeError("the watcher failed")
