@@ -1,0 +1,187 @@
+"""A line is a message, or says why it is none and who hears of it."""
+
+import json
+
+import pytest
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from paddock.apps.mcp.lines import Messages, Unusable, parse_line
+
+PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
+PINGED = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")
+CALL = '{"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"arguments": %s}}'
+HALF_PAIR = "half of a surrogate pair, unexpected end of hex escape at line 1 column"
+
+
+def error(code: int, why: str, request_id: str | int | None = None) -> JSONRPCError:
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=why))
+
+
+def refused(code: int, why: str, request_id: str | int | None = None) -> Unusable:
+    return Unusable(why, error(code, why, request_id))
+
+
+def read(*pieces: bytes, line_bytes_max: int = 1_000) -> list[object]:
+    messages = Messages(line_bytes_max)
+    found = [message for piece in pieces for message in messages.feed(piece)]
+    return [*found, *messages.end()]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"id": 1, "method": "ping"}, PINGED),
+        ({"id": "1", "method": "ping"}, JSONRPCRequest(jsonrpc="2.0", id="1", method="ping")),
+        (
+            {"method": "notifications/x", "params": {"a": [1]}},
+            JSONRPCNotification(jsonrpc="2.0", method="notifications/x", params={"a": [1]}),
+        ),
+        ({"id": 1, "result": {}}, JSONRPCResponse(jsonrpc="2.0", id=1, result={})),
+        ({"id": 1, "result": {}, "error": None}, JSONRPCResponse(jsonrpc="2.0", id=1, result={})),
+        ({"id": 1, "error": {"code": -1, "message": "no"}}, error(-1, "no", 1)),
+        ({"id": None, "error": {"code": -1, "message": "no"}}, error(-1, "no")),
+    ],
+)
+def test_what_the_protocol_knows_is_read(fields, message):
+    assert parse_line(json.dumps({"jsonrpc": "2.0", **fields}).encode()) == message
+
+
+@pytest.mark.parametrize("line", [b"", b"\r", b" \t "])
+def test_a_blank_line_is_nothing(line):
+    assert parse_line(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"method": "caf\xe9"}', "not UTF-8 at byte 15"),
+        (b'{"method": "\xed\xa0\x80"}', "not UTF-8 at byte 12"),
+        (b"{", "no JSON that can be read: EOF while parsing an object at line 1 column 1"),
+        (PING + b"\x00", "no JSON that can be read: trailing characters at line 1 column 46"),
+        (
+            b"[" * 100_000,
+            "no JSON that can be read: recursion limit exceeded at line 1 column 202",
+        ),
+    ],
+)
+def test_what_is_no_json_is_answered_without_an_id(line, why):
+    assert parse_line(line) == refused(-32700, why)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b"[" + PING + b"]", "batches are not served: send one message a line"),
+        (b"[]", "batches are not served: send one message a line"),
+        (b"null", "a message is an object, and this is null"),
+        (b'"\\ud83d"', f"the message cannot be read: {HALF_PAIR} 8"),
+        (b"{}", "there is no 'method', no 'result' and no 'error'"),
+    ],
+)
+def test_json_that_is_no_message_is_answered_without_an_id(line, why):
+    assert parse_line(line) == refused(-32600, why)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (r'{"content": "half \ud83d"}', f"{HALF_PAIR} 103"),
+        (f'{{"offset": {"1" * 4_301}}}', "number out of range at line 1 column 4391"),
+        ("[" * 200 + "]" * 200, "recursion limit exceeded at line 1 column 278"),
+    ],
+    ids=["half of a pair", "a long integer", "nesting"],
+)
+def test_a_request_that_cannot_be_read_is_answered_by_its_id(arguments, why):
+    line = (CALL % arguments).encode()
+    assert parse_line(line) == refused(-32600, f"the message cannot be read: {why}", "a")
+
+
+@pytest.mark.parametrize("value", ["1.5", "true", "null", "[]", "{}"])
+def test_a_request_whose_id_is_none_is_no_notification(value):
+    line = f'{{"jsonrpc": "2.0", "id": {value}, "method": "ping"}}'.encode()
+    why = f"'id' has to be a string or an integer, not '{value}'"
+    assert parse_line(line) == refused(-32600, why)
+
+
+@pytest.mark.parametrize(
+    "value", [r'"\ud800"', "1" * 4_301], ids=["half of a pair", "a long integer"]
+)
+def test_an_id_that_cannot_be_sent_back_is_not(value):
+    found = parse_line(f'{{"jsonrpc": "2.0", "id": {value}, "method": "ping"}}'.encode())
+    assert isinstance(found, Unusable)
+    assert found == refused(-32600, found.why)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"jsonrpc": "1.0", "method": "ping"}, """'jsonrpc' has to be "2.0", not '"1.0"'"""),
+        ({"method": "ping"}, """'jsonrpc' has to be "2.0", and is missing"""),
+        ({"jsonrpc": "2.0", "method": 5}, "'method' has to be a string, not '5'"),
+        (
+            {"jsonrpc": "2.0", "method": "ping", "params": ["x" * 300]},
+            f"'params' has to be an object, not '[\"{'x' * 198}' (and 104 more characters)",
+        ),
+    ],
+)
+def test_a_request_and_a_notification_of_another_shape(fields, why):
+    answered = parse_line(json.dumps({"id": 8, **fields}).encode())
+    assert answered == refused(-32600, why, 8)
+    assert parse_line(json.dumps(fields).encode()) == Unusable(f"notification: {why}")
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"result": None}, "'result' has to be an object, not 'null'"),
+        ({"result": "accept"}, """'result' has to be an object, not '"accept"'"""),
+        (
+            {"error": {"code": "a"}},
+            """'error' has to be an object with a code and a message, not '{"code": "a"}'""",
+        ),
+        (
+            {"result": {}, "error": {"code": 1, "message": "no"}},
+            "an answer has either 'result' or 'error'",
+        ),
+    ],
+)
+def test_an_answer_of_another_shape_ends_what_waits_for_it_and_is_not_answered(fields, why):
+    line = json.dumps({"jsonrpc": "2.0", "id": 3, **fields}).encode()
+    assert parse_line(line) == Unusable(f"answer: {why}", ends=error(-32600, why, 3))
+
+
+def test_what_may_be_an_answer_is_both_answered_and_the_end_of_what_waits():
+    why = "there is no 'method', no 'result' and no 'error'"
+    ended = error(-32600, why, 3)
+    assert parse_line(b'{"jsonrpc": "2.0", "id": 3}') == Unusable(
+        f"answer: {why}", answer=ended, ends=ended
+    )
+
+
+def test_a_line_is_whole_however_it_comes():
+    line = PING + b"\r\n"
+    assert read(*(line[at : at + 1] for at in range(len(line)))) == [PINGED]
+    assert read(line * 3) == [PINGED] * 3
+    assert read(line + PING[:9], PING[9:] + b"\n" + line) == [PINGED] * 3
+
+
+def test_the_last_line_needs_no_end():
+    assert read(PING) == [PINGED]
+    assert read(PING + b"\n" + PING) == [PINGED, PINGED]
+
+
+def test_a_line_over_the_limit_is_read_past_and_the_next_one_is_read():
+    size = len(PING)
+    too_large = refused(-32600, f"message too large: over {size} bytes")
+    padded = PING + b" " * 3
+    assert read(PING + b"\n", line_bytes_max=size) == [PINGED]
+    assert read(padded + b"\n" + PING, line_bytes_max=size) == [too_large, PINGED]
+    pieces = (PING, b" ", PING, PING, b"\n", PING, b"\n")
+    assert read(*pieces, line_bytes_max=size) == [too_large, PINGED]
+    assert read(padded, line_bytes_max=size) == [too_large]
