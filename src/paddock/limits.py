@@ -81,9 +81,9 @@ approvals_bytes_max: Final = 64_000_000
 """All kept requests of one plane."""
 agent_chain_max: Final = 32
 
-# MCP over HTTP
+# MCP
 mcp_body_bytes_max: Final = 32_000_000
-"""One request: content of 10,000,000 bytes, escaped."""
+"""One request, or one line over standard streams: content of 10,000,000 bytes, escaped."""
 mcp_head_bytes_max: Final = 65_536
 """Request line and headers."""
 mcp_connections_max: Final = 256
@@ -152,6 +152,8 @@ admin_config_bytes_max: Final = 1_000_000
 """`admin_config.json`."""
 attention_entries_max: Final = 100
 """Ledger entries that one stage of a turn's context may ask for."""
+attention_reach_max: Final = 1_000
+"""Entries that a stage looks at to find those of other sessions."""
 ledger_entries_listed_max: Final = 1_000
 """Entries that one query of a model lists."""
 ledger_rows_bytes_max: Final = 100_000
@@ -245,10 +247,16 @@ search_pattern_bytes_max: Final = 65_536
 """Linux takes no single argument over 131,072 bytes (execve(2))."""
 search_regex_bytes_max: Final = 33_554_432
 """A compiled regular expression."""
-ignore_file_bytes_max: Final = 262_144
-"""What is read of one `.gitignore`."""
+ignore_file_bytes_max: Final = 2_097_152
+"""What is read of one `.gitignore`, up to the end of a rule."""
+ignore_patterns_max: Final = 4_096
+"""Rules of one `.gitignore` that need more than a look-up; the last ones count."""
+ignore_braces_chars_max: Final = 262_144
+"""Characters that the braces in one `.gitignore` stand for, of all its lines together."""
 glob_alternatives_max: Final = 64
 """Texts that the braces of one glob stand for."""
+glob_nesting_max: Final = 16
+"""Braces within braces."""
 dev_matches_max: Final = 200
 dev_context_max: Final = 5
 dev_searched_file_bytes_max: Final = 1_000_000
@@ -286,6 +294,8 @@ manifest_bytes_max: Final = 4_000_000
 """One `manifest.json`: 10,000 files with long names."""
 receipt_bytes_max: Final = 16_000_000
 """One receipt, and the record of an install on its way."""
+acceptance_commands_max: Final = 100
+"""Of one package; together they may take `acceptance_timeout_s_max` each."""
 acceptance_command_chars_max: Final = 4_000
 acceptance_timeout_s_max: Final = 300
 """One acceptance command."""
@@ -293,8 +303,10 @@ acceptance_output_chars_max: Final = 2_000
 """Of a failed command's output, what a refusal shows."""
 gate_failures_listed_max: Final = 20
 """Of one gate, to a model; the host gets all."""
-approval_file_bytes_max: Final = 2_000_000
-"""One approval of a change to the plane, or one public key, or one signature."""
+key_file_bytes_max: Final = 2_000_000
+"""One public key, or one signature."""
+approval_file_bytes_max: Final = 16_000_000
+"""One approval of a change to the plane: 20,000 paths of 256 bytes, each of them escaped."""
 approval_scope_max: Final = 20_000
 """Patterns of one such approval."""
 plane_approval_expires_s: Final = 86_400

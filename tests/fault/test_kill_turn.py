@@ -13,6 +13,7 @@ from paddock.ledger.query import Filter
 from paddock.ledger.verify import verify
 from paddock.plane.environment import read_environment
 from paddock.providers.scripted import Say, ScriptedModel
+from paddock.values.models import AssistantMessage, UserMessage
 from tests.fault.turns import MESSAGE
 
 PROGRAM = Path(__file__).with_name("turns.py")
@@ -35,9 +36,10 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def kill_at(place: Path, where: str) -> None:
+def kill_at(place: Path, where: str, message: str = MESSAGE) -> None:
+    folders = (str(place / "project"), str(place / "home"))
     with subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(place / "project"), str(place / "home"), where],
+        [sys.executable, str(PROGRAM), *folders, where, message],
         stdout=subprocess.PIPE,
         text=True,
     ) as running:
@@ -63,10 +65,17 @@ def test_a_turn_that_was_killed_is_found_and_recorded_when_the_session_goes_on(p
     assert (session.turns, session.ended) == ((), "")
     assert [turn.user_message for turn in session.unfinished] == [MESSAGE]
 
-    steps = (Say(structured={"speech_act": "command", "ambiguity": "low"}), Say("again"))
-    wish = SessionWish(provider=ScriptedModel(steps), resume=session.session_id)
+    model = ScriptedModel(
+        (Say(structured={"speech_act": "command", "ambiguity": "low"}), Say("again"))
+    )
+    wish = SessionWish(provider=model, resume=session.session_id)
     with open_session(project, wish) as opened:
         opened.handle_turn("are you there?")
+    assert model.requests[1].messages == (
+        UserMessage(MESSAGE),
+        AssistantMessage("the process ended before the turn did"),
+        UserMessage("<user_message>are you there?</user_message>"),
+    )
 
     found = find_session(sessions_of(project), session.session_id)
     assert found.unfinished == ()
@@ -78,6 +87,62 @@ def test_a_turn_that_was_killed_is_found_and_recorded_when_the_session_goes_on(p
     orders = sessions_of(project).query("ho2m", Filter("WO_PLANNED"), None).entries
     ids = [row.entry.submission_id for row in orders]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("where", ["after:WO_PLANNED", "TOOL_RESULT", "TURN_RECORDED"])
+def test_a_turn_without_a_message_that_was_killed_is_recorded_too(place, where):
+    kill_at(place, where, "")
+    project = project_of(place)
+    (session,) = list_sessions(sessions_of(project))
+    assert [(turn.number, turn.user_message) for turn in session.unfinished] == [(1, "")]
+
+    with open_session(project, SessionWish(resume=session.session_id)) as opened:
+        assert "1 turns of this session had not ended" in opened.notices
+        assert opened.handle_turn("hello").turn == 2
+
+    found = find_session(sessions_of(project), session.session_id)
+    assert [(turn.number, turn.user_message, turn.outcome) for turn in found.turns] == [
+        (1, "", "error"),
+        (2, "hello", "success"),
+    ]
+
+
+def test_what_a_killed_turn_called_is_restored_where_contents_are_kept(place):
+    keep_contents(place)
+    kill_at(place, "QUALITY_GATE")
+    project = project_of(place)
+    (session,) = list_sessions(sessions_of(project))
+
+    with open_session(project, SessionWish(resume=session.session_id)) as opened:
+        messages = opened.supervisor._conversation.fit(10**6).messages
+
+    user, call, answers, *ends = messages
+    assert user == UserMessage(MESSAGE)
+    assert [each.name for each in call.tool_calls] == ["create_file"]
+    assert "created made.txt" in answers.answers[0].content
+    ended = AssistantMessage("the process ended before the turn did")
+    assert ends == [AssistantMessage("done"), ended]
+    assert not any("restored" in notice for notice in opened.notices)
+
+
+def test_a_call_that_a_kill_cut_off_is_missed_aloud(place):
+    keep_contents(place)
+    kill_at(place, "TOOL_RESULT")
+    project = project_of(place)
+    (session,) = list_sessions(sessions_of(project))
+
+    with open_session(project, SessionWish(resume=session.session_id)) as opened:
+        messages = opened.supervisor._conversation.fit(10**6).messages
+
+    ended = AssistantMessage("the process ended before the turn did")
+    assert messages == (UserMessage(MESSAGE), ended)
+    assert "of 1 turns the last calls before a failure are not restored" in opened.notices
+
+
+def keep_contents(place: Path) -> None:
+    file = place / "home/.config/paddock/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("[ledger]\nkeep_model_contents = true\n")
 
 
 def test_a_turn_that_is_on_record_stays_as_it_is(place):

@@ -1,6 +1,6 @@
 """One session that says where it is, for a test that kills it there.
 
-    python tests/fault/turns.py ROOT HOME WHERE
+    python tests/fault/turns.py ROOT HOME WHERE [MESSAGE]
 
 Takes a turn with a scripted model. When it comes to WHERE (the type of an entry that is
 about to be appended, or `after:` and a type), it prints a line and waits to be killed.
@@ -26,10 +26,11 @@ MESSAGE = "make it"
 
 def main() -> None:
     root, home, where = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+    message = sys.argv[4] if len(sys.argv) > 4 else MESSAGE
     stop_at(where)
     project = open_project(root, read_environment({"HOME": str(home)}))
     with open_session(project, SessionWish(provider=ScriptedModel(STEPS))) as session:
-        session.handle_turn(MESSAGE)
+        session.handle_turn(message)
     print("ended", flush=True)
 
 

@@ -4,6 +4,7 @@
                 ledger → the newest entries of one type, but those of this very session,
                          whose turns stand in the conversation already
     budget      later stages and older entries give way, and that is said
+    reach       so are entries that stand too far behind the session's own
 
 Everything is data for the model: one JSON object a line, between marks.
 """
@@ -43,7 +44,7 @@ def attend(
     room = attention.token_budget * limits.model_bytes_per_token
     for stage in attention.stages:
         try:
-            rows = _rows(stage, ledgers, facts, session_id)
+            rows = _rows(stage, ledgers, facts, session_id, left_out)
         except (HostError, OSError) as error:
             _give_up(attention, stage, error, left_out)
             continue
@@ -89,15 +90,28 @@ def _name(stage: Stage) -> str:
     return f"ledger {stage.ledger} {stage.event_type or 'all'}"
 
 
-def _rows(stage: Stage, ledgers: Ledgers, facts: Mapping[str, Json], session_id: str) -> list[str]:
+def _rows(
+    stage: Stage,
+    ledgers: Ledgers,
+    facts: Mapping[str, Json],
+    session_id: str,
+    left_out: list[str],
+) -> list[str]:
     if stage.kind == "tier":
         return [_row(facts)]
-    found = ledgers.query(stage.ledger, Filter(stage.event_type), stage.max_entries)
-    return [
-        _row(_entry(stage, stored))
-        for stored in found.entries
-        if stored.entry.session_id != session_id
-    ]
+    wanted, reach = stage.max_entries, stage.max_entries
+    while True:
+        found = ledgers.query(stage.ledger, Filter(stage.event_type), reach).entries
+        others = [stored for stored in found if stored.entry.session_id != session_id]
+        is_all = len(found) < reach
+        if len(others) >= wanted or is_all or reach >= limits.attention_reach_max:
+            break
+        # A session of many turns has the newest entries itself: those of others stand behind.
+        reach = min(2 * reach, limits.attention_reach_max)
+    if len(others) < wanted and not is_all:
+        said = f"{wanted - len(others)} of {wanted} rows of the stage {_name(stage)}"
+        left_out.append(f"{said} are not among the newest {reach}, most of this session")
+    return [_row(_entry(stage, stored)) for stored in others[max(0, len(others) - wanted) :]]
 
 
 def _entry(stage: Stage, stored: StoredEntry) -> dict[str, Json]:
@@ -119,6 +133,11 @@ def _cut(text: str) -> str:
 
 
 def _row(value: Mapping[str, Json]) -> str:
-    # Threat: an entry repeats what a model or a file said; a mark in it would end the
-    # context and speak for the user.
-    return json.dumps(dict(value)).replace("<", "\\u003c").replace(">", "\\u003e")
+    return without_marks(json.dumps(dict(value)))
+
+
+def without_marks(text: str) -> str:
+    """The text with nothing in it that opens or closes a place of a prompt."""
+    # Threat: an entry, or why an answer was not accepted, repeats what a model or a file
+    # said; a mark in it would end the place that holds it and speak for the user.
+    return text.replace("<", "\\u003c").replace(">", "\\u003e")

@@ -1,9 +1,9 @@
-"""One exchange with a model: tokens reserved before it, settled and recorded after it."""
+"""One exchange with a model: tokens reserved before each attempt, settled and recorded after."""
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from paddock import limits
 from paddock.agent.records import Exchange, Scribe
@@ -11,11 +11,12 @@ from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, Reservation
 from paddock.providers.estimate import estimate_input_tokens
 from paddock.providers.failures import FailureKind, ProviderError
-from paddock.providers.ports import Router, TextSink
+from paddock.providers.gateway import Gateway
+from paddock.providers.ports import TextSink
 from paddock.providers.transcript import message_as_json, request_digest
 from paddock.values.calls import Json
 from paddock.values.cancelling import Cancel
-from paddock.values.models import Message, ModelRequest, ModelTurn
+from paddock.values.models import Message, ModelRequest, ModelTurn, Usage
 
 _NOTHING_CHARGED: Final = frozenset(
     {
@@ -35,7 +36,7 @@ _NOTHING_CHARGED: Final = frozenset(
 class ModelDoor:
     """Where every request of one agent's orders goes through."""
 
-    router: Router
+    router: Gateway
     ledger: Ledger
     scribe: Scribe
     monotonic_ns: Callable[[], int]
@@ -53,6 +54,8 @@ class ModelDoor:
     ) -> ModelTurn:
         """The turn, paid for and on record. `new` are the messages since the last exchange.
 
+        Its usage is known where that of every attempt is.
+
         Raises:
             BudgetExhaustedError: nothing was sent.
             ProviderError: there is no turn.
@@ -60,39 +63,37 @@ class ModelDoor:
         """
         reservation, request = _reserve(request, budget)
         started = self.monotonic_ns()
-        with reservation:
-            about = Exchange(
-                wo_id,
-                number,
-                request_digest(request),
-                self.router.name,
-                self.router.model,
-                0,
-                reservation.shortage,
-            )
-            try:
-                turn = self.router.route(request, on_text=on_text, cancel=cancel)
-            except ProviderError as error:
-                if error.kind in _NOTHING_CHARGED:
-                    reservation.release()
-                about = replace(about, latency_ms=self._since(started))
-                contents = self._contents(request, number, new, None)
-                self.ledger.append(
-                    [self.scribe.unanswered(replace(about, contents=contents), error)]
-                )
-                raise
-            if turn.usage_is_known:
-                reservation.settle(turn.usage)
-        about = replace(
-            about,
-            latency_ms=self._since(started),
-            contents=self._contents(request, number, new, turn),
+        about = Exchange(
+            wo_id,
+            number,
+            request_digest(request),
+            self.router.name,
+            self.router.model,
+            0,
         )
+        with _Till(budget, reservation) as till:
+            try:
+                turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
+            except ProviderError as error:
+                contents = self._contents(request, number, new, None)
+                about = self._settled(about, till, started, contents)
+                self.ledger.append([self.scribe.unanswered(about, error)])
+                raise
+        turn = replace(turn, usage_is_known=turn.usage_is_known and till.is_known)
+        about = self._settled(about, till, started, self._contents(request, number, new, turn))
         self.ledger.append([self.scribe.answered(about, turn)])
         return turn
 
-    def _since(self, started_ns: int) -> int:
-        return (self.monotonic_ns() - started_ns) // 1_000_000
+    def _settled(
+        self, about: Exchange, till: "_Till", started_ns: int, contents: str | None
+    ) -> Exchange:
+        return replace(
+            about,
+            latency_ms=(self.monotonic_ns() - started_ns) // 1_000_000,
+            shortage=till.shortage,
+            charged_tokens=till.charged,
+            contents=contents,
+        )
 
     def _contents(
         self, request: ModelRequest, number: int, new: tuple[Message, ...], turn: ModelTurn | None
@@ -106,6 +107,52 @@ class ModelDoor:
             kept["turn"] = message_as_json(turn.message)
         # ASCII text in the entry: whatever a model wrote is fit for a line so.
         return json.dumps(kept, ensure_ascii=True)
+
+
+class _Till:
+    """Pays for the attempts of one exchange, each with a reservation as large as the first.
+
+    A context manager. `charged` is what they came to, `is_known` whether all of them said
+    what they cost, `shortage` what a budget that only warns lacked first.
+    """
+
+    def __init__(self, budget: Budget, first: Reservation) -> None:
+        self._budget = budget
+        self._first = first
+        self._is_begun = False
+        self.charged = 0
+        self.is_known = True
+        self.shortage = first.shortage
+
+    def pay(self, send: Callable[[], ModelTurn]) -> ModelTurn:
+        """Make one attempt; see `Pay`."""
+        reservation = self._budget.reserve(self._first.granted) if self._is_begun else self._first
+        self._is_begun = True
+        self.shortage = self.shortage or reservation.shortage
+        # Whoever does not say what it cost may have cost all that it was granted.
+        charged: int | None = None
+        try:
+            turn = send()
+            if turn.usage_is_known:
+                charged = max(0, turn.usage.total)
+        except ProviderError as error:
+            if error.kind in _NOTHING_CHARGED:
+                charged = 0
+            raise
+        else:
+            return turn
+        finally:
+            self.is_known = self.is_known and charged is not None
+            tokens = reservation.granted if charged is None else charged
+            self.charged += tokens
+            reservation.settle(Usage(tokens))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Settled already, but where no attempt was begun.
+        self._first.release()
 
 
 def _reserve(request: ModelRequest, budget: Budget) -> tuple[Reservation, ModelRequest]:

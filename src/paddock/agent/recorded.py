@@ -1,15 +1,16 @@
 """Sessions as the ledgers have them: listed, read, and their conversations restored.
 
 A turn's two ends, message and response, stand in its `TURN_RECORDED`. The calls and
-results between them are restored where the configuration keeps contents; where it does
-not, the conversation goes on without them, and that is said.
+results between them, of every order that it took, are restored where the configuration
+keeps contents; where it does not, the conversation goes on without them, and that is said.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paddock.agent.conversation import Conversation, said
+from paddock.agent.results import TurnOutcome
 from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger import format_events as events
 from paddock.ledger.format_lines import StoredEntry
@@ -18,7 +19,8 @@ from paddock.ledger.query import Filter
 from paddock.providers.transcript import message_from_json
 from paddock.providers.wire_json import as_count, as_list, as_map, as_text
 from paddock.values.calls import Json
-from paddock.values.models import AssistantMessage, Message, UserMessage
+from paddock.values.models import AssistantMessage, Message, Usage, UserMessage
+from paddock.values.orders import OrderType
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ class RecordedTurn:
     reason: str = ""
     cut_chars: int = 0
     """Characters of message and response that the record left out."""
+    orders: tuple[str, ...] = ()
+    """Those that were to answer, in order; all but the last were not accepted."""
 
     def as_json(self) -> dict[str, Json]:
         """For `--json` and exports."""
@@ -122,8 +126,11 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
         row for row in rows if row.entry.event_type in {events.SESSION_START, events.SESSION_END}
     ][-1]
     is_over = last_mark.entry.event_type == events.SESSION_END
-    turns = tuple(_turn(row) for row in rows if row.entry.event_type == events.TURN_RECORDED)
     plans = [row for row in rows if row.entry.event_type == events.WO_PLANNED]
+    orders = _orders_by_turn(plans)
+    turns = tuple(
+        _turn(row, orders) for row in rows if row.entry.event_type == events.TURN_RECORDED
+    )
     newest = starts[-1].entry
     model = as_map(newest.metadata.get("model"))
     return RecordedSession(
@@ -133,15 +140,26 @@ def _session(session_id: str, rows: Sequence[StoredEntry]) -> RecordedSession | 
         ended=last_mark.timestamp if is_over else "",
         model=f"{as_text(model.get('provider'))}:{as_text(model.get('name'))}",
         turns=turns,
-        unfinished=_unfinished(plans, turns),
+        unfinished=_unfinished(plans, turns, orders),
         orders_used=max((_order_number(row) for row in plans), default=0),
     )
 
 
-def _turn(row: StoredEntry) -> RecordedTurn:
+def _orders_by_turn(plans: Iterable[StoredEntry]) -> Mapping[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
+    for row in plans:
+        metadata = row.entry.metadata
+        if metadata.get("wo_type") == OrderType.SYNTHESIZE.value:
+            number = as_count(metadata.get("turn"))
+            found[number] = (*found.get(number, ()), row.entry.submission_id)
+    return found
+
+
+def _turn(row: StoredEntry, orders: Mapping[int, tuple[str, ...]]) -> RecordedTurn:
     metadata = row.entry.metadata
+    number = as_count(metadata.get("turn"))
     return RecordedTurn(
-        number=as_count(metadata.get("turn")),
+        number=number,
         user_message=as_text(metadata.get("user_message")),
         response=as_text(metadata.get("response")),
         outcome=as_text(metadata.get("outcome")),
@@ -150,21 +168,33 @@ def _turn(row: StoredEntry) -> RecordedTurn:
         reason=row.entry.reason,
         cut_chars=as_count(metadata.get("user_message_cut_chars"))
         + as_count(metadata.get("response_cut_chars")),
+        orders=orders.get(number, ()),
     )
 
 
 def _unfinished(
-    plans: Iterable[StoredEntry], turns: Sequence[RecordedTurn]
+    plans: Iterable[StoredEntry],
+    turns: Sequence[RecordedTurn],
+    orders: Mapping[int, tuple[str, ...]],
 ) -> tuple[RecordedTurn, ...]:
     recorded = {turn.number for turn in turns}
     found: dict[int, RecordedTurn] = {}
     for row in plans:
         metadata = row.entry.metadata
         number = as_count(metadata.get("turn"))
-        message = as_text(metadata.get("user_message"))
         # An order that was delegated belongs to the turn before it, or to none.
-        if message and number not in recorded:
-            found[number] = RecordedTurn(number, message, "", "unfinished", row.timestamp)
+        is_delegated = metadata.get("wo_type") == OrderType.EXECUTE.value
+        # The first order of a turn has the message, which may be empty.
+        if not is_delegated and number not in recorded and number not in found:
+            found[number] = RecordedTurn(
+                number=number,
+                user_message=as_text(metadata.get("user_message")),
+                response="",
+                outcome="unfinished",
+                timestamp=row.timestamp,
+                cut_chars=as_count(metadata.get("user_message_cut_chars")),
+                orders=orders.get(number, ()),
+            )
     return tuple(found.values())
 
 
@@ -185,21 +215,47 @@ def restore(ledgers: Ledgers, session: RecordedSession) -> Restored:
     """The conversation of a recorded session. Raises: HostError."""
     kept = _kept_contents(ledgers, session.session_id)
     conversation = Conversation()
-    without = 0
+    without = cut_short = 0
     for turn in session.turns:
-        messages = _messages(turn, kept.get(turn.answered_by, []))
-        without += messages is None
-        conversation.add(messages or said(turn.user_message, turn.response or turn.reason))
+        between = _between(turn, kept)
+        if between is None:
+            without += 1
+            conversation.add(said(turn.user_message, turn.response or turn.reason))
+            continue
+        cut_short += between.is_cut_short
+        messages = [UserMessage(turn.user_message), *between.messages]
+        if turn.outcome != TurnOutcome.SUCCESS.value or not between.messages:
+            messages.append(AssistantMessage(turn.response or turn.reason))
+        conversation.add(tuple(messages))
     notices: list[str] = []
     if without:
         notices.append(
             f"of {without} turns only message and response are restored: what was called in "
             "between is kept only with [ledger] keep_model_contents = true"
         )
+    if cut_short:
+        notices.append(f"of {cut_short} turns the last calls before a failure are not restored")
     cut = sum(turn.cut_chars for turn in session.turns)
     if cut:
         notices.append(f"{cut} characters of long messages and responses were not kept")
     return Restored(conversation, tuple(notices))
+
+
+def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
+    """What the exchanges of a session took from its budget, its children's included.
+
+    Raises: HostError, LedgerDamagedError.
+    """
+    wanted = Filter(event_type=events.LLM_CALL, session_id=session_id)
+    return sum(_charged(row.entry.metadata) for row in _rows(ledgers, "ho1m", wanted))
+
+
+def _charged(metadata: Mapping[str, Json]) -> int:
+    if "charged_tokens" in metadata:
+        return as_count(metadata["charged_tokens"])
+    # Entries that were made before a charge stood in them.
+    usage = as_map(metadata.get("usage"))
+    return sum(as_count(usage.get(name)) for name in Usage._fields)
 
 
 def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
@@ -210,9 +266,33 @@ def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[Store
     return found
 
 
-def _messages(turn: RecordedTurn, calls: Sequence[StoredEntry]) -> tuple[Message, ...] | None:
-    """Everything that was said in the turn's last order; None where not all of it was kept."""
-    found: list[Message] = []
+@dataclass(slots=True)
+class _Between:
+    """What was said in a turn, or in one of its orders, between its two ends."""
+
+    messages: list[Message] = field(default_factory=list[Message])
+    is_cut_short: bool = False
+    """Calls of its last exchange may have run, and what came of them is not kept."""
+
+
+def _between(turn: RecordedTurn, kept: Mapping[str, list[StoredEntry]]) -> _Between | None:
+    """Of all its orders; None where not all of it was kept."""
+    found = _Between()
+    for order in turn.orders:
+        rows = kept.get(order, [])
+        is_accepted = order == turn.answered_by
+        said_there = _said_in(rows, turn.response if is_accepted else None)
+        if said_there is None or (is_accepted and not rows):
+            return None
+        # The user's own words stand at the turn's start; a correction stays.
+        found.messages += said_there.messages[1 if order == turn.orders[0] else 0 :]
+        found.is_cut_short = found.is_cut_short or said_there.is_cut_short
+    return found
+
+
+def _said_in(calls: Sequence[StoredEntry], accepted: str | None) -> _Between | None:
+    """What one order added; `accepted` is its response, where it was the turn's."""
+    found = _Between()
     answer: Message | None = None
     for row in calls:
         contents = row.entry.metadata.get("contents")
@@ -221,16 +301,24 @@ def _messages(turn: RecordedTurn, calls: Sequence[StoredEntry]) -> tuple[Message
         place = f"ho1m, entry {row.id}"
         try:
             kept = as_map(json.loads(contents))
-            found += [message_from_json(each, place) for each in as_list(kept.get("messages"))]
+            found.messages += [
+                message_from_json(each, place) for each in as_list(kept.get("messages"))
+            ]
             # Every earlier turn of the model stands among the next request's messages.
             answer = message_from_json(kept["turn"], place) if "turn" in kept else None
         except (ValueError, ConfigError):
             return None
-    if not found or not isinstance(answer, AssistantMessage):
-        return None
-    if answer.tool_calls:
-        answer = AssistantMessage(answer.text or turn.response)
-    return (UserMessage(turn.user_message), *found[1:], answer)
+    if not isinstance(answer, AssistantMessage):
+        return None if accepted is not None and calls else found
+    found.is_cut_short = accepted is None and bool(answer.tool_calls)
+    text = answer.text.strip() and answer.text
+    if accepted is not None:
+        is_whole = bool(text) and not answer.tool_calls
+        found.messages.append(answer if is_whole else AssistantMessage(text or accepted))
+    elif text:
+        # Without its calls: none of them has an answer here.
+        found.messages.append(AssistantMessage(text))
+    return found
 
 
 def export_session(ledgers: Ledgers, session: RecordedSession) -> dict[str, Json]:

@@ -41,6 +41,8 @@ class Exchange:
     model: str
     latency_ms: int
     shortage: Shortage | None = None
+    charged_tokens: int = 0
+    """What its attempts took from the budgets; all that was granted to one of unknown cost."""
     contents: str | None = None
     """JSON text, where the configuration keeps contents."""
 
@@ -222,6 +224,7 @@ def _exchange_json(exchange: Exchange) -> dict[str, Json]:
         "provider": clean(exchange.provider),
         "model": clean(exchange.model),
         "latency_ms": exchange.latency_ms,
+        "charged_tokens": min(exchange.charged_tokens, limits.json_integer_max),
     }
     if exchange.shortage is not None:
         kept["over_budget"] = str(exchange.shortage)

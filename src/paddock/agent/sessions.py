@@ -1,7 +1,8 @@
 """A session: opened once, a turn for each message, its start and its end on record."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
@@ -53,7 +54,7 @@ class SessionParts:
 
 
 class Session:
-    """One opened conversation. A context manager.
+    """One opened conversation. A context manager; may be used from several threads.
 
     `notices` are what a person should be told once.
     """
@@ -61,6 +62,8 @@ class Session:
     def __init__(self, parts: SessionParts) -> None:
         """Raises: PaddockError where the start cannot be recorded; then all is closed."""
         self._parts = parts
+        self._lock = threading.Lock()
+        self._running = 0
         self._is_closed = False
         self.notices = parts.notices
         try:
@@ -92,13 +95,16 @@ class Session:
 
     @property
     def supervisor(self) -> Supervisor:
-        """Turns and cost so far."""
+        """Turns and cost so far, with what was delegated."""
         return self._parts.supervisor
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
-        """Answer a message; see `Supervisor.handle_turn`."""
-        self._require_open()
-        return self._parts.supervisor.handle_turn(user_message, cancel)
+        """Answer a message; see `Supervisor.handle_turn`.
+
+        Where the session was closed meanwhile this closes it, and raises as `close`.
+        """
+        with self._at_work():
+            return self._parts.supervisor.handle_turn(user_message, cancel)
 
     def delegate(
         self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER
@@ -113,9 +119,8 @@ class Session:
             UsageError: there is no such agent, or it is no descendant of this one.
             IntegrityError, PaddockError: as `handle_turn`.
         """
-        self._require_open()
         office, own = self._parts.office, self._parts.charter
-        with self._parts.children.open(agent) as child:
+        with self._at_work(), self._parts.children.open(agent) as child:
             # Threat: a declaration that gives a child a tool its parent was not offered.
             tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
             constraints = Constraints(
@@ -125,22 +130,31 @@ class Session:
                 token_budget=own.order_tokens if budget is None else budget,
                 timeout_s=own.order_timeout_s,
             )
-            turn = self._parts.supervisor.turns
-            plan = Plan(OrderType.EXECUTE, {"task": task}, constraints, turn, agent)
+            supervisor = self._parts.supervisor
+            plan = Plan(OrderType.EXECUTE, {"task": task}, constraints, supervisor.turns, agent)
             order = office.dispatch(plan)
             assignment = office.assign(
                 order, office.budget, child.charter.system_prompt, (), streams=False
             )
-            return child.executor.carry_out(assignment, cancel).order
+            done = child.executor.carry_out(assignment, cancel).order
+            supervisor.add_cost(done.cost)
+            return done
 
     def close(self) -> None:
         """Record the end and let everything go. Twice is harmless.
 
+        What runs in other threads comes to its end first, and the last of it closes; what is
+        new is refused.
+
         Raises: PaddockError where the end cannot be recorded; all is closed then too.
         """
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._lock:
+            is_last = not self._is_closed and self._running == 0
+            self._is_closed = True
+        if is_last:
+            self._end()
+
+    def _end(self) -> None:
         parts = self._parts
         try:
             supervisor = parts.supervisor
@@ -156,6 +170,19 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise UsageError("the session was closed", hint="open a new one, or resume it")
+    @contextmanager
+    def _at_work(self) -> Generator[None]:
+        """While a turn or an order runs. Raises: UsageError where the session was closed."""
+        with self._lock:
+            if self._is_closed:
+                raise UsageError("the session was closed", hint="open a new one, or resume it")
+            self._running += 1
+        try:
+            yield
+        finally:
+            # A ledger that is closed under a turn would lose it: the last one out closes.
+            with self._lock:
+                self._running -= 1
+                is_last = self._is_closed and self._running == 0
+            if is_last:
+                self._end()

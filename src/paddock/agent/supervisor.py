@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from paddock import limits
-from paddock.agent.attention import attend
+from paddock.agent.attention import attend, without_marks
 from paddock.agent.contract_defaults import CLASSIFY, SYNTHESIZE
 from paddock.agent.conversation import Conversation
 from paddock.agent.events import Noticed
@@ -25,6 +25,7 @@ from paddock.agent.records import TurnRecord
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.errors import IntegrityError, PaddockError
 from paddock.providers.budgets import Budget
+from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.models import AssistantMessage, Message, UserMessage
@@ -41,6 +42,8 @@ from paddock.values.orders import (
 NO_TOOLS_FOR: Final = frozenset({"greeting"})
 """Speech acts that ask for nothing to be done."""
 _CANCELLED: Final = "The turn was cancelled."
+_CORRECTION_CHARS_MAX: Final = 600
+"""Of why an answer was not accepted, as the model is told it."""
 
 
 @dataclass(slots=True)
@@ -91,8 +94,20 @@ class Supervisor:
         self._office = office
         self._conversation = conversation
         self._lock = threading.Lock()
+        self._cost_lock = threading.Lock()
+        self._cost = OrderCost()
         self.turns = turns
-        self.cost = OrderCost()
+
+    @property
+    def cost(self) -> OrderCost:
+        """Of every turn, and of what was delegated beside them."""
+        with self._cost_lock:
+            return self._cost
+
+    def add_cost(self, cost: OrderCost) -> None:
+        """Count what an order took, also while a turn runs."""
+        with self._cost_lock:
+            self._cost = self._cost.plus(cost)
 
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message. The turn is on record when this returns, and when it raises.
@@ -259,7 +274,7 @@ class Supervisor:
 
     def _record(self, turn: _Turn, ended: _Ended) -> None:
         cost = turn.cost()
-        self.cost = self.cost.plus(cost)
+        self.add_cost(cost)
         record = TurnRecord(
             turn=turn.number,
             user_message=turn.user_message,
@@ -297,8 +312,13 @@ def _failure(order: WorkOrder) -> OrderFailure | None:
 
 
 def _correction(problem: str) -> str:
+    # Threat: a problem repeats what the model wrote, and this stands in front of the user's
+    # own words: without marks and line ends it is a reason, and speaks for nobody.
+    why = without_marks(show_name(problem[:_CORRECTION_CHARS_MAX]))
+    missing = len(problem) - _CORRECTION_CHARS_MAX
+    cut = f" [{missing} more characters]" if missing > 0 else ""
     return (
-        f"Your last answer was not accepted: {problem}. What was done stays done: do not repeat "
+        f"Your last answer was not accepted: {why}{cut}. What was done stays done: do not repeat "
         "it. Answer again.\n"
     )
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from paddock import limits
 from paddock.agent.contract_files import load_contracts
 from paddock.agent.contracts import Contracts
 from paddock.agent.conversation import Conversation
@@ -17,7 +18,7 @@ from paddock.agent.exchange import ModelDoor
 from paddock.agent.executor import Executor
 from paddock.agent.hands import Hands
 from paddock.agent.office import Charter, Office, OrderNumbers
-from paddock.agent.recorded import RecordedSession, find_session, restore
+from paddock.agent.recorded import RecordedSession, find_session, restore, tokens_charged
 from paddock.agent.records import Scribe, TurnRecord
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Child, Session, SessionParts
@@ -34,8 +35,9 @@ from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
 from paddock.plane.admin_config import Budget as BudgetTable
 from paddock.plane.session_lock import session_lock
-from paddock.providers.budgets import session_budget
-from paddock.providers.ports import Provider, Router
+from paddock.providers.budgets import Budget, session_budget
+from paddock.providers.gateway import Gateway
+from paddock.providers.ports import Provider
 from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
@@ -120,26 +122,29 @@ class _Opening:
         lineage = project.agents.lineage(self._agent)
         contracts = _contracts(project)
         held.enter_context(session_lock(project.layout, project.environment, self._session_id))
+        if self._before is not None:
+            # Whoever had it open until now has added to it.
+            self._before = require_session(project, self._session_id)
         router = self._open_router()
         ho1m = held.enter_context(closing(open_ledger(project, "ho1m")))
         ho2m = held.enter_context(closing(open_ledger(project, "ho2m")))
         shop = _Shop(project, self._session_id, contracts, ho1m, router, self._listener, wish)
         child = held.enter_context(shop.open_agent(self._agent))
         charter = child.charter
-        table = _budget_table(project)
         office = Office(
             scribe=Scribe(self._session_id, self._agent),
             ledger=ho2m,
             ledgers=sessions_of(project),
             contracts=contracts,
-            budget=session_budget(table.session_tokens, BudgetMode(table.mode)),
+            budget=self._budget(),
             listener=self._listener,
             numbers=OrderNumbers(0 if self._before is None else self._before.orders_used),
         )
         conversation, notices = self._restored(office)
         turns = 0 if self._before is None else self._before.turns_used
         supervisor = Supervisor(charter, child.executor, office, conversation, turns)
-        facts = self._facts(charter, router, tuple(record.agent.name for record in lineage))
+        names = tuple(record.agent.name for record in lineage)
+        facts = self._facts(charter, router, names, office.budget)
         if project.admin is not None:
             # It belongs to the system as a whole too.
             record_gate(project, self._session_id, self._agent)
@@ -153,11 +158,20 @@ class _Opening:
             notices=(*project.notices, *notices),
         )
 
-    def _open_router(self) -> Router:
+    def _open_router(self) -> Gateway:
         if self._wish.provider is not None:
             return self._held.enter_context(gateway_of(self._wish.provider))
         settings = chosen_model(self._project, self._wish.model)
         return self._held.enter_context(open_model(settings, self._wish.variables))
+
+    def _budget(self) -> Budget:
+        """The session's: a resumed one has spent what is on record."""
+        table = _budget_table(self._project)
+        budget = session_budget(table.session_tokens, BudgetMode(table.mode))
+        if self._before is not None:
+            ledgers = sessions_of(self._project)
+            budget.settle(reserved=0, used=tokens_charged(ledgers, self._session_id))
+        return budget
 
     def _restored(self, office: Office) -> tuple[Conversation, tuple[str, ...]]:
         before = self._before
@@ -176,13 +190,16 @@ class _Opening:
                     )
                 )
             )
-        restored = restore(office.ledgers, before)
+        # Read again, with the turns that were recorded just now.
+        restored = restore(office.ledgers, require_session(self._project, self._session_id))
         notices = restored.notices
         if before.unfinished:
             notices += (f"{len(before.unfinished)} turns of this session had not ended",)
         return restored.conversation, notices
 
-    def _facts(self, charter: Charter, router: Router, lineage: tuple[str, ...]) -> dict[str, Json]:
+    def _facts(
+        self, charter: Charter, router: Gateway, lineage: tuple[str, ...], budget: Budget
+    ) -> dict[str, Json]:
         project = self._project
         record = project.agents.read(self._agent)
         table = _budget_table(project)
@@ -199,6 +216,7 @@ class _Opening:
             "budget": {"session_tokens": table.session_tokens, "mode": table.mode},
             "resumed": self._before is not None,
             "turns_before": 0 if self._before is None else self._before.turns_used,
+            "tokens_before": min(budget.account.spent, limits.json_integer_max),
         }
 
 
@@ -231,7 +249,7 @@ class _Shop:
     session_id: str
     contracts: Contracts
     ho1m: Ledger
-    router: Router
+    router: Gateway
     listener: TurnListener
     wish: SessionWish
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 from paddock import limits
+from paddock.errors import BudgetExhaustedError
 from paddock.providers.failures import ProviderError
 from paddock.providers.ports import Provider, TextSink
 from paddock.providers.reading import NO_USAGE
@@ -56,6 +57,17 @@ class Wait(Protocol):
         ...
 
 
+Pay = Callable[[Callable[[], ModelTurn]], ModelTurn]
+"""Makes one attempt, and pays for it: calls what it is given, once, and hands on what comes.
+
+Raises: BudgetExhaustedError where the budget does not cover it; then nothing was sent.
+"""
+
+
+def _for_nothing(send: Callable[[], ModelTurn]) -> ModelTurn:
+    return send()
+
+
 class Gateway:
     """A provider whose failures on the way are retried. A context manager."""
 
@@ -88,33 +100,45 @@ class Gateway:
         *,
         on_text: TextSink | None = None,
         cancel: Cancel | None = None,
+        pay: Pay = _for_nothing,
     ) -> ModelTurn:
         """The model's turn, after as many attempts as it took (`attempts`).
 
-        Cancelled, also while waiting: a turn with `Stop.CANCELLED`.
+        Each attempt is made through `pay`. Cancelled, also while waiting: a turn with
+        `Stop.CANCELLED`.
 
-        Raises: ProviderError, the last one, its message saying how often it was tried;
-            ConfigError where the request's output schema is none.
+        Raises: ProviderError, the last one, its message saying how often it was tried, and
+            what the budget lacked for another attempt; BudgetExhaustedError where it does
+            not cover the first; ConfigError where the request's output schema is none.
         """
+
+        def send() -> ModelTurn:
+            return self._provider.route(request, on_text=on_text, cancel=cancel)
+
         waited = 0.0
         attempt = 1
+        failed: ProviderError | None = None
         while True:
             if cancel is not None and cancel.is_cancelled:
                 return cancelled_turn(self.model, attempt - 1)
             try:
-                turn = self._provider.route(request, on_text=on_text, cancel=cancel)
+                return replace(pay(send), attempts=attempt)
+            except BudgetExhaustedError as short:
+                if failed is None:
+                    raise
+                said = f", another attempt is not covered: {short.message}"
+                raise _counted(failed, attempt - 1, said) from failed.__cause__
             except ProviderError as failure:
-                wait = plan_wait(failure, attempt, waited, self._draw(), self._allowed)
-                if wait is None:
-                    raise _counted(failure, attempt) from failure.__cause__
-                if on_text is not None:
-                    on_text.restarted()
-                if self._wait(wait, cancel):
-                    return cancelled_turn(self.model, attempt)
-                waited += wait
-                attempt += 1
-            else:
-                return replace(turn, attempts=attempt)
+                failed = failure
+            wait = plan_wait(failed, attempt, waited, self._draw(), self._allowed)
+            if wait is None:
+                raise _counted(failed, attempt) from failed.__cause__
+            if on_text is not None:
+                on_text.restarted()
+            if self._wait(wait, cancel):
+                return cancelled_turn(self.model, attempt)
+            waited += wait
+            attempt += 1
 
     def close(self) -> None:
         """Close the provider."""
@@ -141,11 +165,12 @@ def cancelled_turn(model: str, attempts: int = 1, text: str = "") -> ModelTurn:
     )
 
 
-def _counted(failure: ProviderError, attempts: int) -> ProviderError:
-    if attempts == 1:
+def _counted(failure: ProviderError, attempts: int, more: str = "") -> ProviderError:
+    if attempts == 1 and not more:
         return failure
+    tried = "once" if attempts == 1 else f"{attempts} times"
     return ProviderError(
-        f"{failure.message} (tried {attempts} times)",
+        f"{failure.message} (tried {tried}{more})",
         kind=failure.kind,
         where=failure.where,
         hint=failure.hint,

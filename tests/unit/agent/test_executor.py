@@ -608,6 +608,7 @@ def test_an_exchange_is_recorded_without_its_contents(room):
         "provider": "scripted",
         "model": "script",
         "latency_ms": 0,
+        "charged_tokens": 18,
         "status": "ok",
         "answered_by": "script",
         "stop": "end_turn",

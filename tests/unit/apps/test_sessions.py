@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from paddock.agent.sessions import Session
 from paddock.assembly import Project, create_agent, open_project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
+from paddock.plane.admin_config import Budget
 from paddock.plane.agents import NewAgent
 from paddock.plane.environment import read_environment
-from paddock.providers.scripted import Say, ScriptedCall, ScriptedModel
+from paddock.providers.failures import FailureKind
+from paddock.providers.scripted import Fail, Say, ScriptedCall, ScriptedModel
 from paddock.runtime.approvals import YesApprover
-from paddock.values.models import AssistantMessage, ToolAnswers, UserMessage
+from paddock.values.models import AssistantMessage, Stop, ToolAnswers, Usage, UserMessage
 from paddock.values.orders import OrderFailure, OrderState
 from tests.support.agents import Heard
 
@@ -124,6 +127,68 @@ def test_a_closed_session_answers_nothing(place):
     with pytest.raises(UsageError):
         session.handle_turn("hello")
     assert place.types("ho2m").count("SESSION_END") == 1
+
+
+class Held(ScriptedModel):
+    """A script whose steps wait for `go`; the first that waits says so with `begun`."""
+
+    def __init__(self, *steps: Say) -> None:
+        super().__init__(steps)
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def route(self, request, **more):
+        self.begun.set()
+        assert self.go.wait(60)
+        return super().route(request, **more)
+
+
+def closed_during(place: Place, session: Session, model: Held, work) -> list:
+    """What `work` came to, the session having been closed while it ran."""
+    done = []
+    thread = threading.Thread(target=lambda: done.append(work()))
+    thread.start()
+    try:
+        assert model.begun.wait(60)
+        session.close()
+        for late in (session.handle_turn, lambda text: session.delegate("helper", text)):
+            with pytest.raises(UsageError, match="the session was closed"):
+                late("late")
+        assert "SESSION_END" not in place.types("ho2m")
+    finally:
+        model.go.set()
+        thread.join()
+    session.close()
+    return done
+
+
+def test_a_turn_during_which_the_session_is_closed_comes_to_its_end(place):
+    model = Held(CLEAR, Say(calls=(write("b.txt"),)), Say("written"))
+    session = place.open(provider=model)
+
+    (result,) = closed_during(place, session, model, lambda: session.handle_turn("write b.txt"))
+
+    assert (result.outcome, result.response) == (TurnOutcome.SUCCESS, "written")
+    assert (place.root / "b.txt").read_text() == "x"
+    entries = [e for e in place.entries("ho2m") if e.event_type not in OF_THE_LEDGER]
+    assert [entry.event_type for entry in entries[-2:]] == ["TURN_RECORDED", "SESSION_END"]
+    assert place.types("ho2m").count("SESSION_END") == 1
+    end = entries[-1].metadata
+    assert (end["turns"], end["cost"]["total_tokens"]) == (1, result.cost.total_tokens)
+    with place.open(resume=session.session_id):
+        pass
+
+
+def test_an_order_during_which_the_session_is_closed_comes_to_its_end(place):
+    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    model = Held(Say("seen"))
+    session = place.open(provider=model)
+
+    (order,) = closed_during(place, session, model, lambda: session.delegate("helper", "look"))
+
+    assert order.output_result == {"response_text": "seen"}
+    assert "WO_COMPLETED" in place.types("ho1m")
+    (end,) = [e.metadata for e in place.entries("ho2m") if e.event_type == "SESSION_END"]
+    assert (end["turns"], end["cost"]["total_tokens"]) == (0, 15)
 
 
 def test_questions_and_answers_are_heard(place):
@@ -247,6 +312,103 @@ def test_a_resumed_session_is_one_session_with_two_starts(place):
     assert [start.metadata["resumed"] for start in starts] == [False, True]
 
 
+def kept(place: Place, *steps: Say | Fail, outcome: str = "success") -> Session:
+    """A session of one turn whose contents are kept, closed."""
+    place.configure("[ledger]\nkeep_model_contents = true\n")
+    with place.open(CLEAR, *steps) as session:
+        assert session.handle_turn("make b.txt").outcome.value == outcome
+    return session
+
+
+def live_and_resumed(place: Place, session: Session) -> tuple[list, list, tuple[str, ...]]:
+    """The conversation before the next turn, as it was and as it is restored; the notices."""
+    live = session.supervisor._conversation.fit(10**6).messages
+    with place.open(resume=session.session_id) as again:
+        restored = again.supervisor._conversation.fit(10**6).messages
+    return list(live), list(restored), again.notices
+
+
+MADE = Say("I make it", calls=(write("b.txt"),))
+REFUSED = Fail(FailureKind.REQUEST, "hiccup")
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome"),
+    [
+        ((MADE, Say("It is made.")), "success"),
+        ((MADE, REFUSED, Say("It is made.")), "success"),
+        ((MADE, Say("half", stop=Stop.MAX_TOKENS), Say("It is made.")), "success"),
+        ((REFUSED, MADE, Say("It is made.")), "success"),
+        ((MADE, REFUSED, REFUSED, REFUSED), "degraded"),
+        ((MADE, Say("no", stop=Stop.REFUSAL)), "degraded"),
+    ],
+    ids=["one-order", "failed-after", "cut", "failed-before", "all-failed", "refused"],
+)
+def test_calls_of_orders_that_were_not_accepted_come_back_too(place, steps, outcome):
+    session = kept(place, *steps, outcome=outcome)
+
+    live, restored, notices = live_and_resumed(place, session)
+
+    assert restored == live
+    assert any(isinstance(message, ToolAnswers) for message in restored)
+    assert [notice for notice in notices if "restored" in notice] == []
+
+
+def test_calls_whose_results_nobody_was_told_are_missed_aloud(place):
+    refused = Say("again", calls=(write(".git/config"),))
+    steps = [replace(refused, text=f"again {n}") for n in range(2)]
+    twice = Say("both", calls=(write(".git/a"), write(".git/b")))
+    session = kept(place, steps[0], twice, outcome="degraded")
+
+    live, restored, notices = live_and_resumed(place, session)
+
+    assert sum(isinstance(message, ToolAnswers) for message in live) == 2
+    assert sum(isinstance(message, ToolAnswers) for message in restored) == 1
+    assert restored[-2:] == [AssistantMessage("both"), live[-1]]
+    assert "of 1 turns the last calls before a failure are not restored" in notices
+
+
+def test_without_contents_the_orders_that_were_not_accepted_are_missed_aloud(place):
+    with place.open(CLEAR, MADE, REFUSED, Say("It is made.")) as session:
+        session.handle_turn("make b.txt")
+
+    _, restored, notices = live_and_resumed(place, session)
+
+    assert restored == [UserMessage("make b.txt"), AssistantMessage("It is made.")]
+    assert any(notice.startswith("of 1 turns only message and") for notice in notices)
+
+
+def test_a_resumed_session_has_spent_what_it_spent_before(place):
+    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    too_large = Fail(FailureKind.TOO_LARGE)
+    with place.open(CLEAR, *[too_large] * 3, Say("seen", usage=None)) as session:
+        session.handle_turn("hello")
+        session.delegate("helper", "look")
+        before = session.budget.account
+
+    with place.open(resume=session.session_id) as again:
+        assert again.budget.account == before
+        facts = again.facts
+    assert before.spent > 4 * 8_192
+    assert facts["tokens_before"] == before.spent
+
+
+def test_a_session_that_was_resumed_spends_no_more_than_one_that_was_not(place):
+    table = Budget()
+    all_of_it = Say("done", usage=Usage(table.session_tokens))
+    with place.open(CLEAR, all_of_it) as session:
+        assert session.handle_turn("hello").outcome is TurnOutcome.SUCCESS
+
+    model = ScriptedModel((Say("never"),))
+    with place.open(provider=model, resume=session.session_id) as again:
+        result = again.handle_turn("more")
+    with place.open(CLEAR, Say("done")) as other:
+        assert other.handle_turn("hello").outcome is TurnOutcome.SUCCESS
+
+    assert result.work_orders[-1].error.code is OrderFailure.BUDGET_EXHAUSTED
+    assert model.steps_left == 1
+
+
 @pytest.mark.parametrize("session_id", ["SES-0000000000000000", "../../x", "", "WO-1"])
 def test_a_session_that_is_not_there_is_not_resumed(place, session_id):
     with pytest.raises(UsageError):
@@ -336,6 +498,30 @@ def test_a_childs_tokens_are_the_sessions(place):
 
     assert order.state is OrderState.FAILED
     assert order.error.code is OrderFailure.BUDGET_EXHAUSTED
+
+
+def test_what_was_delegated_stands_in_the_sessions_cost(place):
+    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+    model = ScriptedModel((*[Say("seen", usage=Usage(100, 50))] * 8, CLEAR, Say("done")))
+
+    with place.open(provider=model) as session:
+        orders = []
+        threads = [
+            threading.Thread(target=lambda: orders.append(session.delegate("helper", "look")))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        result = session.handle_turn("hello")
+        cost = session.supervisor.cost
+
+    assert [order.cost.total_tokens for order in orders] == [150] * 8
+    assert (result.cost.total_tokens, cost.total_tokens, cost.llm_calls) == (30, 1_230, 10)
+    assert session.budget.account.spent == 1_230
+    (end,) = [e.metadata for e in place.entries("ho2m") if e.event_type == "SESSION_END"]
+    assert end["cost"] == cost.as_json()
 
 
 def test_children_side_by_side_each_do_their_part(place):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from paddock.errors import BudgetExhaustedError
 from paddock.providers.cancel import CancelToken, wait_or_cancel
 from paddock.providers.failures import TRANSIENT, FailureKind, ProviderError
 from paddock.providers.gateway import RetryLimits, plan_wait
@@ -70,6 +71,48 @@ def test_every_attempt_sends_the_same_request():
 
         assert (turn.text, turn.attempts) == ("ok", 2)
         assert model.requests == [asking()] * 2
+
+
+def test_every_attempt_is_paid_for():
+    paid = []
+
+    def pay(send):
+        paid.append("an attempt")
+        return send()
+
+    with ScriptedModel([Fail(FailureKind.BROKEN), Fail(FailureKind.SERVER), Say("ok")]) as model:
+        turn = gateway(model).route(asking(), pay=pay)
+
+    assert (turn.text, turn.attempts, paid) == ("ok", 3, ["an attempt"] * 3)
+
+
+@pytest.mark.parametrize(("covered", "said"), [(1, "tried once"), (2, "tried 2 times")])
+def test_an_attempt_that_is_not_paid_for_is_not_made(covered, said):
+    model = ScriptedModel([Fail(FailureKind.BROKEN, "cut", 200)] * 4)
+
+    def pay(send):
+        if len(model.requests) == covered:
+            raise BudgetExhaustedError("nothing is left")
+        return send()
+
+    with pytest.raises(ProviderError) as caught:
+        gateway(model).route(asking(), pay=pay)
+
+    said = f"cut ({said}, another attempt is not covered: nothing is left)"
+    assert (caught.value.message, caught.value.kind) == (said, FailureKind.BROKEN)
+    assert len(model.requests) == covered
+
+
+def test_a_first_attempt_that_is_not_paid_for_is_no_failure_of_the_provider():
+    model = ScriptedModel([Say("never")])
+
+    def pay(send):
+        raise BudgetExhaustedError("nothing is left")
+
+    with pytest.raises(BudgetExhaustedError):
+        gateway(model).route(asking(), pay=pay)
+
+    assert model.steps_left == 1
 
 
 def test_cancelled_while_waiting_nothing_is_asked_again():
