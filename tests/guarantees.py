@@ -399,6 +399,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/gates/test_planted_past.py",
             ),
             mutants=(
+                "who-left-still-approves.toml",
                 "orphans-pass.toml",
                 "acceptance-files-are-anything.toml",
                 "anchors-are-forgotten.toml",

@@ -11,6 +11,7 @@ import pytest
 
 from paddock.packages.changing import recover_packages
 from paddock.packages.finishing import tidy
+from paddock.packages.install import InstallWish
 from paddock.packages.refusals import GateRefusedError
 from tests.support.changes import memory_directory
 from tests.support.dying import run_until
@@ -147,3 +148,29 @@ def test_a_recovery_that_is_killed_is_done_again(what):
             settled(plane)
             assert state(plane) in (before, after)
             shutil.rmtree(plane)
+
+
+def repair(bench: Bench) -> None:
+    bench.install(OLD, InstallWish(dev=True, repairs=True), package_id="PKG-O")
+
+
+def test_a_repair_that_dies_at_any_step_is_on_record_where_it_happened_and_there_alone():
+    with memory_directory() as base:
+        prepared, plane = base / "prepared", base / "plane"
+        prepare(prepared, with_old=True)
+        (prepared / "HOT/kernel/a").write_bytes(b"edited\n")
+        seen = set()
+        for dies_at in itertools.count(0, STRIDE):
+            shutil.copytree(prepared, plane, symlinks=True)
+            steps = run_until(dies_at, lambda: do(plane, repair))
+            recover(plane)
+            with open_bench(plane, Runner()) as bench:
+                assert not bench.depot.attic.has_transaction()
+                found = (plane / "HOT/kernel/a").read_bytes(), len(bench.events())
+            assert found in ((b"edited\n", 2), (b"old\n", 3)), dies_at
+            seen.add(found)
+            shutil.rmtree(plane)
+            if steps is not None:
+                break
+        assert found == (b"old\n", 3)
+        assert len(seen) == 2

@@ -4,12 +4,16 @@ import os
 import shutil
 import sys
 import traceback
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.project import find_project
+from paddock.assembly.rollback import ORDER
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.installed import read_installed
 from paddock.packages.keys import read_keys
@@ -20,6 +24,7 @@ from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import is_registered_bare_plane
+from paddock.values.entries import Entry
 from tests.support.changes import memory_directory
 from tests.support.packages import plane_tree
 
@@ -135,3 +140,69 @@ def test_killed_again_and_again_it_is_made_in_the_end():
                 break
         init_bare_plane(plane, environment, "production")
         require_whole(plane, environment, "production")
+
+
+def leave_a_plane_behind(plane: Path, environment: Environment) -> None:
+    """A plane that was worked on, and removed: what its ledgers' keys signed stays."""
+    init_bare_plane(plane, environment, "development")
+    layout = PlaneLayout(plane, "bare")
+    for name in ORDER:
+        for _ in range(3):
+            with closing(open_plane_ledger(layout, environment, name)) as ledger:
+                ledger.append([Entry("TEST", reason="of the earlier plane")])
+    shutil.rmtree(plane)
+
+
+def problems_of(plane: Path, environment: Environment) -> dict[str, tuple[object, ...]]:
+    """What is wrong with each ledger of the plane, where it has them."""
+    layout = PlaneLayout(plane, "bare")
+    return {
+        name: audit_ledger(layout, environment, name, Audit(full=True)).problems for name in ORDER
+    }
+
+
+def test_where_a_plane_stood_before_a_killed_init_leaves_no_plane_or_a_sound_one():
+    sound = dict.fromkeys(ORDER, ())
+    with memory_directory() as base:
+        here, kept = base / "here", base / "kept"
+        here.mkdir()
+        environment = read_environment({"HOME": str(here / "home")})
+        plane = here / "plane"
+        leave_a_plane_behind(plane, environment)
+        (here / "home").rename(kept)
+        change, code = 200, KILLED
+        while code != DONE:
+            shutil.rmtree(here)
+            here.mkdir()
+            shutil.copytree(kept, here / "home")
+            code = run_until(change, plane, environment, "development")
+            assert code in {KILLED, DONE}
+            if is_bare_plane(plane):
+                assert problems_of(plane, environment) == sound
+            init_bare_plane(plane, environment, "development")
+            assert problems_of(plane, environment) == sound, change
+            change += STRIDE
+        assert change > 300
+
+
+def test_a_plane_that_was_put_back_is_no_earlier_one_and_init_accepts_nothing_of_it(tmp_path):
+    environment = read_environment({"HOME": str(tmp_path / "home")})
+    plane = tmp_path / "plane"
+    init_bare_plane(plane, environment, "development")
+    layout = PlaneLayout(plane, "bare")
+    shutil.copytree(plane, tmp_path / "backup")
+    with closing(open_plane_ledger(layout, environment, "governance")) as ledger:
+        ledger.append([Entry("TEST", reason="after the backup")])
+    shutil.rmtree(plane)
+    (tmp_path / "backup").rename(plane)
+
+    made, _ = init_bare_plane(plane, environment, "development")
+
+    assert made.made == ()
+    assert [name for name, problems in problems_of_present(layout, environment)] == ["governance"]
+
+
+def problems_of_present(layout: PlaneLayout, environment: Environment) -> list[tuple[str, object]]:
+    present = (name for name in ORDER if layout.ledger_paths()[name].exists())
+    found = ((name, audit_ledger(layout, environment, name).problems) for name in present)
+    return [each for each in found if each[1]]

@@ -1,5 +1,6 @@
 """Packages: one tree is one archive, one content one identity, and nothing else is read."""
 
+import itertools
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from paddock.packages.names import find_collision, path_problem
 from paddock.packages.packing import is_litter, pack
 from paddock.packages.refusals import ArchiveRefusedError
 from paddock.packages.versions import parse_version
+from paddock.policy.globs import fold
 from tests.support.bad_archives import GOOD, GOOD_TAR
 from tests.support.packages import archive_bytes, gzipped, lay_source, manifest_json, manifest_of
 
@@ -141,6 +143,24 @@ def test_a_path_that_is_taken_leads_nowhere_else(path):
         assert os.path.normpath(path) == path
         assert not path.startswith(("/", "../"))
         assert path.encode().decode() == path
+
+
+FEW = st.lists(st.sampled_from(["a", "A", "ab", "é", "É", "a-"]), min_size=1, max_size=4)
+
+
+def may_meet(one, other):
+    """Whether two names are one somewhere, or lie in directories that are, by looking at all."""
+    for depth in range(1, min(len(one), len(other)) + 1):
+        mine, theirs = "/".join(one[:depth]), "/".join(other[:depth])
+        if fold(mine) == fold(theirs) and (mine != theirs or depth in {len(one), len(other)}):
+            return True
+    return False
+
+
+@given(st.lists(FEW, max_size=6))
+def test_a_collision_is_found_where_any_two_names_meet(names):
+    meeting = any(may_meet(*pair) for pair in itertools.combinations(names, 2))
+    assert (find_collision("/".join(parts) for parts in names) is not None) == meeting
 
 
 NUMBERS = st.integers(0, 12)

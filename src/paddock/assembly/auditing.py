@@ -80,6 +80,14 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: str) 
     return bool(_signed(layout, environment, name))
 
 
+def was_signed(layout: PlaneLayout, environment: Environment, name: str) -> bool:
+    """Whether a ledger of that name was signed here before, whether it is there now or not.
+
+    Raises: HostError, ConfigError: what its signer holds cannot be read.
+    """
+    return bool(_signed(layout, environment, name))
+
+
 def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[Held]:
     if ledger_settings(environment).signer:
         last = signer_of(layout, environment, name).last()

@@ -33,6 +33,8 @@ from paddock.workspace.disk import Disk
 
 _LEFTOVERS: Final = (
     "HOT/ledger/",
+    "HO2/ledger/",
+    "HO1/ledger/",
     f"{INSTALLED}/",
     "HOT/registries/approvals/",
     "HOT/registries/keys/",

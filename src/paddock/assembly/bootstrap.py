@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock import limits
+from paddock.assembly.auditing import was_signed
 from paddock.assembly.blueprint import Founder, bare_plane_blueprint
+from paddock.assembly.ledgers import HOOK_PACE, open_plane_ledger
 from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
@@ -19,10 +21,11 @@ from paddock.packages.installed import read_installed
 from paddock.packages.keys import make_operator_key
 from paddock.packages.reports import Report
 from paddock.packages.vouching import read_vouched, sign_installed_set
-from paddock.plane.bare import MadePlane, make_bare_plane
+from paddock.plane.bare import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
 from paddock.text.show import quote
 
@@ -48,25 +51,46 @@ def init_bare_plane(
     # Not where a plane is: nothing is made then, and no key either.
     asks = tool_profile == "production" and not is_bare_plane(directory)
     key = make_operator_key(environment) if asks else None
-    founder = Founder(archives, key, environment)
-    made = make_bare_plane(directory, blueprint, environment, founder)
+    builder = _InItsPlace(Founder(archives, key, environment), environment)
+    made = make_bare_plane(directory, blueprint, environment, builder)
     root = made.layout.root
     project = find_project(root, environment, root)
     record_news(project)
-    if made.made:
-        _let_earlier_go(project)
     return made, project
 
 
-def _let_earlier_go(project: Project) -> None:
+@dataclass(frozen=True, slots=True)
+class _InItsPlace:
+    """Makes a plane where another may have stood; see `Builder`.
+
+    Sequence: packages → the earlier plane is let go → the configuration, by which it is a
+    plane. Killed before that, the next `init` goes on; a plane whose ledgers are not what
+    their keys signed is never there.
+    """
+
+    founder: Founder
+    environment: Environment
+
+    def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
+        """See `Builder`. Raises: as `found`, and as `open_plane_ledger`."""
+        made = self.founder.build(layout, blueprint)
+        _let_earlier_go(layout, self.environment)
+        return made
+
+
+def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:
     """A plane that stood here before is gone: what its ledgers' keys signed counts no more.
 
     Nobody but a person makes a plane, so this is that person's word, and it is recorded as
     any other rollback that is accepted. Whatever else is wrong is for G6 to say.
     """
+    for name in ORDER:
+        # Begun now: its first use would be a ledger that went back, and nobody's word for it.
+        if was_signed(layout, environment, name):
+            open_plane_ledger(layout, environment, name, HOOK_PACE).close()
     try:
-        for gone in find_gone_back(project, ORDER):
-            accept_rollback(project, gone, "init")
+        for gone in find_gone_back(layout, environment, ORDER):
+            accept_rollback(layout, environment, gone, "init")
     except LedgerDamagedError:
         return
 

@@ -1,5 +1,6 @@
 """The ledgers of a plane, each made with its own key on first use."""
 
+import hashlib
 import math
 import os
 import time
@@ -19,7 +20,7 @@ from paddock.assembly.anchoring import (
 from paddock.assembly.project import Project
 from paddock.errors import HostError
 from paddock.ledger.checkpoints import Checkpointer, checkpoints_folder, read_notes
-from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.format_genesis import Genesis, VerifierKey, is_key_name
 from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.keys import create_key
 from paddock.ledger.scan import find_genesis
@@ -32,6 +33,8 @@ from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path
 from paddock.plane.layout import PlaneLayout
 
+_KEY_NAME_CHARS_MAX: Final = 236
+"""Of a directory's name in a key's: `paddock/NAME/governance` has 255 then, as a key's name may."""
 LEDGER_TIERS: Final = {"governance": "HOT", "packages": "HOT", "ho2m": "HO2", "ho1m": "HO1"}
 
 
@@ -117,7 +120,28 @@ def _choose_signer(layout: PlaneLayout, environment: Environment, name: str) -> 
 
 
 def _origin(layout: PlaneLayout, name: str) -> str:
-    return f"paddock/{layout.root.name}/{name}"
+    return f"paddock/{_key_name(layout.root.name)}/{name}"
+
+
+def _key_name(directory: str) -> str:
+    """What a key is called after a directory of any name, in `_KEY_NAME_CHARS_MAX` characters.
+
+    A name that can stand in a key text is taken as it is. Of any other one, the bytes of a
+    space, `+`, `%`, a control character or a letter beyond ASCII are written as `%20` and the
+    like; what is too long then ends with a digest of the whole name.
+    """
+    raw = os.fsencode(directory)
+    if is_key_name(directory):
+        shown = directory
+    else:
+        shown = "".join(
+            chr(byte) if byte != ord("%") and is_key_name(chr(byte)) else f"%{byte:02X}"
+            for byte in raw
+        )
+    if len(shown) <= _KEY_NAME_CHARS_MAX:
+        return shown
+    digest = hashlib.sha256(raw).hexdigest()
+    return f"{shown[: _KEY_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
 
 
 def above_of(layout: PlaneLayout, environment: Environment, name: str) -> Above:

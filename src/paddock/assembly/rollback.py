@@ -11,12 +11,13 @@ from typing import Final
 
 from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor
 from paddock.assembly.auditing import Audit, audit_ledger
-from paddock.assembly.ledgers import above_of, checkpointer_of, open_ledger, signer_of
-from paddock.assembly.project import Project
+from paddock.assembly.ledgers import above_of, checkpointer_of, open_plane_ledger, signer_of
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
 from paddock.ledger.format_events import ROLLBACK_ACCEPTED
 from paddock.ledger.verify import ChainFault, Problem, Verification
+from paddock.plane.environment import Environment
+from paddock.plane.layout import PlaneLayout
 from paddock.values.entries import Entry
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN})
@@ -33,7 +34,9 @@ class WentBack:
     problems: tuple[Problem, ...]
 
 
-def find_gone_back(project: Project, names: tuple[str, ...]) -> list[WentBack]:
+def find_gone_back(
+    layout: PlaneLayout, environment: Environment, names: tuple[str, ...]
+) -> list[WentBack]:
     """Those of the ledgers that went back, from the top.
 
     Raises:
@@ -41,21 +44,21 @@ def find_gone_back(project: Project, names: tuple[str, ...]) -> list[WentBack]:
     """
     found: list[WentBack] = []
     for name in ORDER:
-        if name not in names or not project.layout.ledger_paths()[name].exists():
+        if name not in names or not layout.ledger_paths()[name].exists():
             continue
-        report = audit_ledger(project.layout, project.environment, name, Audit(full=True))
+        report = audit_ledger(layout, environment, name, Audit(full=True))
         if report.problems:
             _require_acceptable(name, report)
             found.append(WentBack(name, report.entries, report.problems))
     return found
 
 
-def accept_rollback(project: Project, gone: WentBack, by: str) -> None:
+def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBack, by: str) -> None:
     """Let the ledger go on from what is here.
 
     Raises: LedgerDamagedError, LedgerBusyError, LedgerFullError, ConfigError, HostError.
     """
-    layout, environment, name = project.layout, project.environment, gone.name
+    name = gone.name
     path = layout.ledger_paths()[name]
     entry = Entry(
         ROLLBACK_ACCEPTED,
@@ -72,9 +75,9 @@ def accept_rollback(project: Project, gone: WentBack, by: str) -> None:
     signer = signer_of(layout, environment, name)
     above = LEDGER_ABOVE.get(name)
     if above is not None:
-        with closing(open_ledger(project, above)) as upper:
+        with closing(open_plane_ledger(layout, environment, above)) as upper:
             upper.append([entry])
-    with closing(open_ledger(project, name)) as ledger:
+    with closing(open_plane_ledger(layout, environment, name)) as ledger:
         signer.forget()
         set_aside_notes(checkpoints_folder(str(path)), 0)
         ledger.append([entry])

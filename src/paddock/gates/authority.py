@@ -42,6 +42,25 @@ def scope_problem(approval: Approval, package: InstalledPackage) -> str:
     return f"its scope does not cover {quote(first)}{more} of {package.package_id}"
 
 
+def keys_at(seq: int, told: RecordedPackage, ground: Ground) -> Keys:
+    """The keys whose word counts for what the entry `seq` tells of an installed package.
+
+    Those of the plane; and where an operator who is one now vouched for the package since,
+    those that counted when the entry was written: who left approved it while he was one.
+
+    # Threat: the key of somebody who left may be in other hands. What it says of a package
+    # that came after he left is worth nothing, whoever signs the set later.
+
+    Raises: ConfigError, HostError.
+    """
+    vouched = ground.vouched
+    # Whoever made the newest statement is among the keys that it lists.
+    is_by_operators = vouched.keys.keys() <= ground.keys.keys()
+    if is_by_operators and seq < vouched.newest_seq and told.row in vouched.rows:
+        return {**vouched.counting_at(seq), **ground.keys}
+    return ground.keys
+
+
 def standing_problem(told: RecordedPackage, ground: Ground) -> str:
     """Why an installed package does not stand on an approval; empty where it does.
 
@@ -54,7 +73,7 @@ def standing_problem(told: RecordedPackage, ground: Ground) -> str:
         return f"its approval {told.wo_id} is not there"
     package = ground.installed.packages.get(told.package_id)
     problems = (
-        use_problem(order, approval, ground.keys)
+        use_problem(order, approval, keys_at(order.seq, told, ground))
         for order in _uses(told, ground.record.work_orders)
     )
     found = next((problem for problem in problems if problem), "")

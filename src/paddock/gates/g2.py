@@ -4,7 +4,9 @@ Proves: every package that is installed stands on an approval, given before its 
 after it; and of every approval that was ever used, the file is still there, with an Ed25519
 signature of a key of the plane over exactly what it says, for the digest that was installed,
 by the key and before the time that the ledger tells, and used once. Of what is installed
-now, its scope covers every file. An approval that waits to be used is signed too.
+now, its scope covers every file, and the key is one of the plane still, or was one when the
+approval was used and a present operator has vouched for the package since. An approval that
+waits to be used is signed too.
 
 Cannot prove: the scope of what was replaced or uninstalled since (its files are not told any
 more), nor that whoever held the key was right. Files changed without a work order are G0B's.

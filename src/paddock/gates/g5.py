@@ -3,7 +3,8 @@
 Proves: the set that is installed has exactly the digest that the packages ledger comes to;
 an operator of this plane has signed a set; every package is in the set that was signed last,
 or came later with an approval or a signature of its own that holds; every signature that
-came with a package holds; and the plane's keys are exactly those that an operator vouched
+came with a package holds, by a key that counts or, where an operator vouched for the package
+since, counted when it came; and the plane's keys are exactly those that an operator vouched
 for, each by one who counted before, from the plane's first key on.
 
 Cannot prove: whose the first key is. That is settled when the plane is made, and kept from
@@ -11,12 +12,13 @@ being changed later by checkpoints of the ledger (G6).
 """
 
 from paddock.errors import IntegrityError
-from paddock.gates.authority import standing_problem
+from paddock.gates.authority import keys_at, standing_problem
 from paddock.gates.ground import MADE_WITH_DEV, NOTHING_INSTALLED, Ground
 from paddock.gates.names import G5
 from paddock.gates.results import GateResult, not_applicable
 from paddock.gates.tally import Tally
 from paddock.packages.installed import InstalledPackage
+from paddock.packages.keys import Keys
 from paddock.packages.names import INSTALLED, manifest_path, receipt_path
 from paddock.packages.recorded import LEDGER_FILE, RecordedPackage
 from paddock.packages.signatures import verify_signature
@@ -70,7 +72,14 @@ def _signature_problem(package: InstalledPackage, ground: Ground) -> str:
     if signature is None:
         return ""
     try:
-        verify_signature(signature, package.manifest.digest, ground.keys)
+        verify_signature(signature, package.manifest.digest, _keys_of_install(package, ground))
     except IntegrityError as error:
         return error.message
     return ""
+
+
+def _keys_of_install(package: InstalledPackage, ground: Ground) -> Keys:
+    told = ground.record.packages.get(package.package_id)
+    found = (each.seq for each in ground.entries if told is not None and each.id == told.entry_id)
+    seq = next(found, None)
+    return ground.keys if told is None or seq is None else keys_at(seq, told, ground)

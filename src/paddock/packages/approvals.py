@@ -94,9 +94,9 @@ def make_approval(
     """Approve a package. `expires_at`: seconds since 1970, cut to whole ones.
 
     Raises:
-        UsageError: a pattern that can match nothing, too many of them, or a time out of range.
+        UsageError: a pattern that can match nothing, too many or too long ones, or a time out
+            of range.
     """
-    _scope_of(scope)
     try:
         moment = datetime.fromtimestamp(int(expires_at), UTC)
     except (ValueError, OverflowError, OSError):
@@ -104,7 +104,22 @@ def make_approval(
     expires = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
     key_id = public_half(key).key_id
     signed = _signed_bytes(wo_id, digest, scope, expires, key_id)
-    return Approval(wo_id, digest, scope, expires, key_id, sign_bytes(key, signed))
+    approval = Approval(wo_id, digest, scope, expires, key_id, sign_bytes(key, signed))
+    _require_readable(approval)
+    _scope_of(scope)
+    return approval
+
+
+def _require_readable(approval: Approval) -> None:
+    # Whoever reads one approval reads all: one that is too long stops every other as well.
+    size_bytes = len(_file_bytes(approval))
+    if size_bytes > limits.approval_file_bytes_max:
+        raise UsageError(
+            f"the approval would have {size_bytes} bytes,"
+            f" over {limits.approval_file_bytes_max}: its scope has {len(approval.scope)} patterns",
+            where="--scope",
+            hint="name directories: a pattern such as HOT/kernel/** covers all below",
+        )
 
 
 def exact_scope(paths: Iterable[str]) -> tuple[str, ...]:
@@ -124,7 +139,7 @@ def write_approval(layout: PlaneLayout, approval: Approval) -> Path:
     """
     path = approval_path(layout, approval)
     make_directories(path.parent)
-    if not create_file(path, write_object(approval.as_json()), FILE_MODE):
+    if not create_file(path, _file_bytes(approval), FILE_MODE):
         raise HostError(f"an approval {approval.wo_id} stands there already", where=str(path))
     return path
 
@@ -212,6 +227,10 @@ def paths_outside(approval: Approval, paths: Iterable[str]) -> tuple[str, ...]:
     except UsageError:
         return tuple(paths)  # A pattern that cannot be used covers nothing.
     return tuple(path for path in paths if listed.find(path) is None)
+
+
+def _file_bytes(approval: Approval) -> bytes:
+    return write_object(approval.as_json())
 
 
 def _signed_bytes(

@@ -14,9 +14,11 @@ from paddock.packages.approvals import (
 )
 from paddock.packages.changing import changing, require_installed
 from paddock.packages.depot import Depot
+from paddock.packages.installed import InstalledSet
 from paddock.packages.keys import read_keys
 from paddock.packages.log import approved_entry
 from paddock.packages.manifest import Manifest
+from paddock.packages.recorded import find_deviations_of, replay
 from paddock.packages.vouching import enrol_first, read_vouched, require_known, sign_now
 
 
@@ -66,15 +68,19 @@ def approve(
         write_approval(depot.layout, approval)
         settles = False
         if old is not None and old.manifest.digest == manifest.digest:
-            settles = _settle_install(depot, manifest, approval)
+            settles = _settle_install(depot, manifest, approval, installed)
         return Approved(approval, enrolled, settles)
 
 
-def _settle_install(depot: Depot, manifest: Manifest, approval: Approval) -> bool:
+def _settle_install(
+    depot: Depot, manifest: Manifest, approval: Approval, installed: InstalledSet
+) -> bool:
     """Use the approval for the package as it stands there, if that has none."""
     log = depot.ledger.read()
     if log.approval_of(manifest.package_id, manifest.digest) is not None:
         return False
+    if find_deviations_of(manifest.package_id, replay(log.entries), installed):
+        return False  # what stands there is not what the record says: an entry would not heal it
     claim = Claim(manifest.digest, tuple(manifest.by_path), depot.clock())
     if approval_problem(approval, claim, read_keys(depot.layout), log.used_approvals):
         return False  # its scope is narrower than what was installed

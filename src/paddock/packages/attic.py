@@ -117,6 +117,10 @@ class Attic:
         directory = self._directory / transaction_id
         make_directories(directory)
         create_file(directory / str(number), content, FILE_MODE)
+        return self.name_aside(transaction_id, number)
+
+    def name_aside(self, transaction_id: str, number: int) -> str:
+        """The name under which `put_aside` keeps something."""
         return f"{transaction_id}/{number}"
 
     def read_aside(self, name: str, version: str) -> bytes:
@@ -138,18 +142,21 @@ class Attic:
         """What was kept. Raises: IntegrityError: it is not there, or not that content."""
         return self._read(self._kept_path(digest), digest)
 
-    def sweep(self, kept: Collection[str]) -> None:
-        """Remove what no change and no hand-over (`kept`: their digests) needs any more."""
-        wanted = {self._kept_path(digest).name for digest in kept}
+    def sweep(self) -> None:
+        """Remove what only changes that are over put aside."""
         sweep_drafts(self._directory)
         with host_errors("tidying", self._directory):
             for entry in list(os.scandir(self._directory)):
                 if _ID.fullmatch(entry.name) is not None:
                     shutil.rmtree(entry.path)
-            directory = self._directory / _KEPT
-            for name in os.listdir(directory) if directory.is_dir() else ():
-                if name not in wanted:
-                    (directory / name).unlink()
+
+    def kept_besides(self, wanted: Collection[str]) -> tuple[Path, ...]:
+        """What is kept, and belongs to none of these hand-overs (their digests)."""
+        names = {self._kept_path(digest).name for digest in wanted}
+        directory = self._directory / _KEPT
+        with host_errors("tidying", directory):
+            found = os.listdir(directory) if directory.is_dir() else ()
+            return tuple(directory / name for name in found if name not in names)
 
     def _kept_path(self, digest: str) -> Path:
         return self._directory / _KEPT / digest.removeprefix("sha256:")

@@ -20,15 +20,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from paddock import limits
-from paddock.errors import HostError, IntegrityError
+from paddock.errors import HostError, IntegrityError, PathError
 from paddock.packages.attic import sweep_drafts
 from paddock.packages.contents import given
 from paddock.packages.depot import Depot
 from paddock.packages.hashing import digest_of
 from paddock.packages.installed import read_installed
 from paddock.packages.names import manifest_path, receipt_path
+from paddock.packages.recorded import find_deviations, replay
 from paddock.packages.transaction import Before, Kind, PathChange, Phase, Transaction
-from paddock.plane.files import FILE_MODE, read_file
+from paddock.plane.files import FILE_MODE, host_errors, read_file
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.change_recovery import Settled, recover
 from paddock.workspace.changes import (
@@ -90,22 +91,41 @@ def settle(depot: Depot) -> Recovered | None:
 def has_happened(depot: Depot, transaction: Transaction) -> bool:
     """Whether the swap took place: told by the package's manifest, which is part of it.
 
+    Where a package is put right its manifest stays the same, and the changed paths tell.
+
     Raises:
         IntegrityError: the manifest is neither the old one nor the new one.
     """
     path = depot.layout.root / manifest_path(transaction.package_id)
     content = read_file(path, limits.manifest_bytes_max)
     found = None if content is None else digest_of(content)
-    if found == transaction.manifest_after:
-        return True
-    if found == transaction.manifest_before:
-        return False
+    before, after = transaction.manifest_before, transaction.manifest_after
+    if found in (before, after):
+        return found == after if before != after else _stands(depot, transaction)
     raise IntegrityError(
         f"{transaction.package_id} was being changed, and its manifest is neither the old one"
         " nor the new one",
         where=str(path),
         hint="restore it from a backup",
     )
+
+
+def _stands(depot: Depot, transaction: Transaction) -> bool:
+    """Whether it was decided, or every path of it is as it was to be.
+
+    Where somebody changed one since, a repair counts as none: the plane is as recorded anyway.
+    """
+    if transaction.phase is Phase.DECIDED:
+        return True
+    return all(_is_done(depot, change) for change in transaction.changes)
+
+
+def _is_done(depot: Depot, change: PathChange) -> bool:
+    try:
+        state = depot.workspace.entry_state(depot.workspace.resolve_entry(change.path))
+    except PathError:
+        return False  # it leads elsewhere by now
+    return _is_after(change, state)
 
 
 def decide(depot: Depot, transaction: Transaction) -> Transaction:
@@ -156,16 +176,31 @@ def end(depot: Depot) -> None:
     """Forget the change, and what was kept for it alone."""
     depot.attic.forget()
     tidy(depot)
+    _let_go(depot)
 
 
 def tidy(depot: Depot) -> None:
-    """Remove what no change and no hand-over needs; only where no change is on its way."""
+    """Remove drafts, and what was put aside; only where no change is on its way."""
     for name in ("keys", "approvals"):
         sweep_drafts(depot.layout.registries / name)
-    packages = read_installed(depot.layout).packages.values()
-    depot.attic.sweep(
-        [taken.sha256 for package in packages for taken in package.receipt.handed_over]
-    )
+    depot.attic.sweep()
+
+
+def _let_go(depot: Depot) -> None:
+    """Remove what was kept for hand-overs that are over.
+
+    # Threat: a receipt that does not load now, or is somewhere else, names what it took over
+    # when it is put right; what was kept is nowhere else.
+    """
+    installed = read_installed(depot.layout)
+    receipts = [package.receipt for package in installed.packages.values()]
+    wanted = [taken.sha256 for receipt in receipts for taken in receipt.handed_over]
+    left = depot.attic.kept_besides(wanted)
+    if not left or find_deviations(replay(depot.ledger.read().entries), installed):
+        return
+    with host_errors("tidying", left[0].parent):
+        for path in left:
+            path.unlink()
 
 
 def _settle_swap(depot: Depot, transaction: Transaction) -> None:
@@ -191,13 +226,10 @@ class _Undoing:
         """One path back, unless it is as before already, or somebody's by now."""
         entry = self._workspace.resolve_entry(change.path)
         state = self._workspace.entry_state(entry)
-        before, after = change.before, change.after
+        before = change.before
         if _is_before(before, state):
             return
-        is_after = (
-            after is None if state is None else after is not None and _is_after(change, state)
-        )
-        if not is_after:
+        if not _is_after(change, state):
             self.changed_since.append(change.path)
         elif before is not None:
             self.changes.append(self._back(entry, before, state))
@@ -243,10 +275,9 @@ def _is_before(before: Before | None, state: EntryState | None) -> bool:
     return is_same and (before.kind is Kind.LINK or state.mode == before.mode)
 
 
-def _is_after(change: PathChange, state: EntryState) -> bool:
+def _is_after(change: PathChange, state: EntryState | None) -> bool:
     after = change.after
-    return (
-        after is not None
-        and state.kind is EntryKind.FILE
-        and (state.version, state.mode) == (after.version, after.mode)
-    )
+    if after is None or state is None:
+        return after is None and state is None
+    is_same = (state.version, state.mode) == (after.version, after.mode)
+    return is_same and state.kind is EntryKind.FILE

@@ -6,7 +6,9 @@ Nothing is written before all of this has said yes:
     G3   what it depends on is installed, and nothing leads back
     G5   no version below the last one; a signature that comes along holds
     G2   an approval for exactly this digest, unused, in time, within its scope
+    G6   the plane is as its packages ledger says
     ownership, and what stands at each path
+    room: an entry of the packages ledger can tell of it
 
 Then the swap, the acceptance commands, the ledger entry, the receipt; see `finishing` for
 what a crash leaves.
@@ -14,17 +16,25 @@ what a crash leaves.
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from paddock.packages.acceptance import AcceptanceResult
 from paddock.packages.approvals import Approval
 from paddock.packages.archive import Archive, PackedFile
 from paddock.packages.attic import new_transaction_id
-from paddock.packages.changing import carry_out, changing, require_installed
+from paddock.packages.changing import (
+    Standing,
+    carry_out,
+    changing,
+    require_as_recorded,
+    require_repairable,
+    require_room,
+)
 from paddock.packages.checking import check_package
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import complete, decide, undo
 from paddock.packages.hashing import digest_of
-from paddock.packages.installed import InstalledPackage, InstalledSet, digest_of_set
+from paddock.packages.installed import InstalledPackage, SetRow, digest_of_rows, row_of
 from paddock.packages.judging import (
     Bench,
     require_approval,
@@ -33,19 +43,23 @@ from paddock.packages.judging import (
 )
 from paddock.packages.keys import read_keys
 from paddock.packages.log import installed_entry
-from paddock.packages.manifest import Manifest
+from paddock.packages.manifest import Acceptance, Manifest
 from paddock.packages.names import manifest_path
 from paddock.packages.order import find_graph_problems
 from paddock.packages.ownership import Act, plan_ownership
 from paddock.packages.receipts import InstalledFile, Receipt
+from paddock.packages.recorded import find_deviations_of
 from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.reports import Report
 from paddock.packages.signatures import Signature
 from paddock.packages.swapping import Swap
 from paddock.packages.tarformat import FILE_MODE
 from paddock.packages.transaction import Phase, Transaction
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
+
+_LONGEST_S: Final = 1e9
+"""More than any command takes, with what it takes to end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +92,20 @@ def install(depot: Depot, archive: Archive, wish: InstallWish) -> Report:
         SandboxUnavailableError: its acceptance commands cannot run here; undone.
         HostError, StorageFullError, LedgerBusyError, LedgerFullError: the host failed:
             nothing changed, or the next command on the plane goes on with it.
+        UsageError: more would have to be recorded of it than a ledger entry holds.
         IntegrityError: the plane or its packages ledger is damaged.
     """
+    package_id = archive.manifest.package_id
     with changing(depot):
-        installed = require_installed(depot)
-        old = installed.packages.get(archive.manifest.package_id)
-        if old is not None and _stands(old, depot, archive, installed, wish):
+        if wish.repairs:
+            standing = require_repairable(depot, package_id)
+        else:
+            standing = require_as_recorded(depot)
+        old = standing.installed.packages.get(package_id)
+        if old is not None and _stands(old, depot, archive, standing, wish):
             version = old.manifest.version.text
             return Report("unchanged", old.package_id, version, old.manifest.digest)
-        installing = _Installing(depot, archive, wish, installed, old)
+        installing = _Installing(depot, archive, wish, standing, old)
         judged = installing.judge()
         return installing.planned(judged) if wish.is_dry_run else installing.run(judged)
 
@@ -95,13 +114,17 @@ def _stands(
     old: InstalledPackage,
     depot: Depot,
     archive: Archive,
-    installed: InstalledSet,
+    standing: Standing,
     wish: InstallWish,
 ) -> bool:
     """Whether there is nothing to be done."""
     if old.manifest.digest != archive.manifest.digest:
         return False
-    return not (wish.repairs and check_package(old, installed, depot.workspace).failures)
+    if not wish.repairs:
+        return True
+    installed = standing.installed
+    deviations = find_deviations_of(old.package_id, standing.record, installed)
+    return not deviations and not check_package(old, installed, depot.workspace).failures
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +145,16 @@ class _Installing:
         depot: Depot,
         archive: Archive,
         wish: InstallWish,
-        installed: InstalledSet,
+        standing: Standing,
         old: InstalledPackage | None,
     ) -> None:
         self._depot = depot
         self._archive = archive
         self._manifest = archive.manifest
         self._wish = wish
-        self._installed = installed
+        self._installed = standing.installed
+        self._log = standing.log
+        self._record = standing.record
         self._old = old
 
     def judge(self) -> _Judged:
@@ -138,16 +163,20 @@ class _Installing:
         problems = find_graph_problems(self._manifests_after())
         if problems:
             raise GateRefusedError("G3", problems)
-        acts = plan_ownership(manifest, self._old, self._installed)
-        log = self._depot.ledger.read()
-        require_no_rollback(manifest, self._old, log)
+        modes = {packed.path: packed.mode for packed in self._archive.files}
+        acts = plan_ownership(manifest, self._old, self._installed, modes)
+        require_no_rollback(manifest, self._old, self._log)
         approval = None
         if not self._wish.asks_nothing:
             layout = self._depot.layout
-            bench = Bench(layout, self._installed, log, read_keys(layout), self._depot.clock())
+            keys, now = read_keys(layout), self._depot.clock()
+            bench = Bench(layout, self._installed, self._log, keys, now)
             require_signature(manifest, self._wish.signature, bench.keys)
             approval = require_approval(manifest, tuple(act.path for act in acts), bench)
-        return _Judged(acts, approval, self._swap(acts, is_dry=True))
+        swap = self._swap(acts, is_dry=True)
+        longest = tuple(map(_longest_result, manifest.acceptance))
+        require_room(_with_results(self._transaction(approval, swap), longest))
+        return _Judged(acts, approval, swap)
 
     def planned(self, judged: _Judged) -> Report:
         """What would happen."""
@@ -215,7 +244,10 @@ class _Installing:
         )
 
     def _metadata(self, approval: Approval | None, receipt: Receipt) -> dict[str, Json]:
-        manifest, old = self._manifest, self._old
+        manifest, recorded = self._manifest, self._record.packages
+        told = recorded.get(manifest.package_id)
+        after = {name: package.row for name, package in recorded.items()}
+        after[manifest.package_id] = row_of(manifest)
         return {
             **about(manifest),
             "archive": receipt.archive,
@@ -223,7 +255,9 @@ class _Installing:
             "installed_at": receipt.installed_at,
             # Before it names this entry, which it does last of all.
             "receipt": digest_of(receipt.to_bytes()),
-            "previous": None if old is None else about(old.manifest),
+            # As recorded, for the entries have to follow from each other: what is put right
+            # may be missing on the plane, or be another one there.
+            "previous": None if told is None else _about_row(told.row),
             "dependencies": list(manifest.dependencies),
             "wo_id": receipt.wo_id,
             "key_id": None if approval is None else approval.key_id,
@@ -233,7 +267,7 @@ class _Installing:
             "handed_over": [
                 {"path": each.path, "from": each.giver} for each in receipt.handed_over
             ],
-            "set_digest": digest_of_set(self._manifests_after().values()),
+            "set_digest": digest_of_rows(after.values()),
         }
 
     def _manifests_after(self) -> dict[str, Manifest]:
@@ -272,11 +306,17 @@ class _Installing:
 
 def about(manifest: Manifest) -> dict[str, Json]:
     """What of a package names it."""
-    return {
-        "package_id": manifest.package_id,
-        "version": manifest.version.text,
-        "digest": manifest.digest,
-    }
+    return _about_row(row_of(manifest))
+
+
+def _about_row(row: SetRow) -> dict[str, Json]:
+    package_id, version, digest = row
+    return {"package_id": package_id, "version": version, "digest": digest}
+
+
+def _longest_result(acceptance: Acceptance) -> AcceptanceResult:
+    """What takes the most room of all that a command which passes can come to."""
+    return AcceptanceResult(acceptance.command, True, 0, "", _LONGEST_S)
 
 
 def _with_results(transaction: Transaction, results: tuple[AcceptanceResult, ...]) -> Transaction:
@@ -286,7 +326,7 @@ def _with_results(transaction: Transaction, results: tuple[AcceptanceResult, ...
 
 
 def _not_accepted(result: AcceptanceResult) -> GateRefusedError:
-    said = f": {result.output}" if result.output else ""
+    said = f": {show_name(result.output)}" if result.output else ""
     return GateRefusedError(
         "G4",
         [Failure("", f"{quote(result.command)} ended with {result.exit_code}{said}")],

@@ -90,7 +90,12 @@ SetRow = tuple[str, str, str]
 
 def digest_of_set(manifests: Iterable[Manifest]) -> str:
     """The digest of the set of these packages; see `digest_of_rows`."""
-    return digest_of_rows((each.package_id, each.version.text, each.digest) for each in manifests)
+    return digest_of_rows(map(row_of, manifests))
+
+
+def row_of(manifest: Manifest) -> SetRow:
+    """What of a package stands in the digest of a set."""
+    return manifest.package_id, manifest.version.text, manifest.digest
 
 
 def digest_of_rows(rows: Iterable[SetRow]) -> str:

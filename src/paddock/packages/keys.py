@@ -181,7 +181,7 @@ def read_keys(layout: PlaneLayout) -> Keys:
 
 
 def _read_key(path: Path, key_id: str) -> PublicKey:
-    content = read_file(path, limits.approval_file_bytes_max)
+    content = read_file(path, limits.key_file_bytes_max)
     fields = parse_object(content or b"", str(path))
     fields.require_only(frozenset({"key_id", "algorithm", "public_key"}))
     key = parse_public_key(fields.text("public_key"))

@@ -169,7 +169,7 @@ def parse_manifest(content: bytes, file: str) -> Manifest:
         layer=_layer(fields),
         dependencies=_dependencies(fields, package_id),
         assets=_assets(fields),
-        acceptance=tuple(map(_acceptance, fields.tables("acceptance"))),
+        acceptance=_acceptances(fields),
     )
 
 
@@ -269,6 +269,17 @@ def _asset(fields: Fields) -> Asset:
             "classification", f"classification is {quote(classification)}", "one lower-case word"
         )
     return Asset(path, sha256, classification)
+
+
+def _acceptances(fields: Fields) -> tuple[Acceptance, ...]:
+    tables = fields.tables("acceptance")
+    if len(tables) > limits.acceptance_commands_max:
+        raise fields.error(
+            "acceptance",
+            f"the package declares {len(tables)} acceptance commands",
+            f"{limits.acceptance_commands_max} at most: let one run the others",
+        )
+    return tuple(map(_acceptance, tables))
 
 
 def _acceptance(fields: Fields) -> Acceptance:

@@ -6,9 +6,11 @@ different files, or for one, is refused before anything is compared with it.
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from paddock import limits
+from paddock.packages.tarformat import fits
 from paddock.policy.globs import fold
 from paddock.text.show import quote, show_name
 from paddock.workspace.temporary import is_temporary_name
@@ -80,6 +82,10 @@ def path_problem(path: str) -> str:
         return "the name is empty"
     if show_name(path) != path:
         return "the name holds control, direction or zero-width characters"
+    # Threat: a manifest packs 40,000 directories to nothing, and whoever looks at each one on
+    # the way pays for them.
+    if not fits(path):
+        return "the name has no room in an archive: 100 bytes at most, or 155, a slash and 100"
     if path.startswith("/"):
         return "the name is absolute"
     if "\\" in path:
@@ -89,8 +95,6 @@ def path_problem(path: str) -> str:
         return "the name has a component that is empty, `.` or `..`"
     if fold_unicode(path) != path:
         return "the name is not in Unicode's composed form (NFC)"
-    if any(len(part.encode()) > limits.name_bytes_max for part in parts):
-        return f"the name has a component of more than {limits.name_bytes_max} bytes"
     if any(is_temporary_name(part) for part in parts):
         return "the name is kept for Paddock's temporary files"
     if fold(path) == MANIFEST:
@@ -132,24 +136,30 @@ def find_collision(paths: Iterable[str]) -> tuple[str, str] | None:
     Compared without regard to case and Unicode form, every directory on the way included:
     `Kernel/a` and `kernel/b` would lie in one directory or in two.
     """
-    files: dict[str, str] = {}
-    directories: dict[str, str] = {}
-    for path in paths:
-        folded = fold(path)
-        if folded in files:
-            return files[folded], path
-        files[folded] = path
-        spelled = path.split("/")
-        for depth in range(1, len(spelled)):
-            above = "/".join(spelled[:depth])
-            known = directories.setdefault(fold(above), above)
-            if known != above:
-                return known, path
-    both = files.keys() & directories.keys()
-    if both:
-        found = min(both)
-        return files[found], directories[found] + "/"
+    # Sorted by their components, a file stands right before what would lie in it, and what
+    # shares a directory stands together: it is enough to compare neighbours.
+    rows = sorted((fold(path).replace("/", "\0"), at, path) for at, path in enumerate(paths))
+    for one, two in pairwise(rows):
+        (_, known), (_, path) = sorted((one[1:], two[1:]))
+        found = _collision_of(known, path)
+        if found is not None:
+            return found
     return None
+
+
+def _collision_of(known: str, path: str) -> tuple[str, str] | None:
+    one, two = known.split("/"), path.split("/")
+    depth = 0
+    for mine, other in zip(one, two, strict=False):
+        if mine != other and fold(mine) != fold(other):
+            return None
+        depth += 1
+        if depth < min(len(one), len(two)) and mine != other:
+            return "/".join(one[:depth]), path
+    if len(one) == len(two):
+        return known, path
+    shorter, longer = sorted((one, two), key=len)
+    return "/".join(shorter), "/".join(longer[:depth]) + "/"
 
 
 def shown_collision(found: tuple[str, str]) -> str:

@@ -7,6 +7,8 @@ cannot leave before the taker does, because the taker depends on it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from paddock.packages.installed import InstalledFile, InstalledPackage, InstalledSet, owner_among
 from paddock.packages.manifest import Asset, Manifest
@@ -64,10 +66,18 @@ class Remove:
 Act = Put | Leave | Restore | Remove
 
 
+_NO_MODES: Final[Mapping[str, int]] = MappingProxyType({})
+
+
 def plan_ownership(
-    new: Manifest | None, old: InstalledPackage | None, installed: InstalledSet
+    new: Manifest | None,
+    old: InstalledPackage | None,
+    installed: InstalledSet,
+    modes: Mapping[str, int] = _NO_MODES,
 ) -> tuple[Act, ...]:
     """What happens to each path when `old` gives way to `new`; either may be None.
+
+    `modes` are those of the new files, which an archive tells and a manifest does not.
 
     Raises:
         GateRefusedError: a file for a place where no package of its tier may bring one.
@@ -75,7 +85,7 @@ def plan_ownership(
     """
     if new is not None:
         _require_places(new)
-    plan = _Planning(new, old, installed)
+    plan = _Planning(new, old, installed, modes)
     acts = tuple(plan.acts())
     if plan.failures:
         raise OwnershipRefusedError(plan.failures)
@@ -88,9 +98,14 @@ class _Planning:
     """One plan on its way; what is refused is collected."""
 
     def __init__(
-        self, new: Manifest | None, old: InstalledPackage | None, installed: InstalledSet
+        self,
+        new: Manifest | None,
+        old: InstalledPackage | None,
+        installed: InstalledSet,
+        modes: Mapping[str, int],
     ) -> None:
         self._new = new
+        self._modes = modes
         self._old = old
         self._installed = installed
         own = {each.package_id for each in (new, old) if each is not None}
@@ -114,7 +129,9 @@ class _Planning:
         path = asset.path
         taker = self._taker(path)
         if before is not None and taker is not None:
-            if before.sha256 == asset.sha256:
+            # What comes back when the taker lets go is what it took: its mode, too.
+            mode = self._modes.get(path, before.mode)
+            if (before.sha256, before.mode) == (asset.sha256, mode):
                 return Leave(path)
             return Failure(
                 path, f"{taker.package_id} took it over: upgrade or uninstall that first"

@@ -20,7 +20,7 @@ from paddock.packages.hashing import compute_sha256, digest_of
 from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.names import MANIFEST, path_problem
 from paddock.packages.refusals import Failure, GateRefusedError
-from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE, fits
+from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
 from paddock.plane.files import host_errors, read_file, replace_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
@@ -216,9 +216,6 @@ def _packed(
                 is_litter_of = any(_is_in(asset.path, each) for each in left_out)
                 why = "it is always left out" if is_litter_of else "it is not there"
                 failures.append(Failure(asset.path, f"it is declared, and {why}"))
-            continue
-        if not fits(asset.path):
-            failures.append(Failure(asset.path, "its name is too long for an archive"))
             continue
         content = read_file(source / asset.path, room)
         digest = "" if content is None else digest_of(content)

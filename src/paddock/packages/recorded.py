@@ -48,6 +48,8 @@ class RecordedPackage:
     """Whose approval `wo_id` is."""
     entry_id: str
     transaction: str
+    givers: frozenset[str] = frozenset()
+    """The packages that it took files over from."""
 
     @property
     def row(self) -> SetRow:
@@ -98,21 +100,25 @@ def replay(entries: Sequence[StoredEntry]) -> Record:
 
 def find_deviations(record: Record, installed: InstalledSet) -> tuple[Failure, ...]:
     """Where the plane and its packages ledger do not agree; empty where they do."""
-    return (*record.problems, *installed.problems, *_deviations(record, installed))
+    names = sorted(record.packages.keys() | installed.packages.keys())
+    found = (each for name in names for each in find_deviations_of(name, record, installed))
+    return (*record.problems, *installed.problems, *found)
 
 
-def _deviations(record: Record, installed: InstalledSet) -> Iterator[Failure]:
-    for name in sorted(record.packages.keys() | installed.packages.keys()):
-        told, found = record.packages.get(name), installed.packages.get(name)
-        if found is None:
-            if told is not None:
-                why = f"the packages ledger says that {told.version} is installed"
-                yield Failure(manifest_path(name), f"{why}, and it is not")
-        elif told is None:
-            why = "it stands there, and the packages ledger does not say that it is installed"
-            yield Failure(manifest_path(name), why)
-        else:
-            yield from _differences(told, found)
+def find_deviations_of(
+    package_id: str, record: Record, installed: InstalledSet
+) -> tuple[Failure, ...]:
+    """The same for one package alone."""
+    told, found = record.packages.get(package_id), installed.packages.get(package_id)
+    if found is not None and told is not None:
+        return tuple(_differences(told, found))
+    if told is not None:
+        why = f"the packages ledger says that {told.version} is installed, and it is not"
+        return (Failure(manifest_path(package_id), why),)
+    if found is not None:
+        why = "it stands there, and the packages ledger does not say that it is installed"
+        return (Failure(manifest_path(package_id), why),)
+    return ()
 
 
 def _differences(told: RecordedPackage, found: InstalledPackage) -> Iterator[Failure]:
@@ -164,6 +170,7 @@ class _Replaying:
             key_id=fields.text_or_null("key_id"),
             entry_id=stored.id,
             transaction=stored.entry.call_id,
+            givers=frozenset(each.text("from") for each in fields.tables("handed_over")),
         )
         before = self.packages.get(package_id)
         previous = fields.members.get("previous")

@@ -75,7 +75,7 @@ def write_signature(archive: Path, signature: Signature) -> Path:
 def read_signature(archive: Path) -> Signature | None:
     """The signature beside an archive, or None where there is none. Raises: ConfigError."""
     path = signature_path(archive)
-    content = read_file_through_links(path, limits.approval_file_bytes_max)
+    content = read_file_through_links(path, limits.key_file_bytes_max)
     return None if content is None else parse_signature(parse_object(content, str(path)))
 
 

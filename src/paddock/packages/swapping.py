@@ -22,6 +22,7 @@ from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefuse
 from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
 from paddock.packages.transaction import After, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.text.show import quote
 from paddock.workspace import EntryPath, Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,
@@ -64,17 +65,25 @@ class Swap:
             self._put(act, files[act.path])
         elif isinstance(act, Restore):
             content = self.attic.read_kept(act.taken.sha256)
-            self.write(act.path, content, act.taken.mode)
+            self.write(act.path, content, act.taken.mode, act.before.sha256)
         elif isinstance(act, Remove):
-            self.remove(act.path)
+            self.remove(act.path, act.before.sha256)
 
-    def write(self, path: str, content: bytes, mode: int) -> None:
-        """A file of ours is to stand at `path`, whatever of ours stands there now."""
+    def write(self, path: str, content: bytes, mode: int, brought: str | None = None) -> None:
+        """A file of ours is to stand at `path`, whatever of ours stands there now.
+
+        Where that is not what was `brought`, a note says so.
+        """
         entry, state = self._look(path)
+        if brought and state is not None and state.version not in (brought, digest_of(content)):
+            self._note_changed(path, state)
         self._write(entry, state, content, mode)
 
-    def remove(self, path: str) -> None:
-        """A file of ours goes away. Raises: GateRefusedError for what makes this a plane."""
+    def remove(self, path: str, brought: str | None = None) -> None:
+        """A file of ours goes away, with a note where it is not what was `brought`.
+
+        Raises: GateRefusedError for what makes this a plane.
+        """
         if path == PLANE_MARKER:
             raise GateRefusedError(
                 "G0B", [Failure(path, "without it this is no plane: it cannot be taken away")]
@@ -84,6 +93,8 @@ class Swap:
             self.notes.append(f"{path} was missing")
             return
         old = _version(state)
+        if brought is not None and old != brought:
+            self._note_changed(path, state)
         self.changes.append(RemoveFile(entry.path, AtVersion(old), overrides_read_only=True))
         self.paths.append(PathChange(path, self._before(path, state), None))
 
@@ -121,9 +132,20 @@ class Swap:
             raise OwnershipRefusedError(
                 [Failure(act.path, "something stands there that no package brought")]
             )
-        if shipped is not None and version != shipped and act.giver is None:
-            self.notes.append(f"{act.path} had been changed; what stood there is in the history")
+        is_ours = shipped is None or act.giver is not None or version == asset.sha256
+        if not is_ours and version != shipped:
+            self._note_changed(act.path, state)
         return False
+
+    def _note_changed(self, path: str, state: EntryState) -> None:
+        if state.kind is EntryKind.LINK:
+            target = quote(state.link_text or "")
+            self.notes.append(f"{path} had been replaced by a link to {target}, which is gone")
+            return
+        self.notes.append(
+            f"{path} had been changed; what stood there is kept in objects as {_version(state)},"
+            " until the history needs the room"
+        )
 
     def _take_over(self, act: Put, entry: EntryPath, state: EntryState | None) -> None:
         giver = act.giver
@@ -182,7 +204,9 @@ class Swap:
         if state.kind is EntryKind.LINK:
             return Before(Kind.LINK, _version(state), state.mode, state.link_text)
         backup = None
-        if self.is_tested and not self.is_dry:
+        if self.is_tested and self.is_dry:
+            backup = self.attic.name_aside(self.transaction_id, len(self.paths))
+        elif self.is_tested:
             content = self._content(self.workspace.resolve_entry(path).path)
             backup = self.attic.put_aside(self.transaction_id, len(self.paths), content)
         return Before(Kind.FILE, _version(state), state.mode, backup=backup)

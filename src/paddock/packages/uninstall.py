@@ -2,7 +2,7 @@
 
 from paddock.errors import UsageError
 from paddock.packages.attic import new_transaction_id
-from paddock.packages.changing import carry_out, changing, require_installed
+from paddock.packages.changing import carry_out, changing, require_as_recorded, require_room
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import complete, decide
 from paddock.packages.install import about
@@ -23,11 +23,12 @@ def uninstall(depot: Depot, package_id: str) -> Report:
 
     Raises:
         UsageError: it is not installed.
-        GateRefusedError: another package needs it, or it holds what a plane cannot be without.
+        GateRefusedError: another package needs it, it holds what a plane cannot be without, or
+            the plane is not as its packages ledger says.
         Otherwise as `install`.
     """
     with changing(depot):
-        installed = require_installed(depot)
+        installed = require_as_recorded(depot).installed
         old = installed.packages.get(package_id)
         if old is None:
             raise UsageError(
@@ -42,7 +43,6 @@ def uninstall(depot: Depot, package_id: str) -> Report:
 
 def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Report:
     acts = plan_ownership(None, old, installed)
-    depot.ledger.read()  # one that cannot tell of it stops it here
     swap = Swap(depot.workspace, depot.attic, new_transaction_id())
     for act in acts:
         swap.add(act, {})
@@ -50,6 +50,7 @@ def _remove(depot: Depot, installed: InstalledSet, old: InstalledPackage) -> Rep
     swap.remove(manifest_path(old.package_id))
     swap.finish()
     transaction = _transaction(installed, old, swap)
+    require_room(transaction)
     carry_out(depot, transaction, swap)
     entry_id = complete(depot, decide(depot, transaction))
     return Report(

@@ -178,7 +178,24 @@ class Vouched:
     """That ever counted."""
     rows: frozenset[SetRow] = frozenset()
     """The packages that the newest statement vouches for."""
+    listings: tuple[tuple[int, Keys], ...] = ()
+    """The place of each statement that holds, and the keys that count from there on."""
     problems: tuple[Failure, ...] = ()
+
+    @property
+    def newest_seq(self) -> int:
+        """The place of the newest statement that holds; -1 where there is none."""
+        return self.listings[-1][0] if self.listings else -1
+
+    def counting_at(self, seq: int) -> Keys:
+        """The keys that counted when that entry was written.
+
+        Said by the statement before it, and by the first one after it: that one vouches for
+        what stands there by then, with these for the plane's operators.
+        """
+        before = [keys for at, keys in self.listings if at < seq][-1:]
+        after = [keys for at, keys in self.listings if at > seq][:1]
+        return {key_id: key for keys in (*before, *after) for key_id, key in keys.items()}
 
 
 def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
@@ -194,6 +211,7 @@ def read_vouched(entries: Sequence[StoredEntry]) -> Vouched:
         reading.keys,
         reading.known,
         reading.rows,
+        tuple(reading.listings),
         tuple(reading.problems),
     )
 
@@ -217,6 +235,7 @@ class _Reading:
         self.keys: dict[str, PublicKey] = {}
         self.known: dict[str, PublicKey] = {}
         self.rows: frozenset[SetRow] = frozenset()
+        self.listings: list[tuple[int, Keys]] = []
         self.problems: list[Failure] = []
 
     def enrol(self, stored: StoredEntry) -> None:
@@ -242,6 +261,7 @@ class _Reading:
             return
         self.keys = {key.key_id: key for key in signed.keys}
         self.known |= self.keys
+        self.listings.append((stored.seq, self.keys))
         self.rows = frozenset(package.row for package in record.packages.values())
 
     def _problem(self, signed: SignedSet, place: int, set_digest: str) -> str:

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,23 @@ def test_anything_else_in_that_folder_is_somebodys_and_stays(operator, archive):
     ran = script(operator, unpacked, "--root", "plane")
     assert (ran.returncode, "notes.txt" in ran.stderr) == (1, True)
     assert not (unpacked / "HOT").exists()
+
+
+def test_an_environment_in_that_folder_keeps_it_from_becoming_the_plane(operator, archive):
+    unpacked = unpack(archive, operator.plane)
+    venv.create(unpacked / "env", with_pip=False)
+    ran = script(operator, unpacked, "--root", "plane")
+    assert (ran.returncode, "it holds 'env'" in ran.stderr) == (1, True)
+    assert not (unpacked / "HOT").exists()
+
+
+@pytest.mark.needs("stage")
+def test_an_environment_in_that_folder_is_no_hindrance_to_another_plane(operator, archive):
+    unpacked = unpack(archive, operator.base / "copy")
+    venv.create(unpacked / "env", with_pip=False)
+    ran = script(operator, unpacked, "--root", "plane")
+    assert ran.returncode == 0, ran.stderr
+    assert statuses(operator) == dict.fromkeys(GATES, "pass")
 
 
 @pytest.mark.needs("stage")

@@ -8,6 +8,7 @@ import pytest
 
 from paddock.errors import ConfigError, IntegrityError
 from paddock.gates.results import Status
+from paddock.ledger.keys import make_key
 from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish
 from paddock.packages.keys import enrol_key, public_half, sign_bytes
@@ -168,6 +169,95 @@ def test_a_key_that_was_taken_away_does_not_count_any_more(plane):
         sign_installed_set(bench.depot, THIEF)
 
     assert plane.check("G5").status is Status.FAIL
+
+
+AUTHORITY = ("G2", "G3", "G5")
+
+
+def hand_on(plane, bench) -> None:
+    """The first operator enrols the second one, and leaves."""
+    enrol_key(plane.layout, public_half(THIEF))
+    sign_installed_set(bench.depot, KEY)
+    plane.remove(plane.key_file)
+
+
+def statuses(plane):
+    return {gate: plane.check(gate).status for gate in AUTHORITY}
+
+
+def test_who_left_keeps_his_word_for_what_an_operator_vouched_for_since(plane):
+    with plane.bench() as bench:
+        hand_on(plane, bench)
+        assert statuses(plane) == dict.fromkeys(AUTHORITY, Status.FAIL)
+        sign_installed_set(bench.depot, THIEF)
+
+    assert statuses(plane) == dict.fromkeys(AUTHORITY, Status.PASS)
+
+
+def test_and_after_the_next_one_left_too(plane):
+    third = make_key("third/operator", bytes(range(2, 34)))
+    with plane.bench() as bench:
+        hand_on(plane, bench)
+        enrol_key(plane.layout, public_half(third))
+        sign_installed_set(bench.depot, THIEF)
+        plane.remove(f"HOT/registries/keys/{public_half(THIEF).key_id}.json")
+        sign_installed_set(bench.depot, third)
+
+    assert statuses(plane) == dict.fromkeys(AUTHORITY, Status.PASS)
+
+
+def test_his_own_word_for_the_set_is_none_once_he_left(plane):
+    with plane.bench() as bench:
+        sign_installed_set(bench.depot, KEY)
+        enrol_key(plane.layout, public_half(THIEF))
+    plane.remove(plane.key_file)
+
+    assert statuses(plane) == dict.fromkeys(AUTHORITY, Status.FAIL)
+
+
+def test_what_came_with_his_key_after_he_left_is_never_vouched_for(plane):
+    """Somebody who has that key puts it back, installs, and takes it away again."""
+    files = {"HOT/kernel/n": b"n"}
+    with plane.bench() as bench:
+        hand_on(plane, bench)
+        sign_installed_set(bench.depot, THIEF)
+        enrol_key(plane.layout, public_half(KEY))
+        install_approved(bench, files, package_id="PKG-N", signed=True)
+        plane.remove(plane.key_file)
+        failing = {
+            "G2": {"HOT/installed/PKG-N/manifest.json"},
+            "G5": {"HOT/installed/PKG-N/receipt.json"},
+        }
+        assert {gate: failed_files(plane.check(gate)) for gate in failing} == failing
+        sign_installed_set(bench.depot, THIEF)
+
+    assert {gate: failed_files(plane.check(gate)) for gate in failing} == failing
+
+
+def test_what_came_back_with_his_key_after_he_left_needs_another_approval(plane):
+    """The very digest that an operator vouched for when it stood there before."""
+    files = {"HOT/kernel/n": b"n"}
+    with plane.bench() as bench:
+        install_approved(bench, files, package_id="PKG-N")
+        hand_on(plane, bench)
+        sign_installed_set(bench.depot, THIEF)
+        assert plane.check("G2").status is Status.PASS
+        bench.uninstall("PKG-N")
+        enrol_key(plane.layout, public_half(KEY))
+        install_approved(bench, files, package_id="PKG-N")
+        plane.remove(plane.key_file)
+
+    assert failed_files(plane.check("G2")) == {"HOT/installed/PKG-N/manifest.json"}
+
+
+def test_a_forged_approval_in_his_name_is_found_after_he_left(plane):
+    with plane.bench() as bench:
+        hand_on(plane, bench)
+        sign_installed_set(bench.depot, THIEF)
+    plane.edit_json(plane.approval_of(PKG), scope=["**"])
+
+    assert plane.approval_of(PKG) in failed_files(plane.check("G2"))
+    assert plane.check("G3").status is Status.FAIL
 
 
 def test_an_older_statement_cannot_bring_a_key_back(plane):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock import limits
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.keys import make_key
 from paddock.packages.approvals import (
@@ -127,6 +128,31 @@ def test_a_scope_that_somebody_put_into_a_file_and_means_nothing_covers_nothing(
 def test_no_approval_expires_at_no_date():
     with pytest.raises(UsageError):
         make_approval(KEY, WO, DIGEST, ("**",), 1e30)
+
+
+def test_the_longest_scope_that_two_manifests_come_to_is_read_back(layout):
+    paths = tuple(f"{count:05}{'*' * 150}/{'[' * 100}" for count in range(20_000))
+    approval = replace(APPROVAL, scope=exact_scope(paths))
+
+    path = write_approval(layout, approval)
+
+    assert 15_000_000 < path.stat().st_size < limits.approval_file_bytes_max
+    assert read_approvals(layout) == (approval,)
+
+
+def test_the_scope_of_many_files_is_made_read_and_covers_them(layout):
+    paths = tuple(f"HO1/x/{'d' * 120}/{'n' * 90}-{count:05}.txt" for count in range(3_000))
+    approval = make_approval(KEY, WO, DIGEST, exact_scope(paths), NOW + 60)
+    write_approval(layout, approval)
+    assert read_approvals(layout) == (approval,)
+    assert paths_outside(approval, (*paths, "HO1/x/other")) == ("HO1/x/other",)
+
+
+def test_an_approval_that_no_reader_would_take_is_not_made(layout):
+    scope = tuple(f"HOT/{count}/{'x' * 4_000}" for count in range(4_100))
+    with pytest.raises(UsageError, match="over 16000000: its scope has 4100 patterns") as caught:
+        make_approval(KEY, WO, DIGEST, scope, NOW + 60)
+    assert caught.value.where == "--scope"
 
 
 def test_it_is_read_as_it_was_written(layout):

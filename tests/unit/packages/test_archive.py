@@ -10,6 +10,7 @@ from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, load_archive, read_archive
 from paddock.packages.gzipformat import unwrap, wrap
 from paddock.packages.refusals import ArchiveRefusedError
+from paddock.packages.tarformat import Header, encode_header
 from tests.support.bad_archives import BAD, FILES, GOOD
 from tests.support.disks import tree
 from tests.support.packages import archive_bytes, gzipped, manifest_of, members_of, tar_bytes
@@ -53,7 +54,7 @@ def test_other_programs_split_a_long_name_alike():
 
 def test_a_name_without_room_is_not_packed():
     with pytest.raises(ArchiveRefusedError, match="too long"):
-        archive_bytes({"HOT/" + "/".join(["d" * 70] * 3) + "/" + "f" * 37: b"x"})
+        encode_header(Header("HOT/" + "/".join(["d" * 70] * 3) + "/" + "f" * 37, 1, 0o644))
 
 
 @pytest.mark.parametrize("what", BAD)

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from paddock.packages.hashing import digest_of
+from paddock.packages.install import InstallWish
 from paddock.packages.installed import read_installed
 from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
 from tests.support.changes import memory_directory
@@ -173,6 +175,79 @@ def test_a_refused_install_keeps_nothing(bench):
         over(bench)
     assert not (bench.layout.objects / "packages/kept").exists()
     os.unlink(bench.root / "HOT/kernel/more")
+
+
+KEPT = "packages/kept"
+
+
+@pytest.mark.parametrize("how", ["damaged", "away"])
+def test_what_was_kept_stays_while_the_takers_receipt_is_not_to_be_read(how, bench):
+    before = bench.tree()
+    over(bench)
+    away = bench.root.parent / "away"
+    kept = os.listdir(bench.layout.objects / KEPT)
+    own = bench.root / "HOT/installed/PKG-OVER"
+    receipt = (own / "receipt.json").read_bytes()
+    if how == "damaged":
+        (own / "receipt.json").write_bytes(receipt + b"x")
+    else:
+        own.rename(away)
+
+    for wish in (InstallWish(dev=True, is_dry_run=True), InstallWish(dev=True)):
+        with pytest.raises(GateRefusedError):
+            bench.install({"HOT/kernel/c": b"c"}, wish, package_id="PKG-C")
+    with pytest.raises(GateRefusedError):
+        bench.uninstall("PKG-BASE")
+    assert os.listdir(bench.layout.objects / KEPT) == kept
+
+    if how == "damaged":
+        (own / "receipt.json").write_bytes(receipt)
+    else:
+        away.rename(own)
+    bench.uninstall("PKG-OVER")
+    assert bench.tree() == before
+    assert os.listdir(bench.layout.objects / KEPT) == []
+
+
+def test_a_repair_keeps_what_a_missing_taker_needs(bench):
+    """A repair goes on beside it; what was kept for others is none of its business."""
+    away = bench.root.parent / "away"
+    bench.install({"HOT/kernel/c": b"c"}, package_id="PKG-C")
+    over(bench)
+    own = bench.root / "HOT/installed/PKG-OVER"
+    own.rename(away)
+    bench.write("HOT/kernel/c", b"edited")
+
+    repair = InstallWish(dev=True, repairs=True)
+    assert bench.install({"HOT/kernel/c": b"c"}, repair, package_id="PKG-C").status == "upgraded"
+
+    away.rename(own)
+    bench.uninstall("PKG-OVER")
+    assert read(bench) == b"base\n"
+
+
+def test_a_dry_run_lets_go_of_nothing(bench):
+    directory = bench.layout.objects / KEPT
+    over(bench)
+    (directory / ("0" * 64)).write_bytes(b"left by a killed change")
+    dry = InstallWish(dev=True, is_dry_run=True)
+    bench.install({"HOT/kernel/d": b"d"}, dry, package_id="PKG-D")
+    assert len(os.listdir(directory)) == 2
+    bench.install({"HOT/kernel/d": b"d"}, package_id="PKG-D")
+    assert len(os.listdir(directory)) == 1
+
+
+def test_changed_configuration_that_gives_way_to_what_comes_back_is_named(bench):
+    name = "HOT/config/x"
+    bench.install({name: b"1\n"}, package_id="PKG-C", config=(name,))
+    bench.install({name: b"2\n"}, package_id="PKG-D", dependencies=["PKG-C"], config=(name,))
+    edited = b"edited\n"
+    bench.write(name, edited)
+    (note,) = bench.uninstall("PKG-D").notes
+    assert note.startswith(f"{name} had been changed; ")
+    assert f"kept in objects as {digest_of(edited)}," in note
+    assert read(bench, name) == b"1\n"
+    assert bench.depot.objects.read(digest_of(edited)) == edited
 
 
 def test_a_hand_over_is_undone_with_its_install(bench):

@@ -305,8 +305,47 @@ def test_a_changed_file_is_replaced_by_an_upgrade_and_kept_in_the_history(bench)
 
     report = bench.install(NEW, version="1.1.0")
 
-    assert any("had been changed" in note for note in report.notes)
+    assert report.notes == (note_of("HOT/kernel/a.txt", b"edited\n"),)
     assert bench.depot.objects.read(digest_of(b"edited\n")) == b"edited\n"
+
+
+def note_of(path: str, content: bytes) -> str:
+    kept = f"what stood there is kept in objects as {digest_of(content)}"
+    return f"{path} had been changed; {kept}, until the history needs the room"
+
+
+def test_a_file_that_was_changed_to_what_an_upgrade_brings_gave_way_to_nothing(bench):
+    bench.install(FILES)
+    bench.write("HOT/kernel/a.txt", NEW["HOT/kernel/a.txt"])
+    assert bench.install(NEW, version="1.1.0").notes == ()
+
+
+@pytest.mark.parametrize("act", ["uninstall", "upgrade"])
+def test_a_changed_file_that_goes_away_is_named_and_kept(act, bench):
+    bench.install(FILES)
+    path = "HOT/scripts/sub/run.sh"
+    bench.write(path, b"edited\n")
+
+    report = bench.uninstall() if act == "uninstall" else bench.install(NEW, version="1.1.0")
+
+    assert report.notes == (note_of(path, b"edited\n"),)
+    assert bench.depot.objects.read(digest_of(b"edited\n")) == b"edited\n"
+
+
+def test_a_link_in_the_place_of_a_file_is_named_when_it_goes(bench):
+    bench.install(FILES)
+    path = bench.root / "HOT/kernel/a.txt"
+    path.unlink()
+    path.symlink_to("elsewhere")
+    assert bench.uninstall().notes == (
+        "HOT/kernel/a.txt had been replaced by a link to 'elsewhere', which is gone",
+    )
+
+
+def test_files_that_are_as_they_were_brought_go_without_a_note(bench):
+    bench.install(FILES)
+    assert bench.install(NEW, version="1.1.0").notes == ()
+    assert bench.uninstall().notes == ()
 
 
 def test_a_missing_file_comes_back_with_an_upgrade(bench):

@@ -145,3 +145,25 @@ def test_a_key_given_twice_does_not_load():
     text = json.dumps(manifest_json(FILES)).replace('"layer": 1', '"layer": 1, "layer": 1')
     with pytest.raises(ConfigError, match="twice"):
         parse_manifest(text.encode(), "manifest.json")
+
+
+def test_a_package_may_have_100_acceptance_commands():
+    commands = [{"command": f"true {count}", "timeout_s": 5} for count in range(100)]
+    found = manifest_of(FILES, acceptance=commands).acceptance
+    assert found == tuple(Acceptance(f"true {count}", 5) for count in range(100))
+
+
+def test_a_101st_acceptance_command_is_refused_with_the_limit():
+    commands = [{"command": "true", "timeout_s": 5}] * 101
+    with pytest.raises(ConfigError) as caught:
+        parse(manifest_json(FILES, acceptance=commands))
+    assert (caught.value.message, caught.value.hint) == (
+        "the package declares 101 acceptance commands",
+        "100 at most: let one run the others",
+    )
+
+
+def test_a_path_of_40000_directories_is_refused_before_anything_is_made_of_it():
+    deep = {"path": "a/" * 40_000 + "b", "sha256": DIGEST, "classification": "text"}
+    with pytest.raises(ConfigError, match="no room in an archive"):
+        parse(manifest_json(FILES) | {"assets": [deep]})

@@ -81,6 +81,31 @@ def test_a_name_that_means_two_things_is_refused(path):
 
 
 @pytest.mark.parametrize(
+    "path",
+    ["HOT/" + "a" * 96, "a" * 155 + "/" + "b" * 100, "a/" * 127 + "b", "HOT/" + "é" * 48],
+)
+def test_a_name_may_be_as_long_as_an_archive_has_room(path):
+    assert path_problem(path) == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "HOT/" + "a" * 101,
+        "a" * 155 + "/" + "b" * 101,
+        "a" * 156 + "/b",
+        "a/" * 128 + "b",
+        "HOT/" + "é" * 51,
+        "a/" * 1_000_000 + "b",
+    ],
+)
+def test_a_name_that_no_archive_holds_is_refused(path):
+    assert path_problem(path) == (
+        "the name has no room in an archive: 100 bytes at most, or 155, a slash and 100"
+    )
+
+
+@pytest.mark.parametrize(
     ("path", "plane_id"),
     [
         ("HOT/kernel/a", "hot"),
@@ -135,3 +160,17 @@ def test_names_that_are_one_somewhere_collide(paths):
 
 def test_names_that_are_always_two_do_not():
     assert find_collision(["HOT/a", "HOT/ab", "HOT/b/a", "HOT/b/c/a", "HO2/a"]) is None
+
+
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        (["HOT/a", "HOT/A"], ("HOT/a", "HOT/A")),
+        (["HOT/k/a", "HOT/m", "HOT/K/b"], ("HOT/k", "HOT/K/b")),
+        (["HOT/K/b", "HOT/k/a"], ("HOT/K", "HOT/k/a")),
+        (["HOT/a/b", "HOT/ab", "HOT/A"], ("HOT/A", "HOT/a/")),
+        (["HOT/a/b/c", "HOT/a-b", "HOT/a"], ("HOT/a", "HOT/a/")),
+    ],
+)
+def test_a_collision_names_both_the_earlier_first(paths, found):
+    assert find_collision(paths) == found

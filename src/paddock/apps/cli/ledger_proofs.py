@@ -136,14 +136,15 @@ def run_rollback(
     project: Project, names: tuple[str, ...], options: Options, console: Console
 ) -> int:
     """0 accepted, or nothing to accept; 1 not."""
-    gone = find_gone_back(project, names)
+    layout, environment = project.layout, project.environment
+    gone = find_gone_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:
             (console.warn if options.json else console.say)(f"{each.name}: {problem.detail}")
     if gone and not options.yes and not console.agrees(_GO_ON):
         return _end(options, console, gone, is_accepted=False)
     for each in gone:
-        accept_rollback(project, each, "--yes" if options.yes else "person")
+        accept_rollback(layout, environment, each, "--yes" if options.yes else "person")
     return _end(options, console, gone, is_accepted=True)
 
 

@@ -1,0 +1,84 @@
+"""What the ledgers of a plane are called, in a directory of whatever name."""
+
+import hashlib
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.ledgers import open_plane_ledger
+from paddock.ledger.scan import find_genesis
+from paddock.plane.environment import Environment, read_environment
+from paddock.plane.layout import PlaneLayout
+from paddock.values.entries import Entry
+from tests.support.planes import operator_in
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    return read_environment({"HOME": str(tmp_path / "home")})
+
+
+def layout_in(directory: Path) -> PlaneLayout:
+    (directory / "HOT" / "ledger").mkdir(parents=True, mode=0o700)
+    return PlaneLayout(directory, "bare")
+
+
+def append(layout: PlaneLayout, environment: Environment) -> None:
+    with closing(open_plane_ledger(layout, environment, "governance")) as ledger:
+        ledger.append([Entry("TEST", reason="for a test")])
+
+
+def origin_of(layout: PlaneLayout) -> str:
+    genesis = find_genesis(str(layout.ledger_paths()["governance"]))
+    assert genesis is not None
+    return genesis.origin
+
+
+@pytest.mark.parametrize("name", ["plane", "a:b", "my%20plane", "~", "x" * 236])
+def test_a_plain_name_stands_in_the_ledgers_name_as_it_is(name, tmp_path, environment):
+    layout = layout_in(tmp_path / name)
+
+    append(layout, environment)
+
+    assert origin_of(layout) == f"paddock/{name}/governance"
+
+
+LONG = "è" * 127
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("my plane", "my%20plane"),
+        ("a+b", "a%2Bb"),
+        ("planè", "plan%C3%A8"),
+        ("50% off", "50%25%20off"),
+        ("nl\nx", "nl%0Ax"),
+        (os.fsdecode(b"\xff"), "%FF"),
+        ("x" * 237, "x" * 171 + "-" + hashlib.sha256(b"x" * 237).hexdigest()),
+        (LONG, ("%C3%A8" * 127)[:171] + "-" + hashlib.sha256(LONG.encode()).hexdigest()),
+    ],
+)
+def test_any_other_name_is_written_so_that_a_key_can_have_it(name, shown, tmp_path, environment):
+    layout = layout_in(tmp_path / name)
+
+    append(layout, environment)
+    append(layout, environment)  # with the key and the name that are there by now
+
+    assert origin_of(layout) == f"paddock/{shown}/governance"
+    report = audit_ledger(layout, environment, "governance", Audit(full=True))
+    assert (report.problems, report.entries) == ((), 3)
+
+
+def test_a_plane_in_a_directory_with_a_space_passes_its_gates(tmp_path):
+    operator = operator_in(tmp_path)
+    plane = tmp_path / "my own plane"
+
+    ran = operator.run("init", "--bare", str(plane), here=tmp_path)
+
+    assert (ran.status, ran.err) == (0, "")
+    gates = operator.run("gate", "--all", "--enforce", here=plane)
+    assert (gates.status, gates.err) == (0, "")

@@ -1,0 +1,255 @@
+"""A change of packages follows from the record: on a plane that differs from it there is none,
+a repair takes it up, and what the record has no room for does not happen."""
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from paddock.errors import HostError, UsageError
+from paddock.packages.finishing import Outcome, settle
+from paddock.packages.install import InstallWish, install
+from paddock.packages.installed import read_installed
+from paddock.packages.recorded import find_deviations, replay
+from paddock.packages.refusals import GateRefusedError
+from paddock.packages.transaction import Phase
+from paddock.workspace.disk import Disk
+from tests.support.changes import memory_directory
+from tests.support.packages import Bench, Runner, archive_of, open_bench, require_whole
+
+FILES = {"HOT/kernel/a.txt": b"a\n"}
+OTHER = {"HOT/kernel/b.txt": b"b\n"}
+REPAIR = InstallWish(dev=True, repairs=True)
+DRY = InstallWish(dev=True, is_dry_run=True)
+
+
+@pytest.fixture
+def bench():
+    with memory_directory() as base, open_bench(base / "plane", Runner()) as bench:
+        bench.install(FILES)
+        yield bench
+        require_whole(bench)
+
+
+def own(bench: Bench, package_id: str = "PKG-A-001") -> Path:
+    return bench.root / "HOT/installed" / package_id
+
+
+def deviations(bench: Bench) -> list[str]:
+    found = find_deviations(replay(bench.log().entries), read_installed(bench.layout))
+    return [str(each) for each in found]
+
+
+def require_refused(bench: Bench, act, gate: str = "G6") -> None:
+    """It is refused by that gate, and everything is as before."""
+    before, events = bench.tree(), bench.events()
+    with pytest.raises(GateRefusedError) as caught:
+        act()
+    assert caught.value.gate == gate
+    assert "PKG-A-001" in caught.value.message
+    assert (bench.tree(), bench.events()) == (before, events)
+    assert not bench.depot.attic.has_transaction()
+
+
+# A plane that is not as recorded
+
+
+def test_while_a_recorded_package_is_missing_nothing_is_changed(bench, tmp_path: Path):
+    bench.install(OTHER, package_id="PKG-B")
+    shutil.move(own(bench), tmp_path / "away")
+
+    require_refused(bench, lambda: bench.install(OTHER, package_id="PKG-C"))
+    require_refused(bench, lambda: bench.install(OTHER, DRY, package_id="PKG-B", version="2.0.0"))
+    require_refused(bench, lambda: bench.install(FILES))
+    require_refused(bench, lambda: bench.uninstall("PKG-B"))
+
+    shutil.move(tmp_path / "away", own(bench))
+    bench.uninstall("PKG-B")
+    assert deviations(bench) == []
+
+
+def test_while_a_package_stands_there_that_is_not_recorded_nothing_is_changed(bench, tmp_path):
+    shutil.copytree(own(bench), tmp_path / "copy")
+    bench.uninstall()
+    shutil.copytree(tmp_path / "copy", own(bench))
+
+    require_refused(bench, lambda: bench.install(OTHER, package_id="PKG-B"))
+    require_refused(bench, bench.uninstall)
+
+    shutil.rmtree(own(bench))
+    bench.install(OTHER, package_id="PKG-B")
+    assert deviations(bench) == []
+
+
+def test_while_a_receipt_is_another_one_nothing_is_changed(bench):
+    receipt = own(bench) / "receipt.json"
+    good = receipt.read_bytes()
+    receipt.write_bytes(good.replace(b'"dev": true', b'"dev": false'))
+
+    require_refused(bench, lambda: bench.install(OTHER, package_id="PKG-B"))
+
+    receipt.write_bytes(good)
+    bench.install(OTHER, package_id="PKG-B")
+
+
+# Putting right
+
+
+def test_a_missing_package_is_put_right_as_the_record_has_it(bench):
+    shutil.rmtree(own(bench))
+
+    assert bench.install(FILES, REPAIR).status == "installed"
+
+    metadata = bench.log().entries[-1].entry.metadata
+    assert metadata["previous"]["digest"] == metadata["digest"]
+    assert deviations(bench) == []
+    bench.uninstall()
+    assert deviations(bench) == []
+
+
+def test_several_missing_packages_are_put_right_one_after_the_other(bench):
+    bench.install(OTHER, package_id="PKG-B", dependencies=["PKG-A-001"])
+    shutil.rmtree(bench.root / "HOT/installed")
+
+    bench.install(FILES, REPAIR)
+    assert len(deviations(bench)) == 1
+    bench.install(OTHER, REPAIR, package_id="PKG-B", dependencies=["PKG-A-001"])
+    assert deviations(bench) == []
+
+
+def test_another_receipt_is_put_right_though_every_file_is_as_it_was_brought(bench):
+    receipt = own(bench) / "receipt.json"
+    receipt.write_bytes(receipt.read_bytes().replace(b'"dev": true', b'"dev": false'))
+
+    bench.install(FILES, REPAIR)
+    assert deviations(bench) == []
+
+    events = bench.events()
+    assert bench.install(FILES, REPAIR).status == "unchanged"
+    assert bench.events() == events
+
+
+def test_a_file_is_not_put_right_while_nobody_knows_who_took_it_over(bench, tmp_path: Path):
+    bench.install({**OTHER, **FILES}, package_id="PKG-B", dependencies=["PKG-A-001"])
+    shutil.move(own(bench, "PKG-B"), tmp_path / "away")
+    bench.write("HOT/kernel/a.txt", b"edited\n")
+
+    require_refused(bench, lambda: bench.install(FILES, REPAIR))
+
+    bench.write("HOT/kernel/a.txt", b"a\n")
+    shutil.move(tmp_path / "away", own(bench, "PKG-B"))
+    assert bench.install(FILES, REPAIR).status == "unchanged"
+
+
+def test_a_repair_that_somebody_came_between_is_not_on_record():
+    with memory_directory() as base:
+        path = base / "plane/HOT/kernel/a.txt"
+        disk = _Meddling(path)
+        with open_bench(base / "plane", Runner(), disk) as bench:
+            bench.install(FILES)
+            path.write_bytes(b"edited\n")
+            disk.is_armed = True
+            with pytest.raises(HostError, match="meanwhile"):
+                bench.install(FILES, REPAIR)
+            assert path.read_bytes() == b"edited again\n"
+            assert bench.events() == ["PACKAGE_INSTALLED"]
+
+            bench.install(FILES, REPAIR)
+            assert bench.events() == ["PACKAGE_INSTALLED"] * 2
+            require_whole(bench)
+
+
+class _Meddling(Disk):
+    """Somebody writes to the file when the journal's entry is made."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.is_armed = False
+
+    def create(self, dir_fd: int, name: str, mode: int) -> int:
+        if self.is_armed and name.endswith(".entry"):
+            self.is_armed = False
+            self.path.write_bytes(b"edited again\n")
+        return super().create(dir_fd, name, mode)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_a_repair_that_was_decided_stands_whatever_was_edited_since(phase):
+    left = []
+
+    def look():
+        left.append(bench.depot.attic.read())
+
+    tested = [{"command": "pass", "timeout_s": 5}]
+    with memory_directory() as base, open_bench(base / "plane", Runner(look)) as bench:
+        bench.install(FILES, acceptance=tested)
+        bench.write("HOT/kernel/a.txt", b"edited\n")
+        bench.install(FILES, REPAIR, acceptance=tested)
+        bench.depot.attic.write(replace(left[1], phase=phase))
+        bench.write("HOT/kernel/a.txt", b"edited since\n")
+
+        happened = settle(bench.depot).outcome
+
+        assert happened is (Outcome.COMPLETED if phase is Phase.DECIDED else Outcome.NEVER_BEGUN)
+        assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"edited since\n"
+        assert deviations(bench) == []
+
+
+# Room on record
+
+
+def require_no_room(bench: Bench, act, match: str) -> None:
+    before, events = bench.tree(), bench.events()
+    with pytest.raises(UsageError, match=match):
+        act()
+    assert (bench.tree(), bench.events()) == (before, events)
+    assert os.listdir(bench.layout.objects / "packages") == []
+
+
+def test_acceptance_commands_that_no_entry_holds_are_refused_before_anything_happens(bench):
+    many = [{"command": "pass # " + "中" * 3_900, "timeout_s": 5}] * 100
+    archive = archive_of(OTHER, package_id="PKG-B", acceptance=many)
+    for wish in (InstallWish(dev=True), DRY):
+        require_no_room(
+            bench, lambda wish=wish: install(bench.depot, archive, wish), "100 acceptance"
+        )
+    with pytest.raises(GateRefusedError, match="G4"):  # it is run: the runner knows `pass` alone
+        bench.install(OTHER, package_id="PKG-B", acceptance=many[:50])
+
+
+def test_the_longest_results_that_there_can_be_have_room(bench, monkeypatch):
+    """What is taken before the swap is taken after it, too."""
+    tested = [{"command": "pass", "timeout_s": 300}] * 100
+    for size in range(7_000, 20_000, 500):
+        monkeypatch.setattr("paddock.limits.entry_bytes_max", size)
+        try:
+            bench.install(OTHER, package_id="PKG-B", acceptance=tested)
+        except UsageError:
+            assert bench.events() == ["PACKAGE_INSTALLED"]
+            continue
+        assert bench.events() == ["PACKAGE_INSTALLED"] * 2
+        assert size > 7_000
+        return
+    raise AssertionError("it is never taken")
+
+
+def test_hand_overs_that_no_entry_holds_are_refused_before_anything_happens(bench, monkeypatch):
+    files = {f"HOT/kernel/{number}": b"x" for number in range(100)}
+    bench.install(files, package_id="PKG-B")
+    taking = archive_of(files, package_id="PKG-C", dependencies=["PKG-B"])
+
+    monkeypatch.setattr("paddock.limits.entry_bytes_max", 4_000)
+    require_no_room(bench, lambda: install(bench.depot, taking, InstallWish(dev=True)), "100 files")
+
+    monkeypatch.undo()
+    assert len(install(bench.depot, taking, InstallWish(dev=True)).handed_over) == 100
+
+
+def test_a_change_whose_record_could_not_be_read_again_is_refused(bench, monkeypatch):
+    monkeypatch.setattr("paddock.limits.receipt_bytes_max", 2_000)
+    require_no_room(bench, lambda: bench.install(OTHER, package_id="PKG-B"), "2 paths")
+    monkeypatch.undo()
+    bench.install(OTHER, package_id="PKG-B")
