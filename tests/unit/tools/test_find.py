@@ -206,3 +206,34 @@ def test_an_action_names_the_resolved_path(desk):
         "tool:search:find l",
         "tool:search:find d",
     ]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_in_any_tree(
+    desk, monkeypatch, is_large
+):
+    for name in ("b.py", "d/src/x.py", "d/y.py", "e/src/x.py", "src/a.py"):
+        desk.write(name, b"")
+    if is_large:
+        monkeypatch.setattr("paddock.limits.search_walked_entries_max", 1)
+        monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
+    # Of e nothing is left, so it is not there.
+    assert rows(desk, pattern="!src") == ["b.py", "d/", "d/y.py"]
+    assert rows(desk, pattern="!/src") == [
+        *("b.py", "d/", "d/src/", "d/src/x.py", "d/y.py"),
+        *("e/", "e/src/", "e/src/x.py"),
+    ]
+
+
+def test_a_line_of_braces_in_gitignore_is_passed_over(desk):
+    desk.write(".gitignore", b"{" * 1000 + b"a" + b"}" * 1000 + b"\n*.log\n")
+    desk.write("a.log", b"")
+    desk.write("a.txt", b"")
+    assert rows(desk, pattern="a*") == ["a.txt"]
+
+
+@pytest.mark.parametrize("braces", [17, 1000, 10_000])
+def test_a_pattern_of_a_great_many_braces_is_an_error(desk, braces):
+    with pytest.raises(InvalidPatternError) as refusal:
+        desk.plan("find", pattern="{" * braces + "a" + "}" * braces)
+    assert refusal.value.code == "pattern.invalid"

@@ -524,3 +524,90 @@ def _ripgreps() -> list[str]:
         if name == "rg" and int(rest.split()[1]) == os.getpid():
             found.append(rest)
     return found
+
+
+LINES = [b"alpha", b"end;", b"", b"tail  ", b"10% 50% done", b"price$ 3 end"]
+LINE_ENDS = {
+    "alpha$": [1],
+    "^$": [3],
+    "[^;]$": [1, 4, 5, 6],
+    ".*$": [1, 2, 3, 4, 5, 6],
+    r"\s+$": [4],
+    "10%.*done$": [5],
+    r"price\$.*end": [6],
+    r"\w+pha[^;]$": [],
+    "[$]": [6],
+}
+
+
+@pytest.mark.parametrize("pattern", LINE_ENDS)
+def test_patterns_of_line_ends_find_the_same_lines_of_lf_crlf_and_mixed_files(desk, pattern):
+    mixed = b"".join(line + (b"\r\n" if at % 2 else b"\n") for at, line in enumerate(LINES))
+    desk.write("crlf", b"\r\n".join(LINES) + b"\r\n")
+    desk.write("lf", b"\n".join(LINES) + b"\n")
+    desk.write("mixed", mixed)
+    found = desk.run("grep", pattern=pattern, limit=500).details["matches"]
+    assert [(match["path"], match["line"]) for match in found] == [
+        (name, line) for name in ("crlf", "lf", "mixed") for line in LINE_ENDS[pattern]
+    ]
+
+
+@pytest.mark.parametrize("pattern", [r"\r$", r"\x0d$", r"\x{d}$", r"\u000d$", "\r$", r"e\r?$"])
+def test_a_pattern_that_names_cr_finds_it(desk, pattern):
+    desk.write("crlf", b"one\r\n")
+    desk.write("lf", b"two\n")
+    assert rows(desk, pattern=pattern) == ["crlf:1:one"]
+
+
+def test_a_lone_cr_is_a_character_but_for_a_dollar(desk):
+    desk.write("a", b"10%\r50%\rdone\n")
+    found = rows(desk, pattern="10%.*done$")
+    assert found[0] == "a:1:10%\\r50%\\rdone"
+    assert rows(desk, pattern="^50%") == ["No matches found."]
+    # It ends a line for ripgrep's `$` where that is to stand before CRLF.
+    assert rows(desk, pattern="^10%$") == found
+
+
+def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_at_any_limit(desk):
+    for name in ("b.py", "d/src/x.py", "d/y.py", "src/a.py", "src/deep/a.py"):
+        desk.write(name, b"foo bar(1)\n" * 3)
+    for glob, names in {
+        "!src": ["b.py", "d/y.py"],
+        "!src/": ["b.py", "d/y.py"],
+        "!/src": ["b.py", "d/src/x.py", "d/y.py"],
+        "!src/deep": ["b.py", "d/src/x.py", "d/y.py", "src/a.py"],
+    }.items():
+        expected = [f"{name}:{line}:foo bar(1)" for name in names for line in (1, 2, 3)]
+        for limit in (1, len(expected), 100):
+            shown = rows(desk, pattern="foo bar.1", glob=glob, limit=limit)
+            assert shown[:limit] == expected[:limit]
+        assert len(rows(desk, pattern="foo bar.1", glob=glob)) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("rules", "ignored"),
+    [
+        ("# b\u00e2timent\nbuild/\n".encode("latin-1"), "build/gen.py"),
+        (b"tmp[[:digit:]]*/\n", "tmp12/gen.py"),
+        (b"/none/xxxxxxxxxxxxxxxxxxxxxx\n" * 12_000 + b"*.log\n", "a.log"),
+        (b"{" * 1000 + b"a" + b"}" * 1000 + b"\n*.log\n", "a.log"),
+    ],
+)
+def test_rules_that_ripgrep_reads_otherwise_count_as_git_reads_them_at_any_limit(
+    desk, rules, ignored
+):
+    desk.write(".gitignore", rules)
+    desk.write(ignored, b"foo bar(1)\n")
+    desk.write("z.py", b"foo bar(1)\n" * 2)
+    expected = ["z.py:1:foo bar(1)", "z.py:2:foo bar(1)"]
+    for limit in (1, 2, 100):
+        assert rows(desk, pattern="foo bar.1", limit=limit)[:limit] == expected[:limit]
+    assert rows(desk, pattern="foo bar.1") == expected
+
+
+def test_a_glob_of_a_great_many_braces_is_an_error(desk):
+    for glob in ("{" * 1000 + "a" + "}" * 1000, "{" * 200 + "a," * 120_000 + "}" * 200):
+        with pytest.raises(InvalidPatternError) as refusal:
+            desk.plan("grep", pattern="x", glob=glob)
+        assert refusal.value.code == "pattern.invalid"
+        assert len(refusal.value.message) < 500

@@ -88,6 +88,40 @@ def test_binary_files_and_those_over_a_megabyte_are_passed_by_and_counted(desk):
     assert output.content.endswith("[1 file searched; passed by: 1 over 1000000 bytes, 1 binary.]")
 
 
+LATE = b"pad pad\n" * 1100 + b"needle here\n\0 tail\n"
+"""A NUL byte behind what tells a binary file here: it is searched as text."""
+
+
+def test_files_with_a_nul_byte_far_from_their_beginning_have_their_rows_beside_others(desk):
+    contents = {"a": b"needle\n", "b": LATE, "c": LATE, "d\n7:x": LATE, "e": b"needle\n", "f": LATE}
+    for name, content in contents.items():
+        desk.write(name, content)
+    assert files(desk, pattern="needle") == list(contents)
+    assert files(desk, pattern="needle", path="b") == ["b"]
+    assert files(desk, pattern="pad tail") == []
+
+
+@pytest.mark.parametrize(
+    "first", [LATE, b"needle\n" * 2 + LATE, b"needle\n" + b"pad\n" * 90_000 + LATE]
+)
+def test_the_first_rows_are_the_same_whatever_the_limit(desk, first):
+    desk.write("a", first)
+    desk.write("b", b"needle one\nneedle two\n")
+    for number in range(40):
+        desk.write(f"c{number:02}", LATE if number % 3 else b"needle\n" * 2)
+    desk.write("closed/late", LATE)
+
+    def found(limit):
+        results = run(desk, pattern="needle", max_results=limit).details["results"]
+        return [(match["file"], match["line_number"]) for match in results]
+
+    everything = found(limits.dev_matches_max)
+    assert [name for name, _ in everything[:1]] == ["a"]
+    assert len({name for name, _ in everything}) == 42
+    for limit in (1, 2, 3, 4, 5, 10, len(everything) - 1):
+        assert found(limit) == everything[:limit]
+
+
 def test_what_may_not_be_viewed_is_counted_and_what_is_secret_is_not_even_that(desk):
     desk.write("closed/x", b"needle\n")
     desk.write("secret.txt", b"needle\n")

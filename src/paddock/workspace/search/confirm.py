@@ -11,15 +11,18 @@ file that this process may read.
 
 There are two ways. A file of moderate size is split into its lines, which are then
 compared by number. In a large one the line ends are counted up to each line, so that
-nothing of its size is held.
+nothing of its size is held. A line end is looked for as far as it takes, while there is time.
 """
 
+import itertools
 import os
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
 from paddock.text.check import BOM
 from paddock.workspace.reading import OpenFile, read_bytes
+from paddock.workspace.search.until import Until
 
 _SPLIT_BYTES: Final = 1_048_576
 """Files up to here are split; splitting costs some 2 ms for each MB."""
@@ -28,8 +31,8 @@ _WHOLE_BYTES: Final = 8_388_608
 _DENSE_BYTES: Final = 512
 """With a row for so many bytes, or more rows, splitting is the cheaper way for them too."""
 _CHUNK_BYTES: Final = 1_048_576
-_CONTEXT_BYTES: Final = 8 * limits.search_row_bytes_max
-"""How far from a match a line end is looked for."""
+_FIRST_BYTES: Final = limits.search_row_bytes_max
+"""Most of what is looked for is found in so many bytes; the pieces behind are larger."""
 
 Columns = tuple[list[int], list[bytes]]
 """Numbers of lines, and their texts without the line feed."""
@@ -54,10 +57,13 @@ class Lines(Protocol):
 class Content:
     """An open file's bytes by offset. Large ones are read piece by piece."""
 
-    __slots__ = ("_fd", "_whole", "size")
+    __slots__ = ("_fd", "_until", "_whole", "is_late", "size")
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(self, file: OpenFile, until: Until | None = None) -> None:
         self._fd = file.fileno()
+        self._until = until
+        self.is_late = False
+        """Whether time ended before something was found."""
         self.size = file.size_bytes
         self._whole: bytes | None = None
         if self.size <= _WHOLE_BYTES:
@@ -69,30 +75,48 @@ class Content:
         """All of it, if it is held."""
         return self._whole
 
-    def bytes(self, begin: int, end: int) -> bytes:
+    def part(self, begin: int, end: int) -> bytes:
         """What stands from `begin` up to `end`, as much of it as there is."""
         begin = max(0, begin)
         if self._whole is not None:
             return self._whole[begin:end]
         return os.pread(self._fd, max(0, min(end, self.size) - begin), begin)
 
-    def first_nul(self) -> int:
-        """Where the first NUL byte stands, -1 where none does; of a large file, near its start."""
-        return self.bytes(0, _WHOLE_BYTES).find(b"\0")
+    def pieces(self, begin: int) -> Iterator[bytes]:
+        """What stands behind `begin`, in pieces, while there is time."""
+        at = begin
+        while piece := self.part(at, at + (_FIRST_BYTES if at == begin else _CHUNK_BYTES)):
+            yield piece
+            at += len(piece)
+            if at < self.size and self._is_over():
+                return
 
     def next_end(self, begin: int) -> int:
-        """The end of the line that begins at `begin`, or the farthest that is looked at."""
-        piece = self.bytes(begin, begin + _CONTEXT_BYTES)
-        end = piece.find(b"\n")
-        return begin + (len(piece) if end < 0 else end)
+        """The end of the line that begins at `begin`; if time ends, how far it was looked for."""
+        at = begin
+        for piece in self.pieces(begin):
+            end = piece.find(b"\n")
+            if end >= 0:
+                return at + end
+            at += len(piece)
+        return at
 
     def previous_begin(self, end: int) -> int:
-        """The beginning of the line whose line end stands at `end`; -1 if that is too far."""
-        low = max(0, end - _CONTEXT_BYTES)
-        found = self.bytes(low, end).rfind(b"\n")
-        if found < 0:
-            return 0 if low == 0 else -1
-        return low + found + 1
+        """The beginning of the line whose line end stands at `end`; -1 if time ends before."""
+        high = end
+        while high > 0:
+            low = max(0, high - (_FIRST_BYTES if high == end else _CHUNK_BYTES))
+            found = self.part(low, high).rfind(b"\n")
+            if found >= 0:
+                return low + found + 1
+            high = low
+            if high and self._is_over():
+                return -1
+        return 0
+
+    def _is_over(self) -> bool:
+        self.is_late = self._until is not None and self._until.is_over
+        return self.is_late
 
 
 def lines_of(content: Content, rows: list[bytes], context: int) -> Lines:
@@ -182,7 +206,7 @@ class PlacedLines:
     def standing(self, rows: list[bytes]) -> list[Placed]:
         """Where the lines stand that are as `rows` say; of rows in the order of the file."""
         content = self._content
-        begin = len(BOM) if content.bytes(0, len(BOM)) == BOM else 0
+        begin = len(BOM) if content.part(0, len(BOM)) == BOM else 0
         number = 1
         found: list[Placed] = []
         for row in rows:
@@ -202,20 +226,20 @@ class PlacedLines:
         content = self._content
         lines: list[tuple[int, bytes]] = []
         last = 0
-        for place in found:
-            if place.number > last:
-                lines += reversed(self._before(place, last, context))
-                lines.append((place.number, self._text(place.begin, place.end)))
-                last = place.number
+        for place, following in itertools.zip_longest(found, found[1:]):
+            lines += reversed(self._before(place, last, context))
+            lines.append((place.number, self._text(place.begin, place.end)))
+            last = place.number
+            # What comes next is told for itself, and looked at once.
+            past = last + 1 + context
             end = place.end
-            for number in range(place.number + 1, place.number + 1 + context):
+            for number in range(last + 1, min(past, following.number) if following else past):
                 begin = end + 1
-                if begin >= content.size or content.bytes(end, begin) != b"\n":
+                if begin >= content.size or content.part(end, begin) != b"\n":
                     break
                 end = content.next_end(begin)
-                if number > last:
-                    lines.append((number, self._text(begin, end)))
-                    last = number
+                lines.append((number, self._text(begin, end)))
+                last = number
         return [number for number, _ in lines], [text for _, text in lines]
 
     def numbers(self, found: list[Placed]) -> list[int]:
@@ -235,14 +259,15 @@ class PlacedLines:
         return before
 
     def _text(self, begin: int, end: int) -> bytes:
-        text = self._content.bytes(begin, min(end, begin + limits.search_row_bytes_max + 1))
+        text = self._content.part(begin, min(end, begin + limits.search_row_bytes_max + 1))
         return text.removeprefix(BOM) if begin == 0 else text
 
 
 def _begin_of(content: Content, begin: int, lines: int) -> int | None:
     """Where the line begins that comes `lines` lines behind `begin`; None behind the end."""
+    size = _FIRST_BYTES
     while lines:
-        piece = content.bytes(begin, begin + _CHUNK_BYTES)
+        piece = content.part(begin, begin + size)
         if not piece:
             return None
         count = piece.count(b"\n")
@@ -251,13 +276,14 @@ def _begin_of(content: Content, begin: int, lines: int) -> int | None:
             return begin + len(piece) - len(piece.split(b"\n", lines)[-1])
         lines -= count
         begin += len(piece)
+        size = min(2 * size, _CHUNK_BYTES)
     return begin
 
 
 def _stands(content: Content, begin: int, text: bytes, row_bytes: int) -> bool:
     """Whether the line that begins at `begin` is `text`, or begins with it where a row was cut."""
     end = begin + len(text)
-    stands = content.bytes(begin, end + 1)
+    stands = content.part(begin, end + 1)
     if not stands.startswith(text):
         return False
     is_cut = row_bytes >= limits.search_row_bytes_max

@@ -21,13 +21,13 @@ from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_DIRECTORY
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
 from paddock.workspace.search.engine import Engine, Proposals
-from paddock.workspace.search.globs import EVERYTHING, SearchGlob
+from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
 from paddock.workspace.search.probe import probe, short_text
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, scope_above
+from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
 from paddock.workspace.workspace import Workspace
 
 
@@ -121,22 +121,39 @@ def _search_below(
 
 
 class _Below:
-    """A directory that ripgrep walks; some of what it finds is not meant."""
+    """A directory that ripgrep walks; some of what it finds is not meant.
 
-    __slots__ = ("_base", "_glob", "_ignored", "prefix")
+    ripgrep is kept from reading rules above its directory, for it would not stop at the
+    workspace's root; what it reads inside it takes for less than git does: nothing behind
+    a byte that is no UTF-8, no `[[:digit:]]`. So all rules are ours to apply, as a walk does.
+    """
+
+    __slots__ = ("_base", "_entered", "_glob", "_ignored", "_last", "_path", "_tree", "prefix")
 
     def __init__(self, workspace: Workspace, path: WorkspacePath, glob: SearchGlob) -> None:
         self.prefix = "" if path.is_root else path.relative + "/"
         self._base = len(self.prefix)
         self._glob = glob
-        # ripgrep is kept from reading rules above its directory, for it would not stop at
-        # the workspace's root. Those inside are ours to apply.
-        has_rules_above = scope_above(workspace.tree, path) is not None
-        self._ignored = IgnoreLookup(workspace.tree, path) if has_rules_above else None
+        self._entered = Entered(glob)
+        self._tree = workspace.tree
+        self._path = path
+        self._ignored: IgnoreLookup | None = None
+        self._last = ("", False)
 
     def means(self, path: str) -> bool:
         """Whether the search is about this file."""
-        name = path.rpartition("/")[2]
-        return (self._glob.matches(name, path[self._base :], is_directory=False)) and not (
-            self._ignored is not None and self._ignored.ignores(path)
-        )
+        # One after the other, a file is asked about as often as it has pieces of output.
+        if path != self._last[0]:
+            self._last = (path, self._is_meant(path))
+        return self._last[1]
+
+    def _is_meant(self, path: str) -> bool:
+        name, below = path.rpartition("/")[2], path[self._base :]
+        if not self._glob.matches(name, below, is_directory=False):
+            return False
+        if not self._entered.holds(below):
+            return False
+        # Only where something was found: the rules cost a look into each directory.
+        if self._ignored is None:
+            self._ignored = IgnoreLookup(self._tree, self._path)
+        return not self._ignored.ignores(path)

@@ -74,6 +74,7 @@ class Engine:
 
     __slots__ = (
         "_allowed",
+        "_cut_at_nul",
         "_early",
         "_reads_past_nul",
         "_shown",
@@ -112,6 +113,8 @@ class Engine:
         self._started_ns = wall_clock_ns()
         self._allowed: dict[str, bool] = {}
         self._early: dict[str, FileLines | None] = {}
+        self._cut_at_nul: set[str] = set()
+        """Files that ripgrep took for binary on its way, so that rows of them are missing."""
         self._was_run = False
 
     def may_show(self, path: str) -> bool:
@@ -166,6 +169,7 @@ class Engine:
         for piece in child.output():
             self._was_run = True
             for proposal in reader.feed(piece):
+                self._take_binary(reader, found, area)
                 path = area.prefix + os.fsdecode(proposal.path)
                 if self.may_show(path) and area.means(path):
                     if last and path != last:
@@ -177,16 +181,26 @@ class Engine:
                     found.setdefault(path, []).extend(proposal.rows)
                     count += len(proposal.rows)
             if count > most:
+                # What was said of files before counts too: what comes first must not depend
+                # on where a run is cut.
+                self._take_binary(reader, found, area)
                 return
         if child.is_late:
             self.remarks.is_late = True
         else:
             self._ended(child.finish(), child.errors, area.prefix)
         reader.close()
+        self._take_binary(reader, found, area)
+
+    def _take_binary(self, reader: ProposalReader, found: Proposals, area: Area) -> None:
+        """Add to `found` the files that ripgrep took for binary, whatever rows it has of them."""
         for name in reader.binary:
             path = area.prefix + os.fsdecode(name)
             if self.may_show(path) and area.means(path):
                 found.setdefault(path, [])
+                self._cut_at_nul.add(path)
+                self._early.pop(path, None)
+        reader.binary.clear()
 
     def check(self) -> None:
         """Make sure that the pattern can be used, if no run has shown it.
@@ -273,11 +287,10 @@ class Engine:
         except ToolError:
             return None  # gone, swapped, unreadable: it has no rows
         with file:
-            content = Content(file)
-            nul = content.first_nul()
-            if nul >= 0 and (nul < limits.binary_probe_bytes or not self._reads_past_nul):
+            content = Content(file, self.until)
+            if self._is_binary(content):
                 return None
-            if nul >= 0 or not rows:
+            if path in self._cut_at_nul or not rows:
                 rows = self._rows_of_text(path)
             lines = lines_of(content, rows, self.wanted.context)
             found = lines.standing(rows)
@@ -287,8 +300,18 @@ class Engine:
                 return None
             shown = found[:most]
             numbers, texts = lines.around(shown, self.wanted.context)
+            self.remarks.is_late = self.remarks.is_late or content.is_late
             has_more = len(found) > most
             return FileLines(path, numbers, texts, lines.numbers(shown), has_more)
+
+    def _is_binary(self, content: Content) -> bool:
+        """Whether a file has no rows; where time ends before that is known, it has none either."""
+        if self._reads_past_nul:
+            return b"\0" in content.part(0, limits.binary_probe_bytes)
+        # All of a file that ripgrep found: how far ripgrep itself looked depends on the limit.
+        is_binary = any(b"\0" in piece for piece in content.pieces(0))
+        self.remarks.is_late = self.remarks.is_late or content.is_late
+        return is_binary or content.is_late
 
     def _rows_of_text(self, path: str) -> list[bytes]:
         """Rows of a text with a NUL byte far from its beginning, where ripgrep stopped."""

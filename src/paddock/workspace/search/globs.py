@@ -57,6 +57,35 @@ class SearchGlob:
 EVERYTHING: Final = SearchGlob("*", False, None, None, False, ())
 
 
+class Entered:
+    """Which directories a walk enters: what a `!` leaves out is left out with all that is in it.
+
+    Each directory is looked at once.
+    """
+
+    __slots__ = ("_glob", "_known")
+
+    def __init__(self, glob: SearchGlob) -> None:
+        self._glob = glob
+        self._known = {"": True}
+
+    def holds(self, below: str) -> bool:
+        """Whether a walk comes to an entry, by its path from the searched directory."""
+        if not self._glob.negated:
+            return True
+        new: list[str] = []
+        directory = below.rpartition("/")[0]
+        while directory not in self._known:
+            new.append(directory)
+            directory = directory.rpartition("/")[0]
+        entered = self._known[directory]
+        for directory in reversed(new):
+            name = directory.rpartition("/")[2]
+            entered = entered and self._glob.matches(name, directory, is_directory=True)
+            self._known[directory] = entered
+        return entered
+
+
 @lru_cache(maxsize=64)
 def compile_glob(text: str) -> SearchGlob:
     """The glob that `text` stands for.
@@ -111,28 +140,64 @@ def expand_braces(text: str) -> list[str]:
     """Every text that the braces in `text` stand for, in their order.
 
     Raises:
-        PatternError: a brace without its other half, or over
+        PatternError: a brace without its other half, over `limits.path_bytes_max` bytes,
+            braces over `limits.glob_nesting_max` deep, or over
             `limits.glob_alternatives_max` texts.
     """
-    found = [""]
-    at = 0
-    while at < len(text):
-        if text[at] == "{":
-            end = _closing(text, at)
-            inner = [t for part in _split(text[at + 1 : end]) for t in expand_braces(part)]
+    # Threat: a line of a cloned project. All that follows is bounded by these two looks.
+    if len(text.encode("utf-8", "surrogatepass")) > limits.path_bytes_max:
+        raise PatternError("", f"at most {limits.path_bytes_max} bytes, as a path")
+    if "{" not in text and "}" not in text:
+        return [text]
+    found, alternatives = [""], list[str]()
+    outer: list[tuple[list[str], list[str]]] = []
+    for piece in _pieces(text):
+        if piece == "{":
+            outer.append((found, alternatives))
+            found, alternatives = [""], []
+        elif outer and piece in (",", "}"):
             # As ripgrep: an empty alternative is none.
-            inner = [part for part in inner if part] or [""]
-            found = [head + tail for head in found for tail in inner]
-            if len(found) > limits.glob_alternatives_max:
-                raise PatternError("", f"at most {limits.glob_alternatives_max} alternatives")
-            at = end + 1
-            continue
-        if text[at] == "}":
-            raise PatternError("", "a } without its {; write \\} for the character")
-        step = _piece_length(text, at)
-        found = [head + text[at : at + step] for head in found]
-        at += step
+            alternatives += filter(None, found)
+            found = [""]
+            if piece == "}":
+                inner = alternatives or [""]
+                heads, alternatives = outer.pop()
+                _refuse_many(len(heads) * len(inner))
+                found = [head + tail for head in heads for tail in inner]
+            _refuse_many(len(alternatives))
+        else:
+            found = [head + piece for head in found]
     return found
+
+
+def _refuse_many(texts: int) -> None:
+    if texts > limits.glob_alternatives_max:
+        raise PatternError("", f"at most {limits.glob_alternatives_max} alternatives")
+
+
+def _pieces(text: str) -> list[str]:
+    """Braces, the commas between them, and what stands between those."""
+    pieces: list[str] = []
+    begin = at = depth = opened = 0
+    while at < len(text):
+        char = text[at]
+        if char not in "{}" and (char != "," or depth == 0):
+            at += _piece_length(text, at)
+            continue
+        depth += {"{": 1, "}": -1}.get(char, 0)
+        opened += char == "{"
+        if depth < 0:
+            raise PatternError("", "a } without its {; write \\} for the character")
+        if depth > limits.glob_nesting_max:
+            raise PatternError("", f"braces at most {limits.glob_nesting_max} deep")
+        pieces += [text[begin:at], char] if begin < at else [char]
+        at += 1
+        begin = at
+    if depth:
+        raise PatternError("", "a { without its }; write \\{ for the character")
+    # Each pair that leaves a choice is one more alternative at least.
+    _refuse_many(opened)
+    return [*pieces, text[begin:]]
 
 
 def _piece_length(text: str, at: int) -> int:
@@ -146,29 +211,3 @@ def _piece_length(text: str, at: int) -> int:
         if end > 0:
             return end + 1 - at
     return 1
-
-
-def _closing(text: str, at: int) -> int:
-    depth = 0
-    while at < len(text):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0:
-            return at
-        at += _piece_length(text, at)
-    raise PatternError("", "a { without its }; write \\{ for the character")
-
-
-def _split(text: str) -> list[str]:
-    """The alternatives between two braces, cut at the commas of this level."""
-    parts = [""]
-    depth = at = 0
-    while at < len(text):
-        step = _piece_length(text, at)
-        piece = text[at : at + step]
-        depth += {"{": 1, "}": -1}.get(piece, 0)
-        if piece == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += piece
-        at += step
-    return parts

@@ -4,7 +4,9 @@ Rules kept here:
   * the last rule of a file that matches decides; `!` takes out again;
   * the nearest file that says anything decides: a directory's own before its parent's;
   * a rule without a slash is about names, one with a slash about paths from its file;
-  * a line that is no pattern is passed over, as git does.
+  * a line that is no pattern is passed over, as git does; so is one that is no pattern of
+    a moderate size, see `expand_braces`, and what goes over `limits.ignore_patterns_max`
+    or `limits.ignore_braces_chars_max`.
 
 Only `.gitignore` counts. `.ignore`, `.rgignore`, `.git/info/exclude` and a user's own
 excludes do not: they differ from machine to machine, and an agent's answer must not.
@@ -14,9 +16,11 @@ file is one expression whose first alternative is the last rule.
 """
 
 import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from paddock import limits
 from paddock.policy.globs import RUN, Glob, literal_of, parse_glob, regex_of
 from paddock.policy.problems import PatternError
 from paddock.workspace.search.globs import expand_braces
@@ -24,6 +28,11 @@ from paddock.workspace.search.globs import expand_braces
 IGNORE_FILE: Final = ".gitignore"
 _BOM: Final = "\ufeff"
 _KEPT_CHARS_MAX: Final = 8_192
+_TOGETHER: Final = 64
+"""Rules in one expression; with many, each alternative costs as much as there are groups."""
+
+_Part = tuple[Callable[[str], re.Match[str] | None], list[int]]
+"""An expression of some rules, and their numbers: `lastindex - 1` of a match stands for one."""
 
 
 class _Rule(NamedTuple):
@@ -46,17 +55,17 @@ class _Last:
             self.files[key] = rule.number
 
 
-class _Expressions:
+def _parts(rules: list[_Rule]) -> list[_Part]:
     """Rules that need a regular expression, the last one first."""
+    # Of rules that say the same, the last one counts.
+    numbers = {regex_of(rule.glob.segments): rule.number for rule in rules}
+    last_first = sorted(numbers.items(), key=lambda item: -item[1])
+    return [_part(last_first[at : at + _TOGETHER]) for at in range(0, len(last_first), _TOGETHER)]
 
-    __slots__ = ("match", "numbers")
 
-    def __init__(self, rules: list[_Rule]) -> None:
-        last_first = list(reversed(rules))
-        self.numbers = [rule.number for rule in last_first]
-        sources = [f"({regex_of(rule.glob.segments)})" for rule in last_first]
-        self.match = re.compile("|".join(sources), re.DOTALL).fullmatch if rules else None
-        """Of what it returns, `lastindex - 1` stands for one of `numbers`."""
+def _part(rules: list[tuple[str, int]]) -> _Part:
+    source = "|".join(f"({regex})" for regex, _ in rules)
+    return re.compile(source, re.DOTALL).fullmatch, [number for _, number in rules]
 
 
 class _Rules:
@@ -72,8 +81,8 @@ class _Rules:
         self.endings = chosen(literal.endings)
         self.path_names = chosen(literal.paths)
         meant = [rule for rule in rules if for_directories or not rule.glob.directory_only]
-        self.by_name = _Expressions([rule for rule in meant if rule.glob.anywhere])
-        self.by_path = _Expressions([rule for rule in meant if not rule.glob.anywhere])
+        self.by_name = _parts([rule for rule in meant if rule.glob.anywhere])
+        self.by_path = _parts([rule for rule in meant if not rule.glob.anywhere])
 
     def last(self, name: str, below: str) -> int:
         """The number of the last rule about an entry; -1 for none."""
@@ -84,12 +93,14 @@ class _Rules:
             last = max(last, self.endings.get(name[name.rfind(".") :], -1))
         if self.path_names:
             last = max(last, self.path_names.get(below, -1))
-        match = self.by_name.match
-        if match is not None and (found := match(name)) is not None:
-            last = max(last, self.by_name.numbers[(found.lastindex or 0) - 1])
-        match = self.by_path.match
-        if match is not None and (found := match(below)) is not None:
-            last = max(last, self.by_path.numbers[(found.lastindex or 0) - 1])
+        for match, numbers in self.by_name:
+            if (found := match(name)) is not None:
+                last = max(last, numbers[(found.lastindex or 0) - 1])
+                break
+        for match, numbers in self.by_path:
+            if (found := match(below)) is not None:
+                last = max(last, numbers[(found.lastindex or 0) - 1])
+                break
         return last
 
 
@@ -127,11 +138,13 @@ class IgnoreRules:
     __slots__ = ("_directories", "_files", "_negated")
 
     def __init__(self, text: str) -> None:
-        globs = [glob for line in text.split("\n") for glob in _parse_line(line)]
+        globs = list(_globs(text))
         self._negated = [glob.negated for glob in globs]
         literal = _Literal()
         numbered = [_Rule(number, glob) for number, glob in enumerate(globs)]
         rest = [rule for rule in numbered if not literal.take(rule)]
+        # Threat: each of these costs a look for every entry of a walk.
+        rest = rest[-limits.ignore_patterns_max :]
         self._directories = _Rules(rest, literal, for_directories=True)
         self._files = _Rules(rest, literal, for_directories=False)
 
@@ -156,6 +169,18 @@ def _kept(text: str) -> IgnoreRules:
 def compile_rules(text: str) -> IgnoreRules:
     """The rules of a `.gitignore`; those of a moderate size are kept for the next search."""
     return _kept(text) if len(text) <= _KEPT_CHARS_MAX else IgnoreRules(text)
+
+
+def _globs(text: str) -> Iterator[Glob]:
+    room = limits.ignore_braces_chars_max
+    for line in text.split("\n"):
+        has_braces = "{" in line
+        if has_braces and room < 0:
+            continue
+        globs = _parse_line(line)
+        if has_braces:
+            room -= sum(len(glob.text) for glob in globs)
+        yield from globs
 
 
 def _parse_line(line: str) -> list[Glob]:

@@ -24,7 +24,7 @@ from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
 from paddock.workspace.search.asked import NamesFound, Remarks, Shown
 from paddock.workspace.search.child import Child
-from paddock.workspace.search.globs import SearchGlob
+from paddock.workspace.search.globs import Entered, SearchGlob
 from paddock.workspace.search.program import NEVER, list_command
 from paddock.workspace.search.until import Until
 from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
@@ -108,13 +108,18 @@ class _Listed:
         """The first entries that are meant, shown and still there."""
         found = NamesFound()
         names = self._run(found.remarks)
+        if self._glob.negated:
+            names = list(filter(Entered(self._glob).holds, names))
         names.sort()
         meant = self._meant(names)
         meant.sort(key=None if "".join(meant).isascii() else os.fsencode)
         standing = _Standing(self._tree)
         try:
             _fill(
-                found, filter(standing.stands, self._not_ignored(meant, names)), shown, entries_max
+                found,
+                filter(standing.stands, self._not_ignored(meant, names, found.remarks)),
+                shown,
+                entries_max,
             )
         finally:
             standing.close()
@@ -154,9 +159,12 @@ class _Listed:
                 head = above
         return found
 
-    def _not_ignored(self, paths: list[str], names: list[str]) -> Iterator[str]:
+    def _not_ignored(self, paths: list[str], names: list[str], remarks: Remarks) -> Iterator[str]:
         # A glob of ripgrep's brings back what .gitignore leaves out, so that is asked again.
         for path in paths:
+            if self._until.is_over:
+                remarks.is_late = True
+                return
             if not self._ignored.ignores(path) and (
                 not path.endswith("/") or self._has_file(path, names)
             ):

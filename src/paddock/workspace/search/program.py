@@ -10,11 +10,12 @@ Rules kept here:
 
 import importlib.metadata
 import os
+import re
 from functools import cache
 from typing import Final
 
 from paddock import limits
-from paddock.errors import HostError
+from paddock.errors import HostError, InvalidPatternError
 from paddock.workspace.search.asked import Regex
 from paddock.workspace.search.globs import SearchGlob
 
@@ -47,6 +48,26 @@ _IGNORES: Final = (
     "--no-ignore-dot",
 )
 """`.gitignore` counts, without a repository too, and nothing else does; see `ignore`."""
+
+_BEFORE_LINE_END: Final = "(?R:$)"
+_ESCAPES: Final = re.compile(
+    r"(\r|\\(?:r|x0[dD]|u000[dD]|U0000000[dD]|[xuU]\{0*[dD]\}))|\\.", re.DOTALL
+)
+"""What a backslash stands before; a group where that is CR, as it is where CR stands itself."""
+_OUTSIDE: Final = re.compile(
+    r"(?P<dollar>\$)|(?P<open>\[\^?\]?)|(?P<verbose>\(\?(?=[A-Za-z-]*+[:)])[A-Za-z-]*?x)"
+    r"|\(\?P?<[^>(]*>|\\.|[^\\$\[(]+|.",
+    re.DOTALL,
+)
+"""The pieces of a regular expression. A first `]` is a member of its class; names of groups
+may hold brackets."""
+_IN_CLASS: Final = re.compile(
+    r"(?P<open>\[\^?\]?)|(?P<close>\])|&&|--|~~|(?:\\.|[^\\])-(?:\\.|[^\]\\-])|\\.|.",
+    re.DOTALL,
+)
+"""The pieces of a bracket class, in which classes may stand; the end of a range is a character."""
+_ARGUMENT_BYTES_MAX: Final = 131_071
+"""Of one argument, without its NUL (execve(2))."""
 
 
 @cache
@@ -118,10 +139,40 @@ def _regex(regex: Regex) -> list[str]:
     flags = ["--ignore-case"] if regex.ignore_case else []
     if regex.literal:
         flags.append("--fixed-strings")
-    # `$` stands before the line end, be it LF or CRLF. Not --crlf, which changes how
-    # ripgrep ends the lines that it prints.
-    crlf = "(?R)" if "$" in regex.pattern and not regex.literal else ""
-    return [*_REGEX, *flags, "-e", crlf + regex.pattern]
+    pattern = regex.pattern if regex.literal else before_line_end(regex.pattern)
+    return [*_REGEX, *flags, "-e", pattern]
+
+
+def before_line_end(pattern: str) -> str:
+    """`pattern` with each `$` standing before the line end, be it LF or CRLF.
+
+    Not by --crlf, which changes how ripgrep ends the lines that it prints; and not for the
+    whole pattern, for that would change `^` and `.`, too. A pattern that names CR itself is
+    left as it is: it says what it means by a line end. So is one in verbose mode, where
+    spaces and comments make it another syntax. One thing remains that ripgrep's own `$` does
+    not do: it stands before a lone CR, too.
+
+    Raises:
+        InvalidPatternError: it becomes longer than an argument of a command may be.
+    """
+    if "$" not in pattern or any(found[1] for found in _ESCAPES.finditer(pattern)):
+        return pattern
+    out: list[str] = []
+    at = depth = 0
+    while (token := (_IN_CLASS if depth else _OUTSIDE).match(pattern, at)) is not None:
+        if token.lastgroup == "verbose":
+            return pattern
+        depth += {"open": 1, "close": -1}.get(token.lastgroup or "", 0)
+        out.append(_BEFORE_LINE_END if token.lastgroup == "dollar" else token[0])
+        at = token.end()
+    found = "".join(out)
+    if len(found.encode()) > _ARGUMENT_BYTES_MAX:
+        raise InvalidPatternError(
+            f"the pattern has {pattern.count('$')} dollar signs, more than fit into a command",
+            where="pattern",
+            hint="use fewer, or a shorter pattern",
+        )
+    return found
 
 
 def _never() -> list[str]:

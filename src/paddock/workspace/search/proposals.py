@@ -6,7 +6,8 @@
 
 No text can pass for another: a row begins with a digit and a path with `./`, a path ends
 at a NUL, which neither a path nor a row holds, and no row is empty. Names may hold line
-breaks. What else ripgrep prints (that a file is binary) names its path and is set aside.
+breaks. What else ripgrep prints is that files are binary: behind a file's rows, before the
+empty line, and for any number of files; it begins with a path, as no row does.
 
 A row is kept up to `limits.search_row_bytes_max`; what is behind is dropped as it comes,
 so that a line of any length costs no memory.
@@ -20,7 +21,7 @@ from paddock import limits
 
 _PATH_START: Final = b"./"
 _BINARY: Final = b": binary file matches (found "
-_STOPPED: Final = b": WARNING: stopped searching binary file after match (found "
+_LINE_AND_PATH_BYTES_MAX: Final = 1 + len(_PATH_START) + limits.path_bytes_max
 
 
 class Proposal(NamedTuple):
@@ -41,7 +42,8 @@ class ProposalReader:
         self._rest = b""
         self._skips_row = False
         self.binary: list[bytes] = []
-        """Files whose search ended at a NUL byte."""
+        """Files whose search ended at a NUL byte: those that stand before the last path that came,
+        and after `close` all of them."""
 
     def feed(self, piece: bytes) -> Iterator[Proposal]:
         """What became whole by `piece`."""
@@ -67,6 +69,12 @@ class ProposalReader:
                 self._path = None
                 at += 1
                 continue
+            if data[at] == _PATH_START[0]:
+                past = self._past_words(data, at)
+                if past < 0:
+                    break
+                at = past
+                continue
             past, rows = self._rows(data, at)
             if past == at:
                 break
@@ -89,26 +97,34 @@ class ProposalReader:
         stop = data.find(b"\n\n", at)
         end = data.rfind(b"\n", at) if stop < 0 else stop
         if end >= at:
-            return end + 1, self._clean(data[at:end].split(b"\n"))
+            words = data.find(b"\n" + _PATH_START, at, end)
+            end = end if words < 0 else words
+            return end + 1, data[at:end].split(b"\n")
         if len(data) - at > limits.search_row_bytes_max:
             self._skips_row = True
-            return len(data), self._clean([data[at : at + limits.search_row_bytes_max]])
+            return len(data), [data[at : at + limits.search_row_bytes_max]]
         return at, []
 
-    def _clean(self, rows: list[bytes]) -> list[bytes]:
-        # What ripgrep says of a binary file stands behind its rows; its name may have lines.
-        words: list[bytes] = []
-        while rows and not rows[-1][:1].isdigit():
-            words.append(rows.pop())
-        if words:
-            self._note(b"\n".join(reversed(words)))
-        return rows
+    def _past_words(self, data: bytes, at: int) -> int:
+        """Where to go on behind what is said of binary files; -1 if more of it is needed."""
+        if self._known is not None:
+            # Of any number of files, whose names may hold empty lines: only the next path,
+            # which ends at a NUL byte, tells where it ends.
+            self._path = None
+            return at
+        # In a walk it is said of the file alone that the rows are from.
+        path = self._path or b""
+        end = data.find(b"\n", at + len(_PATH_START) + len(path))
+        if end >= 0:
+            self.binary.append(path)
+        return end + 1 if end >= 0 else -1
 
     def _named(self, text: bytes) -> bytes:
         """The path at the end of `text`, which words about binary files may stand before."""
         if self._known is None or text in self._known:
             return text[len(_PATH_START) :]
-        at = text.find(b"\n" + _PATH_START)
+        # No longer path can be opened. Looking no farther back keeps the work in proportion.
+        at = text.find(b"\n" + _PATH_START, max(0, len(text) - _LINE_AND_PATH_BYTES_MAX))
         while at >= 0 and text[at + 1 :] not in self._known:
             at = text.find(b"\n" + _PATH_START, at + 1)
         words, path = (text, b"") if at < 0 else (text[:at], text[at + 1 :])
@@ -126,11 +142,3 @@ class ProposalReader:
                 end = text.find(b"\n", at)
                 begin = len(text) if end < 0 else end
             at = text.find(_BINARY, max(begin, at + 1))
-
-    def _note(self, line: bytes) -> None:
-        """Keep the name of a binary file that rows stood before."""
-        for words in (_BINARY, _STOPPED):
-            path, found, _ = line.rpartition(words)
-            if found:
-                self.binary.append(path[len(_PATH_START) :])
-                return

@@ -37,6 +37,8 @@ _GONE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ESTALE
 """Not there any more, or something else by now."""
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM})
 _TEMPORARY: Final = ".paddock-"
+_LOOK_ENTRIES: Final = 64
+"""So often the clock is looked at within a directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,10 @@ class Walk:
         while self._levels:
             level = self._levels[-1]
             prefix, scope = level.prefix, level.scope
-            for name in level.names:
+            for number, name in enumerate(level.names, 1):
+                if number % _LOOK_ENTRIES == 0 and self.is_late:
+                    # Rules can make each entry slow. What is left out is said to be.
+                    return
                 path = prefix + name
                 if name[-1] == "/":
                     if self._enter(level, name[:-1], path[:-1]):
@@ -225,18 +230,22 @@ class Walk:
 def read_rules(directory_fd: int) -> IgnoreRules | None:
     """The rules of a directory's `.gitignore`; None where there is none that can be read.
 
-    A link is none, as for git: its text would stand elsewhere.
+    A link is none, as for git: its text would stand elsewhere. Of a very large file, the
+    rules are those that end within `limits.ignore_file_bytes_max`.
     """
     try:
         fd = os.open(IGNORE_FILE, _OPEN_RULES, dir_fd=directory_fd)
     except OSError:
         return None
     try:
-        text = read_bytes(fd, limits.ignore_file_bytes_max)
+        text = read_bytes(fd, limits.ignore_file_bytes_max + 1)
     except OSError:
         return None  # a directory or something stranger
     finally:
         os.close(fd)
+    if len(text) > limits.ignore_file_bytes_max:
+        # A piece of a rule may mean more than the rule: `*.log`, cut short, everything.
+        text = text[: text.rfind(b"\n") + 1]
     return compile_rules(text.decode("utf-8", "surrogateescape"))
 
 
@@ -284,18 +293,19 @@ class IgnoreLookup:
         return scope is not None and scope.ignores(path, name, is_directory=is_directory)
 
     def _scope(self, prefix: str) -> IgnoreScope | bool | None:
-        if prefix in self._scopes:
-            return self._scopes[prefix]
-        directory = prefix[:-1]
-        head, slash, name = directory.rpartition("/")
-        above = self._scope(head + slash)
-        if isinstance(above, bool):
-            found: IgnoreScope | bool | None = False
-        elif above is not None and above.ignores(directory, name, is_directory=True):
-            found = False
-        else:
-            found = self._with_own(prefix, above)
-        self._scopes[prefix] = found
+        new: list[str] = []
+        # No recursion: ripgrep comes to directories deeper than Python's stack.
+        while prefix not in self._scopes:
+            new.append(prefix)
+            prefix = prefix[: prefix.rfind("/", 0, -1) + 1]
+        found = self._scopes[prefix]
+        for prefix in reversed(new):
+            directory = prefix[:-1]
+            name = directory.rpartition("/")[2]
+            if not isinstance(found, bool):
+                is_ignored = found is not None and found.ignores(directory, name, is_directory=True)
+                found = False if is_ignored else self._with_own(prefix, found)
+            self._scopes[prefix] = found
         return found
 
     def _with_own(self, prefix: str, above: IgnoreScope | None) -> IgnoreScope | None:

@@ -1,8 +1,9 @@
 import pytest
 
+from paddock import limits
 from paddock.errors import InvalidPatternError
 from paddock.policy.problems import PatternError
-from paddock.workspace.search.globs import compile_glob, expand_braces
+from paddock.workspace.search.globs import Entered, compile_glob, expand_braces
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,11 @@ from paddock.workspace.search.globs import compile_glob, expand_braces
         ("[{]a,b", ["[{]a,b"]),
         ("[]{]x", ["[]{]x"]),
         (r"{a\,b,c}", [r"a\,b", "c"]),
+        ("a,b", ["a,b"]),
+        ("{a,b},{c}", ["a,c", "b,c"]),
+        ("{{},a}", ["a"]),
+        ("{,,,}x", ["x"]),
+        ("{[,],a}", ["[,]", "a"]),
     ],
 )
 def test_braces_stand_for_each_of_their_parts(text, texts):
@@ -73,3 +79,45 @@ def test_a_glob_means_what_gitignore_would_mean_by_it(glob, path, is_directory, 
 def test_a_glob_that_can_match_nothing_is_refused(text):
     with pytest.raises(InvalidPatternError, match="^the glob '"):
         compile_glob(text)
+
+
+def test_braces_are_taken_up_to_the_bounds_and_refused_beyond_them():
+    deep = limits.glob_nesting_max
+    assert expand_braces("{" * deep + "a" + "}" * deep) == ["a"]
+    with pytest.raises(PatternError) as refusal:
+        expand_braces("{" * (deep + 1) + "a" + "}" * (deep + 1))
+    assert refusal.value.hint == f"braces at most {deep} deep"
+
+    many = limits.glob_alternatives_max
+    assert len(expand_braces("{" + ",".join("a" * many) + "}")) == many
+    for text in ("{" + ",".join("a" * (many + 1)) + "}", "{a}" * (many + 1)):
+        with pytest.raises(PatternError) as refusal:
+            expand_braces(text)
+        assert refusal.value.hint == f"at most {many} alternatives"
+
+    long = limits.path_bytes_max
+    assert expand_braces("a" * long) == ["a" * long]
+    for text in ("a" * (long + 1), "\u00e9" * (long // 2 + 1), "{" * 1_000_000):
+        with pytest.raises(PatternError) as refusal:
+            expand_braces(text)
+        assert refusal.value.hint == f"at most {long} bytes, as a path"
+
+
+def test_an_argument_of_a_great_many_braces_is_an_error_that_says_what_is_too_much():
+    with pytest.raises(InvalidPatternError) as refusal:
+        compile_glob("{" * 17 + "a" + "}" * 17)
+    assert (refusal.value.code, refusal.value.hint) == (
+        "pattern.invalid",
+        "braces at most 16 deep",
+    )
+
+
+def test_what_a_turned_round_glob_leaves_out_is_left_out_with_all_that_is_in_it():
+    entered = Entered(compile_glob("!src"))
+    assert [entered.holds(path) for path in ("a", "d/a", "d/src", "src/a", "d/src/e/a")] == [
+        *(True, True, True),
+        *(False, False),
+    ]
+    assert Entered(compile_glob("!src/")).holds("src/a") is False
+    assert Entered(compile_glob("!d/e")).holds("d/e/f/g") is False
+    assert Entered(compile_glob("src")).holds("other/a") is True

@@ -52,6 +52,28 @@ def test_a_binary_file_is_told_though_its_name_holds_a_line_break():
     assert (found, binary) == ({b"c": [b"1:y"]}, [name[2:], name[2:]])
 
 
+SAID = b': binary file matches (found "\\0" byte around offset 1)\n'
+ODD_NAMES = [b"./new\nline", b"./new\n7:row", b"./new\n\nempty", b"./new\n./new", b"./.\n"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 11, 1000])
+def test_every_binary_file_is_told_whatever_stands_before_and_behind_it(size):
+    names = [b"./a", b"./b", b"./c", *ODD_NAMES]
+    words = b"".join(name + SAID for name in names)
+    output = b"./x\x001:./one\n2:y\n" + words + b"\n./y\x003:z\n" + words + b"\n" + words
+    known = {*names, b"./x", b"./y"}
+    found, binary = read(output, every(size), known)
+    assert found == {b"x": [b"1:./one", b"2:y"], b"y": [b"3:z"]}
+    assert binary == [name[2:] for name in names] * 2 + [name[2:] for name in names]
+
+
+def test_words_about_a_great_many_binary_files_cost_in_proportion():
+    names = [b"./%s/%d" % (b"d" * 60, number) for number in range(20_000)]
+    output = b"".join(name + SAID for name in names) + b"\n./y\x003:z\n"
+    found, binary = read(output, every(65_536), {*names, b"./y"})
+    assert (found, binary) == ({b"y": [b"3:z"]}, [name[2:] for name in names])
+
+
 def test_a_name_that_looks_like_what_is_said_of_a_binary_file_hides_no_other():
     name = b"./a: binary file matches (found \nb"
     output = name + b': binary file matches (found "\\0" byte around offset 1)\n\n./c\x001:y\n'
@@ -70,13 +92,15 @@ def test_a_warning_behind_the_rows_of_a_walk_is_set_aside(size):
     assert read(output, every(size)) == ({b"a": [b"1:x"], b"b": [b"1:y"]}, [b"a"])
 
 
-def test_a_warning_is_no_row_though_the_name_holds_a_line_break():
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("name", [b"a\nb", b"a\n\n1:b", b"\n./c"])
+def test_a_warning_is_no_row_though_the_name_holds_a_line_break(name, size):
     output = (
-        b"./a\nb\x001:x\n./a\nb: WARNING: stopped searching binary file after match "
-        b'(found "\\0" byte around offset 9)\n\n./c\x001:y\n'
+        b"./" + name + b"\x001:x\n./" + name + b": WARNING: stopped searching binary file after "
+        b'match (found "\\0" byte around offset 9)\n\n./c\x001:y\n'
     )
-    expected = {b"a\nb": [b"1:x"], b"c": [b"1:y"]}
-    assert read(output, every(1000)) == (expected, [b"a\nb"])
+    expected = {name: [b"1:x"], b"c": [b"1:y"]}
+    assert read(output, every(size)) == (expected, [name])
 
 
 def test_a_line_of_any_length_costs_no_more_than_its_beginning():
