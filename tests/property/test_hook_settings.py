@@ -1,12 +1,14 @@
 """Settings of any odd form: installed into and removed from, they are what they were."""
 
 import json
+import tomllib
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import EVENTS, LAUNCHER, Program
+from paddock.errors import ConfigError
 
 PROGRAM = Program("/opt/py thon", f"/opt/ä \"'{LAUNCHER}")
 
@@ -112,3 +114,45 @@ def test_codex_configurations_come_out_as_they_went_in(text):
 
     assert codex.uninstalled(installed, "config.toml") == text
     assert codex.is_installed(installed, PROGRAM)
+
+
+tables = st.sampled_from(
+    [
+        "# x\n",
+        "\n",
+        "[u]\nd = 2\n",
+        "[[v]]\ne = 'f'\n",
+        "[[hooks.PreToolUse]]\nmatcher = 'Bash'\n",
+        "[[hooks.Stop]]\n",
+        "timeout = 1\n",
+        "[[hooks.PreToolUse.hooks]]\n",
+        "[hooks.mine]\n",
+    ]
+)
+
+
+@given(
+    st.sampled_from(["", "# x", 'a = "b"', "[t]\nc = 1", "[[hooks.PreToolUse]]\nmatcher = 'x'"]),
+    st.booleans(),
+    st.lists(tables, max_size=4).map("".join),
+)
+def test_what_is_left_of_a_codex_configuration_says_what_it_said_beside_ours(text, ends, behind):
+    before = text + "\n" * ends
+    whole = codex.installed(before, "config.toml", PROGRAM) + behind
+    try:
+        said = tomllib.loads(whole)
+        left = codex.uninstalled(whole, "config.toml")
+    except (tomllib.TOMLDecodeError, ConfigError):
+        return
+    ours = tomllib.loads(codex.block(PROGRAM))["hooks"]
+    rest = {
+        event: [group for group in groups if group not in ours.get(event, [])]
+        if isinstance(groups, list)
+        else groups
+        for event, groups in said.pop("hooks").items()
+    }
+    kept = tomllib.loads(left)
+    hooks = kept.pop("hooks", {})
+    assert kept == said
+    assert hooks == {event: groups for event, groups in rest.items() if groups or event in hooks}
+    assert left == (f"{before}\n" if before and behind and not ends else before) + behind

@@ -185,7 +185,7 @@ def _elsewhere(places: Places, client: Client, scope: Scope) -> list[Standing]:
 
 
 def _still_there(standing: Standing) -> str:
-    if standing.state == "broken":
+    if not standing.is_there:
         return f"nobody can tell whether it stands in {standing.path}: {standing.why}"
     named = "" if standing.client == "claude" else f" --client {standing.client}"
     line = f"paddock hook uninstall{named} --scope {standing.scope}"

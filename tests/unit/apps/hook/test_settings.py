@@ -93,8 +93,100 @@ def test_where_all_hooks_are_switched_off_status_and_install_say_so(client: Clie
         "hook", "status", "--client", "claude", "--scope", "project", "--json"
     ).json["installed"]
 
-    assert "it will not be asked: disableAllHooks is true" in installed.err
-    assert (row["state"], row["why"].split(":")[0]) == ("broken", "disableAllHooks is true")
+    why = f"disableAllHooks is true in {settings}: no hook of this client runs"
+    assert f"note: it will not be asked: {why}\n" in installed.err
+    assert (row["state"], row["why"]) == ("broken", why)
+
+
+FILES = {
+    "local": lambda place: place.project / ".claude" / "settings.local.json",
+    "project": lambda place: place.project / ".claude" / "settings.json",
+    "user": lambda place: place.home / ".claude" / "settings.json",
+}
+"""Nearest first."""
+
+
+def states(place):
+    """State and reason of each scope of Claude Code in which the hook stands."""
+    rows = place.run("hook", "status", "--client", "claude", "--json").json["installed"]
+    return {row["scope"]: (row["state"], row["why"]) for row in rows if row["state"] != "absent"}
+
+
+def switch(path, value):
+    """Say in one settings file whether hooks run, keeping what else it says."""
+    path.parent.mkdir(exist_ok=True)
+    said = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**said, "disableAllHooks": value}))
+
+
+@pytest.mark.parametrize("installed", FILES)
+@pytest.mark.parametrize("off", FILES)
+def test_hooks_that_another_scope_switches_off_are_not_called_installed(
+    installed, off, client: Client
+):
+    place = client.place
+    assert place.run("hook", "install", "--scope", installed, "--yes").status == 0
+    assert states(place) == {installed: ("installed", "")}
+    switch(FILES[off](place), True)
+
+    why = f"disableAllHooks is true in {FILES[off](place)}: no hook of this client runs"
+    assert states(place) == {installed: ("broken", why)}
+    again = place.run("hook", "install", "--scope", installed, "--yes")
+    assert (again.status, f"note: it will not be asked: {why}\n" in again.err) == (0, True)
+    switch(FILES[off](place), False)
+    assert states(place) == {installed: ("installed", "")}
+
+
+@pytest.mark.parametrize("nearer", ["local", "project"])
+def test_of_several_scopes_that_switch_hooks_the_nearest_decides(nearer, client: Client):
+    place = client.place
+    assert place.run("hook", "install", "--yes").status == 0
+    switch(FILES["user"](place), True)
+    switch(FILES[nearer](place), False)
+    assert states(place) == {"project": ("installed", "")}
+    switch(FILES["user"](place), False)
+    switch(FILES[nearer](place), True)
+    why = f"disableAllHooks is true in {FILES[nearer](place)}: no hook of this client runs"
+    assert states(place) == {"project": ("broken", why)}
+
+
+@pytest.mark.parametrize("value", ["true", 1, None, {}])
+def test_a_switch_that_is_neither_true_nor_false_says_nothing(value, client: Client):
+    place = client.place
+    assert place.run("hook", "install", "--yes").status == 0
+    switch(FILES["local"](place), value)
+    assert states(place) == {"project": ("installed", "")}
+    switch(FILES["user"](place), True)
+    assert states(place)["project"][0] == "broken"
+
+
+def test_where_settings_cannot_be_read_nobody_can_tell_whether_hooks_run(client: Client):
+    place = client.place
+    assert place.run("hook", "install", "--yes").status == 0
+    local = FILES["local"](place)
+    local.write_text("{")
+    found = states(place)
+    said = f"nobody can tell whether {local} switches hooks off: the settings are no JSON"
+    assert (found["project"][0], found["project"][1].startswith(said)) == ("broken", True)
+
+
+def test_a_hook_that_is_switched_off_is_still_found_elsewhere(client: Client):
+    place = client.place
+    assert place.run("hook", "install", "--scope", "local", "--yes").status == 0
+    switch(FILES["user"](place), True)
+    ran = place.run("hook", "uninstall", "--yes")
+    line = "paddock hook uninstall --scope local"
+    note = f"note: it stands in {FILES['local'](place)} (scope local): {line}\n"
+    assert (ran.status, ran.err) == (1, note)
+
+
+def test_the_switch_of_one_client_is_none_of_the_other(client: Client):
+    place = client.place
+    switch(FILES["user"](place), True)
+    options = ("--client", "codex")
+    assert place.run("hook", "install", *options, "--yes").status == 0
+    row, _ = place.run("hook", "status", *options, "--json").json["installed"]
+    assert (row["state"], row["why"]) == ("installed", "")
 
 
 def test_the_entries_name_interpreter_and_file_and_fail_closed():
@@ -160,6 +252,57 @@ def test_codex_gets_a_block_that_comes_out_byte_for_byte(text):
 def test_a_configuration_that_cannot_take_the_block_is_refused(text):
     with pytest.raises(ConfigError):
         codex.installed(text, "config.toml", PROGRAM)
+
+
+BEHIND = [
+    '[mcp_servers.x]\ncommand = "y"\n',
+    "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ncommand = 'z'\n",
+    "# only a comment",
+    "\n",
+    "[x]\na = nan\n",
+]
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("text", ["", 'model = "x"', 'model = "x"\n', "[a]\nb = true\n# end"])
+def test_what_was_written_behind_the_block_stays_and_says_the_same(text, behind):
+    for program in (PROGRAM, OLDER):
+        added = codex.installed(text, "f", program) + behind
+        left = codex.uninstalled(added, "f")
+
+        assert left == (text if not text or text.endswith("\n") else f"{text}\n") + behind
+        tomllib.loads(left)
+        again = codex.installed(added, "f", PROGRAM)
+        assert codex.is_installed(again, PROGRAM)
+        assert codex.uninstalled(again, "f") == left
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ("", "matcher = 'Read'\n"),  # a key of our last table
+        ("", "[[hooks.PreToolUse.hooks]]\ncommand = 'z'\n"),  # a command in our group
+        ("", "[hooks.PreToolUse.more]\na = 1\n"),
+        ('a = """\n', '"""\n'),  # no block, but a text
+        ("a = \n", ""),
+        ("", "b = [\n"),
+        ("[[hooks]]\n", ""),
+    ],
+)
+def test_a_block_that_cannot_come_out_without_changing_more_is_refused(before, behind):
+    text = before + codex.block(PROGRAM) + behind
+    for act in (lambda: codex.uninstalled(text, "f"), lambda: codex.installed(text, "f", OLDER)):
+        with pytest.raises(ConfigError) as caught:
+            act()
+        assert "nothing was changed" in str(caught.value.hint)
+
+
+def test_what_somebody_wrote_into_the_block_is_not_taken_out_with_it():
+    text = codex.installed(None, "f", PROGRAM)
+    mine = text.replace("# <<<", "[mcp_servers.x]\ncommand = 'y'\n# <<<")
+    with pytest.raises(ConfigError, match="part of its tables"):
+        codex.uninstalled(mine, "f")
+    assert codex.uninstalled(text, "f") == ""
 
 
 # --- the command --------------------------------------------------------------------
@@ -243,6 +386,36 @@ def test_a_file_that_was_made_for_us_goes_with_us(name, client: Client):
         assert client.place.run("hook", "install", *options).status == 0
     assert client.place.run("hook", "uninstall", *options).status == 0
     assert not path.exists()
+
+
+def test_a_configuration_that_somebody_wrote_on_is_sound_afterwards(client: Client):
+    path = client.place.project / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('model = "o"')
+    options = ("--client", "codex", "--yes")
+    assert client.place.run("hook", "install", *options).status == 0
+    with path.open("a") as file:
+        file.write('[mcp_servers.x]\ncommand = "y"\n')
+    path.write_text(path.read_text().replace("timeout = 60", "timeout = 59"))
+    assert client.place.run("hook", "install", *options).status == 0
+    assert "timeout = 59" not in path.read_text()
+    assert client.place.run("hook", "uninstall", *options).status == 0
+    assert path.read_text() == 'model = "o"\n[mcp_servers.x]\ncommand = "y"\n'
+
+
+def test_an_uninstall_that_would_change_more_writes_nothing_and_says_what_to_do(client: Client):
+    path = client.place.project / ".codex" / "config.toml"
+    options = ("--client", "codex", "--yes")
+    assert client.place.run("hook", "install", *options).status == 0
+    with path.open("a") as file:
+        file.write("matcher = 'Read'\n")
+    before = path.read_text()
+    ran = client.place.run("hook", "uninstall", *options)
+    assert (ran.status, path.read_text()) == (3, before)
+    assert "something beside our block is part of its tables" in ran.err
+    assert (
+        "take out by hand what stands from '# >>> paddock hook' to '# <<< paddock hook'" in ran.err
+    )
 
 
 def test_without_a_yes_nothing_is_written_and_the_change_is_shown(client: Client):

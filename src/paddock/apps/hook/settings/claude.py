@@ -122,9 +122,10 @@ def is_installed(text: str, file: str, program: Program) -> bool:
     )
 
 
-def is_switched_off(text: str, file: str) -> bool:
-    """Whether the settings say that no hook runs. Raises: ConfigError."""
-    return value_at(text, parse_text(text, file).find("disableAllHooks")) is True
+def switch_in(text: str, file: str) -> bool | None:
+    """Whether the settings say that no hook runs; None if they say neither. Raises: ConfigError."""
+    value = value_at(text, parse_text(text, file).find("disableAllHooks"))
+    return value if isinstance(value, bool) else None
 
 
 def find_ours(text: str, top: Node) -> list[Way]:

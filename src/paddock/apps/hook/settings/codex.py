@@ -2,11 +2,13 @@
 
 Tables of an array can stand at the end of any TOML file, so the block goes there and
 nothing else is touched. What the first comment says tells how the text before it ended.
+Others may write behind it later. What is written in the end says what it said before,
+without our tables, or it is not written.
 """
 
 import re
 import tomllib
-from typing import Final
+from typing import Any, Final, cast
 
 from paddock.apps.hook.settings.claude import EVENTS, JUDGED, LAUNCHER, Program, timeout_of
 from paddock.errors import ConfigError
@@ -92,12 +94,25 @@ def installed(text: str | None, file: str, program: Program) -> str:
 
 
 def uninstalled(text: str, file: str) -> str:
-    """The configuration without our block. Raises: ConfigError where it cannot be told."""
+    """The configuration without our block.
+
+    Raises:
+        ConfigError: it cannot be told, or what is left would not say what it says now.
+    """
     if text.count(_END) > 1:
         raise ConfigError(
             "our block stands there more than once", where=file, hint="take it out by hand"
         )
-    return _BLOCK.sub("", text)
+    found = _BLOCK.search(text)
+    if found is None:
+        return text
+    begin, end = found.span()
+    if text[begin] == "\n" and end < len(text):
+        # The line end that we added: what was written behind our block needs it by now.
+        begin += 1
+    left = text[:begin] + text[end:]
+    _require_same(text, left, found[0], file)
+    return left
 
 
 def is_installed(text: str, program: Program) -> bool:
@@ -128,6 +143,47 @@ def _require_toml(text: str, file: str) -> None:
         raise ConfigError(what, where=file, hint=hint) from None
     if not isinstance(values.get("hooks", {}), dict):
         raise ConfigError("hooks is no table", where=file, hint=hint)
+
+
+def _require_same(text: str, left: str, own: str, file: str) -> None:
+    """Raises: ConfigError unless `left` says what `text` says without our tables."""
+    hint = f"take out by hand what stands from {_BEGIN[:18]!r} to {_END!r}; nothing was changed"
+    try:
+        before, after, ours = map(tomllib.loads, (text, left, own))
+    except tomllib.TOMLDecodeError as error:
+        what = f"the configuration is no TOML with our tables or without them: {error}"
+        raise ConfigError(what, where=file, hint=hint) from None
+    if not _is_sum(before, after, ours):
+        what = "something beside our block is part of its tables, and would change without them"
+        raise ConfigError(what, where=file, hint=hint)
+
+
+def _is_sum(whole: dict[str, Any], rest: dict[str, Any], ours: dict[str, Any]) -> bool:
+    """Whether a configuration says what `rest` says, with our groups among those of its events.
+
+    Compared as written out: by value, true would be 1, and no NaN itself.
+    """
+    if not all(isinstance(each.get("hooks", {}), dict) for each in (whole, rest, ours)):
+        return False
+    hooks: dict[str, Any] = whole.pop("hooks", {})
+    other: dict[str, Any] = rest.pop("hooks", {})
+    own: dict[str, Any] = ours.pop("hooks", {})
+    return (repr(whole), ours) == (repr(rest), {}) and all(
+        _is_sum_of_groups(hooks.get(event, []), other.get(event, []), own.get(event, []))
+        for event in {*hooks, *other, *own}
+    )
+
+
+def _is_sum_of_groups(whole: Any, rest: Any, ours: list[Any]) -> bool:
+    """Whether an event has the groups of `rest`, in their order, and ours somewhere in a row."""
+    if not ours:
+        return repr(whole) == repr(rest)
+    if not isinstance(rest, list):
+        # A table that stood in a group of ours makes the event a table itself without it.
+        return False
+    groups = cast("list[Any]", rest)
+    sums = ([*groups[:at], *ours, *groups[at:]] for at in range(len(groups) + 1))
+    return repr(whole) in map(repr, sums)
 
 
 def _quoted(path: str) -> str:

@@ -20,6 +20,8 @@ State = Literal["installed", "stale", "absent", "broken"]
 
 CLIENTS: Final[tuple[Client, ...]] = ("claude", "codex")
 SCOPES: Final[tuple[Scope, ...]] = ("project", "local", "user")
+_NEAREST_FIRST: Final[tuple[Scope, ...]] = ("local", "project", "user")
+"""Of a switch, Claude Code takes what the first of these scopes says that says anything."""
 SCOPES_OF: Final[Mapping[Client, tuple[Scope, ...]]] = {
     "claude": SCOPES,
     "codex": ("project", "user"),
@@ -64,6 +66,8 @@ class Standing:
     state: State
     why: str
     """What is wrong, if anything is."""
+    is_there: bool
+    """Whether entries of ours stand there; False where nobody can tell."""
 
     def as_json(self) -> dict[str, Json]:
         """As `--json` prints it."""
@@ -81,8 +85,21 @@ def standing_in(
 ) -> Standing:
     """Look into one file. Raises: UsageError: the client has none of that scope."""
     path = places.path(client, scope)
-    state, why = _state_of(path, client, scope, programs)
-    return Standing(client, scope, path, state, why)
+    try:
+        file = read_client_file(path, follows=scope == "user")
+        is_there = _has_ours(file, client)
+        is_new = is_there and _is_installed(file, client, programs)
+    except (ConfigError, HostError) as error:
+        return Standing(client, scope, path, "broken", error.message, is_there=False)
+    if not is_there:
+        return Standing(client, scope, path, "absent", "", is_there=False)
+    off = _why_off(places) if client == "claude" else ""
+    if off:
+        return Standing(client, scope, path, "broken", off, is_there=True)
+    if is_new:
+        return Standing(client, scope, path, "installed", "", is_there=True)
+    why = "it differs from what would be put in now"
+    return Standing(client, scope, path, "stale", why, is_there=True)
 
 
 def plan_install(path: Path, client: Client, scope: Scope, programs: Sequence[Program]) -> Edit:
@@ -118,26 +135,32 @@ def plan_uninstall(path: Path, client: Client, scope: Scope) -> Edit:
     return Edit(file, None if is_made else content.encode("utf-8"))
 
 
-def _state_of(
-    path: Path, client: Client, scope: Scope, programs: Sequence[Program]
-) -> tuple[State, str]:
-    """Whether our entries stand in a settings file, and what is wrong if anything is."""
-    try:
-        file = read_client_file(path, follows=scope == "user")
-        if file.content is None:
-            return "absent", ""
-        if client == "claude":
-            found = bool(claude.find_ours(file.text, parse_text(file.text, str(path))))
-            if found and claude.is_switched_off(file.text, str(path)):
-                return "broken", "disableAllHooks is true: no hook of this client runs"
-        else:
-            found = codex.has_ours(file.text)
-        is_new = found and _is_installed(file, client, programs)
-    except (ConfigError, HostError) as error:
-        return "broken", error.message
-    if not found:
-        return "absent", ""
-    return ("installed", "") if is_new else ("stale", "it differs from what would be put in now")
+def _has_ours(file: ClientFile, client: Client) -> bool:
+    """Whether entries of ours stand there, old ones too. Raises: ConfigError."""
+    if file.content is None:
+        return False
+    if client == "claude":
+        return bool(claude.find_ours(file.text, parse_text(file.text, str(file.path))))
+    return codex.has_ours(file.text)
+
+
+def _why_off(places: Places) -> str:
+    """Why Claude Code runs no hook, wherever it stands, or may run none; empty if it runs them.
+
+    # Threat: one line in a file that nobody commits takes the fence away for one person, while
+    the hook stands untouched in the project's settings.
+    """
+    for scope in _NEAREST_FIRST:
+        path = places.path("claude", scope)
+        try:
+            file = read_client_file(path, follows=scope == "user")
+            is_off = None if file.content is None else claude.switch_in(file.text, str(path))
+        except (ConfigError, HostError) as error:
+            return f"nobody can tell whether {path} switches hooks off: {error.message}"
+        if is_off is not None:
+            off = f"disableAllHooks is true in {path}: no hook of this client runs"
+            return off if is_off else ""
+    return ""
 
 
 def _is_installed(file: ClientFile, client: Client, programs: Sequence[Program]) -> bool:
