@@ -2,8 +2,9 @@
 
 A safety net: a command that no sandbox holds can write anywhere. Here stands what can
 be read off the line: redirections, and the words of programs that write. `cd` moves
-the ground under both: a plain list of commands is followed step by step; in anything
-else every directory that the line may come to stand in is judged.
+the ground under both: a plain list of commands, and a script given as `sh -c '…'`, is
+followed step by step; in anything else every directory that the line may come to stand
+in is judged.
 """
 
 import glob
@@ -15,6 +16,7 @@ from typing import Final
 
 from paddock.apps.hook.lean.asked import ShapeError
 from paddock.apps.hook.lean.patches import read_patch
+from paddock.apps.hook.lean.places import find_stands
 from paddock.apps.hook.lean.shell import is_bare_below
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.commandline import program_name
@@ -34,7 +36,18 @@ _CHANGES_DIRECTORY: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 _REMOVES: Final = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
 _PATCHES: Final = frozenset({"apply_patch", "applypatch"})
 _PATCH: Final = re.compile(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
+_SHELLS: Final = frozenset({"bash", "sh", "dash", "zsh"})
+_AGAIN: Final = re.compile(
+    r"\bdo\b(?=.*\bdone\b)|\(\s*\)\s*[{(]|\bfunction\s+\S+\s*[{(]", re.DOTALL
+)
+"""Where a loop or a function begins."""
 _GLOB: Final = re.compile(r"[*?\[]")
+_CLASS: Final = re.compile(r"\[[^/]*\[([:.=])[^/]*\1\]")
+"""`[[:alpha:]]` and its like, which only a shell expands."""
+_GLOB_SETTINGS: Final = re.compile(
+    r"shopt|setopt|globignore|bashopts|dotglob|nocaseglob|extglob|globstar|globdots", re.IGNORECASE
+)
+"""What changes for which names a pattern stands."""
 _OPERATOR: Final = re.compile(r"&&|\|\||;;?|\|&|\||\n|&")
 _STRUCTURE: Final = re.compile(r"[(){}`]|\$\(|<<|(?:^|[\s;&|])#")
 
@@ -49,9 +62,14 @@ class Targets:
 
     targets: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
     removed: dict[Grounded, None] = field(default_factory=dict[Grounded, None])
-    patches: tuple[tuple[str, str], ...] = ()
+    patches: dict[tuple[str, Ground, str], None] = field(
+        default_factory=dict[tuple[str, Ground, str], None]
+    )
+    """What patches in the line touch, with the operation: a client may apply them itself."""
     is_single: bool = False
     """The line is one command."""
+    sets_globs: bool = False
+    """The line may change for which names a pattern stands."""
     removes: bool = False
     """A program of the line removes or moves what it is given."""
     unsure: dict[str, None] = field(default_factory=dict[str, None])
@@ -60,60 +78,116 @@ class Targets:
 def read_targets(line: CommandLine, base: str) -> Targets:
     """Return what `line` would write for someone who stands in `base`."""
     found = Targets(
-        is_single=len(line.commands) == 1, removes=not _programs(line).isdisjoint(_REMOVES)
+        is_single=len(line.commands) == 1,
+        removes=not _programs(line).isdisjoint(_REMOVES),
+        sets_globs=_sets_globs(line),
     )
     if _programs(line).isdisjoint(_CHANGES_DIRECTORY):
         _note(found, line, [()], base)
     else:
-        _follow(found, line, base)
-    found.patches = _patches(line, found)
+        _follow(found, line, [()], base)
     return found
 
 
 def _note(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -> None:
     written = [each for each in (*line.writes, *line.touched) if not each.startswith("&")]
     starts_git = "git" in _programs(line)
+    patches = _patches(line, found)
     for ground in grounds:
-        here = _directory(base, ground)
-        if starts_git and is_bare_below(here):
-            found.unsure[_TAKEN_FOR_A_REPOSITORY] = None
-        for target in filter(None, written):
-            for name in (target, *_expanded(found, target, here)):
-                found.targets[ground, name] = None
-        for target in filter(None, line.removed):
-            for name in (target, *_expanded(found, target, here)):
-                found.removed[ground, name] = None
-                for below in _below(found, name, here):
-                    found.removed[ground, os.path.join(name, below)] = None
-        for source, target in line.copied:
-            for each in (source, *_expanded(found, source, here)):
-                for name in _arriving(found, each, target, here):
+        found.patches |= {(operation, ground, path): None for operation, path in patches}
+        for here in _stands(found, ground, base):
+            if starts_git and is_bare_below(here):
+                found.unsure[_TAKEN_FOR_A_REPOSITORY] = None
+            for target in filter(None, written):
+                for name in (target, *_expanded(found, target, here)):
                     found.targets[ground, name] = None
+            for target in filter(None, line.removed):
+                for name in (target, *_expanded(found, target, here)):
+                    found.removed[ground, name] = None
+                    for below in _below(found, name, here):
+                        found.removed[ground, os.path.join(name, below)] = None
+            for source, target in line.copied:
+                for each in (source, *_expanded(found, source, here)):
+                    for name in _arriving(found, each, target, here):
+                        found.targets[ground, name] = None
 
 
-def _follow(found: Targets, line: CommandLine, base: str) -> None:
+def _follow(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -> None:
     """Take a line with `cd` apart at its operators, and keep count of where it stands."""
-    grounds: list[Ground] = [()]
-    steps = _steps(line.text)
+    steps = _steps(line)
     if steps is None:
         # Groups, substitutions, here-documents: every directory that is named is possible.
-        for command in line.commands:
-            grounds += _moved(found, command, grounds)
-        _note(found, line, _bounded(found, grounds), base)
+        _note(found, line, _anywhere(found, line, grounds, base), base)
         return
-    for text, operator in steps:
-        step = parse_line(text)
-        _note(found, step, grounds, base)
-        for command in step.commands:
-            moved = _moved(found, command, grounds)
-            if not moved:
-                continue
-            # It surely moved where it had to succeed for the rest, or where it can.
-            is_sure = len(step.commands) == 1 and operator in ("&&", ";", "\n", "")
-            exists = all(os.path.isdir(_directory(base, ground)) for ground in moved)
-            only_if = operator == "&&" and all(sign in ("&&", "|", "") for _, sign in steps)
-            grounds = moved if is_sure and (exists or only_if) else grounds + moved
-            grounds = _bounded(found, grounds)
+    # Where it stands if a step of this chain failed: that counts where the chain ends.
+    behind: list[Ground] = []
+    before = ""
+    for step, operator in steps:
+        script = _script(step)
+        if script is not None:
+            outer, inner = script
+            _note(found, outer, grounds, base)
+            _follow(found, inner, grounds, base)
+        elif len(step.commands) != 1:
+            # A script of another form may move its own commands, and with `eval` the rest.
+            grounds = _anywhere(found, step, grounds, base)
+            _note(found, step, grounds, base)
+        else:
+            _note(found, step, grounds, base)
+            moved = _moved(found, step.commands[0], grounds)
+            stands = (each for ground in moved for each in _stands(found, ground, base))
+            # Threat: `true || cd a && x`, `ls | cd a && x`: the rest runs without the step.
+            if before in ("||", "|", "|&") or operator not in ("&&", ";", "\n", ""):
+                grounds = _bounded(found, grounds + moved)
+            elif moved:
+                is_sure = before != "&&" and all(map(os.path.isdir, stands))
+                behind += [] if is_sure else grounds
+                grounds = _bounded(found, moved)
+        if operator != "&&":
+            grounds, behind = _bounded(found, grounds + behind), []
+        before = operator
+
+
+def _anywhere(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -> list[Ground]:
+    """Return every directory in which a command of the line may stand, before it and within."""
+    for command in line.commands:
+        grounds = grounds + _moved(found, command, grounds)
+    grounds = _bounded(found, grounds)
+    known = {stand for ground in grounds for stand in _stands(found, ground, base)}
+    for command in _repeated(line):
+        stands = (
+            stand
+            for ground in _moved(found, command, grounds)
+            for stand in _stands(found, ground, base)
+        )
+        if any(stand not in known and os.path.isdir(stand) for stand in stands):
+            found.unsure["the line changes its directory in what may run again"] = None
+    return grounds
+
+
+def _repeated(line: CommandLine) -> list[SimpleCommand]:
+    """Return the commands that stand in a loop or a function, and perhaps some behind it."""
+    again = _AGAIN.search(line.text)
+    if again is None:
+        return []
+    # One whose text is not found is in a script with escapes of its own.
+    places = ((line.text.rfind(command.text), command) for command in line.commands)
+    return [command for place, command in places if place < 0 or place > again.start()]
+
+
+def _script(step: CommandLine) -> tuple[CommandLine, CommandLine] | None:
+    """Return `sh -c '…'` without its script, and the script; None for any other command."""
+    words = step.commands[0].words if step.commands else ()
+    if len(words) != 3 or words[0].text not in _SHELLS or words[1].text not in ("-c", "-lc"):
+        return None
+    script = words[2]
+    if script.unknown or script.glob or script.alternatives or step.text.count(script.source) != 1:
+        return None
+    inner = parse_line(script.text)
+    own = [command.text for command in step.commands[1:]]
+    if not own or own != [command.text for command in inner.commands]:
+        return None
+    return parse_line(step.text.replace(script.source, ":")), inner
 
 
 def _bounded(found: Targets, grounds: list[Ground]) -> list[Ground]:
@@ -123,8 +197,18 @@ def _bounded(found: Targets, grounds: list[Ground]) -> list[Ground]:
     return distinct[:GROUNDS_MAX]
 
 
-def _steps(text: str) -> list[tuple[str, str]] | None:
+def _steps(line: CommandLine) -> list[tuple[CommandLine, str]] | None:
     """Return the parts of a plain list with the operator after each; None for anything else."""
+    parts = _parts(line.text)
+    if parts is None:
+        return None
+    steps = [(parse_line(text), operator) for text, operator in parts]
+    # Threat: quotes that end elsewhere than they seem to: `$'\\''`.
+    commands = [command.text for step, _ in steps for command in step.commands]
+    return steps if commands == [command.text for command in line.commands] else None
+
+
+def _parts(text: str) -> list[tuple[str, str]] | None:
     steps: list[tuple[str, str]] = []
     start = at = 0
     while at < len(text):
@@ -185,25 +269,40 @@ def _is_plain(directory: str) -> bool:
     return bool(directory) and directory[0] not in "-+"
 
 
-def _directory(base: str, ground: Ground) -> str:
-    """Return the directory as the kernel would find it; only for a look at what is there."""
-    here = base
-    for directory in ground:
-        here = os.path.join(here, os.path.expanduser(directory))
-    return here
+def _stands(found: Targets, ground: Ground, base: str) -> tuple[str, ...]:
+    """Return the directories that a ground may be; only for a look at what is there."""
+    named = tuple(map(os.path.expanduser, ground))
+    home = os.path.expanduser("~")
+    try:
+        # A home that is not there is a name like others, as the shell has it.
+        return find_stands(base, tuple(f"./{n}" if n[:1] == "~" else n for n in named), home)
+    except ShapeError as error:
+        found.unsure[str(error)] = None
+        return ()
+
+
+def _sets_globs(line: CommandLine) -> bool:
+    words = (word.text for command in line.commands for word in command.words)
+    return any(map(_GLOB_SETTINGS.search, (line.text, *words)))
 
 
 def _expanded(found: Targets, target: str, directory: str) -> list[str]:
     """Return what a pattern among the words stands for now, as the shell would expand it."""
     if not _GLOB.search(target):
         return []
-    names: list[str] = []
-    for name in glob.iglob(target, root_dir=directory):
-        if len(names) >= EXPANDED_MAX:
-            found.unsure["a pattern stands for more names than are looked at"] = None
-            break
-        names.append(name)
-    return names
+    if found.sets_globs or _CLASS.search(target):
+        found.unsure["a pattern stands for names that only the shell can tell"] = None
+    if target.startswith("~/"):
+        target = os.path.join(glob.escape(os.path.expanduser("~")), target[2:])
+    names: dict[str, None] = {}
+    # A `^` means what `!` means; where it was quoted it is a character like others.
+    for pattern in dict.fromkeys((target, target.replace("[^", "[!"))):
+        for name in glob.iglob(pattern, root_dir=directory):
+            if len(names) >= EXPANDED_MAX:
+                found.unsure["a pattern stands for more names than are looked at"] = None
+                break
+            names[name] = None
+    return list(names)
 
 
 def _below(found: Targets, target: str, directory: str) -> Iterator[str]:
@@ -254,8 +353,10 @@ def _patches(line: CommandLine, found: Targets) -> tuple[tuple[str, str], ...]:
     if _programs(line).isdisjoint(_PATCHES):
         return ()
     touched: list[tuple[str, str]] = []
-    texts = _PATCH.findall(line.text)
-    for text in texts:
+    words = (word.text for command in line.commands for word in command.words)
+    # As they stand in the line, and without their quotes.
+    texts = [text for each in (line.text, *words) for text in _PATCH.findall(each)]
+    for text in dict.fromkeys(texts):
         try:
             touched += read_patch(text)
         except ShapeError as error:

@@ -102,7 +102,7 @@ class PolicyEngine:
             *(("create", *each) for each in targets.targets),
             *(("delete", *each) for each in targets.removed),
         )
-        return Line(found, touched, targets.patches, targets.removes)
+        return Line(found, touched, tuple(targets.patches), targets.removes)
 
     def find_warning(self, path: str) -> str:
         """See `judging.Engine`."""

@@ -12,7 +12,14 @@ decides, and among equals the first of this list. A warning changes nothing.
 """
 
 from paddock.apps.hook.lean.asked import Asked, ShapeError
-from paddock.apps.hook.lean.places import Place, Scene, find_place, relative
+from paddock.apps.hook.lean.places import (
+    Place,
+    Scene,
+    find_places,
+    find_stands,
+    real_path,
+    relative,
+)
 from paddock.apps.hook.lean.wanted import Wanted
 
 TYPE_CHECKING = False
@@ -82,8 +89,9 @@ class Line:
     """What an engine says about a line of shell.
 
     `targets` are what it would write or remove: the operation, the directories that the
-    line changes to before, in order, and the path as the line names it. `patches` are
-    patches in the line; `removes` says that a program of it removes or moves what it is given.
+    line changes to before, in order, and the path as the line names it. `patches` are the
+    same of patches in the line, which a client may apply itself; `removes` says that a
+    program of it removes or moves what it is given.
     """
 
     __slots__ = ("findings", "patches", "removes", "targets")
@@ -92,7 +100,7 @@ class Line:
         self,
         findings: "list[Finding]",
         targets: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
-        patches: "tuple[tuple[str, str], ...]" = (),
+        patches: "tuple[tuple[str, tuple[str, ...], str], ...]" = (),
         removes: bool = False,
     ) -> None:
         self.findings = findings
@@ -191,12 +199,12 @@ class _Judging:
 
     def path(self, operation: str, text: str, base: str, by_command: bool = False) -> None:
         """Judge one path of the call."""
-        place = find_place(text, base, self.scene)
         is_write = operation != "view"
-        if not place.names:
-            self.outside(operation, place, is_write)
-            return
-        for name in place.names:
+        places = find_places(text, base, self.scene)
+        for place in places:
+            if not place.names:
+                self.outside(operation, place, is_write)
+        for name in dict.fromkeys(name for place in places for name in place.names):
             self.inside(operation, name, is_write, by_command)
 
     def outside(self, operation: str, place: Place, is_write: bool) -> None:
@@ -253,21 +261,23 @@ class _Judging:
         for operation, directories, target in said.targets:
             if target in HARMLESS:
                 continue
-            here = base
-            for directory in directories:
-                here = find_place(directory, here, self.scene).real
-            self.path(operation, target, here, by_command=True)
-            if said.removes:
-                self.removing(target, here)
-        for operation, path in said.patches:
-            self.path(operation, path, base)
+            stands = find_stands(base, directories, self.scene.home)
+            # A program's own path is the kernel's to walk.
+            for here in dict.fromkeys(map(real_path, stands)) if directories else stands:
+                self.path(operation, target, here, by_command=True)
+                if said.removes:
+                    self.removing(target, here)
+        for operation, directories, path in said.patches:
+            for here in find_stands(base, directories, self.scene.home):
+                self.path(operation, path, here)
 
     def removing(self, target: str, base: str) -> None:
         """Refuse to remove the project itself."""
-        real = find_place(target, base, self.scene).real
-        if relative(self.scene.root, real):
+        for place in find_places(target, base, self.scene):
+            if not relative(self.scene.root, place.real):
+                continue
             rule = Rule(DENY, ".", "hook.root", "built-in", 0)
-            tool, shown = show(self.tool), show(real)
+            tool, shown = show(self.tool), show(place.real)
             reason = (
                 f"Protected path: {shown} cannot be modified via {tool}: the command could "
                 "remove anything in the project; name the files or folders that are to go"

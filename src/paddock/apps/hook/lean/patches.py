@@ -6,8 +6,10 @@
     *** Delete File: PATH
     *** End Patch
 
-Whatever looks like a header counts as one, and a text without any is refused: what
-we do not understand, somebody else may apply.
+Its rows end with a line feed, as its own reader has it, and with nothing else. A row
+that begins with `***` is a header and has to be a known one; a known one counts with
+blanks in front as well. A text without any is refused: what we do not understand,
+somebody else may apply.
 """
 
 from paddock.apps.hook.lean.asked import ShapeError
@@ -19,6 +21,8 @@ _HEADERS = (
     ("*** Move to:", "create"),
 )
 _FRAMES = ("*** Begin Patch", "*** End Patch", "*** End of File", "*** Environment ID:")
+_BLANKS = " \t\r"
+_UNSEEN = frozenset(map(chr, (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)))
 FILES_MAX = 1000
 
 
@@ -26,29 +30,40 @@ def read_patch(text: str) -> "tuple[tuple[str, str], ...]":
     """Return operations with their paths, in the order of the patch.
 
     Raises:
-        ShapeError: no header, one that is not known, or more than `FILES_MAX`.
+        ShapeError: no header, one that is not known or holds a control character, or more
+            than `FILES_MAX`.
     """
     found: list[tuple[str, str]] = []
-    for row in text.splitlines():
+    # Threat: a row that ends where the client's reader goes on. It knows no other line end.
+    for row in text.split("\n"):
         # Leading blanks too: the client's own reader is lenient.
         line = row.strip()
         if not line.startswith("***"):
             continue
         for header, operation in _HEADERS:
             if line.startswith(header):
-                path = line[len(header) :].strip()
-                if not path:
-                    raise ShapeError("a header of the patch names no file")
+                if not _UNSEEN.isdisjoint(row.strip(_BLANKS)):
+                    raise ShapeError("a header of the patch holds a control character")
+                path = _path(line[len(header) :])
                 if header == "*** Move to:" and found:
                     # The file that was updated goes away under its old name.
                     found.append(("delete", found[-1][1]))
                 found.append((operation, path))
                 break
         else:
-            if not line.startswith(_FRAMES):
+            # With a blank in front it is a line of the file: ` ***bold***`.
+            if row.startswith("***") and not line.startswith(_FRAMES):
                 raise ShapeError("the patch has a header that is not known")
     if not found:
         raise ShapeError("the patch names no file")
     if len(found) > FILES_MAX:
         raise ShapeError(f"the patch touches more than {FILES_MAX} files")
     return tuple(found)
+
+
+def _path(rest: str) -> str:
+    """Return the path behind a header's name: all of it but one blank, and `~` means nothing."""
+    if not rest.strip():
+        raise ShapeError("a header of the patch names no file")
+    path = rest.removeprefix(" ")
+    return f"./{path}" if path[0] == "~" else path

@@ -2,8 +2,9 @@
 
 What a client sends is absolute with `..` folded by text, and its links are not
 resolved. Both the name as asked and the place where links lead are judged, as the
-workspace does it. It is a look, not a hold: a file that is swapped after the answer
-is the client's to open.
+workspace does it. Where `..` stands behind a link there are two places: the kernel goes
+up from where the link leads, a client and `cd` from where it stands. It is a look, not a
+hold: a file that is swapped after the answer is the client's to open.
 """
 
 import posix
@@ -15,6 +16,8 @@ _KIND = 0o170000
 HOPS_MAX = 40
 """As the kernel's own limit (path_resolution(7))."""
 PATH_CHARS_MAX = 4096
+STOOD_MAX = 16
+"""Directories that a list of `cd` may lead to, as links and `..` are read."""
 
 
 class Scene:
@@ -52,12 +55,49 @@ class Place:
 
 
 def find_place(text: str, base: str, scene: Scene) -> Place:
-    """Return the place of `text` for someone who stands in `base`.
+    """Return the place of `text` for someone who stands in `base`, as the kernel walks there.
 
     Raises:
         ShapeError: no path: empty, NUL, too long, somebody's home by `~name`.
     """
-    path = absolute(text, base, scene)
+    return _place(absolute(text, base, scene.home), scene)
+
+
+def find_places(text: str, base: str, scene: Scene) -> "tuple[Place, ...]":
+    """Return every place that `text` may come to: the kernel's, and where `..` is folded by text.
+
+    Threat: `link/../../../x`, which stays inside for one reader and leaves for the other.
+
+    Raises:
+        ShapeError: as `find_place`.
+    """
+    path = absolute(text, base, scene.home)
+    place = _place(path, scene)
+    if "/.." not in path:
+        return (place,)
+    by_text = _place(folded(path), scene)
+    return (place,) if by_text.real == place.real else (place, by_text)
+
+
+def find_stands(base: str, directories: "tuple[str, ...]", home: str) -> "tuple[str, ...]":
+    """Return where a shell may stand that changes from `base` to these directories, in order.
+
+    `cd` folds `..` by text, and with `-P`, or where that leads nowhere, goes as the kernel.
+
+    Raises:
+        ShapeError: as `find_place`; more than `STOOD_MAX` directories.
+    """
+    stands = (base,)
+    for directory in directories:
+        paths = [absolute(directory, stand, home) for stand in stands]
+        both = (each for path in paths for each in (folded(path), real_path(path)))
+        stands = tuple(dict.fromkeys(both))
+        if len(stands) > STOOD_MAX:
+            raise ShapeError(f"the line may lead to more than {STOOD_MAX} directories")
+    return stands
+
+
+def _place(path: str, scene: Scene) -> Place:
     real = real_path(path, scene.root)
     inside = relative(real, scene.root)
     if not inside:
@@ -71,7 +111,7 @@ def find_place(text: str, base: str, scene: Scene) -> Place:
     return Place(real, (inside,))
 
 
-def absolute(text: str, base: str, scene: Scene) -> str:
+def absolute(text: str, base: str, home: str) -> str:
     """Return `text` from `/`, a leading `~/` replaced; `..` and links stay. Raises: ShapeError."""
     if not text or "\0" in text or len(text) > PATH_CHARS_MAX:
         raise ShapeError("a path is empty, too long or holds a NUL")
@@ -79,7 +119,7 @@ def absolute(text: str, base: str, scene: Scene) -> str:
         return text
     if text[0] == "~":
         if text == "~" or text.startswith("~/"):
-            return scene.home + text[1:]
+            return home + text[1:]
         raise ShapeError("a path begins with ~name, somebody's home")
     return f"{base}/{text}"
 
