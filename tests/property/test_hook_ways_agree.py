@@ -112,7 +112,13 @@ lines = st.one_of(
          "cd src", "rm a", "A=1 ls", "./run.sh x", "/usr/bin/git push", "curl http://x", "uv run x",
          "go build ./...", "test -f a", "echo if", "echo then fi", "echo a#b", "ls >/dev/null",
          "docker ps | wc -l", "cargo test", "cargo watch x", "time ls", "xargs rm", "a; b ; c",
-         "git checkout a", "true && false || true", "ls 2>/dev/null ; pwd", "echo 'x;y' | cat"]
+         "git checkout a", "true && false || true", "ls 2>/dev/null ; pwd", "echo 'x;y' | cat",
+         "sed -n 'w .env' a", "sed 's/a/b/gw .env' a", "sed 's|a|b|w .env' a", "sed -n w.env a",
+         "sed 's/a/b/e' a", "sed -e 'w .env' a", "sed 's/a/b/g' a", "sed -n '/a/,/b/p' a",
+         "sed '/a/w .env' a", "git config -f .env a.b c", "git bundle create .env HEAD",
+         "git format-patch -1 --output-directory .git", "git worktree add ../x", "git clean -fdx",
+         "tar czf .env docs", "tar xf a", "chmod -w .env", "gzip -r a", "uniq -c a .env",
+         "csplit -f .env a 1", "env -C .git rm a", "NODE_ENV=a npm test", "split a .env"]
     ),
     st.lists(
         st.sampled_from(
@@ -212,3 +218,28 @@ def test_the_lean_path_decides_what_agents_mostly_do(client: Client):
     ]
 
     assert decided == [True] * len(common)
+
+
+def test_the_lean_path_leaves_a_script_of_sed_that_may_write_to_the_policy(client: Client):
+    client.write_policy({})
+    ways = BothWays.of(client)
+
+    def decided(script: str) -> bool:
+        line = f"sed -n '{script}' README.md"
+        return decided_alike(ways, client.event("Bash", tool_input={"command": line}), "claude")
+
+    plain = ["5p", "1,$d", "/x y/p", "/x/,/y/d", "s/x;w .env/y/g", "s|x|y|", "$="]
+    assert [decided(script) for script in plain] == [True] * len(plain)
+    other = [
+        *(
+            "w .env",
+            "w.env",
+            "1w .env",
+            "/x/w .env",
+            "s/x/y/w .env",
+            "s/x/y/gw .env",
+            "s|x|y|w .env",
+        ),
+        *("s/x/y/e", "/x/p;w .env/p", "/x/w a/,/y/p", "s/[/]/w .env/p", "p;w .env", "5"),
+    ]
+    assert [decided(script) for script in other] == [False] * len(other)

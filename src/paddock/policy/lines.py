@@ -45,11 +45,12 @@ class LineJudge:
         commands: tuple[SimpleCommand | None, ...] = line.commands
         if line.problems or not commands:
             # What was not understood is judged too: only a rule for any command matches it.
+            # So is a line that starts nothing: redirections, assignments, a comment.
             commands = (*commands, None)
         self.commands = commands
         self._targets = line.writes
         self.refusal = ""
-        if line.is_empty and not line.problems:
+        if not action.target.strip():
             self.refusal = f"{quote(action.target)} holds no command"
 
     def verdicts(self, profile: CompiledProfile) -> tuple[Verdict, ...]:

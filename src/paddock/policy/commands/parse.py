@@ -9,7 +9,7 @@ from paddock.policy.commands.commandline import CommandLine, Reading, SimpleComm
 from paddock.policy.commands.grammar import parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
-from paddock.policy.commands.touched import find_copied, find_removed, find_touched
+from paddock.policy.commands.touched import find_touch
 from paddock.policy.commands.walk import Findings, RawCommand, walk_tree
 from paddock.policy.commands.words import Word
 
@@ -114,15 +114,11 @@ def _add(line: _Line, raw: RawCommand, depth: int) -> None:
     line.found.append((raw, seen))
     line.run_time |= seen.run_time
     line.changes |= seen.changes
-    for reading in seen.readings:
-        # One with a head of its own guesses at options, where a write would be a guess.
-        if not reading.head:
-            removed = dict.fromkeys(find_removed(reading))
-            line.removed |= removed
-            line.copied |= dict.fromkeys(find_copied(reading))
-            line.touched |= dict.fromkeys(
-                target for target in find_touched(reading) if target not in removed
-            )
+    touch = find_touch(seen.readings)
+    line.touched |= dict.fromkeys(touch.written)
+    line.removed |= dict.fromkeys(touch.removed)
+    line.copied |= dict.fromkeys(touch.copied)
+    line.run_time |= dict.fromkeys(touch.doubts)
     if raw.assignments and raw.words:
         head = tuple(Word(text, text) for text in raw.assignments)
         seen.readings.append(Reading(tuple(raw.words), 0, len(raw.words), head))

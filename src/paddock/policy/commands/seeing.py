@@ -36,7 +36,8 @@ CHANGERS: Final = frozenset(
 another program of the same name, another environment."""
 STARTING_ENVIRONMENT: Final = re.compile(
     r"(?:PATH|IFS|ENV|BASH_.*|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|LD_.*|DYLD_.*|GIT_.*"
-    r"|PYTHON.*|PERL.*|RUBY.*|NODE_.*|npm_.*|NPM_.*|GCONV_PATH|LESSOPEN|LESSCLOSE|PAGER|MANPAGER"
+    r"|PYTHON.*|PERL.*|RUBY.*|npm_.*|NPM_.*|GCONV_PATH|LESSOPEN|LESSCLOSE|PAGER|MANPAGER"
+    r"|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=).*"
     r"|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES|RIPGREP_.*|RSYNC_.*"
     r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|RUSTC.*|CARGO_.*|PIP_.*|PYTEST_.*|HOME"
     r"|XDG_.*|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS|BASH_FUNC.*)(?:\[.*\])?\+?="
@@ -45,6 +46,11 @@ STARTING_ENVIRONMENT: Final = re.compile(
 
 _WITH_SCRIPT: Final = frozenset({"su", "runuser", "script", "flock"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_MOVING: Final = {
+    "env": re.compile(r"-[iv0]*C.*|--c[hdir]*(=.*)?", re.DOTALL),
+    "sudo": re.compile(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
+}
+"""Options with which a program changes its directory before it starts another one."""
 _ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
@@ -144,11 +150,18 @@ class _Seeing:
             self.run_time(f"{name} takes words from its input")
         if name == "env":
             self.split_string(at, end)
+        if name in _MOVING:
             self.assigned(at, end)
-        if name == "sudo":
-            self.assigned(at, end)
+            behind = start.places[0] if start and start.places else self.own_end(at, end)
+            self.moved(at, behind, name)
         if name in _WITH_SCRIPT:
             self.after_option(at, end, ("-c", "--command"))
+
+    def moved(self, at: int, end: int, name: str) -> None:
+        """Threat: what is started writes from a directory that its own words do not tell."""
+        own = self.words[at + 1 : end]
+        if any(_MOVING[name].fullmatch(word.text) for word in own):
+            self.run_time(f"{name} starts a program in another directory")
 
     def split_string(self, at: int, end: int) -> None:
         for index in range(at + 1, self.own_end(at, end)):

@@ -5,18 +5,15 @@ here was read off the words, unresolved; what does not may still be written.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from paddock.policy.commands.commandline import Reading, program_name
-from paddock.policy.commands.touched_own import (
-    REMOVING,
-    inside,
-    names_directory,
-    of_find,
-    of_git,
-    of_sed,
-)
+from paddock.policy.commands.touch import Touch, all_below, inside, names_directory
+from paddock.policy.commands.touched_git import of_git
+from paddock.policy.commands.touched_own import REMOVING, of_executed, of_find, of_tar, read_handed
+from paddock.policy.commands.touched_sed import of_sed
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +22,9 @@ class Target:
 
     `operands` is what of the operands: `all`, `last` (a copy's target), `rest`
     (all but the first), `second`, `none`. `valued` and `settings` are options
-    that take a word, `written` those whose value is written.
+    that take a word, `written` those whose value is written. `only_with` one of its
+    options operands are written; with one of `all_with` the first is, too; with one of
+    `below`, all that stands below them.
     """
 
     programs: tuple[str, ...]
@@ -34,14 +33,25 @@ class Target:
     settings: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     only_with: tuple[str, ...] = ()
+    all_with: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
 
 
 _ROWS: Final = (
-    Target(("rm", "rmdir", "unlink", "shred", "tee", "gzip", "gunzip", "bzip2", "xz"), "all"),
+    Target(("rm", "rmdir", "unlink", "shred", "tee", "bzip2", "xz"), "all"),
+    Target(("gzip", "gunzip"), "all", "S", ("--suffix",), below=("-r", "--recursive")),
     Target(("touch",), "all", "drt", ("--date", "--reference", "--time")),
     Target(("mkdir", "mkfifo"), "all", "m", ("--mode",)),
     Target(("truncate",), "all", "sr", ("--size", "--reference")),
-    Target(("chmod", "chown", "chgrp", "setfacl", "chattr"), "rest", "", ("--reference",)),
+    # A mode such as -w has the look of an option.
+    Target(("chmod",), "rest", "", ("--reference",), below=("-R", "--recursive"),
+           all_with=("--reference", *(f"-{mode}" for mode in "rwxXstugo"))),
+    Target(("chown", "chgrp"), "rest", "", ("--reference", "--from"),
+           below=("-R", "--recursive"), all_with=("--reference",)),
+    Target(("setfacl",), "all", "mMxX", ("--modify", "--modify-file", "--remove",
+           "--remove-file", "--set", "--set-file", "--restore"), below=("-R", "--recursive")),
+    Target(("chattr",), "rest", "vp", below=("-R",),
+           all_with=tuple(f"-{mode}" for mode in "aAcCdDeFijmPsStTux")),
     Target(("mv",), "last", "tS", ("--target-directory", "--suffix"), ("-t", "--target-directory")),
     Target(("cp", "ln"), "last", "tS", ("--target-directory", "--suffix"),
            ("-t", "--target-directory")),
@@ -54,18 +64,24 @@ _ROWS: Final = (
     Target(("sort", "shuf"), "none", "kStTo", ("--output", "--key", "--field-separator"),
            ("-o", "--output")),
     Target(("perl", "ruby"), "all", "eEIMmF", (), (), ("-i", "-pi", "-ni")),
-    Target(("curl",), "none", "", (), ("-o", "--output", "-D", "-c", "--cookie-jar")),
+    Target(("curl",), "none", "XHdAuemxbFTrtwyYzKCEQPU", ("--data", "--header", "--user"),
+           ("-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar",
+            "--trace", "--trace-ascii", "--stderr", "--etag-save", "--hsts", "--alt-svc")),
     Target(("wget",), "none", "", (), ("-O", "-o", "-P", "-a", "--output-document")),
     Target(("gcc", "cc", "g++", "clang", "c++", "ld", "go", "tree", "openssl", "rustc"), "none", "",
            (), ("-o", "-out")),
-    Target(("tar", "bsdtar", "make", "ninja"), "none", "", (), ("-C", "--directory")),
+    Target(("make", "ninja"), "none", "", (), ("-C", "--directory")),
     Target(("unzip",), "none", "", (), ("-d",)),
-    Target(("uniq", "xxd"), "second", "fswcgolsn"),
+    Target(("uniq",), "second", "fsw", ("--skip-fields", "--skip-chars", "--check-chars")),
+    Target(("xxd",), "second", "cgolsnR"),
     Target(("patch",), "all", "pidoBDFrVYz", (), ("-o",)),
-    Target(("split", "csplit"), "second", "abClnt"),
+    Target(("split",), "second", "abClnt", ("--suffix-length", "--bytes", "--line-bytes",
+           "--lines", "--number", "--separator", "--filter", "--additional-suffix")),
+    Target(("csplit",), "none", "bn", ("--suffix-format", "--digits"), ("-f", "--prefix")),
 )  # fmt: skip
 _TABLE: Final = {program: row for row in _ROWS for program in row.programs}
-_OWN: Final = frozenset({"dd", "find", "git", "sed", "gsed"})
+_OWN: Final = frozenset({"dd", "find", "git", "sed", "gsed", "tar", "bsdtar"})
+_UNREAD_SED: Final = "what sed writes or runs cannot be told from its script"
 PROGRAMS: Final = frozenset(_TABLE) | _OWN
 """Programs at whose words this module looks."""
 BY_OPTION: Final = frozenset(program for program, row in _TABLE.items() if row.operands == "none")
@@ -76,56 +92,89 @@ _MOVING: Final = frozenset({"mv", "cp", "ln", "install", "scp", "rsync"})
 """Programs that put what they are given into their last operand, or below it."""
 
 
-def find_touched(reading: Reading) -> tuple[str, ...]:
-    """Return the paths that the command would write, as its words name them."""
-    name = program_name(reading.first(1)[0].text)
-    words = [word.text for word in reading.all_words()[1:]]
-    if name == "dd":
-        return tuple(word[3:] for word in words if word.startswith("of="))
-    if name == "find":
-        return tuple(of_find(words).written)
-    if name == "git":
-        return tuple(of_git(words).written)
-    if name in ("sed", "gsed"):
-        return tuple(of_sed(words))
-    row = _TABLE.get(name)
-    if row is None or name in REMOVING:
-        return ()
+def find_touch(readings: Sequence[Reading]) -> Touch:
+    """Return what a command would write, remove and copy, as the words of its readings name it."""
+    # One with a head of its own guesses at options, where a write would be a guess.
+    plain = [(reading, _touch(reading)) for reading in readings if not reading.head]
+    handed = [(reading, read_handed(touch)) for reading, touch in plain]
+    found = [(reading, each) for reading, each in handed if each is not None]
+    whole = Touch()
+    for reading, touch in plain:
+        whole.add(touch)
+        if found and _program(reading) == "find":
+            executed = (each for inner, each in found if _is_within(inner, reading))
+            whole.add(of_executed(_rest(reading), executed))
+    return whole
+
+
+def _touch(reading: Reading) -> Touch:
+    name, words = _program(reading), _rest(reading)
+    match name:
+        case "dd":
+            return Touch([word[3:] for word in words if word.startswith("of=")])
+        case "find":
+            return of_find(words)
+        case "git":
+            return of_git(words)
+        case "tar" | "bsdtar":
+            return of_tar(words)
+        case "sed" | "gsed":
+            found = of_sed(words)
+            return Touch(list(found.files), doubts=[] if found.is_sure else [_UNREAD_SED])
+        case _:
+            row = _TABLE.get(name)
+            return Touch() if row is None else _of_row(name, words, row)
+
+
+def _of_row(name: str, words: list[str], row: Target) -> Touch:
     operands, written, options = _split(words, row)
-    if row.only_with and not any(_is_option(option, row.only_with) for option in options):
-        return tuple(written)
-    if name == "install" and any(_is_option(each, ("-d", "--directory")) for each in options):
-        return (*written, *operands)
-    return (*written, *_chosen(row, operands, written))
-
-
-def find_removed(reading: Reading) -> tuple[str, ...]:
-    """Return the paths that would be gone after the command, as its words name them."""
-    name = program_name(reading.first(1)[0].text)
-    words = [word.text for word in reading.all_words()[1:]]
-    if name == "find":
-        return tuple(of_find(words).removed)
-    if name == "git":
-        return tuple(of_git(words).removed)
+    touch = Touch()
     if name in REMOVING:
-        return tuple(_split(words, _TABLE[name])[0])
+        touch.removed = operands
+        return touch
+    if name in _MOVING:
+        touch.copied = _brought(name, operands, written)
     if name == "mv":
-        operands, directories, _ = _split(words, _TABLE[name])
-        return tuple(operands if directories else operands[:-1])
-    return ()
+        touch.removed = operands if written else operands[:-1]
+    if name == "curl" and _has(options, ("-O", "--remote-name")):
+        touch.written += [inside(written[-1] if written else ".", url) for url in operands]
+    touch.written += written
+    if row.only_with and not _has(options, row.only_with):
+        return touch
+    if name == "install" and _has(options, ("-d", "--directory")):
+        touch.written += operands
+        return touch
+    chosen = operands if _has(options, row.all_with) else _chosen(row, operands, written)
+    touch.written += chosen
+    if _has(options, row.below):
+        touch.copied += [all_below(each) for each in chosen]
+    touch.written = [each for each in touch.written if each not in touch.removed]
+    return touch
 
 
-def find_copied(reading: Reading) -> tuple[tuple[str, str], ...]:
-    """Return sources with the target that they, or what is below them, come to stand in."""
-    name = program_name(reading.first(1)[0].text)
-    if name not in _MOVING:
-        return ()
-    operands, directories, _ = _split([each.text for each in reading.all_words()[1:]], _TABLE[name])
+def _brought(name: str, operands: list[str], directories: list[str]) -> list[tuple[str, str]]:
     sources = operands if directories else operands[:-1]
     targets = directories or operands[-1:]
     if name in ("scp", "rsync"):
         targets = [target for target in targets if not _ELSEWHERE.match(target)]
-    return tuple((source, target) for target in targets for source in sources)
+    return [(source, target) for target in targets for source in sources]
+
+
+def _is_within(inner: Reading, outer: Reading) -> bool:
+    is_behind = outer.start < inner.start and inner.end <= outer.end
+    return is_behind and inner.words is outer.words
+
+
+def _program(reading: Reading) -> str:
+    return program_name(reading.first(1)[0].text)
+
+
+def _rest(reading: Reading) -> list[str]:
+    return [word.text for word in reading.all_words()[1:]]
+
+
+def _has(options: list[str], wanted: tuple[str, ...]) -> bool:
+    return any(_is_option(option, wanted) for option in options)
 
 
 def _is_option(option: str, wanted: tuple[str, ...]) -> bool:
@@ -155,7 +204,7 @@ def _copies(operands: list[str], directories: list[str]) -> list[str]:
     targets = directories or operands[-1:]
     made = list(targets)
     for target in targets:
-        # What stands on the disk tells better, where that can be looked at: see `find_copied`.
+        # What stands on the disk tells better, where that can be looked at: see `Touch.copied`.
         if directories or len(sources) > 1 or names_directory(target):
             made.extend(inside(target, source) for source in sources)
     return made
@@ -177,9 +226,8 @@ def _split(words: list[str], row: Target) -> tuple[list[str], list[str], list[st
             operands.append(word)
             continue
         options.append(word)
-        value, taken = _value(word, words[index : index + 1], row)
+        name, value, taken = _value(word, words[index : index + 1], row)
         index += taken
-        name = word.partition("=")[0] if word.startswith("--") else word
         if value and any(_names(name, option) for option in row.written):
             written.append(value)
     return operands, written, options
@@ -188,25 +236,25 @@ def _split(words: list[str], row: Target) -> tuple[list[str], list[str], list[st
 def _names(name: str, option: str) -> bool:
     if option.startswith("--"):
         return name.startswith("--") and len(name) > 2 and option.startswith(name)
-    return (not name.startswith("--") and name.startswith(option)) or (
-        len(option) == 2 and not name.startswith("--") and option[1] in name[1:]
-    )
+    return name == option
 
 
-def _value(word: str, following: list[str], row: Target) -> tuple[str, int]:
-    """Return the value of an option and how many further words it takes."""
+def _value(word: str, following: list[str], row: Target) -> tuple[str, str, int]:
+    """Return the option that has a value, the value, and how many further words it takes."""
     if word.startswith("--"):
         name, equals, value = word.partition("=")
         if equals:
-            return value, 0
-        takes = name in row.settings or any(_names(name, option) for option in row.written)
-        return (following[0], 1) if takes and following else ("", 0)
+            return name, value, 0
+        takes = any(_names(name, option) for option in (*row.settings, *row.written))
+        return (name, following[0], 1) if takes and following else (name, "", 0)
     for option in row.written:
         if not option.startswith("--") and len(option) > 2 and word == option:
-            return (following[0], 1) if following else ("", 0)
+            return (word, following[0], 1) if following else (word, "", 0)
     letters = row.valued + "".join(option[1] for option in row.written if len(option) == 2)
     for place, letter in enumerate(word[1:], 2):
         if letter in letters:
             rest = word[place:]
-            return (rest, 0) if rest else ((following[0], 1) if following else ("", 0))
-    return "", 0
+            if rest:
+                return f"-{letter}", rest, 0
+            return (f"-{letter}", following[0], 1) if following else (f"-{letter}", "", 0)
+    return word, "", 0

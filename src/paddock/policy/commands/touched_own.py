@@ -1,65 +1,41 @@
-"""The paths that sed, find and git write or remove: their words need a reading of their own."""
+"""The paths that find and tar write or remove: their words need a reading of their own."""
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Final
 
 from paddock.policy.commands.commandline import program_name
+from paddock.policy.commands.touch import Touch, all_below, inside, is_here
 
 REMOVING: Final = frozenset({"rm", "rmdir", "unlink"})
 """Programs that take away all their operands."""
-_SED_WRITES: Final = re.compile(r"(?:^|[;{}/\s\d$])[wW]\s+([^\s;}]+)")
 _FIND_FILES: Final = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
 _FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_GIT_PATHS: Final = frozenset({"rm", "mv", "checkout", "restore", "clean", "clone", "init"})
-_GIT_VALUED: Final = frozenset({"-c", "--namespace", "--exec-path", "--config-env"})
+_FIND_NAMES: Final = frozenset({"-name", "-iname"})
+_FIND_NARROWS: Final = _FIND_NAMES | {
+    *("-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-samefile"),
+}
+_FOUND: Final = "{}"
+"""What find puts the name of a file in the place of."""
+_CHANGES_FOUND: Final = "find gives what it finds to a command that changes it or copies it"
+
+PAIRS_MAX: Final = 500
+"""Places where find begins, each with a place that files are copied to; more are asked about."""
+
+_TAR_VALUED: Final = "bCfFgHIKLNTVX"
+_TAR_MAKES: Final = ("--create", "--append", "--update", "--concatenate", "--catenate", "--delete")
+_TAR_TAKES: Final = ("--extract", "--get")
+_TAR_LETTERS: Final = {"--file": "f", "--directory": "C", "--listed-incremental": "g"}
 
 
-@dataclass(slots=True)
-class Touch:
-    """What one command writes, and what it takes away."""
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What a command does to the files in the place of `{}`; `targets` are where it copies them."""
 
-    written: list[str] = field(default_factory=list[str])
-    removed: list[str] = field(default_factory=list[str])
-
-
-def of_sed(words: Sequence[str]) -> list[str]:
-    """The files that sed edits in place, and those that its scripts write."""
-    operands: list[str] = []
-    scripts: list[str] = []
-    is_in_place = named_script = False
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            operands += left
-            break
-        if word.startswith("--"):
-            name, equals, value = word.partition("=")
-            if any(long.startswith(name) for long in ("--expression", "--file")) and name[2:]:
-                named_script = True
-                scripts.append(value if equals or not left else left.pop(0))
-            is_in_place = is_in_place or (name[2:] != "" and "--in-place".startswith(name))
-        elif word.startswith("-") and word != "-":
-            for place, letter in enumerate(word[1:], 2):
-                if letter == "i":
-                    # The rest of the word is the suffix of a copy.
-                    is_in_place = True
-                    break
-                if letter in "efl":
-                    value = word[place:] or (left.pop(0) if left else "")
-                    named_script = named_script or letter != "l"
-                    scripts.append(value)
-                    break
-        else:
-            operands.append(word)
-    if not named_script:
-        scripts += operands[:1]
-        operands = operands[1:]
-    written = [name for script in scripts for name in _SED_WRITES.findall(script)]
-    return [*(operands if is_in_place else []), *written]
+    removes: bool
+    writes: bool
+    targets: tuple[str, ...]
 
 
 def of_find(words: Sequence[str]) -> Touch:
@@ -68,10 +44,66 @@ def of_find(words: Sequence[str]) -> Touch:
     touch.written += [after for word, after in pairwise(words) if word in _FIND_FILES]
     runs = {program_name(after) for word, after in pairwise(words) if word in _FIND_RUNS}
     if "-delete" in words or not runs.isdisjoint(REMOVING | {"shred", "mv"}):
-        after_options = _behind_leading_options(words)
-        starts = list(takewhile(lambda word: not word.startswith(("-", "(", "!")), after_options))
-        touch.removed += starts or ["."]
+        touch.removed += _starts(words)
     return touch
+
+
+def read_handed(touch: Touch) -> Handed | None:
+    """Return what a command does to what find hands to it; None where it only reads that."""
+    removes = any(_FOUND in path for path in touch.removed)
+    written = (*touch.written, *(target for _, target in touch.copied))
+    writes = any(path.startswith(_FOUND) for path in written)
+    targets = (target for source, target in touch.copied if _FOUND in source)
+    brought = tuple(dict.fromkeys(target for target in targets if _FOUND not in target))
+    return Handed(removes, writes, brought) if removes or writes or brought else None
+
+
+def of_executed(words: Sequence[str], executed: Iterable[Handed]) -> Touch:
+    """What commands that find runs do to what it finds, told of where it begins.
+
+    Where it begins here and looks for names, those names are told, as they would stand
+    here, and the rest is asked about: it would else be everything.
+    """
+    touch = Touch()
+    starts = _starts(words)
+    names = _names(words)
+    writes = False
+    targets: dict[str, None] = {}
+    for handed in executed:
+        touch.removed = starts if handed.removes else touch.removed
+        writes = writes or handed.writes
+        targets |= dict.fromkeys(handed.targets)
+    if len(starts) * len(targets) > PAIRS_MAX:
+        return Touch(removed=touch.removed, doubts=[_CHANGES_FOUND])
+    for start in starts if writes or targets else ():
+        if names is not None and is_here(start):
+            touch.doubts.append(_CHANGES_FOUND)
+            places = [*([start] if writes else []), *targets]
+            touch.written += [inside(place, name) for place in places for name in names]
+            continue
+        if writes:
+            touch.written.append(start)
+            touch.copied.append(all_below(start))
+        touch.copied += [(start, target) for target in targets]
+    return touch
+
+
+def _starts(words: Sequence[str]) -> list[str]:
+    after_options = _behind_leading_options(words)
+    starts = list(takewhile(lambda word: not word.startswith(("-", "(", "!")), after_options))
+    return starts or ["."]
+
+
+def _names(words: Sequence[str]) -> list[str] | None:
+    """Return the names and patterns that find looks for; None where it looks for all names."""
+    tests = [
+        (word, value)
+        for before, word, value in zip(("", *words), words, (*words[1:], ""), strict=False)
+        if word in _FIND_NARROWS and before not in ("!", "-not")
+    ]
+    if not tests:
+        return None
+    return [value for word, value in tests if word in _FIND_NAMES]
 
 
 def _behind_leading_options(words: Sequence[str]) -> Sequence[str]:
@@ -82,56 +114,51 @@ def _behind_leading_options(words: Sequence[str]) -> Sequence[str]:
     return words[at:]
 
 
-def of_git(words: Sequence[str]) -> Touch:
-    """What git changes of the paths that it is given, from the directory that `-C` names."""
-    touch, directory, left = Touch(), "", list(words)
-    while left and left[0].startswith("-"):
+def of_tar(words: Sequence[str]) -> Touch:
+    """The archive that tar makes, or the directories that it unpacks into.
+
+    `-C` is only where it looks, while it makes one.
+    """
+    letters, values, longs, operands = _read_tar(words)
+    makes = not set("cruA").isdisjoint(letters) or _has(longs, _TAR_MAKES)
+    takes = "x" in letters or _has(longs, _TAR_TAKES)
+    written = [value for letter, value in values if letter == "g"]
+    written += [value for letter, value in values if letter == "f" and makes and value != "-"]
+    written += [value for letter, value in values if letter == "C" and (takes or not makes)]
+    written += [each.partition("=")[2] for each in longs if each.startswith("--one-top-level=")]
+    removed = operands if makes and _has(longs, ("--remove-files",)) else []
+    return Touch(written=[each for each in written if each], removed=removed)
+
+
+def _read_tar(words: Sequence[str]) -> tuple[str, list[tuple[str, str]], list[str], list[str]]:
+    """Return the letters, the values of letters, the long options and the operands."""
+    letters, values, longs, operands = "", list[tuple[str, str]](), list[str](), list[str]()
+    left = list(words)
+    if left and not left[0].startswith("-"):
+        # The old way: all letters in the first word, their values behind it.
+        letters = left.pop(0)
+        values += [(each, left.pop(0)) for each in letters if each in _TAR_VALUED and left]
+    while left:
         word = left.pop(0)
-        value = ""
-        if word[:2] == "-C":
-            value = word[2:] or (left.pop(0) if left else "")
-            directory = _joined(directory, value)
-            touch.written.append(directory)
-        elif word in _GIT_VALUED or word in ("--git-dir", "--work-tree"):
-            value = left.pop(0) if left else ""
-        if word.startswith(("--git-dir", "--work-tree")):
-            touch.written.append(value or word.partition("=")[2])
-    touch.written += _outputs(left)
-    operands = [word for word in left[1:] if not word.startswith("-")]
-    if left and left[0] in _GIT_PATHS:
-        paths = [_joined(directory, each) for each in operands]
-        if left[0] == "rm":
-            touch.removed += paths
-        elif left[0] == "mv":
-            touch.removed += paths[:-1]
-            touch.written += paths[-1:]
-            if len(paths) > 2 or (paths and names_directory(paths[-1])):
-                touch.written += [inside(paths[-1], each) for each in paths[:-1]]
+        if word.startswith("--"):
+            longs.append(word)
+            name, equals, value = word.partition("=")
+            wanted = [each for each in _TAR_LETTERS if name[3:] and each.startswith(name)]
+            if wanted:
+                value = value if equals or not left else left.pop(0)
+                values.append((_TAR_LETTERS[wanted[0]], value))
+        elif word.startswith("-") and word != "-":
+            for place, letter in enumerate(word[1:], 2):
+                letters += letter
+                if letter in _TAR_VALUED:
+                    values.append((letter, word[place:] or (left.pop(0) if left else "")))
+                    break
         else:
-            touch.written += paths
-    return touch
+            operands.append(word)
+    return letters, values, longs, operands
 
 
-def names_directory(target: str) -> bool:
-    """Whether a target is taken for a directory's name: one with an extension is a file's."""
-    last = target.rstrip("/").rpartition("/")[2]
-    return target.endswith("/") or last in (".", "..") or "." not in last
-
-
-def inside(target: str, source: str) -> str:
-    """Where a source comes to stand in a directory."""
-    return f"{target.rstrip('/')}/{program_name(source.rstrip('/'))}"
-
-
-def _outputs(words: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for word, after in pairwise((*words, "")):
-        if word.startswith("--output=") or (word[:2] == "-o" and len(word) > 2):
-            found.append(word.partition("=")[2] if "=" in word else word[2:])
-        elif word in ("-o", "--output") and after:
-            found.append(after)
-    return found
-
-
-def _joined(directory: str, path: str) -> str:
-    return path if not directory or path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+def _has(longs: Sequence[str], wanted: tuple[str, ...]) -> bool:
+    return any(
+        option.startswith(each.partition("=")[0]) for each in longs if each[3:] for option in wanted
+    )

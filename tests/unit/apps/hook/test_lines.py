@@ -26,7 +26,10 @@ def run(client: Client, command: str, cwd: str = "{root}") -> str:
         "echo x > out.txt",
         "sed -i s/a/b/ /etc/hosts",
         "install a /usr/local/bin/a",
-        "git -C /etc status",
+        "git -C /etc add .",
+        "git worktree add ../outside/tree",
+        "find .. -name kept.txt -exec chmod 777 {} ;",
+        "tar -xf a.tar -C /etc",
         "cd /etc && echo x > passwd",
         "cd .. && rm -rf outside",
         "cd src; cd ..; cd ..; touch x",
@@ -56,6 +59,8 @@ def test_a_write_outside_the_project_is_denied(command, client: Client):
         "mv src/a.py .",
         "cp src/a.py .",
         "git -C src status",
+        "git -C ../outside log --oneline",
+        "tar -C .. -cf x.tar project",
         "ls > /dev/null 2>&1",
         "tar -C src -cf x.tar .",
         "cat /etc/passwd",
@@ -110,9 +115,14 @@ def test_what_is_only_known_at_run_time_is_asked_about(command, client: Client):
     assert run(client, command) == "ask"
 
 
-def test_a_line_without_a_command_is_denied(client: Client):
-    assert run(client, "# nothing") == "deny"
-    assert run(client, "> a.txt") == "deny"
+def test_a_line_without_a_command_is_judged_by_its_writes_alone(client: Client):
+    assert run(client, "# nothing") == "none"
+    assert run(client, "A=1") == "none"
+    assert run(client, "> a.txt") == "none"
+    assert run(client, "> .env") == "deny"
+    assert run(client, "> ../outside/kept.txt") == "deny"
+    assert run(client, "PATH=.") == "ask"
+    assert run(client, "  ") == "deny"
 
 
 def test_a_patch_in_a_line_is_judged_file_by_file(client: Client):

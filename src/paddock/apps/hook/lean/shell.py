@@ -28,6 +28,13 @@ _ENDINGS = ("2>&1", "2>/dev/null", ">/dev/null", "1>/dev/null")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _BARE_NAMES = ("HEAD", "objects", "refs")
 _GIT_LONG = ("--output", "--git-dir", "--work-tree")
+_GIT_WRITING = (
+    *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
+    *("config", "bundle", "worktree", "format-patch"),
+)
+_SED_LETTERS = frozenset("nErsuz")
+_SED_LINES = frozenset("0123456789,$")
+_SED_SPLITS = "/|,#@"
 
 Command = tuple[str, frozenset[str]]
 """The command's text, and the names of all programs in it."""
@@ -158,8 +165,7 @@ def _look(words: "list[str]", programs: "set[str]", tables: "Json") -> None:
         if any(word.startswith(("-exec", "-ok", "-fprint", "-fls", "-delete")) for word in rest):
             raise DeclinedError("find does more than finding")
     elif name in ("sed", "gsed"):
-        if any(word.startswith(("-i", "--")) or (word[:1] == "-" and "i" in word) for word in rest):
-            raise DeclinedError("sed may edit files")
+        _look_at_sed(rest)
     elif name.startswith(("python", "node")) and name not in special:
         _look_at_interpreter(name, rest, programs, tables)
     elif name in special or name.startswith(("ld", "pypy", "php", "lua", "tclsh", "perl", "ruby")):
@@ -171,20 +177,46 @@ def _look(words: "list[str]", programs: "set[str]", tables: "Json") -> None:
 
 
 def _look_at_git(rest: "list[str]") -> None:
-    if (
-        not rest
-        or rest[0].startswith("-")
-        or rest[0] in (*("rm", "mv", "checkout", "restore", "clean", "clone", "init"),)
-    ):
+    if not rest or rest[0].startswith("-") or rest[0] in _GIT_WRITING:
         raise DeclinedError("git does more than its words tell here")
     for word in rest:
         if word.startswith("--"):
             name = word.partition("=")[0]
-            is_short = any(option.startswith(name) for option in _GIT_LONG)
+            is_short = any(_overlap(option, name) for option in _GIT_LONG)
             if is_short or name.startswith("--config"):
                 raise DeclinedError("an option of git that names a place")
         elif word.startswith("-") and not {"C", "o", "c"}.isdisjoint(word):
             raise DeclinedError("an option of git that may name a place")
+
+
+def _overlap(option: str, name: str) -> bool:
+    return option.startswith(name) or name.startswith(option)
+
+
+def _look_at_sed(rest: "list[str]") -> None:
+    """Decline all but one script that prints, deletes or substitutes."""
+    operands = [word for word in rest if word[:1] != "-"]
+    options = [word[1:] for word in rest if word[:1] == "-"]
+    if not all(_SED_LETTERS.issuperset(letters) for letters in options):
+        raise DeclinedError("an option of sed of which more has to be known")
+    if not operands or not _is_plain_sed(operands[0]):
+        raise DeclinedError("sed may do more than its words tell here")
+
+
+def _is_plain_sed(script: str) -> bool:
+    """`5,10p`, `/x/d`, `/x/,/y/p`, `s/x/y/g`: nothing in them that could be read otherwise."""
+    if "\\" in script or "[" in script:
+        return False
+    if script[-1:] in ("p", "d", "q", "=") and _SED_LINES.issuperset(script[:-1]):
+        return True
+    if script[:1] == "s" and script[1:2] and script[1] in _SED_SPLITS:
+        parts = script[1:].split(script[1])
+        return len(parts) == 4 and all(flag in "gpI0123456789" for flag in parts[3])
+    parts = script.split("/")
+    between = parts[2::2]
+    return (
+        len(parts) in (3, 5) and not parts[0] and between in (["p"], ["d"], [",", "p"], [",", "d"])
+    )
 
 
 def _look_at_interpreter(

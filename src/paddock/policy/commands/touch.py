@@ -1,0 +1,47 @@
+"""What one command writes, takes away and brings, and what of it words do not tell."""
+
+from dataclasses import dataclass, field
+
+from paddock.policy.commands.commandline import program_name
+
+
+@dataclass(slots=True)
+class Touch:
+    """The paths as they stand in the command, unresolved.
+
+    `copied` are sources with the target that they, or what is below them, come to
+    stand in. `doubts` are reasons to ask.
+    """
+
+    written: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])
+    copied: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    doubts: list[str] = field(default_factory=list[str])
+
+    def add(self, other: "Touch") -> None:
+        """Take in what another command touches."""
+        self.written += other.written
+        self.removed += other.removed
+        self.copied += other.copied
+        self.doubts += other.doubts
+
+
+def names_directory(target: str) -> bool:
+    """Whether a target is taken for a directory's name: one with an extension is a file's."""
+    last = target.rstrip("/").rpartition("/")[2]
+    return target.endswith("/") or last in (".", "..") or "." not in last
+
+
+def is_here(path: str) -> bool:
+    """Whether a path names the directory where one stands."""
+    return not path.startswith("/") and all(part in ("", ".") for part in path.split("/"))
+
+
+def inside(target: str, source: str) -> str:
+    """Where a source comes to stand in a directory."""
+    return f"{target.rstrip('/')}/{program_name(source.rstrip('/'))}"
+
+
+def all_below(directory: str) -> tuple[str, str]:
+    """What stands below a directory, as copied to where it stands: each file of it is written."""
+    return (f"{directory.rstrip('/')}/.", directory)

@@ -1,0 +1,167 @@
+"""The paths that git writes or removes."""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from paddock.policy.commands.touch import Touch, inside, is_here, names_directory
+
+_PATHS: Final = frozenset({"checkout", "restore", "clone", "init"})
+_VALUED: Final = frozenset({"-c", "--namespace", "--exec-path", "--config-env", "--attr-source"})
+_PLACES: Final = ("--git-dir", "--work-tree")
+_READING: Final = frozenset(
+    "annotate blame cat-file check-attr check-ignore count-objects describe diff diff-files "
+    "diff-index diff-tree for-each-ref grep help log ls-files ls-remote ls-tree merge-base "
+    "name-rev rev-list rev-parse shortlog show show-ref status var version whatchanged".split()
+)
+"""Subcommands that change nothing where git stands, but what an option names."""
+_ASKING: Final = frozenset({"--get", "--get-all", "--get-regexp", "--get-urlmatch", "--get-color",
+                            "--get-colorbool", "--list", "-l"})  # fmt: skip
+_ADD_VALUED: Final = frozenset({"-b", "-B", "--reason", "--orphan"})
+_ALL_BUT_GIT: Final = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
+"""What stands in a directory, as patterns; `git clean` keeps the repository."""
+_MAGIC: Final = re.compile(r"^:|[*?\[]")
+_CLEANS: Final = "git clean removes every file that git does not keep"
+
+
+def of_git(words: Sequence[str]) -> Touch:
+    """What git changes of the paths that it is given, from the directory that `-C` names."""
+    directory, places, left = _before(words)
+    touch = Touch()
+    subcommand, rest = (left[0], left[1:]) if left else ("", [])
+    if subcommand not in _READING:
+        touch.written += places
+    found = _HANDLERS.get(subcommand, _none)(rest)
+    found.written[:0] = _outputs(rest)
+    if subcommand in _PATHS:
+        found.written += _operands(rest)
+    touch.written += [joined(directory, path) for path in found.written]
+    touch.removed += [joined(directory, path) for path in found.removed]
+    touch.doubts += found.doubts
+    return touch
+
+
+def joined(directory: str, path: str) -> str:
+    """A path as it is for someone who does not stand in `directory`."""
+    return path if not directory or path.startswith("/") else f"{directory.rstrip('/')}/{path}"
+
+
+def _before(words: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """Return the directory of `-C`, the places that are named, the words from the subcommand."""
+    directory, places, left = "", list[str](), list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        value = ""
+        if word[:2] == "-C":
+            value = word[2:] or (left.pop(0) if left else "")
+            directory = joined(directory, value)
+            places.append(directory)
+        elif word in _VALUED or word in _PLACES:
+            value = left.pop(0) if left else ""
+        if word.startswith(_PLACES):
+            places.append(value or word.partition("=")[2])
+    return directory, places, left
+
+
+def _none(_rest: Sequence[str]) -> Touch:
+    return Touch()
+
+
+def _rm(rest: Sequence[str]) -> Touch:
+    return Touch(removed=_operands(rest))
+
+
+def _mv(rest: Sequence[str]) -> Touch:
+    paths = _operands(rest)
+    touch = Touch(written=paths[-1:], removed=paths[:-1])
+    if len(paths) > 2 or (paths and names_directory(paths[-1])):
+        touch.written += [inside(paths[-1], each) for each in paths[:-1]]
+    return touch
+
+
+def _clean(rest: Sequence[str]) -> Touch:
+    """What is ignored goes with `x` and `X`: among it are the files of secrets.
+
+    Without them it goes by git's own lists, which words do not tell: a question.
+    """
+    letters = "".join(word[1:] for word in rest if word[:1] == "-" and word[:2] != "--")
+    options = [word for word in rest if word.startswith("--")]
+    if "n" in letters or any(_shortens(word, "--dry-run", 3) for word in options):
+        return Touch()
+    # -e takes a pattern; an x in it makes this stricter only.
+    operands = _without_values(rest, frozenset({"-e", "--exclude"}))
+    if "x" not in letters.lower():
+        return Touch(written=operands, doubts=[_CLEANS])
+    removed: list[str] = []
+    for path in operands or [""]:
+        removed += [joined(path, each) for each in _ALL_BUT_GIT] if is_here(path) else [path]
+    # In a pattern of git a star goes through slashes, and `:/` is the top.
+    is_pattern = any(_MAGIC.search(path) for path in operands)
+    return Touch(removed=removed, doubts=[_CLEANS] if is_pattern else [])
+
+
+def _config(rest: Sequence[str]) -> Touch:
+    if not _ASKING.isdisjoint(rest) or rest[:1] in (["get"], ["list"]):
+        return Touch()
+    files = [after for word, after in pairwise(rest) if word in ("-f", "--file")]
+    files += [word[2:] for word in rest if word[:2] == "-f" and len(word) > 2]
+    files += [word.partition("=")[2] for word in rest if word.startswith("--file=")]
+    return Touch(written=files)
+
+
+def _bundle(rest: Sequence[str]) -> Touch:
+    operands = _operands(rest)
+    return Touch(written=operands[1:2] if operands[:1] == ["create"] else [])
+
+
+def _worktree(rest: Sequence[str]) -> Touch:
+    operands = _without_values(rest, _ADD_VALUED)
+    match operands[:1]:
+        case ["add"]:
+            return Touch(written=operands[1:2])
+        case ["move"]:
+            return Touch(written=operands[2:3], removed=operands[1:2])
+        case ["remove"]:
+            return Touch(removed=operands[1:2])
+        case _:
+            return Touch()
+
+
+_HANDLERS: Final[dict[str, Callable[[Sequence[str]], Touch]]] = {
+    "rm": _rm,
+    "mv": _mv,
+    "clean": _clean,
+    "config": _config,
+    "bundle": _bundle,
+    "worktree": _worktree,
+}
+
+
+def _operands(words: Sequence[str]) -> list[str]:
+    return [word for word in words if not word.startswith("-")]
+
+
+def _without_values(words: Sequence[str], valued: frozenset[str]) -> list[str]:
+    return [
+        word
+        for before, word in pairwise(("", *words))
+        if before not in valued and not word.startswith("-")
+    ]
+
+
+def _outputs(words: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for word, after in pairwise((*words, "")):
+        name, equals, value = word.partition("=")
+        if _shortens(name, "--output-directory", 5):
+            found.append(value if equals else after)
+        elif word == "-o":
+            found.append(after)
+        elif word[:2] == "-o":
+            found.append(value if equals else word[2:])
+    return [each for each in found if each]
+
+
+def _shortens(name: str, option: str, least: int) -> bool:
+    return len(name) >= least and option.startswith(name)

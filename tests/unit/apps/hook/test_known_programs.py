@@ -1,0 +1,85 @@
+"""What known programs write, remove and copy: refused where it is protected, silent elsewhere."""
+
+import pytest
+
+from tests.support.hooks import Client
+
+
+def run(client: Client, command: str) -> str:
+    return client.ask("Bash", tool_input={"command": command}).word
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed -n 'w .env' README.md",
+        "sed 's|d|x|gw .env' README.md",
+        "git clean -fdx",
+        "git clean -fX .",
+        "git clean -x -d -f sub",
+        "git -C sub clean -fdx",
+        "find . -name .env -exec sed -i s/1/2/ {} +",
+        "find . -name .env -exec env rm {} ;",
+        "find . -name '.e*' -exec chmod 777 {} +",
+        "find . -type f -exec truncate -s0 {} +",
+        "find sub -name '*.md' -exec tee {} ;",
+        "find sub -exec cp {} src ;",
+        "chmod -w .env",
+        "chmod -R 777 .",
+        "chmod -R 777 sub",
+        "gzip -r sub",
+        "tar -czf .env src",
+        "uniq -c README.md .env",
+        "csplit -f .env README.md 1",
+        "split --lines 1 README.md .env",
+        "curl -s --output-dir .git -O http://h/x",
+        "git config -f .env a.b c",
+        "git format-patch -1 --output-directory .git/x",
+        "git bundle create -q .env HEAD",
+    ],
+)
+def test_what_is_protected_is_not_written_by_an_option_or_below(command, client: Client):
+    client.place.project.joinpath("sub").mkdir()
+    client.place.project.joinpath("sub/.env").write_text("A=1\n")
+
+    assert run(client, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed 's/a/b/e' README.md",
+        "git clean -fd",
+        "find . -name '*.py' -exec sed -i s/1/2/ {} +",
+        "env -C .git rm config",
+    ],
+)
+def test_what_the_words_do_not_tell_is_asked_about(command, client: Client):
+    assert run(client, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sed -n '1,5p' README.md",
+        "sed 's/[^/]*$//' README.md",
+        "sed -i s/a/b/ README.md",
+        "git clean -ndx",
+        "git clean -fdx src",
+        "find . -name '*.py' -exec grep -n x {} +",
+        "find . -type f -exec wc -l {} ;",
+        "find src -name '*.py' -exec sed -i s/1/2/ {} +",
+        "chmod +x src/a.py",
+        "chmod -R u+w src",
+        "gzip -r src",
+        "tar -czf a.tgz src",
+        "uniq -c README.md",
+        "split -l 5 README.md part",
+        "git config user.name",
+        "git worktree add tree",
+        "env A=1 ls",
+        "NODE_ENV=production npm run build",
+    ],
+)
+def test_ordinary_forms_of_them_stay_silent(command, client: Client):
+    assert run(client, command) == "none"

@@ -1,0 +1,188 @@
+"""What is read off the words of programs that need a reading of their own."""
+
+import pytest
+
+from paddock.policy.commands import parse_line
+from paddock.policy.commands.touched_sed import SedWrites, of_sed
+
+
+@pytest.mark.parametrize(
+    ("script", "files"),
+    [
+        ("w .env", (".env",)),
+        ("w.env", (".env",)),
+        ("s/d/x/w .env", (".env",)),
+        ("s/d/x/gw .env", (".env",)),
+        ("s|d|x|w .env", (".env",)),
+        ("s/[/]/x/w f", ("f",)),
+        ("s/a\\/b/c/w f", ("f",)),
+        ("\\,x[,],w f", ("f",)),
+        ("/x/,+3!w f", ("f",)),
+        ("s/a/b/;w f;p", ("f;p",)),
+        ("1w f\n$W g", ("f", "g")),
+        ("s/a/b/p;s/[^/]*$//;s/ w x//", ()),
+        (":a;N;$!ba;s/\\n/ /g", ()),
+        ("y/abc/w f/", ()),
+        ("3a w .env", ()),
+        ("/x/{s/a/b/;d}", ()),
+        ("0~3d # w f", ()),
+    ],
+)
+def test_the_files_of_a_sed_script_are_read_off_it(script, files):
+    assert of_sed(["-n", script, "x"]) == SedWrites(files, is_sure=True)
+
+
+@pytest.mark.parametrize("script", ["s/a/b/e", "1e rm x", "s/[/b/w f", "k", "5", "s/a/b"])
+def test_a_sed_script_that_is_not_read_to_its_end_is_asked_about(script):
+    assert of_sed([script, "x"]) == SedWrites((), is_sure=False)
+    assert parse_line(f"sed '{script}' x").runtime_only
+
+
+def test_scripts_of_several_options_are_one_script():
+    assert of_sed(["-e", "a\\", "-e", "w f", "--expression=w g"]) == SedWrites(("g",), is_sure=True)
+    assert of_sed(["--line-length", "5", "w f", "x"]) == SedWrites(("f",), is_sure=True)
+
+
+@pytest.mark.parametrize("unit", ["s/[[:a:]", "s/[[", "\\", "/a", "y", "{", "1,", "[:a:]]"])
+def test_a_hostile_sed_script_ends(unit):
+    assert of_sed([unit * 20_000]).files == ()
+
+
+ALL_BUT_GIT = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
+
+
+@pytest.mark.parametrize(
+    ("text", "removed"),
+    [
+        ("git clean -fdx", ALL_BUT_GIT),
+        ("git clean -xf .", tuple(f"./{name}" for name in ALL_BUT_GIT)),
+        ("git clean -f -d -X sub", ("sub",)),
+        ("git -C sub clean -dfx", tuple(f"sub/{name}" for name in ALL_BUT_GIT)),
+        ("git clean -fdx -e keep ..", ("..",)),
+        ("git clean -ndx", ()),
+        ("git clean -fx --dry-run", ()),
+        ("git worktree remove ../x", ("../x",)),
+        ("find x -exec env rm {} +", ("x", "{}")),
+        ("find x -exec mv {} y ;", ("x", "{}")),
+        ("tar -cf x.tar --remove-files y", ("y",)),
+        ("tar -cf x.tar y", ()),
+    ],
+)
+def test_what_would_be_gone(text, removed):
+    assert parse_line(text).removed == removed
+
+
+@pytest.mark.parametrize("text", ["git clean -fd", "git clean -fd sub", "git clean -fx :/"])
+def test_what_git_alone_knows_to_be_untracked_is_asked_about(text):
+    assert parse_line(text).runtime_only == ("git clean removes every file that git does not keep",)
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("chmod -w .env", (".env",)),
+        ("chmod a+w .env", (".env",)),
+        ("chmod -v 600 .env", (".env",)),
+        ("chmod --reference=a .env", (".env",)),
+        ("chattr -i .env", (".env",)),
+        ("setfacl -m u:a:r .env", (".env",)),
+        ("tar -czf .env docs", (".env",)),
+        ("tar czf .env docs", (".env",)),
+        ("tar --create --file=.env docs", (".env",)),
+        ("tar -C .. -czf x.tgz docs", ("x.tgz",)),
+        ("tar -xzf x.tgz -C out", ("out",)),
+        ("tar -tzf x.tgz", ()),
+        ("uniq -c a .env", (".env",)),
+        ("uniq -f 1 a", ()),
+        ("csplit -f .env a 1", (".env",)),
+        ("split --lines 1 a .env", (".env",)),
+        ("split -l 1 a", ()),
+        ("curl -s --dump-header .env http://h", (".env",)),
+        ("curl -s --output-dir .git -O http://h/x", (".git/x", ".git")),
+        ("curl -O http://h/.env", ("./.env",)),
+        ("curl -H 'Do: c' http://h", ()),
+        ("git config -f .env a.b c", (".env",)),
+        ("git config --file=.env a.b c", (".env",)),
+        ("git config -f .env --list", ()),
+        ("git config user.name", ()),
+        ("git format-patch -1 --output-directory .git/x", (".git/x",)),
+        ("git format-patch -1 -o x", ("x",)),
+        ("git diff --output-indicator-new=+", ()),
+        ("git bundle create -q .env HEAD", (".env",)),
+        ("git bundle verify x", ()),
+        ("git worktree add -b new ../out/wt", ("../out/wt",)),
+        ("git worktree list", ()),
+        ("git -C ../other log --oneline", ()),
+        ("git --git-dir=../o/.git show x", ()),
+        ("git -C ../other commit -m x", ("../other",)),
+        ("git -C sub diff --output=x", ("sub/x",)),
+    ],
+)
+def test_what_would_be_written(text, touched):
+    assert parse_line(text).touched == touched
+
+
+def test_what_stands_below_is_written_with_it_where_an_option_says_so():
+    assert parse_line("chmod -R 777 .").copied == (("./.", "."),)
+    assert parse_line("chown --recursive a x y").copied == (("x/.", "x"), ("y/.", "y"))
+    assert parse_line("gzip -r x").copied == (("x/.", "x"),)
+    assert parse_line("chmod 777 x").copied == ()
+    assert parse_line("gzip x").copied == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "touched", "copied"),
+    [
+        ("find x -exec sed -i s/1/2/ {} +", ("x",), (("x/.", "x"),)),
+        ("find x y -name '*.c' -exec touch {} +", ("x", "y"), (("x/.", "x"), ("y/.", "y"))),
+        ("find x -exec dd if=a of={} ;", ("x",), (("x/.", "x"),)),
+        ("find . -type f -exec truncate -s0 {} +", (".",), (("./.", "."),)),
+        ("find x -exec cp {} y.d/ ;", (), (("x", "y.d/"),)),
+        ("find x -exec grep -n a {} +", (), ()),
+        ("find x -exec cat {} ;", (), ()),
+        ("find x -exec touch y ;", (), ()),
+    ],
+)
+def test_what_find_hands_to_a_command_is_told_of_where_it_begins(text, touched, copied):
+    line = parse_line(text)
+
+    assert set(line.touched) >= set(touched)
+    assert set(line.copied) >= set(copied)
+    assert line.runtime_only == ()
+    if not touched and not copied:
+        assert not {"x", "{}"} & {*line.touched, *line.removed}
+
+
+def test_names_that_find_looks_for_from_here_are_told_and_asked_about():
+    asked = ("find gives what it finds to a command that changes it or copies it",)
+
+    plain = parse_line("find . -name .env -exec sed -i s/1/2/ {} +")
+    assert (plain.touched, plain.runtime_only) == (("./.env", "{}"), asked)
+    pattern = parse_line("find . -name '*.py' -exec sed -i s/1/2/ {} +")
+    assert (pattern.touched, pattern.runtime_only) == (("./*.py", "{}"), asked)
+    negated = parse_line("find . ! -name '*.py' -exec sed -i s/1/2/ {} +")
+    assert (negated.touched, negated.runtime_only) == ((".", "{}"), ())
+    reading = parse_line("find . -name '*.py' -exec wc -l {} +")
+    assert (reading.touched, reading.runtime_only) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "text", ["env -C .git rm config", "env -iC.git rm x", "env --chdir=x rm y", "sudo -D x rm y"]
+)
+def test_a_program_that_is_started_elsewhere_is_asked_about(text):
+    assert "another directory" in parse_line(text).runtime_only[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["env A=1 rm x", "env -u C rm x", "env -i tar -C x -c y", "sudo rm x"]
+)
+def test_a_program_that_is_started_here_is_not(text):
+    assert parse_line(text).runtime_only == ()
+
+
+def test_of_the_variables_of_node_those_count_that_load_something():
+    asked = ("the environment decides which program runs",)
+    for name in ("NODE_OPTIONS", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "NODE_ENVS"):
+        assert parse_line(f"{name}=x npm test").runtime_only == asked
+    for name in ("NODE_ENV", "NODE_DEBUG", "NODE_NO_WARNINGS"):
+        assert parse_line(f"{name}=x npm test").runtime_only == ()
