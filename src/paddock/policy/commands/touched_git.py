@@ -85,11 +85,13 @@ def _clean(rest: Sequence[str]) -> Touch:
 
     Without them it goes by git's own lists, which words do not tell: a question.
     """
-    letters = "".join(word[1:] for word in rest if word[:1] == "-" and word[:2] != "--")
+    # What follows an e is its pattern, and no letter.
+    flags = [word[1:].partition("e")[0] for word in rest if word[:1] == "-" and word[:2] != "--"]
+    letters = "".join(flags)
     options = [word for word in rest if word.startswith("--")]
-    if "n" in letters or any(_shortens(word, "--dry-run", 3) for word in options):
+    is_dry = "n" in letters or any(_shortens(word, "--dry-run", 3) for word in options)
+    if is_dry and not any(_shortens(word, "--no-dry-run", 6) for word in options):
         return Touch()
-    # -e takes a pattern; an x in it makes this stricter only.
     operands = _without_values(rest, frozenset({"-e", "--exclude"}))
     if "x" not in letters.lower():
         return Touch(written=operands, doubts=[_CLEANS])

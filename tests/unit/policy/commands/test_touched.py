@@ -59,6 +59,8 @@ ALL_BUT_GIT = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
         ("git clean -f -d -X sub", ("sub",)),
         ("git -C sub clean -dfx", tuple(f"sub/{name}" for name in ALL_BUT_GIT)),
         ("git clean -fdx -e keep ..", ("..",)),
+        ("git clean -fdxen", ALL_BUT_GIT),
+        ("git clean -fdxn --no-dry-run", ALL_BUT_GIT),
         ("git clean -ndx", ()),
         ("git clean -fx --dry-run", ()),
         ("git worktree remove ../x", ("../x",)),
