@@ -285,3 +285,19 @@ def _files(root: Path) -> list[str]:
                 folders.remove("ledger")
             found += [os.path.relpath(os.path.join(folder, name), root) for name in files]
     return found
+
+
+class Meddling(Disk):
+    """Somebody writes to the file when the journal's entry is made, once it is armed."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        super().__init__()
+        self.path = path
+        self.content = content
+        self.is_armed = False
+
+    def create(self, dir_fd: int, name: str, mode: int) -> int:
+        if self.is_armed and name.endswith(".entry"):
+            self.is_armed = False
+            self.path.write_bytes(self.content)
+        return super().create(dir_fd, name, mode)

@@ -15,9 +15,8 @@ from paddock.packages.installed import read_installed
 from paddock.packages.recorded import find_deviations, replay
 from paddock.packages.refusals import GateRefusedError
 from paddock.packages.transaction import Phase
-from paddock.workspace.disk import Disk
 from tests.support.changes import memory_directory
-from tests.support.packages import Bench, Runner, archive_of, open_bench, require_whole
+from tests.support.packages import Bench, Meddling, Runner, archive_of, open_bench, require_whole
 
 FILES = {"HOT/kernel/a.txt": b"a\n"}
 OTHER = {"HOT/kernel/b.txt": b"b\n"}
@@ -146,7 +145,7 @@ def test_a_file_is_not_put_right_while_nobody_knows_who_took_it_over(bench, tmp_
 def test_a_repair_that_somebody_came_between_is_not_on_record():
     with memory_directory() as base:
         path = base / "plane/HOT/kernel/a.txt"
-        disk = _Meddling(path)
+        disk = Meddling(path, b"edited again\n")
         with open_bench(base / "plane", Runner(), disk) as bench:
             bench.install(FILES)
             path.write_bytes(b"edited\n")
@@ -159,21 +158,6 @@ def test_a_repair_that_somebody_came_between_is_not_on_record():
             bench.install(FILES, REPAIR)
             assert bench.events() == ["PACKAGE_INSTALLED"] * 2
             require_whole(bench)
-
-
-class _Meddling(Disk):
-    """Somebody writes to the file when the journal's entry is made."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-        self.is_armed = False
-
-    def create(self, dir_fd: int, name: str, mode: int) -> int:
-        if self.is_armed and name.endswith(".entry"):
-            self.is_armed = False
-            self.path.write_bytes(b"edited again\n")
-        return super().create(dir_fd, name, mode)
 
 
 @pytest.mark.parametrize("phase", Phase)

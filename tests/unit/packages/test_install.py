@@ -26,12 +26,12 @@ from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
 from paddock.packages.signatures import sign_digest
 from paddock.packages.transaction import Phase, Transaction
 from paddock.values.entries import Entry
-from paddock.workspace.disk import Disk
 from tests.support.changes import memory_directory
 from tests.support.packages import (
     KEY,
     NOW,
     PROGRAM,
+    Meddling,
     Runner,
     archive_of,
     manifest_of,
@@ -659,7 +659,7 @@ def test_a_file_that_changes_between_look_and_swap_stops_the_swap():
         with open_bench(base / "plane", Runner()) as bench:
             bench.install(FILES)
             before = bench.tree()
-        disk = _Meddling(base / "plane/HOT/kernel/a.txt")
+        disk = Meddling(base / "plane/HOT/kernel/a.txt", b"somebody else's\n")
         with open_bench(base / "plane", Runner(), disk) as bench:
             disk.is_armed = True
             with pytest.raises(HostError, match="meanwhile"):
@@ -667,21 +667,6 @@ def test_a_file_that_changes_between_look_and_swap_stops_the_swap():
             (bench.root / "HOT/kernel/a.txt").write_bytes(b"a\n")
             assert bench.tree() == before
             require_whole(bench)
-
-
-class _Meddling(Disk):
-    """Somebody writes to the file when the journal's entry is made."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-        self.is_armed = False
-
-    def create(self, dir_fd: int, name: str, mode: int) -> int:
-        if self.is_armed and name.endswith(".entry"):
-            self.is_armed = False
-            self.path.write_bytes(b"somebody else's\n")
-        return super().create(dir_fd, name, mode)
 
 
 @pytest.mark.parametrize("has_receipt", [True, False])
