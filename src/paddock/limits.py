@@ -16,6 +16,9 @@ dev_content_bytes_max: Final = 1_000_000
 """Content that `write_file_dev` takes."""
 edited_file_bytes_max: Final = 256_000_000
 """The largest file that an edit reads."""
+versioned_file_bytes_max: Final = 64_000_000_000
+"""The largest file that is read to its end, for its version: a minute. A sparse one may say that
+it has exabytes, and an agent's command can make it."""
 
 # What a model is shown
 view_bytes_max: Final = 100_000

@@ -29,7 +29,7 @@ from paddock.workspace.drafts import changed
 from paddock.workspace.entries import EntryKind
 from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.names import WorkspacePath, child_of
-from paddock.workspace.reading import digest_of, version_of
+from paddock.workspace.reading import digest_of, require_versionable, version_of
 from paddock.workspace.resolution import READ_FILE
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
@@ -192,6 +192,7 @@ class Look:
         return version
 
     def _read(self, path: WorkspacePath, dir_fd: int, status: FileStatus, *, keeps: bool) -> str:
+        require_versionable(path, status)
         fd = os.open(path.name, _OPEN_ENTRY, dir_fd=dir_fd)
         try:
             require_same(fd, status, path)

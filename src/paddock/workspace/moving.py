@@ -29,7 +29,7 @@ from paddock.workspace.entries import EntryKind
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
-from paddock.workspace.reading import digest_of, version_of
+from paddock.workspace.reading import digest_of, require_versionable, version_of
 from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
 from paddock.workspace.writing import Site, locked_with_parents, require_version
@@ -276,6 +276,7 @@ def _judge(place: Place) -> _Judged:
 
 
 def _version(place: Place, status: FileStatus) -> str:
+    require_versionable(place.path, status)
     fd = os.open(place.name, _OPEN_ENTRY, dir_fd=place.dir_fd)
     try:
         if status_of(fd) != status:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
+from paddock import limits
 from paddock.errors import PathNotAFileError, SpecialFileError, TextTooLargeError
 from paddock.text.show import quote
 from paddock.workspace.failures import converting
@@ -57,6 +58,20 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
         raise PathNotAFileError(f"{quote(path.relative)} is a directory")
     if not status.is_regular:
         raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
+
+
+def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
+    """Refuse a file that would be read for longer than anybody waits; see `limits`.
+
+    Raises:
+        TextTooLargeError: over limits.versioned_file_bytes_max.
+    """
+    if status.size_bytes > limits.versioned_file_bytes_max:
+        raise TextTooLargeError(
+            f"{quote(path.relative)} has {status.size_bytes} bytes; "
+            f"files over {limits.versioned_file_bytes_max} are not read to their end",
+            hint="where it is no more than a name, remove it or move it away by hand",
+        )
 
 
 def digest_of(fd: int, size_bytes: int) -> str:
@@ -165,6 +180,7 @@ class OpenFile:
         known = self._known.find(self.status).version
         if known is not None:
             return known
+        require_versionable(self.path, self.status)
         with converting(self.path, "read"):
             version = digest_of(self._fd, self.size_bytes)
             self._keep(KnownFile(version, None))
@@ -182,6 +198,7 @@ class OpenFile:
         """`line_count` lines from `first_line` (1-based); see `window.read_window`."""
         index = self._known.find(self.status).lines
         if index is None:
+            require_versionable(self.path, self.status)
             with converting(self.path, "read"):
                 index = build_line_index(read_chunks(self._fd, self.size_bytes))
             self._keep(KnownFile(None, index))
@@ -196,6 +213,7 @@ class OpenFile:
 
     def _index_and_version(self) -> tuple[LineIndex, str]:
         """Both in one pass: a second thread hashes what this one reads and counts."""
+        require_versionable(self.path, self.status)
         hashing = _Hashing()
         hashing.start()
         try:

@@ -10,7 +10,7 @@ from paddock.workspace.drafts import changed
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath
-from paddock.workspace.reading import digest_of, version_of
+from paddock.workspace.reading import digest_of, require_versionable, version_of
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE
 from paddock.workspace.writing import Site
 
@@ -56,6 +56,7 @@ def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
         return state_of(status, version_of(os.fsencode(text)), text)
     if not status.is_regular:
         raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
+    require_versionable(path, status)
     fd = os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:
         if status_of(fd) != status:
