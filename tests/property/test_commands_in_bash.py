@@ -39,8 +39,12 @@ LINES = st.builds(
 def is_allowed(text: str) -> bool:
     """Under allow rules for three programs, and nothing in doubt."""
     line = parse_line(text)
-    return not (line.problems or line.runtime_only or line.is_empty) and all(
-        any(pattern.matches_exactly(each) for pattern in PATTERNS) for each in line.commands
+    return (
+        bool(line.commands)
+        and not (line.problems or line.runtime_only)
+        and all(
+            any(pattern.matches_exactly(each) for pattern in PATTERNS) for each in line.commands
+        )
     )
 
 

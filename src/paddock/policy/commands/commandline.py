@@ -96,8 +96,3 @@ class CommandLine:
     copied: tuple[tuple[str, str], ...] = ()
     runtime_only: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the line has no simple command: only redirections, assignments, comments."""
-        return not self.commands

@@ -19,8 +19,12 @@ def is_allowed(rules, command):
     """What a policy of allow rules decides: every command of the line, and nothing in doubt."""
     patterns = [compile_command_pattern(rule) for rule in rules]
     line = parse_line(command)
-    return not (line.is_empty or line.problems or line.runtime_only) and all(
-        any(pattern.matches_exactly(each) for pattern in patterns) for each in line.commands
+    return (
+        bool(line.commands)
+        and not (line.problems or line.runtime_only)
+        and all(
+            any(pattern.matches_exactly(each) for pattern in patterns) for each in line.commands
+        )
     )
 
 

@@ -22,7 +22,7 @@ def test_a_plain_line_is_its_commands_in_order():
         ["echo", "a b"],
     ]
     assert (line.writes, line.touched, line.runtime_only, line.problems) == ((), (), (), ())
-    assert not line.is_empty
+    assert line.commands
     assert all(each.obstacles == () for each in line.commands)
 
 
@@ -55,7 +55,7 @@ def test_words_are_what_bash_makes_of_them(text, expected):
     "text", ["", " ", "\n", "# only a comment", "> out", "x=1", "[[ -f x ]]", "2>&1"]
 )
 def test_a_line_without_a_simple_command_is_empty(text):
-    assert parse_line(text).is_empty
+    assert parse_line(text).commands == ()
 
 
 @pytest.mark.parametrize(

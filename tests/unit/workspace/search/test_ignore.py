@@ -3,7 +3,7 @@
 import pytest
 
 from paddock import limits
-from paddock.workspace import ROOT, Workspace
+from paddock.workspace import ROOT
 from paddock.workspace.search.globs import EVERYTHING
 from paddock.workspace.search.ignore import IgnoreRules, compile_rules
 from paddock.workspace.search.program import NEVER
@@ -58,19 +58,6 @@ def test_braces_of_one_file_stand_for_so_much_together_and_the_other_lines_count
     lines = ["{first,second}", *([line] * (room // (64 * 4_000) + 1)), "{third,fourth}", "plain"]
     rules = IgnoreRules("\n".join(lines))
     assert ignored(rules, ["first", "second", "third", "plain"]) == ["first", "second", "plain"]
-
-
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def workspace(root):
-    with Workspace.open(str(root)) as opened:
-        yield opened
 
 
 def walked(workspace):

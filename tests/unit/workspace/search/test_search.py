@@ -8,7 +8,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.workspace import ROOT, Workspace
+from paddock.workspace import ROOT
 from paddock.workspace.search import program
 from paddock.workspace.search.asked import Line, Regex, Wanted
 from paddock.workspace.search.child import Child
@@ -18,19 +18,6 @@ from paddock.workspace.search.globs import compile_glob
 from paddock.workspace.search.names import search_names
 from paddock.workspace.search.until import Until
 from tests.support.shown import Shows
-
-
-@pytest.fixture
-def root(tmp_path):
-    folder = tmp_path / "work"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def workspace(root):
-    with Workspace.open(str(root)) as opened:
-        yield opened
 
 
 def wanted(pattern="needle", context=0, matches_max=100):
