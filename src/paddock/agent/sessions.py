@@ -116,9 +116,12 @@ class Session:
         most `budget`, are taken from this session's. May be called from several threads.
 
         Raises:
-            UsageError: there is no such agent, or it is no descendant of this one.
+            UsageError: there is no such agent, it is no descendant of this one, or `budget` is
+                no number of tokens.
             IntegrityError, PaddockError: as `handle_turn`.
         """
+        if budget is not None and (type(budget) is not int or budget < 1):
+            raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
         office, own = self._parts.office, self._parts.charter
         with self._at_work(), self._parts.children.open(agent) as child:
             # Threat: a declaration that gives a child a tool its parent was not offered.

@@ -462,6 +462,16 @@ def test_a_child_does_the_task_and_only_its_answer_comes_back(place):
     assert (planned.agent, planned.metadata["executor"]) == ("main", "helper")
 
 
+@pytest.mark.parametrize("budget", [0, -1, True, 1.5, "many"])
+def test_a_child_is_given_a_number_of_tokens_or_nothing_is_begun(place, budget):
+    create_agent(place.project(), NewAgent("helper", parent="main", workspace=place.root))
+
+    with place.open() as session, pytest.raises(UsageError, match=f"budget is {budget!r}"):
+        session.delegate("helper", "look at a.txt", budget)
+
+    assert place.types("ho2m").count("WO_PLANNED") == 0
+
+
 def test_a_child_has_no_more_than_its_parent_may_do(place):
     place.configure(
         '[profiles.standard]\nallow = ["tool:file:*"]\ndeny = ["tool:file:create secret/**"]\n'
