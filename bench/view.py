@@ -21,7 +21,7 @@ from pathlib import Path
 
 from paddock.workspace import WindowLimits, Workspace
 
-SHOWN = WindowLimits(bytes_max=100_000, line_bytes_max=20_000)
+SHOWN = WindowLimits(bytes_max=100_000, line_bytes_max=100_000)
 LINES = 101
 
 

@@ -156,12 +156,16 @@ def once(pairs):
     return dict(pairs)
 
 
+def refused(name):
+    raise ValueError(f"{name} is no JSON number")
+
+
 def chain_problems(lines, leaves):
     """Each line that is not the one that the next follows, up to the first that is no entry."""
     prev = "0" * 64
     for number, (line, leaf) in enumerate(zip(lines, leaves, strict=True), start=1):
         try:
-            entry = json.loads(line.decode(), object_pairs_hook=once)
+            entry = json.loads(line.decode(), object_pairs_hook=once, parse_constant=refused)
             if not line.endswith(f',"seq":{number - 1},"prev":"{entry.get("prev")}"}}'.encode()):
                 raise ValueError("it does not end with that place")
         except UNREADABLE as fault:

@@ -197,7 +197,12 @@ def _actions() -> Iterator[str]:
     yield "\nNo tool makes a `link` or changes a `mode`: commands do. What a sandboxed command"
     yield "changed is judged when it ends, path by path: what it wrote as `create`, whether the"
     yield "file was new or not, and the rest as `delete`, `link` or `mode`. A redirection such as"
-    yield "`> a.txt` is judged as a `create` before the line runs, too.\n"
+    yield "`> a.txt` is judged as a `create` before the line runs, too. Alone on its line it is"
+    yield "that write, and a rule for any command covers it besides, no narrower one; a line that"
+    yield "starts nothing and writes nothing, such as an assignment or a comment, is refused. Where"
+    yield "the call has a `cwd`, a redirection is judged as read from there, and as read from the"
+    yield "root besides; one that leaves the workspace from the root alone is refused for that only"
+    yield "where the line may change its directory.\n"
 
 
 def _tools_for(head: str) -> tuple[list[str], list[str]]:
@@ -229,8 +234,11 @@ def _patterns() -> Iterator[str]:
     yield "In a list under `[paths]` a pattern after `!` takes back what an earlier one of the same"
     yield "list said, though nothing below a directory that matched. A rule takes no `!`.\n"
     yield "An `allow` matches exactly what is written, and a line only if it covers each of its"
-    yield "commands. `ask` and `deny` match whatever the letter case, and a line as soon as one of"
-    yield "its commands may be meant.\n"
+    yield "commands. `ask` and `deny` match whatever the letter case, options of a command apart"
+    yield "(`-d` is not `-D`), and a line as soon as one of its commands may be meant. They know no"
+    yield "second names: whoever denies `npm run *` denies `npm run-script *` too. Where letter"
+    yield "case does not count, `?` and brackets stand for one character of the name in lower case,"
+    yield "in which `ß` is two.\n"
     yield "| `allow` | matches | does not match |\n| --- | --- | --- |"
     for pattern, match, other in PATTERNS:
         rule = compile_rule(pattern, Outcome.ALLOW, "docs")
@@ -263,10 +271,15 @@ def _policy() -> Iterator[str]:
     yield "## Tables and their defaults\n"
     for name in ("shell", "hook", "history", "mcp", "ledger"):
         yield from _table(name, getattr(settings.Settings(), name))
-    yield "### [limits]\n\nEach can be lowered, none raised.\n"
+        if name == "shell":
+            yield "Each directory of `read` and `write` is a mount of its own in the sandbox."
+            yield "Paddock counts none of them: what the kernel bears is the limit.\n"
+    yield "### [limits]\n"
+    yield "Each can be lowered, none raised; the other bounds of Paddock are fixed.\n"
     yield "| key | most |\n| --- | --- |"
-    for key, limit in sorted(settings.hard_limits().items()):
-        yield f"| `{key}` | {limit} |"
+    lowered = settings.LoweredLimits()
+    for field in fields(lowered):
+        yield f"| `{field.name}` | {getattr(lowered, field.name)} |"
     yield ""
 
 

@@ -69,6 +69,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/property/test_commands_in_bash.py",
             ),
             mutants=(
+                "moved-lines-are-believed.toml",
                 "run-time-words-are-ignored.toml",
                 "words-behind-documents.toml",
             ),
@@ -83,12 +84,17 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G9": Guarantee(
             tests=(
                 "tests/unit/plane/test_trust.py",
+                "tests/unit/plane/test_policy_files.py",
+                "tests/unit/apps/test_trust.py",
                 "tests/unit/policy/test_policy_decide.py",
                 "tests/property/test_policy_decisions.py::test_an_untrusted_file_never_loosens",
             ),
             mutants=(
+                "configuration-of-others-counts.toml",
+                "trust-holds-unrecorded.toml",
                 "trust-ignores-changes.toml",
                 "untrusted-agents-bind.toml",
+                "untrusted-rest-is-open.toml",
             ),
         ),
         "G10": Guarantee(
@@ -163,8 +169,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             ),
         ),
         "G16": Guarantee(
-            tests=("tests/property/test_shown_text.py", "tests/unit/text/test_show.py"),
-            mutants=("direction-overrides-are-shown.toml",),
+            tests=(
+                "tests/property/test_shown_text.py",
+                "tests/unit/text/test_show.py",
+                "tests/unit/policy/test_policy_explain_record.py",
+            ),
+            mutants=("direction-overrides-are-shown.toml", "told-calls-draw-rows.toml"),
         ),
         "G17": Guarantee(
             tests=(
@@ -300,11 +310,20 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_limits.py",
                 "tests/kernel/test_layers.py",
                 "tests/kernel/test_launcher.py",
+                "tests/kernel/test_left_behind.py",
+                "tests/kernel/test_run_shell.py::test_a_dry_run_only_reads_what_lies_outside_of_its_layers",
+                "tests/unit/sandbox/test_area.py",
+                "tests/unit/sandbox/test_toolchains.py",
             ),
             mutants=(
+                "dry-runs-write-outside.toml",
+                "exchanged-places-are-read.toml",
                 "hidden-names-are-seen.toml",
+                "late-links-are-followed.toml",
                 "namespaces-nest.toml",
                 "pairs-send-to-names.toml",
+                "planted-links-are-believed.toml",
+                "removal-follows-links.toml",
                 "who-watches-is-slowed.toml",
             ),
         ),
@@ -348,8 +367,14 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/policy/test_policy_replay.py",
                 "tests/unit/policy/test_policy_diff.py",
                 "tests/unit/apps/test_policy_past.py",
+                "tests/unit/apps/test_gone_ledgers.py",
+                "tests/unit/ledger/test_presence.py",
             ),
-            mutants=("lost-call-is-guessed.toml", "witness-is-not-asked.toml"),
+            mutants=(
+                "gone-ledger-is-an-empty-one.toml",
+                "lost-call-is-guessed.toml",
+                "witness-is-not-asked.toml",
+            ),
         ),
         "G31": Guarantee(
             tests=(
@@ -390,6 +415,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G34": Guarantee(
             tests=(
+                "tests/unit/ledger/test_details.py",
                 "tests/unit/gates/test_g0b.py",
                 "tests/unit/gates/test_every_gate.py",
                 "tests/unit/gates/test_g2.py",
@@ -401,6 +427,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=(
                 "who-left-still-approves.toml",
                 "orphans-pass.toml",
+                "anything-stands-beside-a-ledger.toml",
                 "acceptance-files-are-anything.toml",
                 "anchors-are-forgotten.toml",
                 "configuration-may-open.toml",
@@ -422,6 +449,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=(
                 "any-signature-counts.toml",
                 "held-root-is-not-compared.toml",
+                "lost-anchor-is-a-new-one.toml",
                 "signer-signs-two-histories.toml",
                 "what-matters-waits.toml",
             ),
@@ -468,6 +496,21 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "marker-comes-first.toml",
                 "founding-records-twice.toml",
                 "modes-change-the-archive.toml",
+            ),
+        ),
+        "G40": Guarantee(
+            tests=(
+                "tests/unit/collector/test_judging.py",
+                "tests/contract/test_collector_store.py",
+                "tests/contract/test_collector_postgres.py",
+                "tests/unit/apps/test_collector.py",
+            ),
+            mutants=(
+                "offers-need-no-signature.toml",
+                "offered-lines-follow-anything.toml",
+                "offered-root-is-not-compared.toml",
+                "second-history-is-taken.toml",
+                "record-is-not-compared.toml",
             ),
         ),
     }

@@ -1,4 +1,4 @@
-"""Every limit that Paddock sets, with its unit in its name.
+"""The limits that a user meets, each with its unit in its name.
 
 A cut that one of these causes is always stated in the result: which limit, how
 much is missing, how to get the rest. Values that a project may lower stand in
@@ -22,9 +22,7 @@ it has exabytes, and an agent's command can make it."""
 
 # What a model is shown
 view_bytes_max: Final = 100_000
-"""Text of one view; the result says how to go on."""
-view_line_bytes_max: Final = 20_000
-"""One line of a view; a longer one is cut and says so."""
+"""Text of one view, be it one line; the result says how to go on."""
 view_directory_depth: Final = 2
 view_directory_entries_max: Final = 500
 listed_entries_max: Final = 500
@@ -62,6 +60,8 @@ policy_bytes_max: Final = 1_000_000
 policy_rules_max: Final = 10_000
 command_chars_max: Final = 100_000
 """A longer command line is not parsed and counts as unparseable."""
+command_bytes_max: Final = 131_071
+"""A longer one is not run: one argument of a program with its NUL (MAX_ARG_STRLEN, execve(2))."""
 command_code_chars_max: Final = 4_096
 """What of a command line is code: outside quotes and here-documents. The parser's time grows
 with its square, so a line with more of it is not parsed and counts as unparseable."""

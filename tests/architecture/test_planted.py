@@ -109,6 +109,16 @@ LAYERS = (
         "paddock.runtime.p_http -> httpx2",
     ),
     Plant(
+        "assembly/p_database.py",
+        "import psycopg\n",
+        "paddock.assembly.p_database -> psycopg",
+    ),
+    Plant(
+        "assembly/p_collector.py",
+        "import paddock.collector.chains\n",
+        "paddock.assembly.p_collector -> paddock.collector",
+    ),
+    Plant(
         "runtime/p_fakes.py",
         "import paddock.testing\n",
         "paddock.runtime.p_fakes -> paddock.testing",

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from paddock.plane.environment import read_environment
-from paddock.plane.trust import record_trust
 from tests.support.real_clients import ERRAND, Desk, broken_copy, desk, wants
+from tests.support.trusting import record_trust
 from tests.support.wire_words import Said, says
 
 pytestmark = pytest.mark.loopback

@@ -34,7 +34,7 @@ class Sealed:
     def __init__(self, folder):
         made = seal_ledger(folder, 1)
         file = open_ledger(made.path, create=None)
-        keeper = Keeper(made.checkpointer, _Nowhere(), time.monotonic, USUAL_PACE)
+        keeper = Keeper(made.checkpointer, _Nowhere(), time.monotonic, USUAL_PACE, time.time)
         self.ledger: Ledger = KeptLedger(file, keeper)
 
     def text(self):

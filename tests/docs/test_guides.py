@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,19 @@ import pytest
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.lint import lint
 from tests.support.documents import Typed, blocks, run_document
+from tests.support.postgres import empty_database, running_server
 from tests.support.repository import ROOT
 
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+WITH_A_DATABASE = "many-hosts"
+FOLLOWED = [
+    pytest.param(
+        path,
+        id=path.stem,
+        marks=[pytest.mark.needs("postgresql")] if path.stem == WITH_A_DATABASE else [],
+    )
+    for path in GUIDES
+]
 
 
 @pytest.fixture
@@ -39,9 +50,20 @@ def project(tmp_path: Path, environment: dict[str, str]) -> Path:
     return made
 
 
+@pytest.fixture
+def collector() -> Iterator[str]:
+    """An empty database of a server of its own."""
+    with running_server() as socket:
+        yield empty_database(socket)
+
+
 @pytest.mark.needs("stage")
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
-def test_a_guide_can_be_followed(guide: Path, project: Path, environment: dict[str, str]):
+@pytest.mark.parametrize("guide", FOLLOWED)
+def test_a_guide_can_be_followed(
+    guide: Path, project: Path, environment: dict[str, str], request: pytest.FixtureRequest
+):
+    if guide.stem == WITH_A_DATABASE:
+        environment["PADDOCK_COLLECTOR"] = request.getfixturevalue("collector")
     assert len(blocks(guide)) >= 3
     assert run_document(guide, project, environment) == []
 

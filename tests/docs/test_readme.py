@@ -87,6 +87,40 @@ def test_the_session_prints_what_is_shown(project: Path, environment: dict[str, 
     assert (project / "README.md").read_bytes() == b"# Widgets\n\nWidgets for the web.\n\nMore.\n"
 
 
+def test_the_commands_that_the_text_names_work_as_they_are_written(
+    project: Path, environment: dict[str, str]
+):
+    prose = BLOCK.sub("", README)
+    commands = [" ".join(named.split()) for named in re.findall(r"`(paddock\s[^`]+)`", prose)]
+    assert len(commands) >= 10
+    for command in commands:
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=project,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        # What asks first finds nobody here; `paddock trust` comes after `paddock init`.
+        asks = "there is no terminal to ask on" in done.stderr
+        assert done.returncode == 0 or asks, (command, done.stderr)
+
+
+def test_the_question_that_the_text_asks_is_answered(project: Path, environment: dict[str, str]):
+    (question,) = re.findall(r"`paddock run \"([^`]+)\"`", README)
+    done = subprocess.run(
+        ["paddock", "run", question],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "Files:\n.git/\nREADME.md\n"), done.stderr
+
+
 def test_the_python_that_is_shown_runs(project: Path, environment: dict[str, str], tmp_path: Path):
     (block,) = blocks("python")
     seen = "\nassert tools and result.status == 'ok' and 'Widgets' in result.content\n"

@@ -49,7 +49,7 @@ def open_kept(sealed: Sealed, anchor: DirectoryAnchor) -> KeptLedger:
         randomness=os.urandom,
         segment_bytes=SEGMENT_BYTES,
     )
-    keeper = Keeper(sealed.checkpointer, Carried(anchor), time.monotonic, Pace(8, 0.01))
+    keeper = Keeper(sealed.checkpointer, Carried(anchor), time.monotonic, Pace(8, 0.01), time.time)
     return KeptLedger(ledger, keeper)
 
 

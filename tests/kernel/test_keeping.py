@@ -89,6 +89,11 @@ def test_the_environment_is_the_plans_with_a_private_home_that_goes_away(shell):
     assert not os.path.exists(os.path.dirname(rows["HOME"]))
 
 
+def test_a_command_opens_its_outputs_by_their_names(shell):
+    kept = shell.line("echo 1 > /dev/stdout; echo 2 > /dev/stderr; echo 3 | tee /dev/stderr >&2")
+    assert (kept.end.stdout.head, kept.end.stderr.head) == (b"1\n", b"2\n3\n3\n")
+
+
 def test_a_command_that_takes_too_long_ends_with_all_its_children(shell):
     kept = shell.line("setsid sleep 1000 & (sleep 1000 &) ; echo on; sleep 1000", timeout_s=0.3)
     assert (kept.end.ending, kept.end.exit_code) == (Ending.TIMED_OUT, -1)

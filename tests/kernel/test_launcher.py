@@ -13,7 +13,7 @@ import pytest
 from paddock.errors import HostError
 from paddock.kernel import namespaces, processes
 from paddock.sandbox.area import StagingArea
-from paddock.sandbox.canary import Canary, Ground, try_stage
+from paddock.sandbox.canary import Canary, Ground, gaps_over, try_stage, try_workspace
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.examine import examine_host
 from paddock.sandbox.launcher import Launcher
@@ -372,6 +372,51 @@ def test_where_user_namespaces_are_closed_the_canary_says_so_and_what_to_do(tmp_
     ), ran.stderr
 
 
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    ("closing", "remedy"),
+    [
+        ("namespaces.forbid_user_namespaces()", "sysctl -w user.max_user_namespaces=15000"),
+        ("", "start paddock as the plain user who owns the workspace, or give the container"),
+    ],
+)
+def test_roots_canary_in_a_container_with_few_users_says_so(tmp_path: Path, closing, remedy):
+    code = CLOSED.replace("namespaces.forbid_user_namespaces()", closing)
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code.replace("    processes.drop_capabilities()\n", ""),
+            str(tmp_path),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/src"},
+    )
+
+    held, _, said = ran.stdout.split("|")
+    assert (held, remedy in said) == ("none", True), ran.stdout + ran.stderr
+
+
+@pytest.mark.needs("root")
+def test_started_by_root_over_a_users_workspace_the_verdict_says_what_does_not_work(room: Room):
+    ground = Ground(*system_places())
+    before = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
+    os.chown(room.workspace, 1234, 1234)
+    after = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
+
+    assert before == Verdict("stage", Held.FULL)
+    assert (after.enforcement, after.gaps, after.remedy) == (
+        Held.FULL,
+        gaps_over(room.fd),
+        "start paddock as the user who owns the workspace",
+    )
+    assert "user 1234 owns the workspace" in after.gaps[0]
+    assert room.shell("echo hi > new").exit_code != 0
+
+
 FILTERED = """
 import os, struct, sys
 from pathlib import Path
@@ -415,9 +460,9 @@ def test_a_sandbox_that_cannot_be_made_for_the_moment_is_no_reason_for_a_weaker_
     ]
     busy += """
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.backends import Backends
+from paddock.sandbox.backends import Backends, attempt_here
 with Launcher(Path(sys.argv[1])) as launcher:
-    backends = Backends(launcher, Path(sys.argv[1]))
+    backends = Backends(attempt_here(launcher, Path(sys.argv[1])))
     for enforcement in ("required", "best-effort"):
         try:
             print(backends.choose(enforcement))

@@ -3,6 +3,7 @@
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,25 @@ def test_what_is_made_under_a_hidden_name_comes_with_what_really_stands_there(ro
         "folder/below/y": (FILE, None),
     }
     assert (room.workspace / ".env").read_text() == "token"
+
+
+def hidden_layers(room: Room) -> list[Path]:
+    return sorted((room.home / "staging").glob("launcher-*/hidden-*"))
+
+
+def test_whiteouts_that_no_sandbox_uses_any_more_go(room: Room):
+    (room.workspace / "d").mkdir(exist_ok=True)
+    (room.workspace / "d/secret").write_text("TOKEN")
+    room.hidden = ("d/secret",)
+    for number in range(8):
+        (room.workspace / f"d/new{number}").touch()
+        end, _ = room.run_and_read("/bin/sh", "-c", "cat d/secret; ls d | wc -l")
+        assert (said(end), "No such file" in complained(end)) == (f"{number + 1}\n", True)
+    deadline = time.monotonic() + 60
+    while len(hidden_layers(room)) > 4 and time.monotonic() < deadline:
+        room.shell("true")
+
+    assert 0 < len(hidden_layers(room)) <= 4
 
 
 def test_a_hidden_name_that_appears_later_is_hidden_for_the_next_command(room: Room):

@@ -216,6 +216,15 @@ print("done")
     assert (end.ending, said(end)) == (Ending.EXITED, "done\n")
 
 
+def test_what_the_host_keeps_in_tmp_is_not_the_commands_memory(room: Room):
+    room.writable, room.limits = ("/tmp",), ShellLimits(memory_mb=40)
+
+    end = room.shell("sleep 0.3; echo over")
+    room.writable, room.limits = (), ShellLimits()
+
+    assert (end.ending, said(end), end.memory_kb < 40 * 1024) == (Ending.EXITED, "over\n", True)
+
+
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "/run", "/var/tmp", "$HOME"])
 def test_private_directories_hold_half_the_memory_at_most(room: Room, place: str):
     room.limits = ShellLimits(memory_mb=64)
@@ -305,6 +314,12 @@ print(niceness(1) == before[0], niceness("self"))
     end = room.python(code)
 
     assert said(end) == "True 19\n", complained(end)
+
+
+def test_a_command_opens_its_outputs_by_their_names(room: Room):
+    end = room.shell("echo 1 > /dev/stdout; echo 2 > /dev/stderr; echo 3 | tee /dev/stderr >&2")
+
+    assert (said(end), complained(end)) == ("1\n", "2\n3\n3\n")
 
 
 def test_the_exit_status_of_a_command_is_told(room: Room):

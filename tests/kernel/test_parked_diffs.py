@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from paddock.errors import ConfigError
+from paddock.sandbox.parking import unpark_set
 from tests.support.mcp_servers import McpPlace, make_place
 
 pytestmark = pytest.mark.needs("stage")
@@ -62,6 +64,15 @@ def parked(place: McpPlace) -> dict:
 
 def grant(place: McpPlace, identity: str) -> dict:
     return json.loads(place.run("approvals", "grant", identity, "--json").stdout)
+
+
+def changes_shown(place: McpPlace, identity: str) -> list[str]:
+    """The rows that a person is shown of what a command left."""
+    rows = place.run("approvals", "show", identity).stdout.splitlines()
+    shown = [row.removeprefix("    ") for row in rows[rows.index("  what it changed:") + 1 :]]
+    said = json.loads(place.run("approvals", "show", identity, "--json").stdout)["diff"]
+    assert shown == said.splitlines()
+    return shown
 
 
 def file_of(place: McpPlace, identity: str):
@@ -163,13 +174,90 @@ def test_a_policy_that_has_changed_voids_the_answer(place):
     assert tree(place) == before
 
 
-def test_what_policy_denies_is_not_among_the_changes(place):
-    (place.project / "both").write_text("echo x > .env; echo y > fine\n")
+def test_what_policy_denies_is_not_among_the_changes_and_is_named_to_everybody(place):
+    (place.project / "both").write_text("echo x > .env; echo x >> .git/config; echo y > fine\n")
+    (place.project / ".git/config").write_text("[core]\n")
     refused = call(place, "run_shell", command="sh both")
     assert refused["code"] == "approval.unavailable"
-    assert grant(place, refused["approval"])["status"] == "ok"
+    shown = changes_shown(place, refused["approval"])
+    committed = grant(place, refused["approval"])
+    assert committed["status"] == "ok"
     assert "fine" in tree(place)
     assert ".env" not in tree(place)
+    assert (place.project / ".git/config").read_text() == "[core]\n"
+    rules = {row["path"]: row["rule"] for row in committed["changes_refused"]}
+    assert sorted(rules) == [".env", ".git/config"]
+    rows = [f"  {path}: {rule}" for path, rule in sorted(rules.items())]
+    said = "[changes refused, whatever is answered: 2]"
+    assert shown[:3] == [said, *rows]
+    assert committed["content"].splitlines() == [
+        "committed 1 changes",
+        "  created 'fine'",
+        "changes refused: 2",
+        *rows,
+    ]
+    result = place.entries("ho1m", "--type", "TOOL_RESULT")[-1]["metadata"]
+    assert result["refused_total"] == 2
+    assert {row["path"]: row["rule"] for row in result["refused"]} == rules
+
+
+def test_where_nothing_is_refused_nothing_is_said_of_it(place):
+    refused = call(place, "run_shell", command="echo y > fine")
+    assert changes_shown(place, refused["approval"])[:2] == ["--- a/fine", "+++ b/fine"]
+    committed = grant(place, refused["approval"])
+    assert (committed["content"], committed["changes_refused"]) == (
+        "committed 1 changes\n  created 'fine'",
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "heading"),
+    [
+        ("echo half > f; exit 3", "[Command ended with exit code 3]"),
+        (
+            "echo half > f; sleep 60",
+            "[Command timed out after 1 seconds: what it changed may be half done]",
+        ),
+    ],
+)
+def test_how_a_command_ended_that_did_not_end_well_is_shown_with_its_changes(
+    place, command, heading
+):
+    refused = call(place, "run_shell", command=command, timeout=1)
+    assert changes_shown(place, refused["approval"])[:2] == [heading, "--- a/f"]
+    (kept,) = place.waiting()
+    well = call(place, "run_shell", command="echo half > f", timeout=1)
+    other = next(each for each in place.waiting() if each["id"] == well["approval"])
+    assert other["target_digest"] != kept["target_digest"]
+
+
+def test_a_model_is_told_that_a_yes_brings_the_changes_in_and_not_to_call_again(place):
+    kept = parked(place)
+    refused = call(place, "run_shell", command=COMMAND.replace("date +%s%N", "echo"))
+    assert refused["hint"] == (
+        "it has run, and what it changed waits: ask a person to look at it and answer: paddock "
+        f"approvals show {refused['approval']}, then grant or refuse; a grant brings in just what "
+        "is shown there, so do not make the call again"
+    )
+    assert refused["approval"] != kept["id"]
+    place.govern(DIFF.replace('approve = "diff"', 'approve = "command"'))
+    other = call(place, "run_shell", command=COMMAND)
+    assert other["hint"].endswith("after a grant, make the very same call again")
+
+
+def test_a_set_that_an_earlier_version_kept_is_read(place):
+    refused = call(place, "run_shell", command="echo y > fine")
+    (kept,) = [json.loads(file_of(place, refused["approval"]).read_bytes())["changes"]]
+    assert (sorted(kept), kept["refused"], kept["refused_more"]) == (
+        ["phases", "refused", "refused_more"],
+        [],
+        0,
+    )
+    assert unpark_set(kept["phases"]) == unpark_set(kept)
+    for other in ({**kept, "refused": [["a", 1, "b"]]}, {**kept, "refused_more": "0"}, {}, "x"):
+        with pytest.raises(ConfigError, match="the kept changes do not load: "):
+            unpark_set(other)
 
 
 def test_a_refused_difference_stays_refused(place):

@@ -5,18 +5,32 @@ import os
 import signal
 import subprocess
 import threading
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from paddock.assembly import open_project
-from paddock.assembly.history import open_history
+from paddock.assembly.approvals import GovernanceApprovals
+from paddock.assembly.history import open_history, open_journal
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
-from paddock.sandbox.backends import Backends
+from paddock.runtime.dispatch import Context, Dispatcher
+from paddock.runtime.judge import PolicyJudge
+from paddock.runtime.records import Caller
+from paddock.runtime.registry import Registry
+from paddock.runtime.runtime import Runtime
+from paddock.sandbox.committing import Place
+from paddock.sandbox.facts import Asking, collect_facts
+from paddock.sandbox.shell import Ground, SandboxShell
 from paddock.sandbox.values import Held, Verdict
+from paddock.testing.memory_ledger import MemoryLedger
+from paddock.tools.spec import Ports
+from paddock.tools.toolsets import all_tools
+from paddock.workspace import Workspace
 from tests.support.disks import dig, tree
 from tests.support.planes import operator_in
 from tests.support.shells import (
@@ -112,6 +126,9 @@ def test_a_redirection_is_judged_from_where_the_command_runs(tmp_path: Path):
         assert terminal.run("echo x > node_modules", cwd="sub")["files_changed"] == [
             "sub/node_modules"
         ]
+        assert terminal.run("echo x > ../up", cwd="sub")["files_changed"] == ["up"]
+        assert terminal.refuse("echo x > ../../out", cwd="sub") == "policy.denied"
+        assert terminal.refuse("cd .. && echo x > ../out", cwd="sub") == "policy.denied"
 
 
 def test_a_place_that_no_path_can_name_stops_no_command(tmp_path: Path):
@@ -132,10 +149,15 @@ def test_a_timeout_out_of_range_is_clamped_and_that_is_said(terminal: Terminal, 
     assert f"[clamped: timeout={used}]" in result.content
 
 
-def test_a_policys_limit_lowers_the_timeout(tmp_path: Path):
+@pytest.mark.parametrize("given", [{}, {"timeout": 90}, {"timeout": 900}])
+def test_a_policys_limit_lowers_the_timeout_and_that_is_said(tmp_path: Path, given):
     with a_terminal(tmp_path, OPEN + "[limits]\nshell_timeout_s = 1\n") as terminal:
-        said = terminal.run("sleep 60")
-        assert (said["timed_out"], said["stderr"]) == (True, "Command timed out after 1 seconds")
+        result = terminal.call("run_shell", command="sleep 60", **given)
+
+    assert result.details["timed_out"] is True
+    assert result.details["stderr"] == "Command timed out after 1 seconds"
+    assert result.details["clamped"] == {"timeout": 1}
+    assert result.content.endswith("[clamped: timeout=1]")
 
 
 def test_a_command_that_times_out_leaves_what_it_said_and_no_process(terminal: Terminal):
@@ -245,6 +267,24 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(terminal: Terminal):
     assert entry["metadata"]["effects"] == []
 
 
+def test_a_dry_run_only_reads_what_lies_outside_of_its_layers(tmp_path: Path):
+    srv = tmp_path / "srv"
+    srv.mkdir()
+    (srv / "kept").write_text("kept\n")
+    srv.chmod(0o755)
+    policy = OPEN + f'[shell]\nnetwork = "host"\nwrite = ["{srv}"]\n'
+    line = f"echo 1 > f; cat {srv}/kept; echo out > {srv}/new; rm {srv}/kept; cat /proc/net/dev"
+    with a_terminal(tmp_path, policy) as terminal:
+        said = terminal.sneak(line, dry_run=True)
+        assert (os.listdir(srv), (terminal.yard.root / "f").exists()) == (["kept"], False)
+        assert said["diff"].splitlines() == ["--- a/f", "+++ b/f", "@@ -0,0 +1 @@", "+1"]
+        first, *interfaces = said["stdout"].splitlines()
+        assert (first, [row.split(":")[0].strip() for row in interfaces[2:]]) == ("kept", ["lo"])
+
+        terminal.sneak(line)
+        assert (os.listdir(srv), (terminal.yard.root / "f").exists()) == (["new"], True)
+
+
 class Asked:
     """An approver that remembers the question, and does something before it answers."""
 
@@ -276,10 +316,27 @@ def test_an_ask_is_about_the_difference_and_a_yes_commits_just_it(asking: Yard):
     assert (asking.root / "a").read_text() == "new\n"
     assert (said["files_changed"], list(refused(said))) == (["a"], ["k.key"])
     [request] = approver.requests
-    assert request.diff == "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new"
-    assert "k.key" not in request.diff
+    # What is refused is named, and shown with nothing of what it holds.
+    assert request.diff == (
+        "[changes refused, whatever is answered: 1]\n"
+        f"  k.key: {refused(said)['k.key']}\n"
+        "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-old\n+new"
+    )
     events = [row["event_type"] for row in _all(asking)]
     assert events[-3:] == ["TOOL_STAGED", "TOOL_INTENT", "TOOL_RESULT"]
+
+
+def test_what_policy_warns_of_in_the_difference_stands_in_the_question(tmp_path: Path):
+    warned = '[paths]\nwarned = ["/a", "/b"]\nsafe = []\n'
+    yard = Yard(tmp_path, ASKING + warned + '[shell]\napprove = "diff"\n').make()
+    approver = Asked(False)
+    with yard.opened(approver) as terminal:
+        result = terminal.runtime.call("run_shell", {"command": "echo x | tee a c"})
+
+    [request] = approver.requests
+    said = "Writing to production path: a. Ensure this is intentional implementation work."
+    assert request.warnings == (said,)
+    assert result.details["warnings"] == [said]
 
 
 def _all(yard: Yard) -> list[dict]:
@@ -439,20 +496,48 @@ def test_the_locked_profile_has_no_shell(tmp_path: Path):
 # Backends
 
 
-class Chosen:
-    """What a host that lacks something would find."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *verdicts: Verdict) -> None:
-        monkeypatch.setattr(Backends, "_try", lambda self: verdicts)
+@contextmanager
+def opened_where(yard: Yard, *verdicts: Verdict) -> Generator[Terminal, None, None]:
+    """An agent at work on a host where trying the backends finds these."""
+    project = open_project(yard.root, read_environment(yard.all_variables))
+    record = project.agents.read("main")
+    chain, policy = (record.agent,), project.policy_for(record)
+    asking = Asking(policy, project.agents, "main", yard.all_variables)
+    judge, registry = PolicyJudge(policy, chain), Registry(all_tools())
+    with (
+        closing(open_history(project)) as history,
+        Workspace.open(str(yard.root), keeper=history.keeper()) as workspace,
+        open_journal(project) as journal,
+    ):
+        ground = Ground(
+            chain,
+            Place(workspace, history, lambda: journal, policy),
+            lambda: collect_facts(asking),
+            yard.base / "staging",
+            attempt=lambda: verdicts,
+        )
+        with closing(SandboxShell(ground)) as shell:
+            context = Context(
+                registry=registry,
+                judge=judge,
+                ports=Ports(workspace, judge, shell=shell),
+                ledger=MemoryLedger(),
+                approver=NoApprover(),
+                approvals=GovernanceApprovals(project, "SES-1"),
+                caller=Caller(chain, "SES-1"),
+                randomness=os.urandom,
+                history=history,
+            )
+            runtime = Runtime(Dispatcher(context), registry, lambda: "CALL-1", lambda: None)
+            yield Terminal(yard, runtime)
 
 
 NO_STAGE = Verdict("stage", Held.NONE, (), "user namespaces are closed", "open them")
 NO_LANDLOCK = Verdict("landlock", Held.NONE, (), "this kernel has no Landlock", "newer kernel")
 
 
-def test_without_a_backend_a_command_is_refused_with_the_remedy(tmp_path, monkeypatch):
-    Chosen(monkeypatch, NO_STAGE, NO_LANDLOCK)
-    with a_terminal(tmp_path) as terminal:
+def test_without_a_backend_a_command_is_refused_with_the_remedy(tmp_path: Path):
+    with opened_where(Yard(tmp_path).make(), NO_STAGE, NO_LANDLOCK) as terminal:
         result = terminal.call("run_shell", command="echo 1 > a")
 
     assert result.refusal.code == "sandbox.unavailable"
@@ -461,15 +546,14 @@ def test_without_a_backend_a_command_is_refused_with_the_remedy(tmp_path, monkey
     assert not (terminal.yard.root / "a").exists()
 
 
-def test_best_effort_runs_it_and_says_that_nothing_holds_it(tmp_path, monkeypatch):
-    Chosen(monkeypatch, NO_STAGE, NO_LANDLOCK)
+def test_best_effort_runs_it_and_says_that_nothing_holds_it(tmp_path: Path):
     yard = Yard(tmp_path, OPEN + '[shell]\nenforcement = "best-effort"\n').make()
     if os.geteuid() == 0:
         os.chown(yard.root, 65534, 65534)
         for path in (tmp_path, *tmp_path.parents[:3]):
             path.chmod(path.stat().st_mode | 0o011)
     mark = f"31339.{os.getpid()}"
-    with yard.opened() as terminal:
+    with opened_where(yard, NO_STAGE, NO_LANDLOCK) as terminal:
         said = terminal.run(f"(setsid nohup sleep {mark} &) ; echo 1 > a; id -u; echo $HOME")
         assert terminal.refuse("true", dry_run=True) == "sandbox.unavailable"
 
@@ -483,8 +567,7 @@ def test_best_effort_runs_it_and_says_that_nothing_holds_it(tmp_path, monkeypatc
 
 
 @pytest.mark.needs("landlock")
-def test_landlock_holds_where_stages_do_not_work(tmp_path, monkeypatch):
-    Chosen(monkeypatch, NO_STAGE, Verdict("landlock", Held.PARTIAL, ("some",)))
+def test_landlock_holds_where_stages_do_not_work(tmp_path: Path):
     yard = Yard(tmp_path).make()
     yard.write({"d/open": "o\n", ".env": "token"})
     if os.geteuid() == 0:
@@ -492,7 +575,8 @@ def test_landlock_holds_where_stages_do_not_work(tmp_path, monkeypatch):
             os.chown(path, 65534, 65534)
         for path in (tmp_path, *tmp_path.parents[:3]):
             path.chmod(path.stat().st_mode | 0o011)
-    with yard.opened() as terminal:
+    works = Verdict("landlock", Held.PARTIAL, ("some",))
+    with opened_where(yard, NO_STAGE, works) as terminal:
         said = terminal.sneak(
             "echo n > d/open; cat .env; echo x > /var/tmp/out; echo x >> paddock.toml"
         )
@@ -568,6 +652,30 @@ def test_a_call_that_is_cancelled_has_changed_nothing(tmp_path: Path):
         assert not (terminal.yard.root / "a").exists()
         [*_, entry] = terminal.yard.entries("TOOL_RESULT")
         assert entry["metadata"]["effect"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("command", "kept"),
+    [
+        ("true", {"status": "ok", "exit": 0}),
+        ("exit 7", {"status": "ok", "exit": 7}),
+        ("kill -9 $$", {"status": "ok", "exit": 137}),
+        ("sleep 60", {"status": "ok", "exit": -1, "timed_out": True}),
+    ],
+)
+def test_how_a_command_ended_is_on_record(terminal: Terminal, command: str, kept: dict[str, Any]):
+    terminal.run(command, timeout=1)
+    [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+
+    shown = ("status", "exit", "timed_out")
+    assert {name: entry["metadata"][name] for name in shown if name in entry["metadata"]} == kept
+
+
+def test_how_a_command_ended_that_a_hook_wrapped_is_on_record(terminal: Terminal):
+    ran = terminal.yard.cli("hook", "exec", "--agent", "main", "--", "exit 7")
+    [*_, entry] = terminal.yard.entries("TOOL_RESULT")
+
+    assert (ran.status, entry["metadata"]["exit"]) == (7, 7)
 
 
 # The admin's

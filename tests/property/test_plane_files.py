@@ -1,6 +1,7 @@
 """Whatever stands in the plane's own files, reading them answers or is a `ConfigError`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import example, given
@@ -84,8 +85,9 @@ def test_what_is_written_is_what_is_read(name, profile, workspace, parent, tools
     parent = None if parent == name else parent
     file = LAYOUT.agent_file(name)
     agent = Agent(name, profile, toolsets, permissions, parent, source=str(file))
-    record = parse_agent(write_agent(agent, workspace), file, LAYOUT)
-    assert record.agent == agent
+    written = write_agent(agent, workspace)
+    record = parse_agent(written, file, LAYOUT)
+    assert record.agent == replace(agent, declaration=written)
     assert record.workspace == (workspace or LAYOUT.agent_workspace(name))
 
 

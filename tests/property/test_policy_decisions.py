@@ -213,6 +213,24 @@ def test_an_untrusted_file_never_loosens(
         assert was_safe or not policy.guards.is_safe(action.target)
 
 
+@given(profile=profiles, user=documents, action=actions)
+def test_an_untrusted_profile_and_the_one_below_it_are_decided_under_both(
+    profile: object, user: object, action: Action
+) -> None:
+    text = json.dumps({"profiles": {"standard": profile}}).encode()
+    mine = PolicySource("c.json", json.dumps(user).encode())
+    try:
+        untrusted = load_policy(PolicySource("p.json", text, trusted=False), mine)
+    except ConfigError:
+        assume(False)
+        return
+    chain = (Agent("main", "standard"),)
+    without = decide(load_policy(None, mine), chain, (action,))
+    trusted = decide(load_policy(PolicySource("p.json", text), mine), chain, (action,))
+    both = decide(untrusted, chain, (action,))
+    assert both.outcome is max(without.outcome, trusted.outcome)
+
+
 @given(document=documents, chain=chains, action=actions)
 def test_the_network_of_a_chain_is_never_wider_than_a_members(
     document: object, chain: tuple[Agent, ...], action: Action

@@ -168,8 +168,10 @@ class Room:
             for tool in runtime.tools.list_all()
         }
         scribe = Scribe(SESSION, chain[0].name)
-        model = ModelDoor(gateway(provider), self.ho1m, scribe, lambda: 0, self.keeps_contents)
         listener = OneAtATime(self.heard)
+        model = ModelDoor(
+            gateway(provider), self.ho1m, scribe, lambda: 0, self.keeps_contents, listener
+        )
         return Executor(
             Hands(
                 runtime,

@@ -21,8 +21,8 @@ from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import Record
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
-from paddock.plane.trust import record_trust
 from tests.support.places import Place
+from tests.support.trusting import record_trust
 
 LAUNCHER = Path(__file__).parents[2] / "src" / "paddock" / "apps" / "hook" / "launch.py"
 NO_RANDOMNESS = bytes(range(16))

@@ -81,6 +81,12 @@ def _stage() -> str | None:
     return None if not verdict.cause else f"needs sandboxes: {verdict.cause}; {verdict.remedy}"
 
 
+def _postgresql() -> str | None:
+    from tests.support.postgres import missing
+
+    return missing()
+
+
 def _program(name: str) -> Callable[[], str | None]:
     def probe() -> str | None:
         return None if shutil.which(name) else f"needs the program {name}"
@@ -119,6 +125,7 @@ PROBES: Final = MappingProxyType(
         "bwrap": _program("bwrap"),
         "node": _program("node"),
         "chromium": _program("chromium"),
+        "postgresql": _postgresql,
         "claude": _client("claude"),
         "codex": _client("codex"),
     }

@@ -66,7 +66,6 @@ commit = "each"
 
 [limits]
 view_bytes_max = 1000
-approval_timeout_s = 60
 shell_timeout_s = 60
 [history]
 bytes_max = 5

@@ -7,8 +7,8 @@ narrow what it was given. What a model's turn leads to is one pure function
 (`steps.next_step`), total over every way in which a turn can end.
 
 Dangers, and where they are met:
-  * a call that was not allowed runs: only `RunCalls.run` is ever dispatched, and every
-    call passes the runtime's one door besides;
+  * a call that was not allowed runs: every call passes the runtime's one door, and the
+    order's tools are the bounds that it is given there;
   * a loop that never ends: turns, pauses, truncations, repeats and refusals are counted;
   * an answer to an earlier question is taken for the last word: a turn with calls that
     run is never the answer;

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from paddock.runtime.answers import place_of
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
 from paddock.runtime.prepared import Judged
 from paddock.runtime.together import Done
@@ -169,7 +168,7 @@ class HeardCalls:
         """See `paddock.runtime.together.CallWatcher`."""
         decision = judged.decision
         rule = decision.rule
-        shown = "" if rule is None else f"{rule.text} ({place_of(rule)})"
+        shown = "" if rule is None else f"{rule.text} ({rule.place})"
         self._listener.heard(
             CallDecided(
                 call.id,

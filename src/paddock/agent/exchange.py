@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock import limits
+from paddock.agent.events import Noticed, Silence, TurnListener
 from paddock.agent.records import Exchange, Scribe
 from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, Reservation
@@ -30,6 +31,7 @@ _NOTHING_CHARGED: Final = frozenset(
     }
 )
 """Refused before a model saw it. Of every other failure nobody knows what it cost."""
+_SILENCE: Final = Silence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class ModelDoor:
     scribe: Scribe
     monotonic_ns: Callable[[], int]
     keeps_contents: bool = False
+    listener: TurnListener = _SILENCE
+    """Who is told that a budget which only warns is short, once of each scope."""
 
     def ask(
         self,
@@ -71,7 +75,7 @@ class ModelDoor:
             self.router.model,
             0,
         )
-        with _Till(budget, reservation) as till:
+        with _Till(budget, reservation, self.listener) as till:
             try:
                 turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
             except ProviderError as error:
@@ -116,9 +120,10 @@ class _Till:
     what they cost, `shortage` what a budget that only warns lacked first.
     """
 
-    def __init__(self, budget: Budget, first: Reservation) -> None:
+    def __init__(self, budget: Budget, first: Reservation, listener: TurnListener) -> None:
         self._budget = budget
         self._first = first
+        self._listener = listener
         self._is_begun = False
         self.charged = 0
         self.is_known = True
@@ -132,6 +137,10 @@ class _Till:
         # Whoever does not say what it cost may have cost all that it was granted.
         charged: int | None = None
         try:
+            if reservation.is_news:
+                # Before it is sent: whoever is told can still cancel.
+                said = f"{reservation.shortage}; the budget only warns"
+                self._listener.heard(Noticed(said))
             turn = send()
             if turn.usage_is_known:
                 charged = max(0, turn.usage.total)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from paddock.agent.conversation import Conversation, said
 from paddock.agent.results import TurnOutcome
 from paddock.errors import ConfigError, LedgerDamagedError
-from paddock.ledger import format_events as events
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.providers.transcript import message_from_json
 from paddock.providers.wire_json import as_count, as_list, as_map, as_text
+from paddock.values import events
 from paddock.values.calls import Json
 from paddock.values.models import AssistantMessage, Message, Usage, UserMessage
 from paddock.values.orders import OrderType

@@ -15,10 +15,10 @@ from typing import Final
 
 from paddock import limits
 from paddock.agent.results import TurnOutcome
-from paddock.ledger import format_events as events
 from paddock.ledger.format import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.runtime.records import clean
+from paddock.values import events
 from paddock.values.budgets import Shortage
 from paddock.values.calls import Json
 from paddock.values.entries import Entry

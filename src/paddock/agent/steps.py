@@ -24,14 +24,10 @@ RESPONSE_TEXT: Final = "response_text"
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
-    """Decide and run `run`, answer the others; then ask the model again.
+    """All calls of the turn go to the door, which answers each; then ask the model again.
 
-    Every call of the turn is in exactly one of the three.
+    Which of them run is the door's to say: the order's tools are its bounds there.
     """
-
-    run: tuple[ToolUse, ...] = ()
-    not_allowed: tuple[ToolUse, ...] = ()
-    unreadable: tuple[ToolUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +55,10 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The order failed; `partial` is what there was. `not_allowed` is recorded."""
+    """The order failed; `partial` is what there was. Every call of the turn is only recorded."""
 
     error: OrderError
     partial: Mapping[str, Json] | None = None
-    not_allowed: tuple[ToolUse, ...] = ()
 
 
 Step = RunCalls | Answer | AskAgain | Resend | Fail
@@ -136,16 +131,16 @@ def next_step(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[St
 
 def _after_calls(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[Step, Progress]:
     if not allowed.tools:
-        # A structured-only order carries no dispatcher: what was asked for is recorded.
+        # Nothing that was asked for can run: it is recorded, and the rest is the answer.
         if turn.structured is None and not turn.text.strip():
             error = OrderError(
                 OrderFailure.EXECUTION_ERROR, "the model called tools and none is allowed"
             )
-            return Fail(error, None, turn.tool_calls), progress
+            return Fail(error), progress
         answer = _answer(turn, allowed)
         if isinstance(answer, Answer):
-            return replace(answer, not_allowed=turn.tool_calls), progress
-        return replace(answer, not_allowed=turn.tool_calls), progress
+            answer = replace(answer, not_allowed=turn.tool_calls)
+        return answer, progress
     progress = _count_repeats(progress, turn.tool_calls)
     if progress.repeats >= limits.same_call_max:
         name = quote(turn.tool_calls[-1].name)
@@ -155,16 +150,7 @@ def _after_calls(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple
         spent = "1 turn is" if allowed.turn_limit == 1 else f"{allowed.turn_limit} turns are"
         said = f"{spent} used up and calls are pending"
         return _fail(OrderFailure.TURN_LIMIT_EXCEEDED, said, turn, allowed), progress
-    return _sort_calls(turn.tool_calls, allowed), progress
-
-
-def _sort_calls(calls: tuple[ToolUse, ...], allowed: Allowed) -> RunCalls:
-    in_list = [call for call in calls if call.name in allowed.tools]
-    return RunCalls(
-        run=tuple(call for call in in_list if call.problem is None),
-        not_allowed=tuple(call for call in calls if call.name not in allowed.tools),
-        unreadable=tuple(call for call in in_list if call.problem is not None),
-    )
+    return RunCalls(), progress
 
 
 def _count_repeats(progress: Progress, calls: tuple[ToolUse, ...]) -> Progress:
@@ -186,8 +172,11 @@ def _text_of(call: ToolUse) -> str:
 
 
 def _after_cut(turn: ModelTurn, progress: Progress, allowed: Allowed) -> tuple[Step, Progress]:
-    """Cut by the output limit: asked again once, where the order has a turn left for it."""
-    if progress.was_truncated or progress.turns >= allowed.turn_limit:
+    """Cut by the output limit: asked again once, also where it was the order's only turn.
+
+    An order without tools has one turn and no other way to an answer that fits.
+    """
+    if progress.was_truncated:
         said = "the answer was cut at the output limit"
         return _fail(OrderFailure.TRUNCATED, said, turn, allowed), progress
     return AskAgain(), replace(progress, was_truncated=True)

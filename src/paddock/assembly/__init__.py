@@ -10,9 +10,16 @@ from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.agents import create_agent, note_agents, remove_agent
 from paddock.assembly.always import AlwaysReview, review_always, save_always
 from paddock.assembly.approvals import open_inbox
-from paddock.assembly.ledgers import HOOK_PACE, LEDGER_TIERS, open_ledger
+from paddock.assembly.lazy_packages import is_made_with_dev, report_of
+from paddock.assembly.ledgers import (
+    HOOK_EVENT_PACE,
+    HOOK_PACE,
+    LEDGER_TIERS,
+    open_ledger,
+    open_plane_ledger,
+)
 from paddock.assembly.listing import tools_shown
-from paddock.assembly.opening import init_project, open_project
+from paddock.assembly.opening import init_project, open_project, policy_notices
 from paddock.assembly.policies import (
     Candidate,
     PlanePolicies,
@@ -36,6 +43,7 @@ from paddock.assembly.trust import TrustReview, review_trust, trust_policy
 
 __all__ = [
     "ADMIN_AGENT",
+    "HOOK_EVENT_PACE",
     "HOOK_PACE",
     "LEDGER_TIERS",
     "AlwaysReview",
@@ -49,17 +57,21 @@ __all__ = [
     "find_policy_files",
     "find_project",
     "init_project",
+    "is_made_with_dev",
     "new_call_id",
     "new_session_id",
     "note_agents",
     "open_inbox",
     "open_ledger",
+    "open_plane_ledger",
     "open_project",
     "open_runtime",
     "open_workspace",
     "own_candidate",
+    "policy_notices",
     "read_candidate",
     "remove_agent",
+    "report_of",
     "resume",
     "review_always",
     "review_trust",

@@ -58,6 +58,7 @@ def admin_record(config: AdminConfig, gate: DualGate, layout: PlaneLayout) -> Ag
         toolsets=_toolsets(config, gate),
         permissions=config.permissions,
         source=str(layout.admin_config),
+        declaration=config.text,
     )
     compile_permissions(agent)
     return AgentRecord(agent, layout.root, False, layout.admin_config, config.digest)

@@ -1,18 +1,17 @@
 """Declaring agents and undeclaring them, each put on record; and what was edited by hand."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Final
 
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
-from paddock.ledger.format_events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import NewAgent, RemovedAgent
 from paddock.text.show import quote
+from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 
 _DECLARATIONS: Final = (AGENT_CREATED, AGENT_CHANGED, AGENT_REMOVED)
 
@@ -26,8 +25,7 @@ def create_agent(project: Project, new: NewAgent) -> AgentRecord:
             hint=f"one of: {', '.join(sorted(project.policy.profiles))}",
         )
     record = project.agents.create(new)
-    with closing(open_ledger(project, "governance")) as ledger:
-        ledger.append([records.agent_created(record)])
+    record_in_governance(project, records.agent_created(record))
     return record
 
 
@@ -39,8 +37,7 @@ def remove_agent(project: Project, name: str) -> RemovedAgent:
             hint="it cannot be removed; give it a stricter profile instead",
         )
     removed = project.agents.remove(name)
-    with closing(open_ledger(project, "governance")) as ledger:
-        ledger.append([records.agent_removed(removed.name, removed.kept)])
+    record_in_governance(project, records.agent_removed(removed.name, removed.kept))
     return removed
 
 
@@ -64,9 +61,7 @@ def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
         for before, record in zip(recorded, declared, strict=True)
         if before != record.digest
     ]
-    if changed:
-        with closing(open_ledger(project, "governance")) as ledger:
-            ledger.append(changed)
+    record_in_governance(project, *changed)
 
 
 def _recorded_digest(search: LedgerSearch, name: str) -> str:

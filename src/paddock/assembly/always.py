@@ -1,22 +1,21 @@
 """Saving the rule for an approval that is meant for good: shown, proved, then trusted."""
 
 import stat
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from paddock import limits
 from paddock.assembly.approvals import GovernanceBook, open_inbox
-from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.opening import open_project
+from paddock.assembly.ledgers import record_in_governance
+from paddock.assembly.opening import open_root
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError
 from paddock.plane import records
 from paddock.plane.files import create_file, read_file, replace_file
 from paddock.plane.locks import locked
 from paddock.plane.policy_files import own_policy_path
-from paddock.plane.trust import record_trust
+from paddock.plane.trust import plan_trust, write_trust
 from paddock.policy.always import Always, Sources, plan_always
 from paddock.policy.engine import PolicySource
 from paddock.runtime.approval_records import ALWAYS
@@ -58,6 +57,9 @@ def review_always(project: Project, parked: Parked) -> AlwaysReview:
 def save_always(project: Project, review: AlwaysReview, by: str) -> None:
     """Write and trust exactly what was reviewed; the kept request is answered by that.
 
+    Sequence: on record → written → trusted. Where the entries cannot be written, the policy
+    stays as it was.
+
     Raises: ConfigError: the file has changed since it was reviewed.
     """
     file, content = review.file, review.always.content
@@ -66,14 +68,14 @@ def save_always(project: Project, review: AlwaysReview, by: str) -> None:
             raise ConfigError(
                 "the policy has changed since the rule was shown", where=str(file), hint="try again"
             )
+        # A file of a bare plane counts by its place; trusting it too does no harm.
+        record = plan_trust(file, content, datetime.now(UTC))
+        GovernanceBook(project).answered(replace(review.parked, answered_by=by), ALWAYS)
+        record_in_governance(project, records.policy_trusted(record, by))
         if review.before is None:
             create_file(file, content, _NEW_FILE_MODE)
         else:
             replace_file(file, content, mode=stat.S_IMODE(file.lstat().st_mode))
-        # A file of a bare plane counts by its place; trusting it too does no harm.
-        record = record_trust(file, content, project.environment, datetime.now(UTC))
-    GovernanceBook(project).answered(replace(review.parked, answered_by=by), ALWAYS)
-    with closing(open_ledger(project, "governance")) as ledger:
-        ledger.append([records.policy_trusted(record, by)])
-    open_project(project.root.path, project.environment)
+        write_trust(record, project.environment)
+    open_root(project.root, project.environment)
     open_inbox(project).withdraw(review.parked)

@@ -8,7 +8,6 @@ from typing import Final
 
 from paddock.errors import ConfigError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
-from paddock.ledger.format_events import CHECKPOINT
 from paddock.ledger.format_notes import SignedCheckpoint
 from paddock.ledger.sealing import KeptLedger
 from paddock.plane.environment import Environment
@@ -19,6 +18,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
 from paddock.text.show import quote
 from paddock.values.entries import Entry
+from paddock.values.events import CHECKPOINT
 
 GOVERNANCE: Final = "governance"
 LEDGER_ABOVE: Final = {"ho1m": "ho2m", "ho2m": GOVERNANCE, "packages": GOVERNANCE}
@@ -106,5 +106,10 @@ def _place(text: str, environment: Environment) -> Path:
             f"the anchor {quote(text)} is a relative path",
             where=str(environment.user_config),
             hint="give an absolute one, or one that begins with ~/",
+        )
+    if "\0" in text:
+        raise ConfigError(
+            f"the anchor {quote(text)} holds a NUL, and no path does",
+            where=str(environment.user_config),
         )
     return path

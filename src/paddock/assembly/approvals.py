@@ -11,11 +11,10 @@ from typing import Final
 from paddock.assembly.anchoring import GOVERNANCE
 from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.history import open_history
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.decided import find_decided
-from paddock.ledger.format_events import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
 from paddock.ledger.query import BadRow, Filter
 from paddock.runtime.approval_records import (
     GRANTED,
@@ -29,7 +28,7 @@ from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
+from paddock.values.events import APPROVAL_ANSWERED, ROLLBACK_ACCEPTED
 
 _ANSWERS: Final = (APPROVAL_ANSWERED, ROLLBACK_ACCEPTED)
 
@@ -48,7 +47,7 @@ class HistoryContents:
     project: Project
 
     def release(self, pin: str) -> None:
-        """See `KeptContents`."""
+        """See `PinnedContents`."""
         with closing(open_history(self.project)) as history:
             history.store.unpin(pin)
 
@@ -62,12 +61,14 @@ class GovernanceApprovals:
 
     def asked(self, request: ApprovalRequest) -> None:
         """See `ApprovalLog`."""
-        _append(self.project, approval_asked(request, self.session_id))
+        record_in_governance(self.project, approval_asked(request, self.session_id))
 
     def answered(self, request: ApprovalRequest, approval: Approval) -> None:
         """See `ApprovalLog`; that a kept request's answer was used the inbox has put on record."""
         if not (approval.is_granted and approval.request_id):
-            _append(self.project, approval_answered(request, approval, self.session_id))
+            record_in_governance(
+                self.project, approval_answered(request, approval, self.session_id)
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,11 @@ class GovernanceBook:
 
     def answered(self, parked: Parked, answer: str) -> None:
         """See `ApprovalBook`."""
-        _append(self.project, answered_later(parked, answer))
+        record_in_governance(self.project, answered_later(parked, answer))
 
     def record_use(self, request: ApprovalRequest, approval: Approval) -> None:
         """See `ApprovalBook`."""
-        _append(self.project, approval_answered(request, approval, request.session_id))
+        record_in_governance(self.project, approval_answered(request, approval, request.session_id))
 
     def is_kept(self, parked: Parked) -> bool:
         """See `ApprovalBook`."""
@@ -148,8 +149,3 @@ def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:
         and type(until) is int
         and now < until
     )
-
-
-def _append(project: Project, entry: Entry) -> None:
-    with closing(open_ledger(project, GOVERNANCE)) as ledger:
-        ledger.append([entry])

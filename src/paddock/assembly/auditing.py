@@ -8,24 +8,34 @@ all but the last two are outside the ledger's own files.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
 from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor, ledger_settings
 from paddock.assembly.ledgers import signer_of
 from paddock.errors import ConfigError, HostError
+from paddock.ledger.anchors import Anchor
 from paddock.ledger.decided import find_decided
-from paddock.ledger.format_events import CHECKPOINT, ROLLBACK_ACCEPTED
+from paddock.ledger.presence import gone_error, stands
 from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.signing import read_signed
-from paddock.ledger.verify import Held, Remembered, Unanswered, Verification, verify
+from paddock.ledger.verify import (
+    ChainFault,
+    Held,
+    Problem,
+    Remembered,
+    Unanswered,
+    Verification,
+    verify,
+)
 from paddock.plane.environment import Environment
 from paddock.plane.files import make_directories, read_file, replace_file
 from paddock.plane.keys import anchor_directory, ledger_key_path
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
+from paddock.values.events import CHECKPOINT, ROLLBACK_ACCEPTED
 
 _COMPARED: Final = 64
 """Checkpoints of the ledger above that a fast verification compares; a full one compares all."""
@@ -35,10 +45,14 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """How a ledger is verified. `given` are checkpoints that the caller brings."""
+    """How a ledger is verified. `given` are checkpoints that the caller brings.
+
+    `full`: every file is read. `parsed`: every line that is read is parsed, too.
+    """
 
     given: Sequence[Held] = ()
     full: bool = False
+    parsed: bool = False
 
 
 def audit_ledger(
@@ -53,17 +67,22 @@ def audit_ledger(
         ConfigError: the user's configuration, or a kept checkpoint, does not load.
     """
     path = layout.ledger_paths()[name]
+    signed = _signed(layout, environment, name)
+    anchor = _anchor_of(layout, environment, name, path)
+    anchored = [] if anchor is None else anchor.read()
     held = [
-        *_signed(layout, environment, name),
-        *_anchored(layout, environment, name, path),
+        *signed,
+        *(Held(anchor.where, note) for note in anchored if anchor is not None),
         *_from_above(layout, name, None if asked.full else _COMPARED),
         *asked.given,
     ]
     file = anchor_directory(layout, environment) / f"{name}.verified"
     since = None if asked.full or asked.given else read_memory(file)
-    found = verify(str(path), held=held, since=since)
+    found = verify(str(path), held=held, since=since, parse_all=asked.parsed)
     if found.memory is not None:
         _keep_memory(file, found.memory)
+    if anchor is not None and signed and not anchored:
+        return replace(found, problems=(*found.problems, _nothing_anchored(anchor)))
     return found
 
 
@@ -78,6 +97,21 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: str) 
     if name in LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
     return bool(_signed(layout, environment, name))
+
+
+def is_there(layout: PlaneLayout, environment: Environment, name: str) -> bool:
+    """Whether there is this ledger; where there is none, nothing knows of one.
+
+    Raises:
+        LedgerDamagedError: it is gone.
+        HostError, ConfigError: what is held of it cannot be read.
+    """
+    path = layout.ledger_paths()[name]
+    if stands(path):
+        return True
+    if is_held_elsewhere(layout, environment, name):
+        raise gone_error(path, name)
+    return False
 
 
 def was_signed(layout: PlaneLayout, environment: Environment, name: str) -> bool:
@@ -98,12 +132,30 @@ def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[He
     return [] if note is None else [Held("what its key signed last", note)]
 
 
-def _anchored(layout: PlaneLayout, environment: Environment, name: str, path: Path) -> list[Held]:
+def _anchor_of(
+    layout: PlaneLayout, environment: Environment, name: str, path: Path
+) -> Anchor | None:
+    """The anchor of the highest ledger; the others have none."""
     if name != GOVERNANCE:
-        return []
+        return None
     genesis = find_genesis(str(path))
-    anchor = find_anchor(layout, environment, "" if genesis is None else genesis.origin)
-    return [Held(anchor.where, note) for note in anchor.read()]
+    return find_anchor(layout, environment, "" if genesis is None else genesis.origin)
+
+
+def _nothing_anchored(anchor: Anchor) -> Problem:
+    """What to say of an anchor that is empty, although the ledger's key signed something.
+
+    # Threat: a directory that is not mounted, or another branch, holds nothing that could
+    # contradict a ledger that was put back with its key.
+    """
+    return Problem(
+        ChainFault.ANCHOR,
+        line=0,
+        seq=0,
+        offset_bytes=0,
+        detail=f"{anchor.where} holds no checkpoint, and the ledger's key signed some; "
+        "a new anchor gets its first with paddock ledger checkpoint",
+    )
 
 
 def _from_above(layout: PlaneLayout, name: str, last: int | None) -> list[Held]:

@@ -121,7 +121,7 @@ def admin_config_bytes(tool_profile: ToolProfile) -> bytes:
 
 
 def _config(tool_profile: ToolProfile) -> dict[str, Json]:
-    attention, budget, model = config.Attention(), config.Budget(), config.ModelChoice()
+    attention, budget, model = config.Attention(), config.BudgetTable(), config.ModelChoice()
     permissions = config.DEFAULT_PERMISSIONS
     return {
         "agent_id": config.DEFAULT_AGENT_ID,

@@ -17,7 +17,7 @@ from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
 from paddock.packages.depot import Depot
 from paddock.packages.install import InstallWish, install
-from paddock.packages.installed import read_installed
+from paddock.packages.installed import read_installed, row_of
 from paddock.packages.keys import make_operator_key
 from paddock.packages.reports import Report
 from paddock.packages.vouching import read_vouched, sign_installed_set
@@ -135,9 +135,7 @@ def repair_bare_plane(
 def _is_signed(depot: Depot) -> bool:
     """Whether an operator vouched for exactly what is installed."""
     packages = read_installed(depot.layout).packages.values()
-    rows = frozenset(
-        (each.package_id, each.manifest.version.text, each.manifest.digest) for each in packages
-    )
+    rows = frozenset(row_of(each.manifest) for each in packages)
     vouched = read_vouched(depot.ledger.read().entries)
     return vouched.statements > 0 and rows == vouched.rows
 

@@ -7,14 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, cast
 
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.history.blobs import BlobStore
-from paddock.ledger.format_events import CONTENT_ERASED
+from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query, query_lines
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import CONTENT_ERASED
 
 BLOBS: Final = "blobs"
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -42,7 +43,7 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
     From the lines alone: a row taken out of a posting file would leave a content unerased.
     """
     path = project.layout.ledger_paths()["ho1m"]
-    if not path.exists():
+    if not stands(path):
         return ()
     return tuple(
         named
@@ -74,8 +75,7 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
         there = tuple(digest for digest in dict.fromkeys(digests) if blobs.has(digest))
         if not there:
             return ()
-        with closing(open_ledger(project, "governance")) as ledger:
-            ledger.append([_erased(there, reason)])
+        record_in_governance(project, _erased(there, reason))
         for digest in there:
             blobs.erase(digest)
     return there
@@ -84,7 +84,7 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
 def find_erasure(project: Project, digest: str) -> int | None:
     """The sequence number of the governance entry that says that it was erased, if any."""
     path = project.layout.ledger_paths()["governance"]
-    if not path.exists():
+    if not stands(path):
         return None
     for row in reversed(query(str(path), Filter(event_type=CONTENT_ERASED)).entries):
         if digest in cast("list[Json]", row.entry.metadata.get("digests", [])):

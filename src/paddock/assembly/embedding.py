@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 from paddock.agent.events import Silence, TurnListener
 from paddock.agent.sessions import Session
-from paddock.assembly.opening import open_project
+from paddock.assembly.opening import open_given
 from paddock.assembly.runtimes import approver_of
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.plane.environment import process_environment, process_variables
@@ -15,7 +14,7 @@ from paddock.runtime.approvals import ApprovalRequest, Approver
 
 
 def open_session_at(
-    path: str | os.PathLike[str] = ".",
+    path: str | os.PathLike[str] | None = None,
     *,
     agent: str | None = None,
     model: str | None = None,
@@ -29,7 +28,7 @@ def open_session_at(
             print(session.handle_turn("what is in README.md?").response)
             order = session.delegate("reviewer", "look for mistakes", budget=50_000)
 
-    `agent`, `model` and `approver` are as in `open` and `paddock run`. `provider` takes the
+    `path`, `agent`, `model` and `approver` are as in `open` and `paddock run`. `provider` takes the
     place of a model, and is closed with the session; `listener` hears what happens.
 
     Raises: UsageError, ConfigError, HostError, as `open` does.
@@ -43,4 +42,4 @@ def open_session_at(
         variables=process_variables(),
         provider=provider,
     )
-    return open_session(open_project(Path(path).absolute(), environment), wish)
+    return open_session(open_given(path, environment), wish)

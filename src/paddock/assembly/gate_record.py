@@ -1,8 +1,6 @@
 """What the dual gate found, put on record before anything comes through it."""
 
-from contextlib import closing
-
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.plane import records
 
@@ -13,5 +11,4 @@ def record_gate(project: Project, session_id: str, agent: str) -> None:
     Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError; then nothing
         comes through it.
     """
-    with closing(open_ledger(project, "governance")) as ledger:
-        ledger.append([records.dual_gate(project.gate, session_id, agent)])
+    record_in_governance(project, records.dual_gate(project.gate, session_id, agent))

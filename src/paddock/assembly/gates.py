@@ -6,12 +6,11 @@ the answer is given all the same; only a pass that cannot be recorded is none.
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
-from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.packages import is_development_plane, open_depot, package_ledger
 from paddock.assembly.project import Project
 from paddock.assembly.witness import PlaneWitness
@@ -26,7 +25,6 @@ from paddock.packages.hashing import digest_of
 from paddock.plane import records
 from paddock.plane.files import read_file
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 
 OPERATOR: Final = "operator"
@@ -106,7 +104,7 @@ def _recorded(
     kept = results if by == OPERATOR else [each for each in results if each.gate != G4]
     try:
         set_digest = _set_digest(ground)
-        _append(project, [gate_entry(result, set_digest, by) for result in kept])
+        record_in_governance(project, *(gate_entry(result, set_digest, by) for result in kept))
     except PaddockError as error:
         if not run.has_failed:
             raise
@@ -117,12 +115,6 @@ def _recorded(
 def _set_digest(ground: Ground) -> str | None:
     installed = ground.installed
     return None if installed.problems else installed.digest
-
-
-def _append(project: Project, entries: Sequence[Entry]) -> None:
-    if entries:
-        with closing(open_ledger(project, "governance")) as ledger:
-            ledger.append(list(entries))
 
 
 def _record_config(project: Project, ground: Ground) -> None:
@@ -138,7 +130,7 @@ def _record_config(project: Project, ground: Ground) -> None:
         before = ground.recorded_config
         files = {**before, **_package_config(ground)}
         if files != dict(before):
-            _append(project, [records.config_changed(before, files, config)])
+            record_in_governance(project, records.config_changed(before, files, config))
             ground.forget_config()
     except IntegrityError:
         return  # a damaged ledger: G6 says which, and G0B finds no digest there

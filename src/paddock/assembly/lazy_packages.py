@@ -1,12 +1,13 @@
 """Packages, for those who open a plane for something else: loaded when they are needed."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paddock.assembly.project import Project
 from paddock.packages.names import CHANGES, TRANSACTION
 from paddock.packages.rows import NO_PACKAGES, PackageRow, Packages
+from paddock.plane.report import WhereReport
 
 if TYPE_CHECKING:
     from paddock.packages.finishing import Recovered
@@ -22,6 +23,23 @@ def settle_left_packages(project: Project) -> "Recovered | None":
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
 
     return settle_packages(project)
+
+
+def is_made_with_dev(project: Project) -> bool:
+    """Whether nobody approves what changes the plane; see `packages.is_development_plane`.
+
+    Raises: HostError: its record cannot be read.
+    """
+    if project.layout.kind != "bare":
+        return False
+    from paddock.assembly.packages import is_development_plane  # noqa: PLC0415 - bare planes only
+
+    return is_development_plane(project)
+
+
+def report_of(project: Project) -> WhereReport:
+    """Where everything is, and whether the plane was made with `--dev`. Raises: HostError."""
+    return replace(project.report(), made_with_dev=is_made_with_dev(project))
 
 
 def packages_of(project: Project) -> Packages:

@@ -5,6 +5,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path
 from paddock.plane.layout import PlaneLayout
+from paddock.values.entries import Entry
 
 _KEY_NAME_CHARS_MAX: Final = 236
 """Of a directory's name in a key's: `paddock/NAME/governance` has 255 then, as a key's name may."""
@@ -42,6 +44,8 @@ HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=F
 """Of a process that answers one event: a checkpoint by count, and at once for what matters.
 
 Half the usual count, as only every so many entries come through here."""
+HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False)
+"""Of a process that records what is over already: it looks at the time as well."""
 
 
 def open_ledger(project: Project, name: str, pace: Pace = USUAL_PACE) -> KeptLedger:
@@ -50,6 +54,17 @@ def open_ledger(project: Project, name: str, pace: Pace = USUAL_PACE) -> KeptLed
     Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
     """
     return open_plane_ledger(project.layout, project.environment, name, pace)
+
+
+def record_in_governance(project: Project, *entries: Entry) -> None:
+    """Record these in the plane's governance ledger, in one commit; of none it is not opened.
+
+    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
+    """
+    if not entries:
+        return
+    with closing(open_ledger(project, "governance")) as ledger:
+        ledger.append(entries)
 
 
 def open_plane_ledger(
@@ -154,7 +169,8 @@ def above_of(layout: PlaneLayout, environment: Environment, name: str) -> Above:
 
 def _keeper(layout: PlaneLayout, environment: Environment, name: str, pace: Pace) -> Keeper:
     checkpointer = checkpointer_of(layout, environment, name)
-    return Keeper(checkpointer, above_of(layout, environment, name), time.monotonic, pace)
+    above = above_of(layout, environment, name)
+    return Keeper(checkpointer, above, time.monotonic, pace, time.time)
 
 
 @dataclass(frozen=True, slots=True)

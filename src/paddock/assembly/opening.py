@@ -1,24 +1,27 @@
 """Opening a project, and making one; what is new is put on record in governance."""
 
-from contextlib import closing
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, cast
 
 from paddock.assembly.lazy_packages import settle_left_packages
-from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.project import Project, find_project
-from paddock.ledger.format_events import CONFIG_CHANGED, POLICY_LOADED
+from paddock.assembly.ledgers import record_in_governance
+from paddock.assembly.project import Project, find_project, read_project
 from paddock.ledger.query import Filter, query
 from paddock.plane import records
 from paddock.plane.contracts import contract_digests, is_contract
 from paddock.plane.creation import MAIN_AGENT, open_plane
+from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import Environment
 from paddock.plane.init import InitResult
 from paddock.plane.init import init_project as make_project
+from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import CONFIG_CHANGED, PLANE_CREATED, POLICY_LOADED, POLICY_TRUSTED
 
 _LOADED: Final = frozenset(
     {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}
@@ -33,40 +36,55 @@ def open_project(start: Path, environment: Environment, override: Path | None = 
 
     Raises: also HostError where the plane or a ledger cannot be made.
     """
-    found = find_project(start, environment, override)
-    open_plane(found.root, environment)
+    return _opened(find_project(start, environment, override))
+
+
+def open_root(root: ProjectRoot, environment: Environment) -> Project:
+    """As `open_project`, of exactly this root: neither climbed for nor named by a variable."""
+    return _opened(read_project(root, environment))
+
+
+def open_given(path: str | os.PathLike[str] | None, environment: Environment) -> Project:
+    """As `open_project`, for a program that imports Paddock: at `path` where it gives one.
+
+    Threat: `PADDOCK_PLANE` stands in for the current directory and for nothing else. A
+    directory that a program names is that directory.
+    """
+    if path is None:
+        return open_project(Path().absolute(), environment)
+    return open_project(Path(path).absolute(), replace(environment, plane=None))
+
+
+def _opened(found: Project) -> Project:
+    open_plane(found.root, found.environment)
     settle_left_packages(found)
     entries = _news(found)
     if not entries:
         return found
-    _record(found, entries)
+    record_in_governance(found, *entries)
     # A policy that has just come into force: this is the one time to say it.
-    return replace(found, notices=_notices(found))
+    return replace(found, notices=policy_notices(found))
 
 
 def init_project(directory: Path, environment: Environment) -> InitResult:
     """Make `directory` a governed project; see `paddock.plane.init`."""
-    result = make_project(directory, environment, datetime.now(UTC))
-    project = find_project(result.root.path, environment, None)
-    entries = _news(project)
-    if result.trust is not None:
-        entries.append(records.policy_trusted(result.trust, "init"))
-    _record(project, entries)
+
+    def record(root: ProjectRoot, trust: TrustRecord) -> None:
+        project = read_project(root, environment)
+        record_in_governance(project, *_plane_news(project), records.policy_trusted(trust, "init"))
+
+    result = make_project(directory, environment, datetime.now(UTC), record)
+    record_news(read_project(result.root, environment))
     return result
 
 
 def record_news(project: Project) -> None:
     """Put on record what governance does not know yet. Raises: as `open_ledger`."""
-    _record(project, _news(project))
+    record_in_governance(project, *_news(project))
 
 
-def _record(project: Project, entries: list[Entry]) -> None:
-    if entries:
-        with closing(open_ledger(project, "governance")) as ledger:
-            ledger.append(entries)
-
-
-def _notices(project: Project) -> tuple[str, ...]:
+def policy_notices(project: Project) -> tuple[str, ...]:
+    """What a person should know of the policy as it stands: what of it does not count, and why."""
     said: list[str] = []
     config, own = project.admin, project.files.project
     if config is not None and not project.root.accepted:
@@ -85,19 +103,42 @@ def _notices(project: Project) -> tuple[str, ...]:
 def _news(project: Project) -> list[Entry]:
     """What governance does not know yet: a new plane, a policy that has come into force."""
     path = project.layout.ledger_paths()["governance"]
-    known = query(str(path), Filter(POLICY_LOADED), last=1).entries if path.exists() else ()
-    entries: list[Entry] = []
-    # Not where this call made the plane: whoever made it may have been killed right after.
-    # These entries and the first policy's are written together.
-    if not known:
-        entries.append(records.plane_created(project.layout, project.root.path))
-        if project.layout.kind == "project":
-            entries.append(records.agent_created(project.agents.read(MAIN_AGENT)))
+    known = _newest(path, POLICY_LOADED)
+    entries = _plane_news(project) if known is None else []
     digest = project.policy.digest
-    if not known or known[-1].entry.metadata.get("policy_digest") != digest:
+    if known is None or known.get("policy_digest") != digest:
         entries.append(records.policy_loaded(project.files, digest))
     entries += _config_news(project, path)
+    entries += _trust_news(project, path)
     return entries
+
+
+def _plane_news(project: Project) -> list[Entry]:
+    """The plane and its first agent, where governance does not know them.
+
+    Not where this call made the plane: whoever made it may have been killed right after.
+    """
+    if _newest(project.layout.ledger_paths()["governance"], PLANE_CREATED) is not None:
+        return []
+    entries = [records.plane_created(project.layout, project.root.path)]
+    if project.layout.kind == "project":
+        entries.append(records.agent_created(project.agents.read(MAIN_AGENT)))
+    return entries
+
+
+def _trust_news(project: Project, governance: Path) -> list[Entry]:
+    """The trust in a project's policy, where it holds and its entry was never written or is gone.
+
+    A bare plane's policy counts by the plane's place, not by its bytes.
+    """
+    own = project.files.project
+    if own is None or not own.trusted or project.layout.kind == "bare":
+        return []
+    known = _newest(governance, POLICY_TRUSTED) or {}
+    if (known.get("path"), known.get("digest")) == (str(own.path), own.digest):
+        return []
+    record = find_trust_record(own.path, own.content, project.environment)
+    return [] if record is None else [records.policy_trust_found(record)]
 
 
 def _config_news(project: Project, governance: Path) -> list[Entry]:
@@ -123,8 +164,11 @@ def _config_news(project: Project, governance: Path) -> list[Entry]:
 
 def _recorded_files(governance: Path) -> dict[str, Json]:
     """The digests of the newest CONFIG_CHANGED; none where there is no such entry."""
-    if not governance.exists():
-        return {}
-    rows = query(str(governance), Filter(CONFIG_CHANGED), last=1).entries
-    files: Json = rows[-1].entry.metadata.get("files") if rows else None
+    files = (_newest(governance, CONFIG_CHANGED) or {}).get("files")
     return cast("dict[str, Json]", files) if isinstance(files, dict) else {}
+
+
+def _newest(governance: Path, event: str) -> Mapping[str, Json] | None:
+    """The metadata of the newest such entry; None where there is none."""
+    rows = query(str(governance), Filter(event), last=1).entries if governance.exists() else ()
+    return rows[-1].entry.metadata if rows else None

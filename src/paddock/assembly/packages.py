@@ -15,7 +15,6 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
 from paddock.assembly.witness import PlaneWitness
 from paddock.errors import ConfigError, UsageError
-from paddock.ledger.format_events import CONFIG_CHANGED
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.verify import Verification
@@ -27,6 +26,7 @@ from paddock.packages.listing import PlanePackages
 from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.plane.files import make_directories
 from paddock.text.show import quote
+from paddock.values.events import CONFIG_CHANGED
 from paddock.workspace import Workspace
 
 DEVELOPMENT: Final = "development"

@@ -1,34 +1,31 @@
 """What a person asks of the history: what was changed, by whom, and to undo it."""
 
-import os
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 
+from paddock.assembly.auditing import is_there
 from paddock.assembly.history import look_at_history, open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import new_call_id
-from paddock.errors import ConfigError, InternalError, PathError, TextError, UsageError
+from paddock.errors import ConfigError, PathError, TextError, UsageError
 from paddock.history.keeping import History
 from paddock.history.looking import SeenStore
 from paddock.history.notes import Note
 from paddock.ledger.effects import Effects, find_effects, has_entry_of
+from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow
 from paddock.plane.agent_files import AgentRecord
-from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
-from paddock.runtime.dispatch import Context, Dispatcher
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
-from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.runtime.undo import OperatorJudge, undo_tool
 from paddock.runtime.undo_plan import changed_since, is_as_before, unkept
 from paddock.text.show import quote
-from paddock.tools.spec import Change, Ports
-from paddock.values.calls import ToolCall, ToolResult
+from paddock.tools.spec import Change
+from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
@@ -76,7 +73,7 @@ class Past:
             return
         names = sorted({*self.project.agents.names(), self.project.default_agent})
         paths = self.project.layout.ledger_paths().values()
-        if agent in names or any(p.exists() and has_entry_of(str(p), agent) for p in paths):
+        if agent in names or any(stands(p) and has_entry_of(str(p), agent) for p in paths):
             return
         raise UsageError(
             f"there is no agent {quote(agent)}, and there was none",
@@ -183,19 +180,11 @@ class Past:
             closing(open_ledger(self.project, "ho1m")) as ledger,
             open_journal(self.project) as journal,
         ):
-            context = Context(
-                registry=Registry([undo_tool(call, self.history, journal)]),
-                judge=judge,
-                ports=Ports(workspace, judge),
-                ledger=ledger,
-                approver=NoApprover(),
-                approvals=NothingAsked(),
-                caller=Caller(judge.chain, f"SES-{os.urandom(8).hex()}"),
-                randomness=os.urandom,
-                history=self.history,
+            door = OperatorDoor(judge, workspace, ledger, self.history)
+            result = door.call(
+                undo_tool(call, self.history, journal),
+                {"call": call.call_id, "agent": call.workspace_of},
             )
-            arguments = {"call": call.call_id, "agent": call.workspace_of}
-            result = Dispatcher(context).dispatch(ToolCall(new_call_id(), "undo", arguments))
         is_changed = result.refusal is not None and self.standing(call) == "changed since"
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
@@ -211,25 +200,13 @@ class _Stored:
         return self.seen.read(digest) if self.seen.has(digest) else None
 
 
-class NothingAsked:
-    """An operator's own call asks nobody."""
-
-    def asked(self, request: ApprovalRequest) -> None:
-        """Raises: InternalError."""
-        raise InternalError(f"an undo asked for an approval: {request.reason}")
-
-    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
-        """Raises: InternalError."""
-        raise InternalError(f"an undo got an answer: {approval.by}")
-
-
 @contextmanager
 def open_past(project: Project) -> Generator[Past]:
     """Everything that changed something on this plane, from its ledger and its notes.
 
     Only looked at: until something is undone nothing is written.
 
-    Raises: HostError, ConfigError.
+    Raises: HostError, ConfigError; LedgerDamagedError: the ledger is gone.
     """
     path = project.layout.ledger_paths()["ho1m"]
     with ExitStack() as held:
@@ -237,7 +214,7 @@ def open_past(project: Project) -> Generator[Past]:
         history = open_history(project)
         held.callback(history.close)
         effects, notes = Effects((), (), ()), ()
-        if path.exists():
+        if is_there(project.layout, project.environment, "ho1m"):
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = seen.notes()
             effects = find_effects(str(path), (OPERATOR,))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paddock.ledger.effects import find_declarations
 from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.presence import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall
 
@@ -49,7 +50,7 @@ def _workspace(stored: StoredEntry) -> str:
 def past_workspaces(governance: Path, calls: Sequence[PastCall]) -> PastWorkspaces:
     """What the governance ledger tells of the agents of these calls. Raises: HostError."""
     declared: dict[str, list[StoredEntry]] = {}
-    for stored in find_declarations(str(governance)) if governance.exists() else ():
+    for stored in find_declarations(str(governance)) if stands(governance) else ():
         declared.setdefault(stored.entry.agent, []).append(stored)
     began: dict[str, str] = {}
     for call in calls:

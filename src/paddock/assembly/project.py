@@ -8,7 +8,7 @@ from paddock.plane.admin_config import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore
 from paddock.plane.creation import MAIN_AGENT
-from paddock.plane.discovery import ProjectRoot, find_root, plane_for
+from paddock.plane.discovery import ProjectRoot, find_root, name_of_root, plane_for
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
@@ -29,6 +29,8 @@ class Project:
     """For an agent whose workspace is the root; see `policy_for`."""
     agents: AgentStore
     environment: Environment
+    name: Path | None = None
+    """The root by the name that it was reached by, where that is another one."""
     notices: tuple[str, ...] = ()
     """What a person should be told, once: what an untrusted policy did not get."""
     admin: AdminConfig | None = None
@@ -50,6 +52,12 @@ class Project:
         if self.layout.kind == "project" or record.workspace == self.layout.root:
             return self.policy
         return policy_of(replace(self.files, kind=PlaneKind.PROJECT))
+
+    def name_of(self, directory: Path) -> str:
+        """A directory by the name that its user has for it, where it is the root or below."""
+        if self.name is None or not directory.is_relative_to(self.root.path):
+            return str(directory)
+        return str(self.name / directory.relative_to(self.root.path))
 
     @property
     def default_agent(self) -> str:
@@ -74,15 +82,25 @@ def find_project(start: Path, environment: Environment, override: Path | None) -
             and plane overlap.
     """
     root = find_root(start, environment, override)
+    name = name_of_root(override or environment.plane or start, root.path)
+    return read_project(root, environment, name)
+
+
+def read_project(root: ProjectRoot, environment: Environment, name: Path | None = None) -> Project:
+    """The project at exactly this root, wherever the user stands. Makes nothing.
+
+    `name` is the root by the name that it was reached by. Raises: ConfigError, as `find_project`.
+    """
     layout = plane_for(root, environment)
     files = read_policy_files(root, environment)
     policy = policy_of(files)
     if root.kind == "project":
-        return Project(root, layout, files, policy, AgentStore(layout, environment), environment)
+        agents = AgentStore(layout, environment)
+        return Project(root, layout, files, policy, agents, environment, name)
     config = load_admin_config(root, layout)
     gate = find_gate(root, config, environment)
     agents = AgentStore(layout, environment, admin_record(config, gate, layout))
-    return Project(root, layout, files, policy, agents, environment, admin=config, gate=gate)
+    return Project(root, layout, files, policy, agents, environment, name, admin=config, gate=gate)
 
 
 def policy_of(files: PolicyFiles) -> Policy:

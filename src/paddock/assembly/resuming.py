@@ -4,31 +4,26 @@ A call is dispatched again: bound, resolved and decided anew. What a command lef
 shown as a difference, is committed as it was shown; nothing runs again.
 """
 
-import os
 from contextlib import closing
 
 from paddock.assembly.approvals import open_inbox
 from paddock.assembly.granting import grant
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.past import NothingAsked
+from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import new_call_id, new_session_id, open_runtime, tools_of
+from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.errors import ApprovalExpiredError
-from paddock.runtime.approvals import NoApprover, approval_digest
+from paddock.runtime.approvals import approval_digest
 from paddock.runtime.commit_parked import commit_tool
-from paddock.runtime.context import Context
-from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import ChangedSince
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import Caller
-from paddock.runtime.registry import Registry
 from paddock.runtime.undo import OperatorJudge
-from paddock.sandbox.parking import unpark_phases
-from paddock.tools.spec import Ports
-from paddock.values.calls import ToolCall, ToolResult
+from paddock.sandbox.parking import unpark_set
+from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
@@ -80,20 +75,11 @@ def _commit(project: Project, granted: Parked) -> ToolResult:
         closing(open_ledger(project, "ho1m")) as ledger,
         open_journal(project) as journal,
     ):
-        phases = unpark_phases(granted.changes)
-        context = Context(
-            registry=Registry([commit_tool(phases, history, journal)]),
-            judge=judge,
-            ports=Ports(workspace, judge),
-            ledger=ledger,
-            approver=NoApprover(),
-            approvals=NothingAsked(),
-            caller=Caller(judge.chain, new_session_id()),
-            randomness=os.urandom,
-            history=history,
+        parked = unpark_set(granted.changes)
+        return OperatorDoor(judge, workspace, ledger, history).call(
+            commit_tool(parked, history, journal),
+            {"request": granted.id, "agent": request.agent},
         )
-        arguments = {"request": granted.id, "agent": request.agent}
-        return Dispatcher(context).dispatch(ToolCall(new_call_id(), "commit_parked", arguments))
 
 
 def _require_unchanged(project: Project, granted: Parked, judge: PolicyJudge) -> None:

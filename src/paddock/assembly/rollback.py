@@ -14,13 +14,13 @@ from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.ledgers import above_of, checkpointer_of, open_plane_ledger, signer_of
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
-from paddock.ledger.format_events import ROLLBACK_ACCEPTED
 from paddock.ledger.verify import ChainFault, Problem, Verification
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.values.entries import Entry
+from paddock.values.events import ROLLBACK_ACCEPTED
 
-_ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN})
+_ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
 ORDER: Final = (GOVERNANCE, "packages", "ho2m", "ho1m")
 """From the top: what is accepted below is recorded above."""
 

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 from paddock import limits
@@ -12,12 +11,13 @@ from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
+from paddock.assembly.earlier import PlaneEarlier
 from paddock.assembly.gate_record import record_gate
 from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
 from paddock.assembly.lazy_gates import gates_of
 from paddock.assembly.lazy_packages import packages_of
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.opening import open_project
+from paddock.assembly.opening import open_given
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, Progress, ShellGround
 from paddock.history.blobs import BlobStore
@@ -120,7 +120,8 @@ def open_runtime(
     tools, not_loaded = _existing(project, chain[0].toolsets)
     history = open_history(project)
     keeper = history.keeper(GeneratedPaths(policy))
-    workspace = Workspace.open(str(lineage[0].workspace), keeper=keeper)
+    place = lineage[0].workspace
+    workspace = Workspace.open(str(place), keeper=keeper, name=project.name_of(place))
     try:
         ledger = open_ledger(project, "ho1m")
     except BaseException:
@@ -143,6 +144,8 @@ def open_runtime(
             shell,
             packages_of(project),
             gates_of(project, chain[0].name),
+            policy.settings.limits,
+            PlaneEarlier(project, chain[0].name),
         ),
         ledger=ledger,
         approver=InboxApprover(approver, open_inbox(project)),
@@ -159,13 +162,14 @@ def open_runtime(
 
 
 def open_workspace(
-    path: str | os.PathLike[str] = ".",
+    path: str | os.PathLike[str] | None = None,
     *,
     agent: str | None = None,
     approver: Approver | Callable[[ApprovalRequest], bool] | None = None,
 ) -> Runtime:
     """Open the project at `path` for one agent; the plane is made on first use.
 
+    Without `path` it is the one that `PADDOCK_PLANE` names, else that of the current directory.
     `approver` answers where policy asks: a function (`True` is yes), an Approver,
     or None, and then what is asked about is refused and kept for an operator.
 
@@ -174,7 +178,7 @@ def open_workspace(
         ConfigError: a policy or agent file does not load.
         HostError: something of the host is missing.
     """
-    project = open_project(Path(path).absolute(), process_environment())
+    project = open_given(path, process_environment())
     return open_runtime(project, agent=agent, approver=approver_of(approver))
 
 

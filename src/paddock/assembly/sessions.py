@@ -24,6 +24,7 @@ from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Child, Session, SessionParts
 from paddock.agent.supervisor import Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
+from paddock.assembly.auditing import is_there
 from paddock.assembly.gate_record import record_gate
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
@@ -33,7 +34,7 @@ from paddock.assembly.skills import installed_skills
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
-from paddock.plane.admin_config import Budget as BudgetTable
+from paddock.plane.admin_config import BudgetTable
 from paddock.plane.session_lock import session_lock
 from paddock.providers.budgets import Budget, session_budget
 from paddock.providers.gateway import Gateway
@@ -88,7 +89,11 @@ def open_session(project: Project, wish: SessionWish) -> Session:
 
 
 def sessions_of(project: Project) -> PlaneLedgers:
-    """Where the sessions of a plane are read from."""
+    """Where the sessions of a plane are read from.
+
+    Raises: LedgerDamagedError: their ledger is gone. HostError, ConfigError.
+    """
+    is_there(project.layout, project.environment, "ho2m")
     return PlaneLedgers(project.layout.ledger_paths())
 
 
@@ -269,6 +274,7 @@ class _Shop:
             Scribe(self.session_id, agent),
             time.monotonic_ns,
             self.project.policy.settings.ledger.keep_model_contents,
+            self.listener,
         )
         schemas = {tool.name: _schema(tool) for tool in runtime.tools.list_all()}
         return Hands(

@@ -63,11 +63,6 @@ class LazyShell:
             self._shell = None
         self._held.close()
 
-    @property
-    def timeout_max_s(self) -> int:
-        """See `Shell`."""
-        return int(self._ground.policy.settings.limits.value("shell_timeout_s"))
-
     def prepare(self, line: CommandLine) -> PreparedLine:
         """See `Shell`."""
         return self._open().prepare(line)

@@ -1,13 +1,12 @@
 """Looking at what a project or bare plane brings, and trusting exactly what was shown."""
 
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from paddock.assembly.admin import require_registered
-from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.opening import open_project
+from paddock.assembly.ledgers import record_in_governance
+from paddock.assembly.opening import open_root
 from paddock.assembly.project import policy_of
 from paddock.errors import ConfigError
 from paddock.plane import records
@@ -19,7 +18,7 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_directory
 from paddock.plane.policy_files import PolicyFile, read_policy_files
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
-from paddock.plane.trust import TrustRecord, record_trust
+from paddock.plane.trust import TrustRecord, plan_trust, write_trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +35,20 @@ class TrustReview:
     """Of a bare plane: its configuration."""
 
 
-def review_trust(start: Path, environment: Environment) -> TrustReview:
+def review_trust(
+    start: Path, environment: Environment, override: Path | None = None
+) -> TrustReview:
     """What the policy of the project at `start` grants, or what the bare plane there wants.
+
+    `override`, else `environment.plane`, replaces `start`, as everywhere.
 
     Raises:
         ConfigError: there is nothing to trust, or it does not load.
     """
-    if is_bare_plane(real_directory(start)):
-        return _review_plane(real_directory(start), environment)
-    root = find_root(start, environment)
+    directory = real_directory(override or environment.plane or start)
+    if is_bare_plane(directory):
+        return _review_plane(directory, environment)
+    root = find_root(start, environment, override)
     if root.kind == "bare":
         return _review_plane(root.path, environment)
     files = read_policy_files(root, environment)
@@ -56,7 +60,7 @@ def review_trust(start: Path, environment: Environment) -> TrustReview:
             hint="without one the defaults hold; paddock init writes one",
         )
     policy_of(files)
-    return TrustReview(root, own, summarise(own), own.trusted)
+    return TrustReview(root, own, summarise(own, files.user), own.trusted)
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
@@ -65,7 +69,7 @@ def _review_plane(path: Path, environment: Environment) -> TrustReview:
     require_registered(config)
     files = read_policy_files(root, environment)
     policy_of(files)
-    shown = [] if files.project is None else [summarise(files.project)]
+    shown = [] if files.project is None else [summarise(files.project, files.user)]
     summary = "\n".join([*shown, summarise_admin(config)])
     return TrustReview(root, files.project, summary, root.accepted, config)
 
@@ -75,21 +79,27 @@ def trust_policy(review: TrustReview, environment: Environment, *, by: str) -> T
 
     Of a bare plane it is the place that is trusted: from now on it counts whole
     without being named.
+
+    Sequence: on record → trusted. Where the entry cannot be written nothing is trusted.
+
+    Raises: ConfigError, HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
     """
-    now = datetime.now(UTC)
+    record = _plan(review, datetime.now(UTC))
+    project = open_root(review.root, environment)
+    record_in_governance(project, records.policy_trusted(record, by))
     if review.admin is not None:
         register_bare_plane(review.root.path, environment)
-        record = TrustRecord(review.admin.file, review.admin.digest, now.isoformat())
     else:
-        record = _trust_file(review, environment, now)
-    project = open_project(review.root.path, environment)
-    with closing(open_ledger(project, "governance")) as ledger:
-        ledger.append([records.policy_trusted(record, by)])
+        write_trust(record, environment)
+    # What came into force by that is put on record now, and not at the next call.
+    open_root(replace(review.root, accepted=review.admin is not None), environment)
     return record
 
 
-def _trust_file(review: TrustReview, environment: Environment, now: datetime) -> TrustRecord:
+def _plan(review: TrustReview, now: datetime) -> TrustRecord:
     file = review.file
+    if review.admin is not None:
+        return TrustRecord(review.admin.file, review.admin.digest, now.isoformat())
     if file is None:
         raise ConfigError("there is no policy file to trust", where=str(review.root.path))
-    return record_trust(file.path, file.content, environment, now)
+    return plan_trust(file.path, file.content, now)

@@ -1,4 +1,4 @@
-"""Whether an approval carries what it was used for: what G2, G3 and G5 ask of a work order."""
+"""Whether an approval carries what it was used for: what G2, G3 and G5 ask of it."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -7,28 +7,23 @@ from paddock.gates.ground import Ground
 from paddock.packages.approvals import Approval, paths_outside, signature_problem
 from paddock.packages.installed import InstalledPackage
 from paddock.packages.keys import Keys
-from paddock.packages.recorded import RecordedPackage, WorkOrder
+from paddock.packages.recorded import ApprovalUse, RecordedPackage
 from paddock.text.show import quote
 
 UNAPPROVED = "it was installed without an approval: paddock package approve ARCHIVE, or uninstall"
 
 
-def approval_file(wo_id: str) -> str:
-    """Where the approval of a work order stands, or would stand."""
-    return f"HOT/registries/approvals/{wo_id}.json"
-
-
-def use_problem(order: WorkOrder, approval: Approval, keys: Keys) -> str:
+def use_problem(use: ApprovalUse, approval: Approval, keys: Keys) -> str:
     """Why an approval does not carry one use of it, as the ledger tells that use."""
     problem = signature_problem(approval, keys)
     if problem:
         return problem
-    if approval.digest != order.digest:
-        return f"it is for {approval.digest}, and {order.digest} was installed with it"
-    if approval.key_id != order.key_id:
-        return f"it is by {approval.key_id}, and the one that was used was by {order.key_id}"
-    if _moment(order.at) >= approval.expires_at:
-        return f"it expired at {approval.expires}, and was used at {order.at}"
+    if approval.digest != use.digest:
+        return f"it is for {approval.digest}, and {use.digest} was installed with it"
+    if approval.key_id != use.key_id:
+        return f"it is by {approval.key_id}, and the one that was used was by {use.key_id}"
+    if _moment(use.at) >= approval.expires_at:
+        return f"it expired at {approval.expires}, and was used at {use.at}"
     return ""
 
 
@@ -73,8 +68,8 @@ def standing_problem(told: RecordedPackage, ground: Ground) -> str:
         return f"its approval {told.wo_id} is not there"
     package = ground.installed.packages.get(told.package_id)
     problems = (
-        use_problem(order, approval, keys_at(order.seq, told, ground))
-        for order in _uses(told, ground.record.work_orders)
+        use_problem(use, approval, keys_at(use.seq, told, ground))
+        for use in _uses_for(told, ground.record.uses)
     )
     found = next((problem for problem in problems if problem), "")
     if not found and package is not None:
@@ -82,8 +77,8 @@ def standing_problem(told: RecordedPackage, ground: Ground) -> str:
     return f"its approval {told.wo_id}: {found}" if found else ""
 
 
-def _uses(told: RecordedPackage, orders: Iterable[WorkOrder]) -> Iterable[WorkOrder]:
-    return (each for each in orders if each.wo_id == told.wo_id)
+def _uses_for(told: RecordedPackage, uses: Iterable[ApprovalUse]) -> Iterable[ApprovalUse]:
+    return (each for each in uses if each.wo_id == told.wo_id)
 
 
 def _moment(timestamp: str) -> float:

@@ -4,21 +4,24 @@ Proves: below HOT, HO2 and HO1 stands nothing but what installed packages brough
 their content, type and mode; and the plane's own files, each of the one form that it can
 have. Hidden files, links, special files and empty directories count as well. Configuration
 is owned by path: it loads, governance holds the digest of its present content, and its mode
-gives nobody more than the one it was brought with. No directory there can be written by others.
+gives nobody more than the one it was brought with. What is kept beside a ledger has a name that
+a ledger gives. No directory there can be written by others, and nothing is somebody else's.
 
 Cannot prove: anything of `HO2/scratch`, `agents` and `objects`, where work is left, nor of
 what stands beside the tiers in the plane's root; what a ledger says (G6); whose keys and
 approvals these are (G2, G5). It tells what is so now, not what was a moment ago.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
+from paddock import limits
 from paddock.gates.g0b_config import config_problem
 from paddock.gates.g0b_own import (
     LEDGER_DIRECTORIES,
     WAITING_CALLS,
     OwnFile,
+    find_ledger_detail,
     find_own_problem,
     is_waiting_call,
     own_paths,
@@ -28,15 +31,16 @@ from paddock.gates.names import G0B
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
 from paddock.gates.walk import Kind, Standing, walk
+from paddock.ledger.details import Detail
 from paddock.packages.checking import file_problem
 from paddock.packages.installed import InstalledPackage
 from paddock.plane.bare import BARE_DIRECTORIES
+from paddock.plane.files import WRITABLE_BY_OTHERS, trusted_owners
 from paddock.plane.layout import TIERS
 from paddock.text.show import quote
 
 FREE: Final = "HO2/scratch"
 """Where work may be left."""
-_WRITABLE_BY_OTHERS: Final = 0o022
 _SPECIAL_BITS: Final = 0o7000
 """Set-id and sticky bits, which no package brings and no receipt tells."""
 
@@ -49,8 +53,11 @@ def check(ground: Ground) -> GateResult:
     for path, owner in owners.items():
         tally.look(path, _owned_problem(path, owner, ground))
     places = _Places(ground, owners)
-    found = walk(ground.layout.root, TIERS, (FREE, *_ledger_details(ground)))
-    for standing in found:
+    users = trusted_owners(ground.layout.root)
+    for standing in walk(ground.layout.root, TIERS, (FREE,)):
+        if standing.owner not in users:
+            # Threat: who owns a file can write it, whatever its mode is now.
+            tally.look(standing.path, f"it belongs to user {standing.owner}")
         if standing.path not in owners:
             tally.look(standing.path, places.problem(standing))
         elif standing.kind is Kind.FILE and _is_too_open(standing, owners[standing.path]):
@@ -99,12 +106,6 @@ def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
     return bool(standing.mode & _SPECIAL_BITS)
 
 
-def _ledger_details(ground: Ground) -> Iterator[str]:
-    """What is kept beside each ledger: it can be made again from the ledger, and G6 looks at it."""
-    for path in ground.layout.ledger_paths().values():
-        yield path.with_suffix(".d").relative_to(ground.layout.root).as_posix()
-
-
 class _Places:
     """What may stand where no package brought anything."""
 
@@ -121,6 +122,8 @@ class _Places:
     def problem(self, standing: Standing) -> str:
         """What is wrong with it; empty where it may stand there, as it is."""
         path = standing.path
+        if standing.is_too_deep:
+            return f"it lies {limits.path_depth_max} directories deep: nobody looked into it"
         if path in self._directories:
             return self._directory_problem(standing)
         if path in self.own:
@@ -130,12 +133,19 @@ class _Places:
         directory = path.rpartition("/")[0]
         if directory in LEDGER_DIRECTORIES:
             return self._ledger_problem(standing, directory)
+        detail = find_ledger_detail(path)
+        if detail is not None:
+            return (
+                self._directory_problem(standing)
+                if detail is Detail.DIRECTORY
+                else (find_own_problem(standing, OwnFile()))
+            )
         return f"no package owns this {standing.kind.value}"
 
     def _directory_problem(self, standing: Standing) -> str:
         if standing.kind is not Kind.DIRECTORY:
             return f"it is a {standing.kind.value}, and should be a directory"
-        if standing.mode & _WRITABLE_BY_OTHERS:
+        if standing.mode & WRITABLE_BY_OTHERS:
             return f"others can write there: its mode is {standing.mode:04o}"
         return ""
 
@@ -148,6 +158,6 @@ class _Places:
         wanted = Kind.DIRECTORY if matched["details"] else Kind.FILE
         if standing.kind is not wanted:
             return f"it is a {standing.kind.value}, and should be a {wanted.value}"
-        if standing.mode & _WRITABLE_BY_OTHERS:
+        if standing.mode & WRITABLE_BY_OTHERS:
             return f"others can write to it: its mode is {standing.mode:04o}"
         return ""

@@ -8,8 +8,15 @@ from typing import Final
 from paddock import limits
 from paddock.gates.ground import Ground
 from paddock.gates.walk import Kind, Standing
+from paddock.ledger.details import Detail, find_detail
 from paddock.packages.hashing import digest_of
-from paddock.packages.names import manifest_path, receipt_path
+from paddock.packages.names import (
+    APPROVALS,
+    approval_file,
+    key_file,
+    manifest_path,
+    receipt_path,
+)
 from paddock.plane.files import read_file
 
 LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -21,7 +28,7 @@ LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
     )
 }
 """Where ledgers stand, and what may stand there: segments, and what is kept beside them."""
-WAITING_CALLS: Final = "HOT/registries/approvals/calls"
+WAITING_CALLS: Final = f"{APPROVALS}/calls"
 """Where calls wait for an operator's answer."""
 _WAITING_CALL: Final = re.compile(r"APR-[0-9a-f]{16}\.[0-9a-f]{32}\.json", re.ASCII)
 _NOT_OURS: Final = 0o7133
@@ -49,9 +56,9 @@ def own_paths(ground: Ground) -> dict[str, OwnFile]:
             digest = None if stands is None else digest_of(stands)
             found[path] = OwnFile(digest_of(content), digest)
     for key_id in ground.keys:
-        found[f"HOT/registries/keys/{key_id}.json"] = OwnFile()
+        found[key_file(key_id)] = OwnFile()
     for wo_id in ground.approvals:
-        found[f"HOT/registries/approvals/{wo_id}.json"] = OwnFile()
+        found[approval_file(wo_id)] = OwnFile()
     return found
 
 
@@ -59,6 +66,16 @@ def is_waiting_call(path: str) -> bool:
     """Whether a call that waits for an answer would be kept there."""
     directory, _, name = path.rpartition("/")
     return directory == WAITING_CALLS and _WAITING_CALL.fullmatch(name) is not None
+
+
+def find_ledger_detail(path: str) -> Detail | None:
+    """What a ledger keeps there, beside its text; None where it keeps nothing."""
+    place, separator, detail = path.partition(".d/")
+    directory, _, name = place.rpartition("/")
+    pattern = LEDGER_DIRECTORIES.get(directory)
+    if not separator or pattern is None or pattern.fullmatch(f"{name}.d") is None:
+        return None
+    return find_detail(detail)
 
 
 def find_own_problem(standing: Standing, own: OwnFile) -> str:

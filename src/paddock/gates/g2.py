@@ -1,4 +1,4 @@
-"""G2: work orders that changed the plane were approved.
+"""G2: packages that changed the plane were approved.
 
 Proves: every package that is installed stands on an approval, given before its install or
 after it; and of every approval that was ever used, the file is still there, with an Ed25519
@@ -9,18 +9,18 @@ approval was used and a present operator has vouched for the package since. An a
 waits to be used is signed too.
 
 Cannot prove: the scope of what was replaced or uninstalled since (its files are not told any
-more), nor that whoever held the key was right. Files changed without a work order are G0B's.
+more), nor that whoever held the key was right. Files changed without a package are G0B's.
 """
 
 from collections import Counter
 
-from paddock.gates.authority import approval_file, standing_problem, use_problem
+from paddock.gates.authority import standing_problem, use_problem
 from paddock.gates.ground import MADE_WITH_DEV, Ground
 from paddock.gates.names import G2
 from paddock.gates.results import GateResult, not_applicable
 from paddock.gates.tally import Tally
 from paddock.packages.approvals import signature_problem
-from paddock.packages.names import manifest_path
+from paddock.packages.names import approval_file, manifest_path
 
 
 def check(ground: Ground) -> GateResult:
@@ -32,23 +32,23 @@ def check(ground: Ground) -> GateResult:
     for told in ground.record.packages.values():
         tally.look(manifest_path(told.package_id), standing_problem(told, ground))
     _look_at_uses(ground, tally)
-    used = {order.wo_id for order in ground.record.work_orders}
+    used = {use.wo_id for use in ground.record.uses}
     for wo_id, approval in ground.approvals.items():
         if wo_id not in used:
             tally.look(approval_file(wo_id), signature_problem(approval, ground.keys))
-    return tally.result("no work order has changed this plane")
+    return tally.result("no package has changed this plane")
 
 
 def _look_at_uses(ground: Ground, tally: Tally) -> None:
     # An operator who left vouched for what was done while he was one.
     keys = {**ground.vouched.known, **ground.keys}
-    times = Counter(order.wo_id for order in ground.record.work_orders)
-    for order in ground.record.work_orders:
-        file, approval = approval_file(order.wo_id), ground.approvals.get(order.wo_id)
+    times = Counter(use.wo_id for use in ground.record.uses)
+    for use in ground.record.uses:
+        file, approval = approval_file(use.wo_id), ground.approvals.get(use.wo_id)
         if approval is None:
-            why = f"{order.package_id} was installed with it (entry {order.seq})"
+            why = f"{use.package_id} was installed with it (entry {use.seq})"
             tally.look(file, f"{why}, and it is not there")
-        elif times[order.wo_id] > 1:
-            tally.look(file, f"it was used {times[order.wo_id]} times")
+        elif times[use.wo_id] > 1:
+            tally.look(file, f"it was used {times[use.wo_id]} times")
         else:
-            tally.look(file, use_problem(order, approval, keys))
+            tally.look(file, use_problem(use, approval, keys))

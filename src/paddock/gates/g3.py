@@ -1,4 +1,4 @@
-"""G3: the dependency graph is closed and acyclic, and no dependency came without a work order.
+"""G3: the dependency graph is closed and acyclic, and no dependency came without an approval.
 
 Proves: everything that an installed package depends on is installed, on no higher layer, and
 no way leads back; what a package depends on is what the ledger said when it was installed;

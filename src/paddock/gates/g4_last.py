@@ -12,11 +12,11 @@ from paddock.gates.names import G4
 from paddock.gates.records import GATE_KEY, read_failures
 from paddock.gates.results import GateResult, Status, not_applicable
 from paddock.ledger.decided import find_decided
-from paddock.ledger.format_events import GATE_RESULT
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter
 from paddock.packages.refusals import Failure
 from paddock.values.calls import Json
+from paddock.values.events import GATE_RESULT
 
 NOT_RUN: Final = "not run yet"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

@@ -8,7 +8,6 @@ from typing import Final, Protocol, cast
 
 from paddock.errors import PaddockError
 from paddock.gates.witness import LedgerWitness
-from paddock.ledger.format_events import CONFIG_CHANGED
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
 from paddock.packages.acceptance import AcceptanceRunner
@@ -23,6 +22,7 @@ from paddock.packages.registries import Registries, read_registries
 from paddock.packages.vouching import Vouched, read_vouched
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
+from paddock.values.events import CONFIG_CHANGED
 from paddock.workspace import Workspace
 
 MADE_WITH_DEV: Final = "this plane was made with --dev: nobody has to approve or sign anything"

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from paddock.gates.results import GateResult, Status
-from paddock.ledger.format_events import GATE_RESULT
 from paddock.packages.refusals import Failure
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import GATE_RESULT
 
 GATE_KEY: Final = "gate"
 _FAILURES_MAX: Final = 50

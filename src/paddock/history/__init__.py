@@ -11,6 +11,9 @@
     notes        what a call is about to do, on disk before it does it
     keeping      the port by which the workspace hands over what it is about to replace
     journal      sets of changes that happen as a whole, whatever ends the process
+    journal_format  one entry of it, and what a crash tore
+    blobs        contents that the ledger names by a salted digest, and that can be erased
+    pins         contents that wait for an answer, and are not pruned meanwhile
     disk         every call that changes the store
 
 Before a file changes, its content stands in the store, durably; then its call's note

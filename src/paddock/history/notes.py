@@ -56,7 +56,7 @@ class CallMark:
 class Doing:
     """What is about to be done to one entry of a workspace.
 
-    `kind` is `created`, `overwritten`, `edited`, `moved` or `deleted`; `entry` is `file`,
+    `kind` is `created`, `overwritten`, `edited`, `moved`, `deleted` or `mode`; `entry` is `file`,
     `link` or `directory`; `before` and `after` are versions, None for absence.
     """
 

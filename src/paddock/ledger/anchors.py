@@ -7,20 +7,24 @@ An anchor keeps for each log the newest note, and what a person accepted as goin
 back. It is read when a ledger is verified: what it holds has to be in the ledger.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, Protocol
 
 from paddock import limits
+from paddock.errors import HostError
 from paddock.ledger.checkpoints import read_notes, set_aside_notes, store_note
 from paddock.ledger.format_notes import SignedCheckpoint
-from paddock.ledger.programs import failed, run_command
+from paddock.ledger.programs import Done, failed, run_command
 from paddock.plane.files import make_directories, read_file, replace_file
 
 _HINT: Final = "the user's configuration names it: [ledger] anchor"
 _GIT: Final = (
     "git",
-    # Nothing of the repository's own runs: no hook, no signing program, no pager.
+    # No hook of the repository runs, no signing program, no pager. One of its filters may, but
+    # never on a note: git compares other files that were added just before.
     *("-c", "core.hooksPath=/dev/null", "-c", "commit.gpgSign=false", "-c", "core.fsmonitor=false"),
     *("-c", "user.name=paddock", "-c", "user.email=paddock@localhost"),
 )
@@ -83,14 +87,22 @@ class DirectoryAnchor:
 
 
 class GitAnchor:
-    """A file in a git repository, committed at each checkpoint; its history keeps them all."""
+    """A file in a git repository, committed at each checkpoint; its history keeps them all.
 
-    __slots__ = ("_environment", "_file", "_repository")
+    What is committed is the note itself: `git add` would run the filters that the repository's
+    attributes name, and a note that one of them changed is none any more.
+    """
+
+    __slots__ = ("_environment", "_file", "_name", "_repository")
 
     def __init__(self, repository: Path, name: str, environment: Sequence[tuple[str, str]]) -> None:
-        """`name` is the file's, below `paddock/`; `environment` is what git gets."""
+        """`repository` may be a directory in one; `name` is the file's, below `paddock/` there.
+
+        `environment` is what git gets.
+        """
         self._repository = repository
-        self._file = repository / "paddock" / f"{name}.checkpoint"
+        self._name = f"paddock/{name}.checkpoint"
+        self._file = repository / self._name
         self._environment = dict(environment)
 
     @property
@@ -100,12 +112,11 @@ class GitAnchor:
 
     def read(self) -> list[str]:
         """See `Anchor`: what is committed, not what lies in the work tree."""
-        place = f"HEAD:{self._file.relative_to(self._repository).as_posix()}"
-        if self._git("rev-parse", "--verify", "--quiet", "HEAD", may_fail=True) is None:
+        # Threat: who loses a branch or an object makes git fail. That there is no note says
+        # only a listing that succeeds.
+        if not self._newest_commit() or not self._committed():
             return []
-        if self._git("cat-file", "-e", place, may_fail=True) is None:
-            return []
-        return [self._git("cat-file", "blob", place) or ""]
+        return [self._git("cat-file", "blob", f"HEAD:./{self._name}")]
 
     def store(self, signed: SignedCheckpoint) -> None:
         """See `Anchor`."""
@@ -118,28 +129,69 @@ class GitAnchor:
 
     def _commit(self, signed: SignedCheckpoint, message: str) -> None:
         note = signed.note.encode()
+        before = self._newest_commit()
+        stored = self._git("hash-object", "-w", "--stdin", given=note)
+        if before and f" {stored}\t" in self._committed():
+            return
+        entry = f"100644,{stored},{self._git('rev-parse', '--show-prefix')}{self._name}"
+        # In the user's index too: their next commit would take the note away again.
+        self._git("update-index", "--add", "--cacheinfo", entry)
         make_directories(self._file.parent)
         if read_file(self._file, limits.checkpoint_note_bytes_max) != note:
             replace_file(self._file, note)
-        path = str(self._file)
-        self._git("add", "--force", "--", path)
-        if self._git("diff", "--cached", "--quiet", "--", path, may_fail=True) is None:
-            # This path alone: what else is staged is somebody else's work.
-            self._git(
-                "commit", "--quiet", "--no-verify", "--message", message, "--only", "--", path
-            )
+        tree = self._tree_with(entry, before)
+        parent = ("-p", before) if before else ()
+        commit = self._git("commit-tree", *parent, "-m", message, tree)
+        self._git("update-ref", "-m", message, "HEAD", commit, before)
 
-    def _git(self, *arguments: str, may_fail: bool = False) -> str | None:
-        """What git prints; None where it fails and may."""
-        command = (*_GIT, "-C", str(self._repository), *arguments)
-        done = run_command(command, b"", self._environment, self.where)
+    def _tree_with(self, entry: str, commit: str) -> str:
+        """What a commit holds and this file: what else is staged is somebody else's work."""
+        with TemporaryDirectory(prefix="paddock-anchor-") as folder:
+            own = {"GIT_INDEX_FILE": os.path.join(folder, "index")}
+            if commit:
+                self._git("read-tree", commit, more=own)
+            self._git("update-index", "--add", "--cacheinfo", entry, more=own)
+            return self._git("write-tree", more=own)
+
+    def _newest_commit(self) -> str:
+        """What is checked out; empty in a repository that has no commit yet. Raises: HostError."""
+        done = self._run("rev-parse", "--verify", "--quiet", "HEAD")
         if done.returncode == 0:
-            return done.stdout.decode(errors="replace")
-        if may_fail and done.returncode == 1:
-            return None
-        if may_fail and arguments[0] == "cat-file" and done.returncode == 128:
-            return None
-        raise failed(self.where, done, _HINT)
+            return _text(done)
+        if done.returncode != 1:
+            raise failed(self.where, done, _HINT)
+        if self._git("rev-list", "--all", "--reflog", "--max-count=1"):
+            raise HostError(
+                "the branch that is checked out has no commit, and the repository has some",
+                where=self.where,
+                hint=f"check out the branch that holds the checkpoints; {_HINT}",
+            )
+        return ""
+
+    def _committed(self) -> str:
+        """How git lists the file among what is committed; empty where it is not."""
+        return self._git("ls-tree", "HEAD", "--", self._name)
+
+    def _git(
+        self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
+    ) -> str:
+        """What git prints. Raises: HostError where it fails."""
+        done = self._run(*arguments, given=given, more=more)
+        if done.returncode != 0:
+            raise failed(self.where, done, _HINT)
+        # A note keeps its last line feed; of an answer it is no part.
+        return done.stdout.decode(errors="replace") if arguments[0] == "cat-file" else _text(done)
+
+    def _run(
+        self, *arguments: str, given: bytes = b"", more: Mapping[str, str] | None = None
+    ) -> Done:
+        command = (*_GIT, "-C", str(self._repository), *arguments)
+        return run_command(command, given, {**self._environment, **(more or {})}, self.where)
+
+
+def _text(done: Done) -> str:
+    """An answer of git, which may name a path. It ends in a line feed."""
+    return os.fsdecode(done.stdout).removesuffix("\n")
 
 
 class CommandAnchor:

@@ -70,6 +70,17 @@ class Checkpointer:
         """How many entries the newest checkpoint beside the ledger covers."""
         return max(_sizes(self._folder), default=0)
 
+    def stored_s(self) -> float:
+        """When the newest checkpoint was put beside the ledger; 0 where nobody can tell.
+
+        Raises: HostError.
+        """
+        try:
+            return os.stat(self._folder / str(self.signed_entries())).st_mtime
+        except OSError:
+            # Then one is made, and where that fails it says why.
+            return 0.0
+
     def _make(self) -> SignedCheckpoint:
         last = self._signer.last()
         with LedgerReader(self._paths.ledger) as reader, opened_tree(self._paths.folder) as tree:
@@ -101,11 +112,12 @@ class Checkpointer:
         self, tree: TreeFiles, reader: LedgerReader, end: Mark, last: SignedCheckpoint | None
     ) -> Growing:
         """The tree up to the mark. One that does not fit what was signed is made anew, once."""
+        signed = 0 if last is None else last.checkpoint.size
         if tree.edge.size > end.entries or not _is_line_end(reader, tree.edge):
             tree.forget()
         if tree.edge.size:
             try:
-                growing = tree.grow(reader, end)
+                growing = tree.grow(reader, end, signed)
                 if last is not None:
                     before = last.checkpoint
                     old = min(before.size, end.entries)
@@ -117,7 +129,7 @@ class Checkpointer:
                 tree.forget()
             else:
                 return growing
-        return tree.grow(reader, end)
+        return tree.grow(reader, end, signed)
 
 
 @contextmanager

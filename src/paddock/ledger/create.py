@@ -13,7 +13,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.commit import GroupCommit
-from paddock.ledger.disk import Disk, Waiting, failure
+from paddock.ledger.disk import Disk, Waiting, failure, open_new
 from paddock.ledger.format import PREV_OF_GENESIS, chain_line
 from paddock.ledger.format_genesis import Genesis, parse_genesis
 from paddock.ledger.format_lines import parse_line
@@ -25,7 +25,10 @@ from paddock.ledger.reserve import Ballast
 from paddock.ledger.segments import (
     APPENDING,
     ActiveSegment,
+    Identity,
     LedgerText,
+    Segment,
+    find_identity,
     list_starts,
     sync_directory,
 )
@@ -46,6 +49,36 @@ class LedgerFiles:
     commit: GroupCommit
     ballast: Ballast
     genesis: Genesis
+    beside: tuple[tuple[str, Identity], ...]
+    """The files of the folder that keep writers apart, and which ones are open here."""
+
+    def verify_in_place(self, segment: Segment) -> None:
+        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
+
+        Raises: LedgerDamagedError.
+        """
+        self.active.verify_in_place(segment)
+        self.verify_beside()
+
+    def verify_beside(self) -> None:
+        """Refuse if these files are not in their places any more.
+
+        # Threat: who removes the folder has the next writer make another lock and another head
+        # file, and two that do not see each other would put aside what the other one wrote.
+
+        Raises: LedgerDamagedError.
+        """
+        for path, identity in self.beside:
+            try:
+                is_ours = find_identity(self.disk, path) == identity
+            except OSError:
+                is_ours = False
+            if not is_ours:
+                raise LedgerDamagedError(
+                    "the folder beside the ledger was removed or replaced while in use",
+                    where=ascii(path),
+                    hint="end every process that has the ledger open, and start again",
+                )
 
     def close(self) -> None:
         """Close every descriptor; locks that only they hold are released."""
@@ -99,6 +132,7 @@ def open_files(
             GroupCommit(disk, head, commit_lock, active=active, path=paths.ledger, waiting=waiting),
             Ballast(disk, paths.folder),
             genesis,
+            tuple((each.path, find_identity(disk, each.descriptor)) for each in (lock, head)),
         )
     except BaseException as fault:
         for each in opened:
@@ -190,8 +224,7 @@ def _verify_regular(disk: Disk, descriptor: int, paths: LedgerPaths) -> None:
 def _make_ledger(disk: Disk, paths: LedgerPaths, first_body: bytes) -> None:
     """Write, sync, link, sync the directory: the name appears with its content or not at all."""
     line = chain_line(first_body, 0, PREV_OF_GENESIS) + b"\n"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = disk.open(paths.new, flags, 0o600)
+    descriptor = open_new(disk, paths.new)
     try:
         written = 0
         while written < len(line):

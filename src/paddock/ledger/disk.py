@@ -144,6 +144,20 @@ class SystemDisk:
             return bytes(16)
 
 
+def open_new(disk: Disk, path: str) -> int:
+    """Open a file that is made now, to write; another one of that name is removed. Raises: OSError.
+
+    # Threat: a pipe that was put in a draft's place would hold up whoever opens it, and a link
+    # would be written through. What is left of a draft is nobody's.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return disk.open(path, flags, 0o600)
+    except FileExistsError:
+        disk.remove(path)
+        return disk.open(path, flags, 0o600)
+
+
 class Bell(Protocol):
     """What wakes those who sleep on a word of a file. Raises OSError as futex(2) does."""
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import UsageError
-from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_merkle import HASH_BYTES, LeafNodes, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.reading import LedgerReader
@@ -44,17 +44,32 @@ class Exported:
     torn_bytes: int = 0
 
 
-def export_lines(path: str, wanted: Filter | None) -> Iterator[bytes]:
-    """Yield stored lines without LF, oldest first: all of them, or those that match.
+class ExportedLines:
+    """Stored lines without LF, oldest first: all of them, or those that match.
 
-    A line that holds no entry is among all, and matches nothing.
+    A line that holds no entry is among all, and matches nothing. Once the lines were taken,
+    `bad` says how many were left out for that, and `torn_bytes` how many bytes follow the
+    last whole line.
 
-    Raises: HostError where there is no ledger, or it cannot be read.
+    Raises: HostError, as lines are taken: there is no ledger, or it cannot be read.
     """
-    with LedgerReader(path) as reader:
-        for line in _whole_lines(reader):
-            if wanted is None or _matches(line, wanted):
-                yield line
+
+    def __init__(self, path: str, wanted: Filter | None) -> None:
+        self._path = path
+        self._wanted = wanted
+        self.bad = 0
+        self.torn_bytes = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        with LedgerReader(self._path) as reader:
+            size = reader.size()
+            self.torn_bytes = size - reader.whole_bytes(size)
+            for line in _whole_lines(reader):
+                found = True if self._wanted is None else _judged(line, self._wanted)
+                if found is None:
+                    self.bad += 1
+                elif found:
+                    yield line
 
 
 def export_page(
@@ -89,7 +104,9 @@ class _Choice:
 
     def __init__(self, wanted: Filter | None, last: int | None) -> None:
         self._wanted = wanted
-        self._matched: deque[tuple[int, bytes]] = deque(maxlen=last)
+        # More than a page holds is refused, before there are so many.
+        most = None if last is None else min(last, limits.export_page_entries_max + 1)
+        self._matched: deque[tuple[int, bytes]] = deque(maxlen=most)
         self._bytes = 0
         self.count = 0
         self.leaves = bytearray()
@@ -102,10 +119,12 @@ class _Choice:
         self.count += 1
         if place == 0:
             self.first = line
-        elif _is_bad(line):
+            return
+        found = _judged(line, self._wanted)
+        if found is None:
             self.bad[place] = line
             self._count(len(line))
-        elif self._wanted is None or _matches(line, self._wanted):
+        elif found:
             if len(self._matched) == self._matched.maxlen:
                 self._count(-len(self._matched[0][1]))
             self._matched.append((place, line))
@@ -133,16 +152,16 @@ def _whole_lines(reader: LedgerReader) -> Iterator[bytes]:
                 yield line
 
 
-def _matches(line: bytes, wanted: Filter) -> bool:
-    if not all(needle in line for needle in wanted.needles().values()):
+def _judged(line: bytes, wanted: Filter | None) -> bool | None:
+    """Whether a line is wanted; None where it may be, and holds no entry."""
+    is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
+    needles = () if wanted is None else wanted.needles().values()
+    if is_shaped and not all(needle in line for needle in needles):
         return False
     row = inspect_line(line)
-    return isinstance(row, StoredEntry) and wanted.matches(row)
-
-
-def _is_bad(line: bytes) -> bool:
-    is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)
-    return not is_shaped and isinstance(inspect_line(line), BadLine)
+    if isinstance(row, BadLine):
+        return None
+    return wanted is None or wanted.matches(row)
 
 
 def _rows(leaves: bytes | bytearray, shown: dict[int, bytes], cuts: Sequence[int]) -> Iterator[Row]:

@@ -18,10 +18,10 @@ from typing import Final, cast
 from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format import PREV_OF_GENESIS
-from paddock.ledger.format_events import GENESIS
 from paddock.ledger.format_lines import StoredEntry
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import GENESIS
 
 FORMAT: Final = 1
 """The version that this program writes and reads."""

@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Final
 
 from paddock import limits
-from paddock.ledger.disk import Disk, SystemDisk
+from paddock.ledger.disk import Disk, SystemDisk, open_new
 from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_postings import FOLDERS, RUN_BYTES_MAX, Kind, RunBuilder
 from paddock.ledger.paths import LedgerPaths
@@ -27,7 +27,6 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.segments import READING
 
 _PIECE_BYTES: Final = 1 << 20
-_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 _RUNS_OPEN_MAX: Final = 64
 _DRAFT: Final = "draft"
 
@@ -57,6 +56,11 @@ class PostingIndex:
         for run in self._runs.values():
             run.close()
         self._runs.clear()
+
+    @property
+    def ranges(self) -> Sequence[tuple[int, int]]:
+        """Where each run begins and ends, by the names alone, as they were at `refresh`."""
+        return tuple(self._ranges)
 
     def refresh(self) -> None:
         """Look which runs there are by now."""
@@ -170,7 +174,7 @@ class PostingIndex:
             folder = self._folder(kind)
             _make_directory(disk, folder)
             draft = os.path.join(folder, _DRAFT)
-            descriptor = disk.open(draft, _CREATE, 0o600)
+            descriptor = open_new(disk, draft)
             try:
                 content, written = files[kind], 0
                 while written < len(content):
@@ -223,7 +227,7 @@ def _build(reader: LedgerReader, start: int, end: int) -> dict[Kind, bytes] | No
 
 
 def find_wrong_runs(path: str) -> list[str]:
-    """Return the names of runs that a search would believe, and that say what is not so.
+    """Return the names of runs that a search might believe, and that say what is not so.
 
     Reads every line that is posted. Runs that fit the ledger in no way are not named:
     they count as none anyway.
@@ -234,35 +238,38 @@ def find_wrong_runs(path: str) -> list[str]:
     index = PostingIndex(disk, paths)
     with LedgerReader(path) as reader, closing(index):
         index.refresh()
-        segments = segment_ranges(reader, reader.size())
-        wrong = [
-            run_name(piece.start, piece.end)
-            for segment in segments
-            for piece in index.plan(*segment)
-            if piece.run is not None and _is_wrong(disk, paths, reader, piece.run)
-        ]
-    return sorted(wrong)
+        # Threat: a name that hides another. A search that finds a run not to fit takes the next
+        # one of that place, so each is looked at, and not only those that are taken first.
+        wrong = [each for each in index.ranges if _is_wrong(disk, paths, reader, *each)]
+    return sorted(run_name(*each) for each in wrong)
 
 
-def _is_wrong(disk: Disk, paths: LedgerPaths, reader: LedgerReader, run: Run) -> bool:
+def _is_wrong(disk: Disk, paths: LedgerPaths, reader: LedgerReader, start: int, end: int) -> bool:
+    with closing(Run(disk, paths, start, end)) as run:
+        try:
+            run.verify(reader)
+        except StaleRunError:
+            return False
+    files = _build(reader, start, end)
+    return files is None or any(
+        _says_otherwise(disk, run_path(paths, kind, start, end), content)
+        for kind, content in files.items()
+    )
+
+
+def _says_otherwise(disk: Disk, path: str, content: bytes) -> bool:
+    """Whether a file of a run holds something else. One that cannot be read says nothing."""
     try:
-        run.verify(reader)
-    except StaleRunError:
+        descriptor = disk.open(path, READING)
+    except OSError:
+        # Threat: a search that needs it does without this run; others believe what is left.
         return False
-    files = _build(reader, run.start, run.end)
-    if files is None:
-        return True
-    for kind, content in files.items():
-        try:
-            descriptor = disk.open(run_path(paths, kind, run.start, run.end), READING)
-        except OSError:
-            return False  # a search does without this run
-        try:
-            if disk.read(descriptor, len(content) + 1, 0) != content:
-                return True
-        finally:
-            disk.close(descriptor)
-    return False
+    try:
+        return disk.read(descriptor, len(content) + 1, 0) != content
+    except OSError:
+        return False
+    finally:
+        disk.close(descriptor)
 
 
 def segment_ranges(reader: LedgerReader, end: int) -> Sequence[tuple[int, int]]:

@@ -11,10 +11,12 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.format_genesis import ALGORITHM_ED25519, VerifierKey, is_key_name
+from paddock.plane.files import FILE_MODE, create_file
 
 _PREFIX: Final = "PRIVATE+KEY+"
 _SEED_BYTES: Final = 32
@@ -58,7 +60,7 @@ def make_key(name: str, seed: bytes) -> SigningKey:
 
 
 def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> SigningKey:
-    """Make a key and store it, mode 0600, whole or not at all; an existing file stays.
+    """Make a key and store it, mode 0600, as `plane.files.create_file` does; what exists stays.
 
     `path` is the caller's to choose, outside every plane: whoever can read it
     can sign as this ledger.
@@ -70,24 +72,8 @@ def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> Sign
     key = make_key(name, randomness(_SEED_BYTES))
     encoded = b64encode(ALGORITHM_ED25519 + key.seed).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{encoded}\n"
-    draft = f"{path}.{randomness(8).hex()}"
-    try:
-        descriptor = os.open(
-            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        try:
-            # Whole on the disk before the name exists; link(2) never replaces.
-            os.write(descriptor, text.encode())
-            os.fsync(descriptor)
-            os.link(draft, path)
-        finally:
-            os.close(descriptor)
-            os.unlink(draft)
-        _sync_directory(os.path.dirname(path) or ".")
-    except FileExistsError as fault:
-        raise HostError("a key stands there already", where=ascii(path)) from fault
-    except OSError as fault:
-        raise HostError(f"the key cannot be stored: {fault.strerror}", where=ascii(path)) from fault
+    if not create_file(Path(path), text.encode(), FILE_MODE):
+        raise HostError("a key stands there already", where=ascii(path))
     return key
 
 
@@ -134,11 +120,3 @@ def _parse_key(text: str, path: str) -> SigningKey:
         if key.verifier.key_id.hex() == key_id:
             return key
     raise ConfigError("not an Ed25519 key of a ledger", where=ascii(path))
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, Rows, query
 
 _NOTHING: Final = Rows((), (), 0, 0)
@@ -17,7 +18,7 @@ class Ledgers(Protocol):
 
         A ledger that was not made yet has none.
 
-        Raises: HostError where it cannot be read.
+        Raises: HostError where it cannot be read; LedgerDamagedError where it is gone.
         """
         ...
 
@@ -31,7 +32,7 @@ class PlaneLedgers:
     def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
         """See `Ledgers`."""
         path = self._paths[name]
-        return query(str(path), wanted, last=last) if path.exists() else _NOTHING
+        return query(str(path), wanted, last=last) if stands(path) else _NOTHING
 
 
 class _NoLedgers:

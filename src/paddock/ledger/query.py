@@ -15,7 +15,7 @@ from typing import Final, Self
 from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import Disk, SystemDisk
-from paddock.ledger.format import encode_text, format_timestamp
+from paddock.ledger.format import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
 from paddock.ledger.format_lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.format_postings import Kind, key_of, keys_in
 from paddock.ledger.index import Piece, PostingIndex, segment_ranges
@@ -25,6 +25,8 @@ from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_END, LINE_OPENING
 from paddock.ledger.touched import names_path
 
+_HALF_MICROSECOND: Final = 5e-7
+_NEWEST: Final = "9999-12-31T23:59:59.999999Z"
 _DENSE: Final = 8
 """Where so many times the rows are more than the lines, reading the lines is faster."""
 
@@ -59,8 +61,8 @@ class Filter:
             and (self.call_id is None or self.call_id in _call_ids(stored))
             and self.agent in {None, entry.agent}
             and self.decision in {None, entry.decision}
-            and (self.since is None or stored.timestamp >= format_timestamp(self.since))
-            and (self.until is None or stored.timestamp <= format_timestamp(self.until))
+            and (self.since is None or stored.timestamp >= _bound(self.since))
+            and (self.until is None or stored.timestamp <= _bound(self.until))
             and (self.path is None or names_path(entry, self.path))
         )
 
@@ -87,7 +89,7 @@ class Filter:
     def span(self) -> TimeSpan:
         """The timestamps of wanted lines."""
         since, until = (
-            None if seconds is None else format_timestamp(seconds).encode()
+            None if seconds is None else _bound(seconds).encode()
             for seconds in (self.since, self.until)
         )
         return TimeSpan(since, until)
@@ -101,6 +103,13 @@ _NAMES: Final = {
     Kind.DECISION: b'"decision":',
 }
 """What stands before a value; a call may be named in the metadata too."""
+
+
+def _bound(seconds: float) -> str:
+    """The timestamp that is meant: seconds of today are a little beside it, on either side."""
+    if seconds >= TIMESTAMP_SECONDS_MAX:
+        return _NEWEST
+    return format_timestamp(seconds + _HALF_MICROSECOND)
 
 
 def _call_ids(stored: StoredEntry) -> tuple[object, ...]:

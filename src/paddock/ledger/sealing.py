@@ -19,7 +19,12 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import PaddockError
 from paddock.ledger.checkpoints import Checkpointer
-from paddock.ledger.format_events import (
+from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.ports import Head, Pending, Receipt, Reservation
+from paddock.ledger.store import LedgerFile
+from paddock.values.entries import Entry
+from paddock.values.events import (
     APPROVAL_ANSWERED,
     APPROVAL_ASKED,
     CONTENT_ERASED,
@@ -34,11 +39,6 @@ from paddock.ledger.format_events import (
     ROLLBACK_ACCEPTED,
     SESSION_END,
 )
-from paddock.ledger.format_genesis import Genesis
-from paddock.ledger.format_notes import SignedCheckpoint
-from paddock.ledger.ports import Head, Pending, Receipt, Reservation
-from paddock.ledger.store import LedgerFile
-from paddock.values.entries import Entry
 
 _MATTERS: Final = frozenset(
     {
@@ -106,11 +106,14 @@ class Keeper:
         above: Above,
         monotonic: Callable[[], float],
         pace: Pace,
+        clock: Callable[[], float],
     ) -> None:
+        """`clock` is the one of file times, in seconds since the epoch."""
         self._checkpointer = checkpointer
         self._above = above
         self._monotonic = monotonic
         self._pace = pace
+        self._clock = clock
         self._lock = threading.Lock()
         self._covered = _UNKNOWN
         self._is_known = False
@@ -121,8 +124,11 @@ class Keeper:
         """Why the last checkpoint could not be made; empty where it was."""
         self._told: str = ""
 
-    def appended(self, head: Head, is_urgent: bool) -> None:
-        """Look whether a checkpoint is due, now that all up to `head` is durable."""
+    def appended(self, head: Head, count: int, is_urgent: bool) -> None:
+        """Look whether a checkpoint is due, now that all up to `head` is durable.
+
+        The last `count` entries of it are those that were appended now.
+        """
         # Every append comes through here: mostly two comparisons and the clock.
         entries = self._newest = head.seq + 1
         if (
@@ -131,12 +137,16 @@ class Keeper:
             and self._monotonic() - self._tried_at < self._pace.interval_s
         ):
             return
-        self._look(entries, is_urgent)
+        self._look(entries, count, is_urgent)
 
-    def _look(self, entries: int, is_urgent: bool) -> None:
+    def _look(self, entries: int, count: int, is_urgent: bool) -> None:
         if not self._is_known:
             # Not at the opening: who only reads, or appends nothing, need not know.
             self._covered, self._is_known = self._checkpointer.signed_entries(), True
+            # Line 0 alone is nothing that could be lost.
+            if entries - count > max(self._covered, 1):
+                # A hook left these, or somebody who was killed: their second is not ours.
+                self._tried_at = self._carried_at = self._tried_at - self._newest_age_s()
         if is_urgent:
             self._try()
             return
@@ -147,6 +157,12 @@ class Keeper:
                 self._seal_if_free()
             finally:
                 self._lock.release()
+
+    def _newest_age_s(self) -> float:
+        """How old the newest checkpoint is; where there is none, or the clock went back, very."""
+        now_s = self._clock()
+        age_s = now_s - self._checkpointer.stored_s()
+        return age_s if age_s >= 0 else now_s
 
     def close(self) -> None:
         """Cover what is new, unless the pace says that few may wait."""
@@ -252,13 +268,13 @@ class KeptLedger:
     ) -> Receipt:
         """Write entries and return when they are durable; those that matter, when covered."""
         receipt = self._ledger.append(entries, reservation=reservation)
-        self._keeper.appended(receipt.head, any(map(matters, entries)))
+        self._keeper.appended(receipt.head, len(entries), any(map(matters, entries)))
         return receipt
 
     def write(self, entries: Sequence[Entry], *, reservation: Reservation | None = None) -> Pending:
         """Write entries; `wait()` of the answer is what `append` does after that."""
         pending = self._ledger.write(entries, reservation=reservation)
-        return KeptEntries(pending, self._keeper, any(map(matters, entries)))
+        return KeptEntries(pending, self._keeper, len(entries), any(map(matters, entries)))
 
     def reserve(self, size_bytes: int) -> Reservation:
         """Keep space for entries of so many bytes."""
@@ -285,11 +301,12 @@ class KeptLedger:
 class KeptEntries:
     """Entries of a `KeptLedger` that are on their way. See `ports.Pending`."""
 
-    __slots__ = ("_is_urgent", "_keeper", "_pending")
+    __slots__ = ("_count", "_is_urgent", "_keeper", "_pending")
 
-    def __init__(self, pending: Pending, keeper: Keeper, is_urgent: bool) -> None:
+    def __init__(self, pending: Pending, keeper: Keeper, count: int, is_urgent: bool) -> None:
         self._pending = pending
         self._keeper = keeper
+        self._count = count
         self._is_urgent = is_urgent
 
     @property
@@ -300,5 +317,5 @@ class KeptEntries:
     def wait(self) -> Receipt:
         """Return when the entries are durable; those that matter, when covered."""
         receipt = self._pending.wait()
-        self._keeper.appended(receipt.head, self._is_urgent)
+        self._keeper.appended(receipt.head, self._count, self._is_urgent)
         return receipt

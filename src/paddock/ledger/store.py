@@ -185,7 +185,7 @@ class LedgerFile:
         """Return when all before the mark is durable, and its segment is still in its place."""
         files = self._files or self._live()
         files.commit.wait_for(mark)
-        files.active.verify_in_place(segment)
+        files.verify_in_place(segment)
 
     def forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
@@ -313,6 +313,7 @@ class LedgerFile:
 
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         """Find the end, put a torn tail aside, record that, sync. The lock is held."""
+        files.verify_beside()  # or it may be on its way, by a holder of another lock
         text = files.active.text()
         try:
             tail = find_tail(text, page, self._boot, self.path)

@@ -44,6 +44,13 @@ def follow(path: str, *, last: int, poll: Callable[[], bool]) -> Iterator[Stored
                 )
 
 
+def find_torn_bytes(path: str) -> int:
+    """How many bytes follow the last whole line. Raises: HostError."""
+    with LedgerReader(path) as reader:
+        size = reader.size()
+        return size - reader.whole_bytes(size)
+
+
 def _start(reader: LedgerReader, last: int) -> int:
     position = _end(reader)
     if last <= 0:

@@ -12,14 +12,17 @@ signed, and makes them anew from the ledger where they do not fit.
 """
 
 import os
+import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.disk import failure
+from paddock.ledger.disk import SystemDisk, failure, open_new
 from paddock.ledger.format import PREV_OF_GENESIS, chain_tail
+from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_merkle import HASH_BYTES, Growing, node_hash
 from paddock.ledger.head import Mark
 from paddock.ledger.reading import LedgerReader
@@ -28,6 +31,8 @@ from paddock.ledger.scan import LINE_OPENING, whole_lines
 _TILE_LEVELS: Final = 8
 """Levels of the tree between two files."""
 _EDGE_BYTES_MAX: Final = 256
+_EDGE: Final = re.compile(r"(\d{1,16}) (\d{1,16}) ([0-9a-f]{64})\n?", re.ASCII)
+"""Of more digits no place in a ledger has a number, and none that the system takes."""
 _LEAF: Final = sha256(b"\0")
 
 
@@ -80,11 +85,13 @@ class TreeFiles:
         """So many leaf hashes. Raises: LedgerDamagedError where the file is shorter."""
         return self._row(0, begin, count)
 
-    def grow(self, reader: LedgerReader, end: Mark) -> Growing:
+    def grow(self, reader: LedgerReader, end: Mark, signed: int) -> Growing:
         """Hash the lines from the edge up to the mark; the edge itself stays for now.
 
+        Those that are not among the `signed` first have to hold entries, too.
+
         Raises:
-            LedgerDamagedError: they do not chain, or do not end at the mark.
+            LedgerDamagedError: they do not chain, or do not end at the mark; one is no entry.
             HostError: the disk failed.
         """
         edge = self.edge
@@ -99,6 +106,8 @@ class TreeFiles:
                         where=f"{reader.path!a}, line {seq + 1}",
                         hint="paddock ledger verify says more",
                     )
+                if seq >= signed:
+                    _require_entry(reader, seq, line)
                 digest = _LEAF.copy()
                 digest.update(line)
                 leaves.append(digest.digest())
@@ -120,9 +129,7 @@ class TreeFiles:
         path = os.path.join(self._folder, "tree.edge")
         draft = f"{path}.new"
         try:
-            descriptor = os.open(
-                draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-            )
+            descriptor = open_new(SystemDisk(), draft)
             try:
                 os.write(descriptor, text.encode())
             finally:
@@ -168,6 +175,8 @@ class TreeFiles:
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         flags |= os.O_RDWR | os.O_CREAT if create else os.O_RDONLY
         try:
+            if create:
+                _clear(self._path(file))
             self._descriptors.append(os.open(self._path(file), flags, 0o600))
         except OSError as fault:
             raise failure(fault, "the ledger's tree cannot be opened", self._folder) from fault
@@ -186,10 +195,10 @@ class TreeFiles:
                 os.close(descriptor)
         except OSError:
             return START
-        fields = text.removesuffix("\n").split(" ")
-        if len(fields) != 3 or not fields[0].isdecimal() or not fields[1].isdecimal():
+        found = _EDGE.fullmatch(text)
+        if found is None:
             return START
-        edge = Edge(int(fields[0]), int(fields[1]), fields[2])
+        edge = Edge(int(found[1]), int(found[2]), found[3])
         return edge if edge.size and self._ends_with(edge) else START
 
     def _ends_with(self, edge: Edge) -> bool:
@@ -197,3 +206,26 @@ class TreeFiles:
             return self._row(0, edge.size - 1, 1)[0].hex() == edge.leaf
         except LedgerDamagedError:
             return False
+
+
+def _clear(path: str) -> None:
+    """Take away what is no file: the tree is made anew from the lines. Raises: OSError."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        os.rmdir(path)
+    elif not stat.S_ISREG(mode):
+        os.unlink(path)
+
+
+def _require_entry(reader: LedgerReader, seq: int, line: bytes) -> None:
+    """Refuse to have a line signed that readers would take for different things."""
+    found = inspect_line(line)
+    if isinstance(found, BadLine):
+        raise LedgerDamagedError(
+            f"the ledger has a line that holds no entry: {found.detail}",
+            where=f"{reader.path!a}, line {seq + 1}",
+            hint="paddock ledger verify says more",
+        )

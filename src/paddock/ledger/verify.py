@@ -6,8 +6,9 @@ that are held elsewhere show what it cannot: a ledger that was cut, restored, or
 chained anew. What they do not cover is stated.
 
 Two passes: one hashes (`verify_hashes`), at some three times the price of reading
-each byte once, and parses what no checkpoint covers; where it finds anything, the
-other (`verify_lines`) parses all, to say what and where.
+each byte once, and parses what no checkpoint covers, or all where it is asked to (whoever
+signs parses first); where it finds anything, the other (`verify_lines`) parses all, to say
+what and where.
 """
 
 import os
@@ -48,13 +49,18 @@ __all__: Final = [
 
 
 def verify(
-    path: str, *, held: Sequence[Held] = (), since: Remembered | None = None
+    path: str,
+    *,
+    held: Sequence[Held] = (),
+    since: Remembered | None = None,
+    parse_all: bool = False,
 ) -> Verification:
     """Say what is wrong with the ledger, and where.
 
     `held` are checkpoints from elsewhere; those beside the ledger are compared too.
     `since` is what a verification before remembered: files that are as they were then
-    are not read again.
+    are not read again. With `parse_all` each line that is read is parsed, also those that
+    a checkpoint covers: some ten times the price.
 
     What the head file says is compared only where the lines by themselves are
     whole; a ledger without its head file is judged by its lines alone.
@@ -71,7 +77,7 @@ def verify(
         notes = [*kept_beside(path), *held]
         if since is not None and since.files != _touched(reader, len(since.files)):
             since = None
-        return _Verifying(reader, marks, notes, since).run()
+        return _Verifying(reader, marks, notes, since, parse_all=parse_all).run()
 
 
 class _Verifying:
@@ -83,11 +89,14 @@ class _Verifying:
         marks: list[Mark],
         notes: Sequence[Held],
         since: Remembered | None,
+        *,
+        parse_all: bool,
     ) -> None:
         self._reader = reader
         self._marks = marks
         self._notes = notes
         self._since = since
+        self._parse_all = parse_all
         self._size = reader.size()
         self._opened: list[Opened] = []
 
@@ -191,11 +200,11 @@ class _Verifying:
         return comparison
 
     def _parses(self, hashes: HashPass, comparison: Comparison) -> bool:
-        """Whether every line that no checkpoint covers is one that a writer writes."""
+        """Whether every line that no checkpoint covers, or every one, is as a writer writes it."""
         known = 0 if self._since is None else self._since.size
         covered = max((each.size for each in comparison.agreements), default=known)
         start = 0
-        if covered > known:
+        if covered > known and not self._parse_all:
             start, _ = hashes.places[covered]
         elif self._since is not None:
             start = self._since.offset_bytes

@@ -12,13 +12,13 @@ from typing import Final
 
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format import PREV_OF_GENESIS
-from paddock.ledger.format_events import GENESIS, TOOL_INTENT, TOOL_RESULT
 from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_merkle import Growing
 from paddock.ledger.head import Mark
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_OPENING, whole_lines
 from paddock.ledger.verify_results import Remembered, Unanswered
+from paddock.values.events import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 _LEAF: Final = sha256(b"\0")
 _EVENT_AT: Final = len(

@@ -7,13 +7,13 @@ not to be right.
 from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.format import PREV_OF_GENESIS
-from paddock.ledger.format_events import GENESIS, TOOL_INTENT, TOOL_RESULT
 from paddock.ledger.format_genesis import Genesis, parse_genesis
 from paddock.ledger.format_lines import BadLine, LineFault, StoredEntry, inspect_line
 from paddock.ledger.head import Mark
 from paddock.ledger.ports import Head
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.verify_results import ChainFault, Problem, Unanswered
+from paddock.values.events import GENESIS, TOOL_INTENT, TOOL_RESULT
 
 
 def check_lines(reader: LedgerReader, marks: list[Mark]) -> "LineCheck":

@@ -24,6 +24,8 @@ class ChainFault(StrEnum):
     """More was signed than is here."""
     REWRITTEN = "rewritten"
     """Other entries were signed than are here."""
+    ANCHOR = "anchor"
+    """The anchor holds no checkpoint, and some were signed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.ledger.format_events import OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.keys import SigningKey
 from paddock.packages.approvals import (
@@ -36,9 +35,8 @@ from paddock.packages.approvals import (
 from paddock.packages.archive import Archive
 from paddock.packages.attic import Attic, new_transaction_id
 from paddock.packages.depot import Depot
-from paddock.packages.hashing import digest_of
-from paddock.packages.install import about, installed_file
-from paddock.packages.installed import digest_of_set
+from paddock.packages.install import installed_file
+from paddock.packages.installed import digest_of_set, row_of
 from paddock.packages.keys import key_bytes, key_path, public_half, read_keys
 from paddock.packages.log import PackageLog, enrolled_entry, installed_entry
 from paddock.packages.manifest import Manifest
@@ -53,8 +51,8 @@ from paddock.packages.tarformat import FILE_MODE
 from paddock.packages.vouching import read_vouched, sign_now
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
-from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +127,7 @@ class _Founding:
         key = self._charter.key
         if key is None:
             return
-        rows = frozenset(
-            (each.package_id, each.version.text, each.digest) for each in self._charter.manifests
-        )
+        rows = frozenset(map(row_of, self._charter.manifests))
         # A founding that was killed right after it is not signed twice.
         if read_vouched(self._depot.ledger.read().entries).rows != rows:
             sign_now(self._depot, key)
@@ -205,35 +201,21 @@ class _Founding:
                 found[package_id] = _Recorded(known.id, receipt)
                 continue
             drafts.append(receipt)
-            metadata = self._metadata(archive, approval, receipt, count)
             entries.append(
-                installed_entry(receipt.transaction, package_id, metadata, is_upgrade=False)
+                installed_entry(
+                    archive.manifest,
+                    receipt,
+                    approval,
+                    previous=None,
+                    set_digest=digest_of_set(self._charter.manifests[:count]),
+                    is_upgrade=False,
+                )
             )
         if entries:
             ids = self._depot.ledger.append_all(entries)[len(entries) - len(drafts) :]
             for receipt, entry_id in zip(drafts, ids, strict=True):
                 found[receipt.package_id] = _Recorded(entry_id, receipt)
         return found
-
-    def _metadata(
-        self, archive: Archive, approval: Approval | None, receipt: Receipt, count: int
-    ) -> dict[str, Json]:
-        manifest, key = archive.manifest, self._charter.key
-        return {
-            **about(manifest),
-            "archive": archive.sha256,
-            "installed_at": receipt.installed_at,
-            "receipt": digest_of(receipt.to_bytes()),
-            "previous": None,
-            "dependencies": list(manifest.dependencies),
-            "wo_id": receipt.wo_id,
-            "key_id": None if approval is None else approval.key_id,
-            "signed_by": None if key is None else public_half(key).key_id,
-            "dev": receipt.dev,
-            "files": len(manifest.assets),
-            "handed_over": [],
-            "set_digest": digest_of_set(self._charter.manifests[:count]),
-        }
 
     def _draft(
         self, archive: Archive, approval: Approval | None, known: StoredEntry | None

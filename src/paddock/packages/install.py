@@ -34,7 +34,7 @@ from paddock.packages.checking import check_package
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import complete, decide, undo
 from paddock.packages.hashing import digest_of
-from paddock.packages.installed import InstalledPackage, SetRow, digest_of_rows, row_of
+from paddock.packages.installed import InstalledPackage, digest_of_rows, row_of
 from paddock.packages.judging import (
     Bench,
     require_approval,
@@ -207,8 +207,10 @@ class _Installing:
     def _transaction(self, approval: Approval | None, swap: Swap) -> Transaction:
         manifest, old = self._manifest, self._old
         receipt = self._receipt(approval, swap)
-        metadata = self._metadata(approval, receipt)
-        is_upgrade = old is not None
+        recorded = self._record.packages
+        told = recorded.get(manifest.package_id)
+        after = {name: package.row for name, package in recorded.items()}
+        after[manifest.package_id] = row_of(manifest)
         return Transaction(
             id=swap.transaction_id,
             package_id=manifest.package_id,
@@ -220,7 +222,14 @@ class _Installing:
             made=tuple(swap.made),
             removed=tuple(swap.removed),
             entry=installed_entry(
-                swap.transaction_id, manifest.package_id, metadata, is_upgrade=is_upgrade
+                manifest,
+                receipt,
+                approval,
+                # As recorded, for the entries have to follow from each other: what is put right
+                # may be missing on the plane, or be another one there.
+                previous=None if told is None else told.row,
+                set_digest=digest_of_rows(after.values()),
+                is_upgrade=old is not None,
             ),
             receipt=receipt,
         )
@@ -242,33 +251,6 @@ class _Installing:
             files=tuple(map(installed_file, self._archive.files)),
             handed_over=tuple(swap.handed_over),
         )
-
-    def _metadata(self, approval: Approval | None, receipt: Receipt) -> dict[str, Json]:
-        manifest, recorded = self._manifest, self._record.packages
-        told = recorded.get(manifest.package_id)
-        after = {name: package.row for name, package in recorded.items()}
-        after[manifest.package_id] = row_of(manifest)
-        return {
-            **about(manifest),
-            "archive": receipt.archive,
-            # When the approval was judged: the tests that come between may take long.
-            "installed_at": receipt.installed_at,
-            # Before it names this entry, which it does last of all.
-            "receipt": digest_of(receipt.to_bytes()),
-            # As recorded, for the entries have to follow from each other: what is put right
-            # may be missing on the plane, or be another one there.
-            "previous": None if told is None else _about_row(told.row),
-            "dependencies": list(manifest.dependencies),
-            "wo_id": receipt.wo_id,
-            "key_id": None if approval is None else approval.key_id,
-            "signed_by": None if receipt.signature is None else receipt.signature.key_id,
-            "dev": receipt.dev,
-            "files": len(manifest.assets),
-            "handed_over": [
-                {"path": each.path, "from": each.giver} for each in receipt.handed_over
-            ],
-            "set_digest": digest_of_rows(after.values()),
-        }
 
     def _manifests_after(self) -> dict[str, Manifest]:
         packages = self._installed.packages
@@ -302,16 +284,6 @@ class _Installing:
             handed_over=tuple((each.path, each.giver) for each in swap.handed_over),
             notes=tuple(swap.notes),
         )
-
-
-def about(manifest: Manifest) -> dict[str, Json]:
-    """What of a package names it."""
-    return _about_row(row_of(manifest))
-
-
-def _about_row(row: SetRow) -> dict[str, Json]:
-    package_id, version, digest = row
-    return {"package_id": package_id, "version": version, "digest": digest}
 
 
 def _longest_result(acceptance: Acceptance) -> AcceptanceResult:

@@ -16,6 +16,7 @@ from paddock.packages.installed import InstalledPackage, InstalledSet
 from paddock.packages.keys import Keys
 from paddock.packages.log import PackageLog
 from paddock.packages.manifest import Manifest
+from paddock.packages.names import approval_file
 from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.signatures import Signature, verify_signature
 from paddock.plane.layout import PlaneLayout
@@ -77,7 +78,7 @@ def require_approval(manifest: Manifest, paths: tuple[str, ...], bench: Bench) -
         if not problem:
             holding.append(approval)
         elif approval.digest == claim.digest:
-            refused.append(Failure(f"HOT/registries/approvals/{approval.wo_id}.json", problem))
+            refused.append(Failure(approval_file(approval.wo_id), problem))
     if holding:
         return min(holding, key=_expiry)
     nobody = "nobody has approved this digest on this plane"

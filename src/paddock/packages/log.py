@@ -10,21 +10,25 @@ from pathlib import Path
 from typing import Final, cast
 
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format_events import (
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_APPROVED,
-    PACKAGE_INSTALLED,
-    PACKAGE_UNINSTALLED,
-)
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification, verify
 from paddock.packages.approvals import Approval
+from paddock.packages.hashing import digest_of
+from paddock.packages.installed import SetRow, row_of
 from paddock.packages.keys import PublicKey
+from paddock.packages.manifest import Manifest
+from paddock.packages.receipts import Receipt
 from paddock.packages.versions import Version, parse_version
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import (
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_UNINSTALLED,
+)
 
 LEDGER: Final = "packages"
 _USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
@@ -148,18 +152,50 @@ class PackageLedger:
 
 
 def installed_entry(
-    transaction_id: str, package_id: str, metadata: Mapping[str, Json], *, is_upgrade: bool
+    manifest: Manifest,
+    receipt: Receipt,
+    approval: Approval | None,
+    *,
+    previous: SetRow | None,
+    set_digest: str,
+    is_upgrade: bool,
 ) -> Entry:
-    """A package was installed, or took the place of another version of itself."""
-    wo_id = metadata.get("wo_id")
+    """A package was installed, or took the place of another version of itself.
+
+    `receipt` is the one before it names this entry, `previous` what was installed of the
+    package as the entries before tell it, `set_digest` that of all packages after it.
+    """
     return Entry(
         event_type=PACKAGE_INSTALLED,
-        submission_id=wo_id if isinstance(wo_id, str) else "",
+        submission_id=receipt.wo_id or "",
         decision="allow",
-        reason=f"{package_id} was {'upgraded' if is_upgrade else 'installed'}",
-        call_id=transaction_id,
-        metadata=dict(metadata),
+        reason=f"{manifest.package_id} was {'upgraded' if is_upgrade else 'installed'}",
+        call_id=receipt.transaction,
+        metadata={
+            **about(row_of(manifest)),
+            "archive": receipt.archive,
+            # When the approval was judged: the tests that come between may take long.
+            "installed_at": receipt.installed_at,
+            "receipt": digest_of(receipt.to_bytes()),
+            "previous": None if previous is None else about(previous),
+            "dependencies": list(manifest.dependencies),
+            "wo_id": receipt.wo_id,
+            "key_id": None if approval is None else approval.key_id,
+            "signed_by": None if receipt.signature is None else receipt.signature.key_id,
+            "dev": receipt.dev,
+            "files": len(manifest.assets),
+            "handed_over": [
+                {"path": each.path, "from": each.giver} for each in receipt.handed_over
+            ],
+            "set_digest": set_digest,
+        },
     )
+
+
+def about(row: SetRow) -> dict[str, Json]:
+    """What of a package names it in an entry."""
+    package_id, version, digest = row
+    return {"package_id": package_id, "version": version, "digest": digest}
 
 
 def uninstalled_entry(transaction_id: str, package_id: str, metadata: Mapping[str, Json]) -> Entry:

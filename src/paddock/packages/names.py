@@ -20,6 +20,8 @@ MANIFEST: Final = "manifest.json"
 RECEIPT: Final = "receipt.json"
 """What an install leaves beside the manifest, last of all."""
 INSTALLED: Final = "HOT/installed"
+APPROVALS: Final = "HOT/registries/approvals"
+KEYS: Final = "HOT/registries/keys"
 
 CHANGES: Final = "packages"
 """Below a plane's objects: where changes of packages on their way are told."""
@@ -37,10 +39,10 @@ TIERS_OF: Final = {
 """Where the files of a package of this tier may stand: in it, and below it."""
 
 OWN_PLACES: Final = (
-    "HOT/installed",
+    INSTALLED,
     "HOT/ledger",
-    "HOT/registries/approvals",
-    "HOT/registries/keys",
+    APPROVALS,
+    KEYS,
     "HO2/ledger",
     "HO2/scratch",
     "HO1/ledger",
@@ -69,6 +71,16 @@ def manifest_path(package_id: str) -> str:
 def receipt_path(package_id: str) -> str:
     """Where its receipt stands."""
     return f"{INSTALLED}/{package_id}/{RECEIPT}"
+
+
+def approval_file(wo_id: str) -> str:
+    """Where an approval of a package stands, relative to the plane."""
+    return f"{APPROVALS}/{wo_id}.json"
+
+
+def key_file(key_id: str) -> str:
+    """Where an operator's public key stands."""
+    return f"{KEYS}/{key_id}.json"
 
 
 def path_problem(path: str) -> str:

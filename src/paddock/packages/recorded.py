@@ -10,11 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.errors import ConfigError
-from paddock.ledger.format_events import (
-    PACKAGE_APPROVED,
-    PACKAGE_INSTALLED,
-    PACKAGE_UNINSTALLED,
-)
 from paddock.ledger.format_lines import StoredEntry
 from paddock.packages.hashing import digest_of
 from paddock.packages.installed import (
@@ -26,6 +21,11 @@ from paddock.packages.installed import (
 from paddock.packages.names import manifest_path, receipt_path
 from paddock.packages.refusals import Failure
 from paddock.plane.strict_json import Fields
+from paddock.values.events import (
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_UNINSTALLED,
+)
 
 LEDGER_FILE: Final = "HOT/ledger/packages.jsonl"
 
@@ -58,8 +58,8 @@ class RecordedPackage:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkOrder:
-    """One use of an approval, as an entry tells it."""
+class ApprovalUse:
+    """One use of a package's approval, as an entry tells it."""
 
     wo_id: str
     package_id: str
@@ -75,7 +75,7 @@ class Record:
     """What the entries come to."""
 
     packages: Mapping[str, RecordedPackage]
-    work_orders: tuple[WorkOrder, ...] = ()
+    uses: tuple[ApprovalUse, ...] = ()
     """Every use of an approval there ever was, oldest first."""
     problems: tuple[Failure, ...] = ()
     """Entries that do not follow from those before them."""
@@ -93,7 +93,7 @@ def replay(entries: Sequence[StoredEntry]) -> Record:
         replaying.take(stored)
     return Record(
         dict(sorted(replaying.packages.items())),
-        tuple(replaying.work_orders),
+        tuple(replaying.uses),
         tuple(replaying.problems),
     )
 
@@ -139,7 +139,7 @@ class _Replaying:
 
     def __init__(self) -> None:
         self.packages: dict[str, RecordedPackage] = {}
-        self.work_orders: list[WorkOrder] = []
+        self.uses: list[ApprovalUse] = []
         self.problems: list[Failure] = []
 
     def take(self, stored: StoredEntry) -> None:
@@ -200,8 +200,8 @@ class _Replaying:
         self._use(stored, approved, stored.timestamp)
 
     def _use(self, stored: StoredEntry, package: RecordedPackage, at: str) -> None:
-        self.work_orders.append(
-            WorkOrder(
+        self.uses.append(
+            ApprovalUse(
                 package.wo_id or "",
                 package.package_id,
                 package.digest,

@@ -5,9 +5,8 @@ from paddock.packages.attic import new_transaction_id
 from paddock.packages.changing import carry_out, changing, require_as_recorded, require_room
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import complete, decide
-from paddock.packages.install import about
-from paddock.packages.installed import InstalledPackage, InstalledSet, digest_of_set
-from paddock.packages.log import uninstalled_entry
+from paddock.packages.installed import InstalledPackage, InstalledSet, digest_of_set, row_of
+from paddock.packages.log import about, uninstalled_entry
 from paddock.packages.names import manifest_path, receipt_path
 from paddock.packages.ownership import plan_ownership
 from paddock.packages.refusals import Failure, GateRefusedError
@@ -69,7 +68,7 @@ def _transaction(installed: InstalledSet, old: InstalledPackage, swap: Swap) -> 
         package.manifest for name, package in installed.packages.items() if name != old.package_id
     )
     metadata: dict[str, Json] = {
-        **about(old.manifest),
+        **about(row_of(old.manifest)),
         "files": len(old.manifest.assets),
         "set_digest": digest_of_set(left),
     }

@@ -22,13 +22,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import ConfigError, IntegrityError
-from paddock.ledger.format_events import (
-    OPERATOR_KEY_ENROLLED,
-    PACKAGE_APPROVED,
-    PACKAGE_INSTALLED,
-    PACKAGE_SET_SIGNED,
-    PACKAGE_UNINSTALLED,
-)
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.keys import SigningKey
 from paddock.packages.changing import changing
@@ -44,11 +37,19 @@ from paddock.packages.keys import (
     sign_bytes,
 )
 from paddock.packages.log import enrolled_entry
+from paddock.packages.names import KEYS, key_file
 from paddock.packages.recorded import LEDGER_FILE, find_deviations, replay
 from paddock.packages.refusals import Failure
 from paddock.plane.strict_json import Fields
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import (
+    OPERATOR_KEY_ENROLLED,
+    PACKAGE_APPROVED,
+    PACKAGE_INSTALLED,
+    PACKAGE_SET_SIGNED,
+    PACKAGE_UNINSTALLED,
+)
 
 STATEMENT: Final = "installed-set"
 _TELLING: Final = frozenset(
@@ -140,7 +141,7 @@ def require_known(depot: Depot, key: SigningKey) -> None:
         # Threat: a plane of somebody else, whose own operators decide what changes it.
         raise ConfigError(
             f"your key {public.key_id} is none of this plane's",
-            where="HOT/registries/keys",
+            where=KEYS,
             hint="have one of its operators put your public key there, then: paddock package sign"
             " --installed",
         )
@@ -220,9 +221,9 @@ def find_key_problems(vouched: Vouched, keys: Keys) -> Iterator[Failure]:
     """Keys in the plane that nobody vouched for, and keys that were vouched for and are gone."""
     for key_id in sorted(keys.keys() - vouched.keys.keys()):
         why = "no operator of this plane vouched for this key: paddock package sign --installed"
-        yield Failure(f"HOT/registries/keys/{key_id}.json", why)
+        yield Failure(key_file(key_id), why)
     for key_id in sorted(vouched.keys.keys() - keys.keys()):
-        yield Failure(f"HOT/registries/keys/{key_id}.json", "the key is gone")
+        yield Failure(key_file(key_id), "the key is gone")
 
 
 class _Reading:

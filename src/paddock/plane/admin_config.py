@@ -73,7 +73,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class BudgetTable:
     """Tokens of a session, a turn and a work order; each draws on the one before."""
 
     session_tokens: int = 1_000_000
@@ -133,9 +133,11 @@ class AdminConfig:
     package_tools: tuple[PackageTool, ...] = ()
     """Tools to be loaded from packages, where these are installed and unchanged."""
     classify: bool = True
-    budget: Budget = field(default_factory=Budget)
+    budget: BudgetTable = field(default_factory=BudgetTable)
     model: ModelChoice = field(default_factory=ModelChoice)
     permissions: Permissions = DEFAULT_PERMISSIONS
+    text: bytes = field(default=b"", compare=False, repr=False)
+    """The file's bytes, in which a rule's line is looked up."""
 
     def tightened(self) -> "AdminConfig":
         """What holds of the file of a plane that nobody accepted: only what narrows.
@@ -150,6 +152,7 @@ class AdminConfig:
             self.digest,
             tools=self.tools,
             permissions=replace(self.permissions, forbidden=tuple(forbidden)),
+            text=self.text,
         )
 
 
@@ -196,6 +199,7 @@ def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
         budget=_budget(fields.table("budget")),
         model=_model(fields.table("model")),
         permissions=_permissions(fields.table("permissions")),
+        text=content,
     )
 
 
@@ -298,10 +302,10 @@ def _package_tool(fields: Fields) -> PackageTool:
     )
 
 
-def _budget(fields: Fields) -> Budget:
+def _budget(fields: Fields) -> BudgetTable:
     fields.require_only(frozenset(BUDGET_KEYS))
-    absent, most = Budget(), limits.json_integer_max
-    return Budget(
+    absent, most = BudgetTable(), limits.json_integer_max
+    return BudgetTable(
         session_tokens=fields.count("session_tokens", absent.session_tokens, most),
         turn_tokens=fields.count("turn_tokens", absent.turn_tokens, most),
         order_tokens=fields.count("order_tokens", absent.order_tokens, most),

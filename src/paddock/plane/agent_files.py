@@ -91,6 +91,7 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
         permissions=_parse_permissions(fields),
         parent=_parse_parent(fields, name),
         source=str(file),
+        declaration=content,
     )
     return AgentRecord(
         agent=agent,

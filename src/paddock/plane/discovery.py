@@ -11,7 +11,7 @@ from paddock.plane.apart import contains, require_outside
 from paddock.plane.environment import Environment
 from paddock.plane.identity import read_identity
 from paddock.plane.layout import PlaneLayout, RootKind, plane_name
-from paddock.plane.paths import real_directory, real_path
+from paddock.plane.paths import real_directory, real_path, require_utf8
 from paddock.plane.quoting import quote
 from paddock.plane.registry import is_registered_bare_plane
 
@@ -69,16 +69,33 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     return ProjectRoot(directory, "project")
 
 
+def name_of_root(start: Path, root: Path) -> Path:
+    """`root` by the name that `start` has for it: another than its own where a link leads there.
+
+    A client names files by the path that it was started with.
+    """
+    given = Path(os.path.abspath(start))
+    for directory in (given, *given.parents):
+        try:
+            if os.path.samefile(directory, root):
+                return directory
+        except OSError:
+            continue  # A `..` behind a link: textually there is no such directory.
+    return root
+
+
 def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
     """The layout of the plane that governs `root`; nothing is made.
 
     Raises:
-        ConfigError: root and the user's Paddock files overlap.
+        ConfigError: root and the user's Paddock files overlap, or the place of planes is
+            not UTF-8.
     """
     require_outside(root.path, environment)
     if root.kind == "bare":
         return PlaneLayout(root.path, "bare")
     planes = real_path(environment.planes)
+    require_utf8(planes, "PADDOCK_HOME")
     return PlaneLayout(planes / plane_name(root.path), "project")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paddock.errors import ConfigError
 from paddock.plane.dual_gate import allows_risky_tools
+from paddock.plane.paths import require_utf8
 from paddock.plane.quoting import quote
 
 
@@ -61,16 +62,21 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
     current directory, as `--plane` may.
 
     Raises:
-        ConfigError: no home directory is known, or `PADDOCK_HOME` is relative.
+        ConfigError: no home directory is known, `PADDOCK_HOME` is relative, or the places
+            that follow are not UTF-8.
     """
     home = _home(variables)
     state = _xdg(variables, "XDG_STATE_HOME", home / ".local" / "state")
     config = _xdg(variables, "XDG_CONFIG_HOME", home / ".config")
     plane = variables.get("PADDOCK_PLANE", "")
+    paddock_home = _paddock_home(variables) or state / "paddock"
+    config_home = config / "paddock"
+    require_utf8(paddock_home, "PADDOCK_HOME")
+    require_utf8(config_home, "XDG_CONFIG_HOME")
     return Environment(
         home=home,
-        paddock_home=_paddock_home(variables) or state / "paddock",
-        config_home=config / "paddock",
+        paddock_home=paddock_home,
+        config_home=config_home,
         plane=Path(os.path.abspath(plane)) if plane else None,
         risky_tools=allows_risky_tools(variables),
         variables=tuple(variables.items()),

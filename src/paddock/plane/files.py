@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from paddock.plane.quoting import quote
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+WRITABLE_BY_OTHERS: Final = 0o022
 
 _TEMPORARY_PREFIX: Final = ".paddock-"
 _TEMPORARY_SUFFIX: Final = ".tmp"
@@ -65,7 +66,19 @@ def read_file_through_links(path: Path, bytes_max: int) -> bytes | None:
     return _read(path, bytes_max, 0)
 
 
-def _read(path: Path, bytes_max: int, extra_flags: int) -> bytes | None:
+def read_private_file(path: Path, bytes_max: int, owners: Collection[int]) -> bytes | None:
+    """As `read_file_through_links`, of a file that only `owners` can write.
+
+    What a link leads to is judged by the descriptor, as it was opened.
+
+    Raises: as `read_file`. ConfigError: somebody else's, or writable for a group or everybody.
+    """
+    return _read(path, bytes_max, 0, owners)
+
+
+def _read(
+    path: Path, bytes_max: int, extra_flags: int, owners: Collection[int] | None = None
+) -> bytes | None:
     # O_NONBLOCK: open(2) of a FIFO without a writer would wait otherwise.
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | extra_flags
     try:
@@ -76,11 +89,19 @@ def _read(path: Path, bytes_max: int, extra_flags: int) -> bytes | None:
         raise _unreadable(path, error) from error
     try:
         with host_errors("reading", path):
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise ConfigError(
                     f"{quote(path)} is not a regular file",
                     where=str(path),
                     hint="put a regular file there, or remove it",
+                )
+            problem = "" if owners is None else _open_to_others(status, owners)
+            if problem:
+                raise ConfigError(
+                    f"{quote(path)} {problem}",
+                    where=str(path),
+                    hint="only you may be able to write it: chmod go-w",
                 )
             content = _read_up_to(descriptor, bytes_max + 1)
     finally:
@@ -244,8 +265,8 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def require_private(directory: Path) -> None:
-    """Refuse a directory that others can write into.
+def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
+    """Refuse a directory that others can write into; `variable` names another place for it.
 
     # Threat: whoever can put files here can answer for the user: trust a policy,
     # declare an agent, swap a ledger.
@@ -254,29 +275,63 @@ def require_private(directory: Path) -> None:
         ConfigError: a link, not a directory, another user's, or writable for a
             group or everybody. A missing directory is fine.
     """
-    try:
-        status = os.lstat(directory)
-    except (FileNotFoundError, NotADirectoryError):
+    status = _lstat(directory)
+    if status is None:
         return
-    except OSError as error:
-        raise _unreadable(directory, error) from error
-    problem = ""
-    if not stat.S_ISDIR(status.st_mode):
+    if stat.S_ISDIR(status.st_mode):
+        problem = _open_to_others(status, trusted_owners(directory))
+    else:
         problem = "is not a directory"
-    elif status.st_uid not in _trusted_owners(directory):
-        problem = f"belongs to user {status.st_uid}"
-    elif status.st_mode & 0o022:
-        problem = f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
     if problem:
         raise ConfigError(
             f"{quote(directory)} {problem}",
             where=str(directory),
-            hint="only you may be able to write there: chmod go-w, or choose another PADDOCK_HOME",
+            hint=f"only you may be able to write there: chmod go-w, or choose another {variable}",
         )
 
 
-def _trusted_owners(directory: Path) -> frozenset[int]:
-    """Us and root; for root also whoever owns the parent: a home mounted into a container."""
+def require_own_link(path: Path) -> None:
+    """Refuse a link that somebody else made; anything else, and nothing, is fine.
+
+    # Threat: where others can make names, a link of theirs leads to files of the user's own
+    # that were never meant for this.
+
+    Raises: ConfigError.
+    """
+    status = _lstat(path)
+    if status is None or not stat.S_ISLNK(status.st_mode):
+        return
+    if status.st_uid not in trusted_owners(path):
+        raise ConfigError(
+            f"{quote(path)} is a link that belongs to user {status.st_uid}",
+            where=str(path),
+            hint="remove it, and make your own",
+        )
+
+
+def _lstat(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _open_to_others(status: os.stat_result, owners: Collection[int]) -> str:
+    """By what others than `owners` could write it; empty where they cannot."""
+    if status.st_uid not in owners:
+        return f"belongs to user {status.st_uid}"
+    if status.st_mode & WRITABLE_BY_OTHERS:
+        return f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def trusted_owners(directory: Path) -> frozenset[int]:
+    """Who may own a directory of ours, or what stands there, by its place alone.
+
+    Us and root; for root also whoever owns the parent: a home mounted into a container.
+    """
     owners = {os.geteuid(), 0}
     if os.geteuid() == 0:
         with host_errors("looking at", directory.parent):

@@ -1,4 +1,6 @@
-"""What a project's policy grants beyond the defaults: what `paddock trust` shows.
+"""What a project's policy grants beyond what holds without it: what `paddock trust` shows.
+
+Without it hold the defaults, under the user's own configuration where there is one.
 
 # Threat: trust is an answer to this list. What a file could loosen and the list
 # does not name, a clone could slip in; what a file could make the terminal hide,
@@ -7,8 +9,8 @@
 # where that is so for everything that it names.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 
 from paddock.plane.admin_config import (
     DEFAULT_PERMISSIONS,
@@ -23,8 +25,9 @@ from paddock.policy.patterns import PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
 from paddock.policy.rules import Otherwise, Profile, Rule
-from paddock.policy.settings import Settings, ShellLimits, ShellSettings
+from paddock.policy.settings import LoweredLimits, Settings, ShellLimits, ShellSettings
 from paddock.policy.shell import ShellChanges
+from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 
@@ -41,54 +44,72 @@ class Grant:
         return f"{self.text} ({self.where})" if self.where else self.text
 
 
-def list_grants(file: PolicyFile) -> tuple[Grant, ...]:
-    """Everything in `file` that loosens the built-in policy; empty if nothing does.
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What holds without the file."""
+
+    name: str
+    paths: PathsTable
+    profiles: Mapping[str, Profile]
+    settings: Settings
+
+    def profile(self, name: str) -> Profile:
+        """The profile of that name; one without rules allows nothing."""
+        return self.profiles.get(name) or Profile(name)
+
+
+def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
+    """Everything in `file` that loosens what holds without it; empty if nothing does.
+
+    `user` is the user's configuration.
 
     Raises:
-        ConfigError: the file does not load; then there is nothing to trust.
+        ConfigError: a file does not load; then there is nothing to trust.
     """
-    document, built_in = _read(file), _built_in()
+    held = _held(user)
+    document = _read(file, held)
     return (
-        *_path_grants(document),
+        *_path_grants(document, held.paths),
         *(
             grant
             for profile in document.profiles
-            for grant in _profile_grants(profile, built_in.get(profile.name))
+            for grant in _profile_grants(profile, held.profile(profile.name), held.settings.shell)
         ),
-        *_shell_grants("[shell]", document.settings.shell, ShellSettings()),
-        *_setting_grants(document.settings),
+        *_shell_grants("[shell]", document.settings.shell, held.settings.shell),
+        *_setting_grants(document.settings, held.settings),
     )
 
 
-def list_restraints(file: PolicyFile) -> tuple[Grant, ...]:
-    """What the path lists and profiles in `file` say as strictly as the defaults, or more so.
+def list_restraints(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant, ...]:
+    """What the path lists and profiles in `file` say as strictly as what holds, or more so.
 
     Not everything that tightens: nobody has to agree to that.
 
     Raises:
-        ConfigError: the file does not load.
+        ConfigError: a file does not load.
     """
-    document, built_in = _read(file), _built_in()
+    held = _held(user)
+    document = _read(file, held)
     return (
-        *_path_restraints(document),
+        *_path_restraints(document, held.paths),
         *(
             restraint
             for profile in document.profiles
-            for restraint in _profile_restraints(profile, built_in.get(profile.name))
+            for restraint in _profile_restraints(profile, held.profiles.get(profile.name))
         ),
     )
 
 
-def summarise(file: PolicyFile) -> str:
+def summarise(file: PolicyFile, user: PolicyFile | None = None) -> str:
     """`list_grants` and `list_restraints` as text for a person, one line each."""
-    grants, restraints = list_grants(file), list_restraints(file)
-    name = show_name(str(file.path))
-    lines = [f"{name} allows, beyond the defaults:", *(f"  - {grant}" for grant in grants)]
+    grants, restraints = list_grants(file, user), list_restraints(file, user)
+    name, held = show_name(str(file.path)), _held(user).name
+    lines = [f"{name} allows, beyond {held}:", *(f"  - {grant}" for grant in grants)]
     if not grants:
-        lines = [f"{name} allows nothing beyond the defaults"]
+        lines = [f"{name} allows nothing beyond {held}"]
     if restraints:
         lines += [
-            "as strict as the defaults, or stricter:",
+            f"as strict as {held}, or stricter:",
             *(f"  - {each}" for each in restraints),
         ]
     return "\n".join(lines)
@@ -120,31 +141,47 @@ def summarise_admin(config: AdminConfig) -> str:
     return "\n".join([f"{name} wants, beyond the defaults:", *(f"  - {each}" for each in found)])
 
 
-def _built_in() -> dict[str, Profile]:
-    return {profile.name: profile for profile in presets()}
+def _held(user: PolicyFile | None) -> _Held:
+    built_in = {profile.name: profile for profile in presets()}
+    if user is None:
+        return _Held("the defaults", built_in_paths(), built_in, Settings())
+    document = read_policy(
+        str(user.path), user.content, Scope.USER, Settings(), frozenset(built_in)
+    )
+    given = {
+        each.name: value
+        for each in fields(PathsTable)
+        if (value := getattr(document.paths, each.name)) is not None
+    }
+    return _Held(
+        f"what holds under {show_name(str(user.path))}",
+        replace(built_in_paths(), **given),
+        built_in | {profile.name: profile for profile in document.profiles},
+        document.settings,
+    )
 
 
-def _read(file: PolicyFile) -> PolicyDocument:
-    known = frozenset(_built_in())
-    return read_policy(str(file.path), file.content, Scope.PROJECT, Settings(), known)
+def _read(file: PolicyFile, held: _Held) -> PolicyDocument:
+    known = frozenset(held.profiles)
+    return read_policy(str(file.path), file.content, Scope.PROJECT, held.settings, known)
 
 
 def _path_lists(
-    document: PolicyDocument,
+    document: PolicyDocument, held: PathsTable
 ) -> Iterator[tuple[str, tuple[PathPattern, ...] | None, tuple[PathPattern, ...] | None]]:
-    """The lists that close paths or warn: their names, as built in, and as given."""
-    defaults, given = built_in_paths(), document.paths
-    yield "protected", defaults.protected, given.protected
-    yield "generated", defaults.generated, given.generated
-    yield "secret", defaults.secret, given.secret
-    yield "warned", defaults.warned, given.warned
+    """The lists that close paths or warn: their names, as they hold, and as given."""
+    given = document.paths
+    yield "protected", held.protected, given.protected
+    yield "generated", held.generated, given.generated
+    yield "secret", held.secret, given.secret
+    yield "warned", held.warned, given.warned
 
 
-def _path_grants(document: PolicyDocument) -> Iterator[Grant]:
-    for name, before, after in _path_lists(document):
+def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
+    for name, before, after in _path_lists(document, held):
         if after is not None:
             yield from _list_grants(name, before or (), after)
-    for pattern in _added(built_in_paths().safe or (), document.paths.safe or ()):
+    for pattern in _added(held.safe or (), document.paths.safe or ()):
         yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
 
 
@@ -167,15 +204,29 @@ def _added(
     return (pattern for pattern in after if pattern.text not in known and not pattern.negated)
 
 
-def _profile_grants(profile: Profile, preset: Profile | None) -> Iterator[Grant]:
+def _profile_grants(profile: Profile, before: Profile, shell: ShellSettings) -> Iterator[Grant]:
     name = f"profile {show_name(profile.name)}"
-    before = preset or Profile(profile.name)
+    known = {(rule.pattern.text, rule.outcome, rule.network) for rule in before.rules}
     for rule in profile.rules:
-        yield from _rule_grants(name, rule, before)
+        if (rule.pattern.text, rule.outcome, rule.network) not in known:
+            yield from _rule_grants(name, rule, before)
     for entry in profile.otherwise:
         if entry.outcome < _usual(before, entry.head):
             yield _otherwise_grant(name, entry)
-    yield from _shell_grants(f"{name}, shell", _over(profile.shell), ShellSettings())
+    yield from _no_longer(name, profile, before)
+    given, held = _over(profile.shell, shell), _over(before.shell, shell)
+    yield from _shell_grants(f"{name}, shell", given, held)
+
+
+def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
+    """Refusals and questions of the profile that this one replaces, and does not repeat."""
+    kept = {(rule.pattern.text, rule.outcome) for rule in profile.rules}
+    for rule in before.rules:
+        repeated = any(
+            (rule.pattern.text, outcome) in kept for outcome in Outcome if outcome >= rule.outcome
+        )
+        if rule.outcome is not Outcome.ALLOW and not repeated:
+            yield Grant(f"{name} no longer {_verb(rule.outcome)} {show_name(rule.pattern.text)}")
 
 
 def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
@@ -221,31 +272,36 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
             yield Grant(f"{name} limit {limit.name} is {more}")
 
 
-def _setting_grants(settings: Settings) -> Iterator[Grant]:
-    default, hook = Settings(), settings.hook
-    if hook.on_allow != default.hook.on_allow:
+def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
+    hook = settings.hook
+    if hook.on_allow != held.hook.on_allow:
         yield Grant("[hook] an allow skips the client's own question")
-    if hook.warnings == "off":
+    if hook.warnings == "off" != held.hook.warnings:
         yield Grant("[hook] warnings are off")
     for pattern in hook.also_write or ():
-        yield Grant(f"[hook] the client may also write {show_name(pattern)}")
+        if pattern not in (held.hook.also_write or ()):
+            yield Grant(f"[hook] the client may also write {show_name(pattern)}")
     for binding in settings.agents:
-        if binding.profile == LOCKED:
+        if binding.profile == LOCKED or binding in held.agents:
             # Nothing is stricter, and a file that redefines it is caught doing so.
             continue
         yield Grant(
             f"[agents] {show_name(binding.name)} has the profile {show_name(binding.profile)}"
         )
-    if settings.history.bytes_max < default.history.bytes_max:
+    for each in fields(LoweredLimits):
+        more = int(getattr(settings.limits, each.name))
+        if more > int(getattr(held.limits, each.name)):
+            yield Grant(f"[limits] {each.name} is {more}")
+    if settings.history.bytes_max < held.history.bytes_max:
         yield Grant(f"[history] only {settings.history.bytes_max} bytes are kept for undo")
-    if settings.mcp.calls_max > default.mcp.calls_max:
+    if settings.mcp.calls_max > held.mcp.calls_max:
         yield Grant(f"[mcp] {settings.mcp.calls_max} calls run at once")
-    if settings.ledger.keep_model_contents:
+    if settings.ledger.keep_model_contents and not held.ledger.keep_model_contents:
         yield Grant("[ledger] what models say and hear is kept")
 
 
-def _path_restraints(document: PolicyDocument) -> Iterator[Grant]:
-    for name, before, after in _path_lists(document):
+def _path_restraints(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
+    for name, before, after in _path_lists(document, held):
         for pattern in _added(before or (), after or ()):
             yield Grant(f"[paths] {_text(pattern)} is {name}", _where(pattern.place))
 
@@ -255,7 +311,8 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
         # Nothing held before, and what a new profile denies was denied to it anyway.
         return
     name = f"profile {show_name(profile.name)}"
-    replaced = f"{name} replaces the built-in one whole: what it does not name is denied"
+    which = "the built-in one" if preset in presets() else "that of your configuration"
+    replaced = f"{name} replaces {which} whole: what it does not name is denied"
     yield Grant(replaced, _where(profile.place))
     known = {(rule.pattern.text, rule.outcome) for rule in preset.rules}
     for rule in profile.rules:
@@ -285,9 +342,8 @@ def _usual(before: Profile, head: HeadPattern) -> Outcome:
     return Outcome.ASK if found else Outcome.DENY
 
 
-def _over(changes: ShellChanges | None) -> ShellSettings:
-    default = ShellSettings()
-    return default if changes is None else changes.over(default)
+def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
+    return shell if changes is None else changes.over(shell)
 
 
 def _verb(outcome: Outcome) -> str:

@@ -1,6 +1,7 @@
 """`paddock init`: a project's policy file, its plane, its agent `main`."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from paddock.plane.paths import real_directory
 from paddock.plane.policy_files import own_policy_path, read_own_policy
 from paddock.plane.quoting import quote
 from paddock.plane.template import POLICY_TEMPLATE
-from paddock.plane.trust import TrustRecord, is_trusted, record_trust
+from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
 
 _PUBLIC_FILE_MODE: Final = 0o666
 """Cut by the umask: the file is committed and read by everyone on the project."""
@@ -41,18 +42,24 @@ class InitResult:
         return not self.made and self.trust is None
 
 
-def init_project(directory: Path, environment: Environment, now: datetime) -> InitResult:
+def init_project(
+    directory: Path,
+    environment: Environment,
+    now: datetime,
+    record: Callable[[ProjectRoot, TrustRecord], None],
+) -> InitResult:
     """Make `directory` (made itself where it is missing) a governed project.
 
     Never overwrites a policy file. The one that it writes is trusted at once; one
     that was there is not, unless it is byte for byte what would have been written.
-    A second time nothing changes.
+    `record` puts that trust on record before it holds. A second time nothing changes.
 
     Raises:
         UsageError: `directory` can't be one, or is a bare plane.
         ConfigError: it overlaps Paddock's own files, holds two policies, or its
             plane is damaged.
-        HostError: something could not be written.
+        HostError: something could not be written. Also what `record` raises; then
+            nothing is trusted.
     """
     require_outside(directory, environment)
     with host_errors("making", directory):
@@ -69,20 +76,24 @@ def init_project(directory: Path, environment: Environment, now: datetime) -> In
         )
     root = ProjectRoot(path, "project")
     policy_file = own_policy_path(root)
-    made: list[Path] = []
-    trust = None
-    if not os.path.lexists(policy_file):
-        # Trust first: the file is never there without it. Trust in bytes that
-        # don't come to stand there harms nobody.
-        trust = record_trust(policy_file, POLICY_TEMPLATE, environment, now)
-        if create_file(policy_file, POLICY_TEMPLATE, _PUBLIC_FILE_MODE):
-            made.append(policy_file)
-    own = read_own_policy(root, environment)
-    if trust is None and own is not None and own.content == POLICY_TEMPLATE and not own.trusted:
-        trust = record_trust(policy_file, POLICY_TEMPLATE, environment, now)
     plane = open_plane(root, environment)
-    if plane.created:
-        made += [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)]
+    made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []
+    trust = None
+    is_missing = not os.path.lexists(policy_file)
+    if is_missing or _is_ours_untrusted(root, environment):
+        # Sequence: on record → trusted → written. The file is never there without trust, and
+        # no trust without its entry. Trust in bytes that do not stand there harms nobody.
+        trust = plan_trust(policy_file, POLICY_TEMPLATE, now)
+        record(root, trust)
+        write_trust(trust, environment)
+    if is_missing and create_file(policy_file, POLICY_TEMPLATE, _PUBLIC_FILE_MODE):
+        made.insert(0, policy_file)
     if trust is not None and not is_trusted(policy_file, POLICY_TEMPLATE, environment):
         trust = None
     return InitResult(root, plane, policy_file, tuple(made), trust)
+
+
+def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:
+    """Whether the policy that stands there is what `init` writes, and nobody trusts it yet."""
+    own = read_own_policy(root, environment)
+    return own is not None and own.content == POLICY_TEMPLATE and not own.trusted

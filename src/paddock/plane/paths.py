@@ -41,8 +41,10 @@ def real_directory(path: Path) -> Path:
     return real
 
 
-def require_utf8(path: Path) -> None:
+def require_utf8(path: Path, variable: str = "") -> None:
     """Refuse a path that UTF-8 cannot say: records and ledgers hold text.
+
+    `variable` names the one that chooses another place.
 
     Raises:
         ConfigError: it has bytes that are not UTF-8.
@@ -51,5 +53,7 @@ def require_utf8(path: Path) -> None:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
         raise ConfigError(
-            f"the path {quote(path)} is not UTF-8", hint="rename the directory"
+            f"the path {quote(path)} is not UTF-8",
+            where=variable,
+            hint=f"set {variable} to another one" if variable else "rename the directory",
         ) from None

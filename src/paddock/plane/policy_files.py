@@ -8,8 +8,15 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import Environment
-from paddock.plane.files import read_file, read_file_through_links
+from paddock.plane.files import (
+    read_file,
+    read_private_file,
+    require_own_link,
+    require_private,
+    trusted_owners,
+)
 from paddock.plane.layout import PlaneLayout
+from paddock.plane.paths import real_path
 from paddock.plane.quoting import quote
 from paddock.plane.trust import content_digest, find_trust
 from paddock.policy.presets import PlaneKind
@@ -101,10 +108,25 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
 
 
 def read_user_policy(environment: Environment) -> PolicyFile | None:
-    """The user's own policy and settings, if there are any. Raises: ConfigError, HostError."""
+    """The user's own policy and settings, if there are any.
+
+    # Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
+    # Whoever can write it, or put a key beside it, is the user.
+
+    Raises:
+        ConfigError: others can write it, its directory or that of the keys; it is no
+            regular file, too large or unreadable.
+        HostError: the system failed to read.
+    """
     # People keep their configuration as links into a repository of their own.
+    directory = real_path(environment.config_home)
+    if not directory.exists():
+        return None
+    require_own_link(environment.config_home)
+    for private in (directory, real_path(directory / "keys")):
+        require_private(private, "XDG_CONFIG_HOME")
     path = environment.user_config
-    content = read_file_through_links(path, limits.policy_bytes_max)
+    content = read_private_file(path, limits.policy_bytes_max, trusted_owners(directory))
     return None if content is None else PolicyFile(path, content, trusted=True)
 
 

@@ -15,12 +15,22 @@ from paddock.plane.trust import TrustRecord
 from paddock.values.agents import Permissions
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import (
+    AGENT_CHANGED,
+    AGENT_CREATED,
+    AGENT_REMOVED,
+    CONFIG_CHANGED,
+    DUAL_GATE,
+    PLANE_CREATED,
+    POLICY_LOADED,
+    POLICY_TRUSTED,
+)
 
 
 def plane_created(layout: PlaneLayout, root: Path) -> Entry:
     """A plane was made for `root`."""
     return Entry(
-        event_type="PLANE_CREATED",
+        event_type=PLANE_CREATED,
         reason=f"a {layout.kind} plane was made",
         metadata={"plane": str(layout.root), "kind": layout.kind, "root": str(root)},
     )
@@ -29,7 +39,7 @@ def plane_created(layout: PlaneLayout, root: Path) -> Entry:
 def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
     """A policy came into force, made from `files`; `policy_digest` is the whole one's."""
     return Entry(
-        event_type="POLICY_LOADED",
+        event_type=POLICY_LOADED,
         reason="the policy in force was loaded",
         metadata={
             "policy_digest": policy_digest,
@@ -43,7 +53,7 @@ def policy_loaded(files: PolicyFiles, policy_digest: str) -> Entry:
 def policy_trusted(record: TrustRecord, by: str) -> Entry:
     """A policy file was trusted; `by` says how: `init`, `person` or `--yes`."""
     return Entry(
-        event_type="POLICY_TRUSTED",
+        event_type=POLICY_TRUSTED,
         decision="allow",
         reason=f"trusted by {by}",
         metadata={
@@ -51,6 +61,21 @@ def policy_trusted(record: TrustRecord, by: str) -> Entry:
             "digest": record.digest,
             "trusted_at": record.trusted_at,
             "by": by,
+        },
+    )
+
+
+def policy_trust_found(record: TrustRecord) -> Entry:
+    """A policy file that is trusted, and of which governance did not know it."""
+    return Entry(
+        event_type=POLICY_TRUSTED,
+        decision="allow",
+        reason="found trusted, and not on record",
+        metadata={
+            "path": str(record.path),
+            "digest": record.digest,
+            "trusted_at": record.trusted_at,
+            "by": "",
         },
     )
 
@@ -65,7 +90,7 @@ def config_changed(
     changed = sorted(name for name in {*before, *files} if before.get(name) != files.get(name))
     permissions = config.permissions
     return Entry(
-        event_type="CONFIG_CHANGED",
+        event_type=CONFIG_CHANGED,
         reason=f"changed: {', '.join(changed)}" if before else "the configuration was first loaded",
         metadata={
             "files": dict(files),
@@ -81,7 +106,7 @@ def config_changed(
 def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
     """What the dual gate found when a session began."""
     return Entry(
-        event_type="DUAL_GATE",
+        event_type=DUAL_GATE,
         decision="allow" if gate.is_open else "deny",
         reason=str(gate),
         session_id=session_id,
@@ -93,7 +118,7 @@ def dual_gate(gate: DualGate, session_id: str, agent: str) -> Entry:
 def agent_created(record: AgentRecord) -> Entry:
     """An agent was declared."""
     return Entry(
-        event_type="AGENT_CREATED",
+        event_type=AGENT_CREATED,
         reason="the agent was declared",
         agent=record.agent.name,
         metadata=_agent(record),
@@ -103,7 +128,7 @@ def agent_created(record: AgentRecord) -> Entry:
 def agent_changed(before_digest: str, record: AgentRecord) -> Entry:
     """An agent's declaration is another than the one recorded last."""
     return Entry(
-        event_type="AGENT_CHANGED",
+        event_type=AGENT_CHANGED,
         reason="the agent's declaration changed",
         agent=record.agent.name,
         metadata={"before_digest": before_digest, **_agent(record)},
@@ -113,7 +138,7 @@ def agent_changed(before_digest: str, record: AgentRecord) -> Entry:
 def agent_removed(name: str, kept: Path) -> Entry:
     """An agent was undeclared; its declaration was kept at `kept`."""
     return Entry(
-        event_type="AGENT_REMOVED",
+        event_type=AGENT_REMOVED,
         reason="the agent was undeclared",
         agent=name,
         metadata={"kept": str(kept)},

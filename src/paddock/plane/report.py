@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.dual_gate import DualGate
@@ -10,6 +11,9 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFiles
 from paddock.values.calls import Json
+
+MADE_WITH_DEV: Final = "made with --dev: nobody approves what changes this plane"
+"""What every place says that shows such a plane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +27,17 @@ class WhereReport:
     user_config: Path
     gate: DualGate | None = None
     """Of a bare plane: what the dual gate found."""
+    made_with_dev: bool = False
+    """Whether nobody approves what changes the plane."""
 
     def as_json(self) -> dict[str, Json]:
         """`{root, plane, policy[], ledgers{name: path}, user_config}`.
 
-        Of a bare plane `dual_gate` besides.
+        Of a bare plane `dual_gate` and `made_with_dev` besides.
         """
-        gate: dict[str, Json] = {} if self.gate is None else {"dual_gate": self.gate.as_json()}
+        gate: dict[str, Json] = {}
+        if self.gate is not None:
+            gate = {"dual_gate": self.gate.as_json(), "made_with_dev": self.made_with_dev}
         return {
             "root": str(self.root),
             "plane": str(self.plane),

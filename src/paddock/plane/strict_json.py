@@ -239,6 +239,8 @@ def _kind(value: Json) -> str:
         return "true or false"
     if isinstance(value, (int, float)):
         return "a number"
+    if isinstance(value, str):
+        return f"the text {quote(value)}"
     return "a list" if isinstance(value, list) else "an object"
 
 

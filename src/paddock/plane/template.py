@@ -6,7 +6,8 @@ _PROJECT_HEAD: Final = b"""\
 # What agents may do in this project. Commit and review it like code: agents can
 # read this file, and none can write it.
 #
-# Everything below says what holds anyway; delete any of it and nothing changes.
+# Everything below says what holds anyway, as comments. To change something, take
+# away the "# " before its lines and its [table].
 # After an edit by hand, look at what it grants and accept it: paddock trust
 # Ask about one action:  paddock policy explain "tool:file:create .git/config"
 """
@@ -15,7 +16,8 @@ _BARE_HEAD: Final = b"""\
 # What agents may do on this plane. Operators change it, agents never: everything
 # in HOT/config, the ledgers and agents/*/agent.json are Paddock's own files.
 #
-# Everything below says what holds anyway; delete any of it and nothing changes.
+# Everything below says what holds anyway, as comments. To change something, take
+# away the "# " before its lines and its [table].
 # It holds for the admin agent, whose workspace is the plane itself, and for every
 # agent under agents/, relative to that agent's own workspace.
 # Ask about one action:  paddock policy explain "tool:file:create HOT/config/x"
@@ -26,21 +28,22 @@ _BODY: Final = b"""\
 # Paths, for every writer, commands included. As in .gitignore: without a slash at
 # any depth, with a leading slash from the project's root, a directory covers what
 # is below it, and ! takes back what an earlier line of the same list said.
-[paths]
-# Nobody writes these.
-protected = [".git/", ".env*", "*.key", "*.pem"]
-# Only commands write these; file tools do not.
-generated = ["node_modules/", "package-lock.json", "yarn.lock"]
-# Writing here is allowed, with a warning that model and person can see.
-warned    = [
-    "/src/**",
-    "/plugins/*/agents/*.md", "/plugins/*/commands/*.md", "/plugins/*/skills/**",
-    "/.claude-plugin/**",
-]
-# No warning here.
-safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
-# Not even readable, and not shown.
-secret    = [".env*", "*.key"]
+#
+# [paths]
+# # Nobody writes these.
+# protected = [".git/", ".env*", "*.key", "*.pem"]
+# # Only commands write these; file tools do not.
+# generated = ["node_modules/", "package-lock.json", "yarn.lock"]
+# # Writing here is allowed, with a warning that model and person can see.
+# warned    = [
+#     "/src/**",
+#     "/plugins/*/agents/*.md", "/plugins/*/commands/*.md", "/plugins/*/skills/**",
+#     "/.claude-plugin/**",
+# ]
+# # No warning here.
+# safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
+# # Not even readable, and not shown.
+# secret    = [".env*", "*.key"]
 
 # An agent's profile says what it is allowed, what is asked about, what is denied.
 # The strictest matching rule wins; where none matches, `otherwise`; then no.

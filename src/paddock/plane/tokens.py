@@ -12,7 +12,8 @@ from typing import Final
 
 from paddock.plane.environment import Environment
 from paddock.plane.files import make_directories, read_file, replace_file, require_private
-from paddock.plane.layout import PlaneLayout, plane_name
+from paddock.plane.keys import plane_title
+from paddock.plane.layout import PlaneLayout
 
 _PREFIX: Final = "paddock_"
 _SECRET_BYTES: Final = 32
@@ -77,5 +78,4 @@ def _digest(token: str) -> bytes:
 
 
 def _directory(layout: PlaneLayout, environment: Environment) -> Path:
-    name = plane_name(layout.root) if layout.kind == "bare" else layout.root.name
-    return environment.config_home / "mcp" / name
+    return environment.config_home / "mcp" / plane_title(layout)

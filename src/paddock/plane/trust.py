@@ -71,27 +71,36 @@ def is_trusted(file: Path, content: bytes, environment: Environment) -> bool:
     return find_trust(file, content, environment).trusted
 
 
-def record_trust(
-    file: Path, content: bytes, environment: Environment, now: datetime
-) -> TrustRecord:
-    """Trust `content` at `file` from now on, in place of what was trusted there.
+def find_trust_record(file: Path, content: bytes, environment: Environment) -> TrustRecord | None:
+    """The record by which exactly `content` at `file` is trusted, if it is."""
+    if not is_trusted(file, content, environment):
+        return None
+    return _read_record(_real(file), environment)
+
+
+def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
+    """The trust in `content` at `file`: what is put on record before `write_trust`.
 
     Give the bytes that were shown, not the file's newest: the answer was about those.
+    """
+    return TrustRecord(_real(file), content_digest(content), now.astimezone(UTC).isoformat())
+
+
+def write_trust(record: TrustRecord, environment: Environment) -> None:
+    """Trust what `record` names from now on, in place of what was trusted there.
 
     Raises:
         ConfigError: others can write the trust store.
         HostError: it could not be written.
     """
-    real = _real(file)
-    record = TrustRecord(real, content_digest(content), now.astimezone(UTC).isoformat())
-    path = _record_path(real, environment)
+    path = _record_path(record.path, environment)
     make_directories(path.parent)
     require_private(path.parent)
+    digest, trusted_at = record.digest, record.trusted_at
     replace_file(
         path,
-        write_object({"path": str(real), "digest": record.digest, "trusted_at": record.trusted_at}),
+        write_object({"path": str(record.path), "digest": digest, "trusted_at": trusted_at}),
     )
-    return record
 
 
 def parse_trust(content: bytes, file: str) -> TrustRecord:

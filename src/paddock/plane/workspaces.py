@@ -49,18 +49,21 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     """Refuse a child that could do more than its parent.
 
     Decisions are the strictest of both anyway; this is about what they are made
-    on: the child's workspace is its own directory in the plane, or the parent's,
-    or inside the parent's; its toolsets are among the parent's.
+    on: the child's workspace is its own directory in the plane, or the parent's;
+    its toolsets are among the parent's.
+
+    # Threat: patterns are relative to the workspace of whoever acts. To a child that
+    works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
 
     Raises:
         ConfigError: workspace or toolsets exceed the parent's.
     """
-    if not child.owns_workspace and not contains(parent.workspace, child.workspace):
+    if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
         raise ConfigError(
-            f"the workspace {quote(child.workspace)} of agent {quote(child.agent.name)} lies"
-            f" outside that of its parent {quote(parent.agent.name)}: {quote(parent.workspace)}",
+            f"the workspace {quote(child.workspace)} of agent {quote(child.agent.name)} is"
+            f" not that of its parent {quote(parent.agent.name)}: {quote(parent.workspace)}",
             where=f"{child.file}, field 'workspace'",
-            hint="choose a directory inside the parent's workspace, or none",
+            hint="give it the parent's workspace, or none: then it has a directory of its own",
         )
     more = [name for name in child.agent.toolsets if name not in parent.agent.toolsets]
     if more:

@@ -69,6 +69,14 @@ class HeadPattern:
         """Whether an action with this head is meant."""
         return self.category in (ANY, category) and self.operation in (ANY, operation)
 
+    def matches_widely(self, category: str, operation: str) -> bool:
+        """The same, and the case of a name that somebody else gave does not count."""
+        if category in NAMES_BY_OPERATION and self.category in (ANY, category):
+            return self.operation in (ANY, operation) or (
+                self.operation.casefold() == operation.casefold()
+            )
+        return self.matches(category, operation)
+
     @property
     def categories(self) -> frozenset[str]:
         """The categories that it can match."""

@@ -13,7 +13,7 @@ from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.lines import judge_line
 from paddock.policy.places import BUILT_IN
-from paddock.policy.problems import PatternError, place_text, quote
+from paddock.policy.problems import PatternError, quote
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.values.actions import Action
@@ -57,7 +57,10 @@ def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[
         return ()
     if before.outcome is Outcome.ALLOW:
         return _tightening(policy, chain, action)
-    fixed = tuple(_fixed(policy, chain, action, before.outcome))
+    fixed = (
+        *_fixed(policy, chain, action, before.outcome),
+        *_untrusted(policy, chain, action, before.outcome),
+    )
     edits = tuple(_edits(policy, chain, action))
     if not edits:
         return fixed
@@ -117,6 +120,22 @@ def _fixed(policy: Policy, chain: AgentChain, action: Action, outcome: Outcome) 
             yield Change(text)
 
 
+def _untrusted(
+    policy: Policy, chain: AgentChain, action: Action, outcome: Outcome
+) -> Iterator[Change]:
+    """Yield what an untrusted file lays over the profiles: no rule in them lifts it."""
+    overlays = [profile.overlay for profile in judge_for(policy, chain).profiles()]
+    for overlay in filter(None, overlays):
+        said = [verdict.finding.outcome for _, verdict in _parts(overlay, action)]
+        if max(said, default=Outcome.ALLOW) >= outcome:
+            place = overlay.profile.place
+            yield Change(
+                f"{place.file} is not trusted, and its [profiles.{overlay.name}] "
+                f"({place}) says {max(said).word}: change it there, "
+                "or look at the file and trust it: paddock trust"
+            )
+
+
 def _fixed_text(finding: Finding) -> str:
     rule = finding.rule
     if rule is None:
@@ -136,7 +155,7 @@ def _fixed_text(finding: Finding) -> str:
         return _path_text(rule)
     if ".permissions." in rule.source:
         agent, _, name = rule.source.removeprefix("agents.").partition(".permissions.")
-        where = rule.file or f"the declaration of the agent {quote(agent)}"
+        where = rule.place if rule.file else f"the declaration of the agent {quote(agent)}"
         verb = "remove what names the path from" if name == "forbidden" else "add the path to"
         return f"no profile lifts it: {verb} permissions.{name} in {where}"
     return ""
@@ -147,7 +166,7 @@ def _path_text(rule: RuleMatch) -> str:
     if rule.file == BUILT_IN:
         how = f"give {name} under [paths] in {DEFAULT_FILE}, without {quote(rule.text)}"
     else:
-        place = place_text(rule.file, rule.line)
+        place = rule.place
         how = f"remove {quote(rule.text)} from [paths] {name}, {place}"
     return f"cannot be lifted: {name} stands above any profile; {how}"
 
@@ -159,7 +178,7 @@ def _edits(policy: Policy, chain: AgentChain, action: Action) -> Iterator[_Edit]
         if profile is None or profile.name in done:
             continue
         done.add(profile.name)
-        edit = _edit(profile, compiled, action)
+        edit = _edit(profile, compiled.alone, action)
         if edit.removed or edit.added:
             yield edit
 
@@ -199,9 +218,9 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
 def _edit_text(policy: Policy, edit: _Edit) -> str:
     name, parts = edit.profile.name, list[str]()
     for rule in edit.removed:
-        parts.append(f"remove {quote(rule.pattern.text)} from {rule.source}, {rule.place}")
+        parts.append(f"remove {_string(rule.pattern.text)} from {rule.source}, {rule.place}")
     for outcome in Outcome:
-        texts = [quote(rule.pattern.text) for rule in edit.added if rule.outcome is outcome]
+        texts = [_string(rule.pattern.text) for rule in edit.added if rule.outcome is outcome]
         if texts:
             parts.append(f"add `{outcome.word} = [{', '.join(texts)}]` to [profiles.{name}]")
     place = edit.profile.place
@@ -214,3 +233,14 @@ def _edit_text(policy: Policy, edit: _Edit) -> str:
     elif edit.added:
         parts.append(f"in {place}")
     return ", ".join(parts)
+
+
+def _string(text: str) -> str:
+    """Return the whole text as TOML writes a string: what is shown is what was tried."""
+    return f'"{"".join(_escaped(char) for char in text)}"'
+
+
+def _escaped(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    return char if char.isprintable() else f"\\U{ord(char):08X}"

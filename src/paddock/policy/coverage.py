@@ -2,10 +2,13 @@
 
 Decided on samples: the covered pattern with its wildcards filled in, by nothing
 and by texts that no pattern names. A pattern that matches all of them matches
-by its own wildcards, and so whatever else stands there.
+by its own wildcards, and so whatever else stands there. Brackets are no such
+wildcard, since they take some and leave others: a pattern that has them is
+never said to cover another one.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
@@ -14,6 +17,7 @@ from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.guards import PathGuards
 from paddock.policy.patterns import Comparison, MatchedPattern, PathPattern, PathSet
 from paddock.policy.rules import Rule
+from paddock.policy.sampling import common_row, path_parts
 from paddock.values.actions import WRITING_OPERATIONS
 
 FILL: Final = "\x01\x02"
@@ -25,17 +29,19 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
     index = PathSet(
         (number, rule.pattern.path, Comparison.GUARDING)
         for number, rule in enumerate(rules)
-        if rule.pattern.path is not None
+        if rule.pattern.path is not None and not _has_brackets(rule.pattern.path)
     )
+    first: dict[str, int] = {}
     others = [n for n, rule in enumerate(rules) if rule.pattern.path is None]
     for number, rule in enumerate(rules):
         candidates = list(others)
         if rule.pattern.path is not None:
-            samples = path_samples(rule.pattern.path)
+            samples = path_samples(_without_brackets(rule.pattern.path))
             common = index.matching(samples[0])
             for sample in samples[1:]:
                 common &= index.matching(sample)
             candidates += sorted(common)
+        candidates.append(first.setdefault(rule.pattern.text, number))
         for candidate in candidates:
             other = rules[candidate]
             if candidate != number and _is_stronger(other, rule, candidate < number):
@@ -46,11 +52,36 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
 def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
     """Return the path list's pattern that denies whatever the rule names, if one does."""
     path = rule.pattern.path
-    if path is None:
+    if path is None or _may_be_taken_out(guards, path):
         return None
-    found = [_swallowing(guards, rule.pattern, sample) for sample in path_samples(path)]
+    samples = path_samples(_without_brackets(path))
+    found = [_swallowing(guards, rule.pattern, sample) for sample in samples]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
+
+
+def _may_be_taken_out(guards: PathGuards, path: PathPattern) -> bool:
+    """Whether a `!` of a path list concerns something that the rule names."""
+    parts = path_parts(path.glob)
+    return any(
+        pattern.negated and common_row(parts, path_parts(pattern.glob)) is not None
+        for layer in (*guards.secret, *guards.protected, *guards.generated)
+        for pattern in layer.patterns
+    )
+
+
+def _has_brackets(pattern: PathPattern) -> bool:
+    pieces = (piece for segment in pattern.glob.segments for piece in segment)
+    return any(isinstance(piece, CharClass) for piece in pieces)
+
+
+def _without_brackets(pattern: PathPattern) -> PathPattern:
+    """Return a pattern that matches what this one does and more: `?` for brackets."""
+    segments = tuple(
+        tuple(Wild.ONE if isinstance(piece, CharClass) else piece for piece in segment)
+        for segment in pattern.glob.segments
+    )
+    return replace(pattern, glob=replace(pattern.glob, segments=segments))
 
 
 def path_samples(pattern: PathPattern) -> tuple[str, ...]:
@@ -87,12 +118,13 @@ def _filled(segment: Segment, fill: str) -> str:
 def _swallowing(guards: PathGuards, pattern: ActionPattern, path: str) -> MatchedPattern | None:
     secret = guards.find_secret(path)
     if secret is not None:
-        return secret
+        return None if _has_brackets(secret) else secret
     head = pattern.head
     # A rule that also reads still decides something on a protected path.
     if (head.category, head.operation) not in WRITING_OPERATIONS:
         return None
-    return guards.find_protected(path) or guards.find_generated(path)
+    found = guards.find_protected(path) or guards.find_generated(path)
+    return None if found is None or _has_brackets(found) else found
 
 
 def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
@@ -102,7 +134,8 @@ def _is_stronger(other: Rule, rule: Rule, is_earlier: bool) -> bool:
         # Twins: of two rules that say the same, only the later one is superfluous.
         is_twin = other.pattern.text == rule.pattern.text and other.network == rule.network
         return is_twin and is_earlier
-    return _covers_target(other, rule)
+    # What a rule says of the network holds although a stricter one decides.
+    return rule.network is None and _covers_target(other, rule)
 
 
 def _covers_head(wide: ActionPattern, narrow: ActionPattern) -> bool:

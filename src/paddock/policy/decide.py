@@ -50,7 +50,8 @@ def decide(
     `chain` is the acting agent and then its ancestors; `actions` are resolved.
     `writer` says who would write: what is `generated` only commands write. A
     redirection in a command line is taken from the workspace root; a caller
-    that runs the line elsewhere adds those writes as actions.
+    that runs the line elsewhere adds those writes as actions, all of them: then
+    one that leaves the workspace from the root alone is what was added for it.
 
     No actions, no agent, a chain longer than `agent_chain_max`, an unknown head
     or a path that is not resolved is denied: whoever asks so has made a mistake.
@@ -60,8 +61,7 @@ def decide(
         return judge.decide(actions[0], writer)
     if not actions:
         return _refusal(policy, "", "the call names no action")
-    decisions = [judge.decide(action, writer) for action in actions]
-    return _combined(decisions)
+    return _combined(judge.decide_each(actions, writer))
 
 
 def writer_of(actions: Sequence[Action]) -> Writer:
@@ -137,10 +137,12 @@ class ChainJudge:
         """Return every profile that has a say, the acting agent's first."""
         return tuple(profile for member in self._members for profile in member.profiles)
 
-    def findings(self, action: Action, writer: Writer) -> Iterator[Finding]:
-        """Yield every say in the decision about one action."""
+    def findings(
+        self, action: Action, writer: Writer, added: frozenset[str] = frozenset()
+    ) -> Iterator[Finding]:
+        """Yield every say in the decision about one action; `added` as `LineJudge.writes`."""
         if action.category == "shell":
-            yield from self._line_findings(action)
+            yield from self._line_findings(action, added)
             return
         if action.is_path:
             path = action.target or "."
@@ -164,6 +166,16 @@ class ChainJudge:
             for profile in member.profiles:
                 yield member, profile.judge(action)
 
+    def decide_each(self, actions: Sequence[Action], writer: Writer) -> list[Decision]:
+        """Return the decision about each action of one call; see `decide`."""
+        added = frozenset(each.target for each in actions if each.head == "tool:file:create")
+        return [
+            self._decide(action, writer, added)
+            if added and action.category == "shell"
+            else self.decide(action, writer)
+            for action in actions
+        ]
+
     def decide_words(self, action: Action) -> Decision:
         """Return what the profiles say to the commands of a line, its writes left aside.
 
@@ -184,22 +196,27 @@ class ChainJudge:
                 for finding in line.findings(profile):
                     yield replace(finding, reason=member.title + finding.reason)
 
-    def _line_findings(self, action: Action) -> Iterator[Finding]:
+    def _line_findings(self, action: Action, added: frozenset[str]) -> Iterator[Finding]:
         yield from self._word_findings(action)
         line = judge_line(action)
         if line.refusal:
             return
-        for write in line.writes():
+        for write in line.writes(added):
             if isinstance(write, Finding):
                 yield write
             else:
                 yield from self.findings(write, Writer.COMMAND)
 
-    def _decide(self, action: Action, writer: Writer = Writer.FILE_TOOL) -> Decision:
+    def _decide(
+        self,
+        action: Action,
+        writer: Writer = Writer.FILE_TOOL,
+        added: frozenset[str] = frozenset(),
+    ) -> Decision:
         problem = self._problem or _mistake(action)
         if problem:
             return _refusal(self.policy, str(action), problem)
-        return self._decision(action, list(self.findings(action, writer)))
+        return self._decision(action, list(self.findings(action, writer, added)))
 
     def _decision(self, action: Action, found: list[Finding]) -> Decision:
         deciding = min(found, key=strictness)

@@ -16,7 +16,14 @@ from typing import Final
 
 from paddock.policy.decide import ChainJudge, judge_for
 from paddock.policy.diff_rows import Call, rows_of
-from paddock.policy.differences import Differences, Item, SettingChange, find_differences
+from paddock.policy.differences import (
+    CLOSES,
+    ENDS,
+    Differences,
+    Item,
+    SettingChange,
+    find_differences,
+)
 from paddock.policy.engine import Policy
 from paddock.policy.presets import LOCKED
 from paddock.policy.witness_calls import calls_for, may_meet
@@ -97,7 +104,7 @@ class Diff:
             item
             for item in items
             if (item.text, item.place.file, item.place.line) not in seen
-            and item.says not in ("paths.warned", "paths.safe")
+            and item.says not in ("paths.warned", "paths.safe", CLOSES, ENDS)
         )
 
     @property

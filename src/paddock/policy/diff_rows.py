@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from paddock.policy.differences import Differences, Item
-from paddock.policy.places import BUILT_IN, place_text
+from paddock.policy.differences import UNTRUSTED, Differences, Item
+from paddock.policy.places import BUILT_IN
 from paddock.values.actions import Action
 from paddock.values.decisions import Decision, RuleMatch
 
@@ -191,7 +191,8 @@ def _key_of(rule: RuleMatch | None) -> RuleKey | None:
 
 
 def _key_of_item(item: Item) -> RuleKey:
-    return item.profile, item.text, item.says.partition("+")[0]
+    says = item.says.removeprefix(f"{UNTRUSTED} ").partition("+")[0]
+    return item.profile, item.text, says
 
 
 def _and_more(count: int, what: str, like: str = "") -> str:
@@ -202,7 +203,7 @@ def _and_more(count: int, what: str, like: str = "") -> str:
 
 
 def _where(rule: RuleMatch | None) -> str:
-    return "" if rule is None else f"{rule.source}, {place_text(rule.file, rule.line)}"
+    return "" if rule is None else f"{rule.source}, {rule.place}"
 
 
 def _with_warning(decision: Decision) -> str:

@@ -5,17 +5,22 @@ same rules in both policies, and so the same answer: witnesses are looked for he
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Final
 
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head
 from paddock.policy.engine import Policy
 from paddock.policy.patterns import PathList
 from paddock.policy.places import BUILT_IN, Place
-from paddock.policy.profiles import CompiledProfile
+from paddock.policy.rules import Profile
 from paddock.policy.sampling import ANYTHING, Parts, name_parts, path_parts, word_parts
 
 EVERYTHING: Final = parse_head("tool:*")
+UNTRUSTED: Final = "untrusted"
+"""What a rule of an untrusted file says begins so."""
+CLOSES: Final = f"{UNTRUSTED} deny of all else"
+ENDS: Final = "deny of all that no rule names"
+"""How a profile ends, also one without a rule."""
 PATH_LISTS: Final = ("protected", "generated", "secret", "warned", "safe")
 
 
@@ -72,7 +77,8 @@ class Differences:
 
 def find_differences(old: Policy, new: Policy) -> Differences:
     """Compare two policies item by item."""
-    before, after = tuple(_items(old)), tuple(_items(new))
+    before = (*_items(old), *_profiles_without(old, new))
+    after = (*_items(new), *_profiles_without(new, old))
     reordered = _reordered_lists(old, new)
     old_keys, new_keys = {item.key for item in before}, {item.key for item in after}
     removed = tuple(i for i in before if i.key not in new_keys or i.says in reordered)
@@ -89,7 +95,9 @@ def _items(policy: Policy) -> Iterator[Item]:
     yield from _listed(guards.own, "paths.own")
     for name in policy.profiles:
         compiled = policy.compiled_profile(name)
-        yield from _profile_items(compiled)
+        yield from _profile_items(compiled.profile)
+        if compiled.overlay is not None:
+            yield from _overlay_items(compiled.overlay.profile)
 
 
 def _listed(layer: PathList, says: str) -> Iterator[Item]:
@@ -105,9 +113,24 @@ def _listed(layer: PathList, says: str) -> Iterator[Item]:
         )
 
 
-def _profile_items(compiled: CompiledProfile) -> Iterator[Item]:
-    profile = compiled.profile
-    for rule in (*profile.rules, *compiled.overlay_rules):
+def _overlay_items(profile: Profile) -> Iterator[Item]:
+    """Items of an untrusted file: a twin in the profile below does not stand for them."""
+    for item in _profile_items(profile):
+        yield replace(item, says=f"{UNTRUSTED} {item.says}")
+    # What it does not name it denies, whatever the profile below says.
+    yield Item(profile.name, "tool:*", CLOSES, profile.place, EVERYTHING, None, ANYTHING)
+
+
+def _profiles_without(policy: Policy, other: Policy) -> Iterator[Item]:
+    """Profiles that the other policy lacks, where another one stands for them."""
+    for name in policy.profiles:
+        if name not in other.profiles:
+            place = policy.compiled_profile(name).profile.place
+            yield Item(name, "tool:*", ENDS, place, EVERYTHING, None, ANYTHING)
+
+
+def _profile_items(profile: Profile) -> Iterator[Item]:
+    for rule in profile.rules:
         says = rule.outcome.word if rule.network is None else f"{rule.outcome.word}+{rule.network}"
         pattern = rule.pattern
         yield Item(

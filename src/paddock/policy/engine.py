@@ -9,8 +9,10 @@ can only tighten. Of it holds:
   * `protected`, `generated`, `secret` and `warned`: what they name, besides what
     holds already. Each stays a list of its own: its `!` takes nothing out of ours;
   * `safe`: a path is safe only where both lists say so;
-  * deny and ask rules of a profile that exists without the file: they can make
-    an answer stricter, never softer; the network that such a rule sets does not;
+  * a profile that exists without the file: what both of that name say is decided
+    under both, and the stricter answer holds, as of a child and its parent. So what
+    the file allows is allowed where it was already, and what it does not name is
+    denied. The network that its rules set, and its `shell`, do not hold;
   * an agent that its `[agents]` gives a profile that stands there alone is held
     to `locked` besides, and so is one whose own profile stands there alone.
 Everything else is ignored and listed in `Policy.ignored`. It must load all the
@@ -25,12 +27,13 @@ from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.guards import PathGuards, compile_guards, tighten
 from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, PlaneKind, presets
 from paddock.policy.profiles import CompiledProfile
-from paddock.policy.rules import Profile, Rule
+from paddock.policy.rules import Profile
 from paddock.policy.settings import Settings
 from paddock.values.decisions import Outcome
 
 KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
-RULE_KEYS: Final = ("allow", "otherwise", "shell")
+LOOSENING_KEYS: Final = ("allow", "otherwise")
+"""Of a profile: what may allow. Of an untrusted file it opens nothing, and closes the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Policy:
     settings: Settings
     guards: PathGuards
     profile_table: tuple[Profile, ...]
-    overlays: tuple[tuple[str, tuple[Rule, ...]], ...] = ()
+    overlays: tuple[Profile, ...] = ()
+    """Profiles of an untrusted file, which hold besides those of their names."""
     held_to_locked: frozenset[str] = frozenset()
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
@@ -85,7 +89,7 @@ class Policy:
             # Threat: an agent whose profile was taken away must not fall back to more.
             note = f"the profile {name!r} is unknown, so {LOCKED} holds"
             profile = self.find_profile(LOCKED) or Profile(LOCKED)
-        overlay = dict(self.overlays).get(profile.name, ())
+        overlay = next((each for each in self.overlays if each.name == profile.name), None)
         made = CompiledProfile(profile, overlay, note)
         if not note:
             self.compiled[name] = made
@@ -135,11 +139,7 @@ def load_policy(
 
 def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     known = policy.profiles
-    overlays = tuple(
-        (profile.name, rules)
-        for profile in document.profiles
-        if profile.name in known and (rules := _strict_rules(profile))
-    )
+    overlays = tuple(_overlay(profile) for profile in document.profiles if profile.name in known)
     # `document.settings` begins with the bindings that held already.
     held = frozenset(
         binding.name for binding in document.settings.agents if binding.profile not in known
@@ -153,10 +153,10 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     )
 
 
-def _strict_rules(profile: Profile) -> tuple[Rule, ...]:
-    return tuple(
-        replace(rule, network=None) for rule in profile.rules if rule.outcome is not Outcome.ALLOW
-    )
+def _overlay(profile: Profile) -> Profile:
+    """Return what holds of an untrusted profile: its rules and its `otherwise`."""
+    rules = tuple(replace(rule, network=None) for rule in profile.rules)
+    return replace(profile, rules=rules, shell=None)
 
 
 def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
@@ -173,13 +173,14 @@ def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
             )
             continue
         given = document.document.values["profiles"][profile.name]
-        for name in RULE_KEYS:
+        for name in (*LOOSENING_KEYS, "shell"):
             if name in given:
                 place = document.document.place(("profiles", profile.name, name))
-                found.append(f"{place}: {name} of [profiles.{profile.name}] is not in force")
+                holds = "only tightens" if name in LOOSENING_KEYS else "is not in force"
+                found.append(f"{place}: {name} of [profiles.{profile.name}] {holds}")
         allowing = [rule for rule in profile.rules if rule.source.endswith(".rules")]
         found.extend(
-            f"{rule.place}: the rule that allows {rule.pattern.text!r} is not in force"
+            f"{rule.place}: the rule that allows {rule.pattern.text!r} only tightens"
             for rule in allowing
             if rule.outcome is Outcome.ALLOW
         )

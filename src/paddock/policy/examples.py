@@ -37,9 +37,8 @@ def run_examples(policy: Policy) -> tuple[ExampleResult, ...]:
 
 
 def _results(policy: Policy) -> Iterator[ExampleResult]:
-    overlays = dict(policy.overlays)
-    for profile in policy.profile_table:
-        for rule in (*profile.rules, *overlays.get(profile.name, ())):
+    for profile in (*policy.profile_table, *policy.overlays):
+        for rule in profile.rules:
             for example in rule.match:
                 yield _result(profile.name, rule, example, wanted=True)
             for example in rule.not_match:

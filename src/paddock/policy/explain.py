@@ -10,7 +10,7 @@ from paddock.policy.changes import Change, propose_changes
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.nearness import NO_TELLING, NearMiss, near_misses
-from paddock.policy.places import place_text
+from paddock.text.show import show_name
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
@@ -37,14 +37,20 @@ class Explanation:
         others = [rule for rule in decision.matched if rule != decision.rule]
         lines += [f"  also matched: {_rule_text(rule)}" for rule in others]
         lines += [f"  warning: {warning}" for warning in decision.warnings]
-        lines += [
+        lines += self.surroundings()
+        lines.append(f"  policy: {decision.policy_digest}")
+        # Threat: an action with line breaks, which a model writes, would draw rows of its own.
+        return "\n".join(map(show_name, lines))
+
+    def surroundings(self) -> list[str]:
+        """What nearly matched and what would change it, in rows for a person."""
+        lines = [
             f"  nearly matched: {_rule_text(miss.rule)}: {miss.why}" for miss in self.near_misses
         ]
         if self.near_misses_left_off:
             lines.append(f"  {self.near_misses_left_off} further near misses are not shown")
         lines += [f"  to change it: {_change_text(change)}" for change in self.changes]
-        lines.append(f"  policy: {decision.policy_digest}")
-        return "\n".join(lines)
+        return [show_name(line) for line in lines]
 
     def as_json(self) -> dict[str, Json]:
         """Return the whole as a JSON object."""
@@ -59,6 +65,13 @@ class Explanation:
             "warnings": list(decision.warnings),
             "agents": list(self.agents),
             "profiles": list(self.profiles),
+            **self.surroundings_json(),
+            "policy_digest": decision.policy_digest,
+        }
+
+    def surroundings_json(self) -> dict[str, Json]:
+        """What nearly matched and what would change it, as JSON members."""
+        return {
             "near_misses": [
                 {"rule": _rule_json(miss.rule), "why": miss.why} for miss in self.near_misses
             ],
@@ -67,14 +80,13 @@ class Explanation:
                 {"text": change.text, "outcome": _outcome_word(change), "tried": change.was_tried}
                 for change in self.changes
             ],
-            "policy_digest": decision.policy_digest,
         }
 
 
 def explain(policy: Policy, chain: AgentChain, action: Action) -> Explanation:
     """Explain the decision about one action of the agent at the head of `chain`."""
     judge = judge_for(policy, chain)
-    shown, left_off = near_misses(policy, judge.profiles(), action)
+    shown, left_off = near_misses(judge.profiles(), action)
     return Explanation(
         decision=decide(policy, chain, (action,)),
         agents=tuple(agent.name for agent in chain),
@@ -94,7 +106,7 @@ def find_nearly(
     """
     if decision.rule is not None and not decision.rule.source.endswith(".otherwise"):
         return None
-    misses, _ = near_misses(policy, judge_for(policy, chain).profiles(), action)
+    misses, _ = near_misses(judge_for(policy, chain).profiles(), action)
     for miss in misses:
         if miss.nearness > NO_TELLING and miss.rule.outcome < decision.outcome:
             return miss
@@ -104,7 +116,7 @@ def find_nearly(
 def _rule_text(rule: RuleMatch | None) -> str:
     if rule is None:
         return "none matches, and unknown is no"
-    return f"{rule.text} ({rule.outcome.word}, {rule.source}, {place_text(rule.file, rule.line)})"
+    return f"{rule.text} ({rule.outcome.word}, {rule.source}, {rule.place})"
 
 
 def _change_text(change: Change) -> str:

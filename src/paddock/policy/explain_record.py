@@ -5,19 +5,18 @@ was changed since changes nothing here.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
 
 from paddock.policy.places import place_text
 from paddock.policy.problems import quote
 from paddock.policy.recorded import DECIDED_EVENTS
+from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import APPROVAL_ASKED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
 
-RESULT_EVENT: Final = "TOOL_RESULT"
-HELD_EVENT: Final = "TOOL_STAGED"
-INTENT_EVENT: Final = "TOOL_INTENT"
-TOLD_EVENTS: Final = (*DECIDED_EVENTS, RESULT_EVENT)
+TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
 """Entries from which a call is told."""
 
 
@@ -36,11 +35,13 @@ class RecordedCall:
 
     decided: Kept
     result: Kept | None
+    asked_because: str = ""
+    """The reason of the rule that asked, where the entry has that of the answer instead."""
 
     @property
     def is_unknown(self) -> bool:
         """Whether it may have run and nothing says how it ended."""
-        return self.decided.entry.event_type == INTENT_EVENT and self.result is None
+        return self.decided.entry.event_type == TOOL_INTENT and self.result is None
 
     def as_json(self) -> dict[str, Json]:
         """The call as a JSON object."""
@@ -66,7 +67,8 @@ class RecordedCall:
             "outcome": metadata.get("outcome"),
             "decision": entry.decision,
             "code": metadata.get("code", ""),
-            "reason": entry.reason,
+            "reason": self.asked_because or entry.reason,
+            "answer": entry.reason if self.asked_because else "",
             "rule": rule,
             "source": metadata.get("source"),
             "matched": metadata.get("matched", [] if rule is None else [rule]),
@@ -86,6 +88,8 @@ class RecordedCall:
             "seq": self.result.seq,
             "time": self.result.time,
             "status": metadata.get("status"),
+            "exit": metadata.get("exit"),
+            "timed_out": metadata.get("timed_out", False),
             "code": metadata.get("code", ""),
             "effects": metadata.get("effects", []),
             "refused": metadata.get("refused", []),
@@ -101,7 +105,9 @@ class RecordedCall:
         if entry.session_id:
             lines.append(f"  session: {entry.session_id}")
         lines += [f"  action: {action}" for action in _texts(metadata.get("actions"))]
-        if entry.reason:
+        if self.asked_because:
+            lines += [f"  reason: {self.asked_because}", f"  answer: {entry.reason}"]
+        elif entry.reason:
             lines.append(f"  reason: {entry.reason}")
         if metadata.get("code"):
             lines.append(f"  code:   {metadata['code']}")
@@ -115,12 +121,13 @@ class RecordedCall:
             if not _is_same(match, metadata.get("rule"))
         ]
         lines += [f"  warning: {warning}" for warning in _texts(metadata.get("warnings"))]
-        lines += _approval_lines(metadata)
+        lines += _approval_lines(entry)
         lines.append(f"  agents: {_agents_text(metadata)}")
         lines.append(f"  policy: {metadata.get('policy_digest', 'none was asked')}")
         lines.append(f"  result: {self._result_text()}")
         lines += self._refused_lines()
-        return "\n".join(lines)
+        # Threat: an action, a name or a reason with line breaks would draw rows of its own.
+        return "\n".join(map(show_name, lines))
 
     def _result_text(self) -> str:
         if self.result is None:
@@ -129,6 +136,10 @@ class RecordedCall:
             return "none on record"
         metadata = self.result.entry.metadata
         said = f"{metadata.get('status')}, seq {self.result.seq}"
+        if metadata.get("timed_out"):
+            said += ", timed out"
+        elif metadata.get("exit") is not None:
+            said += f", exit {metadata['exit']}"
         if metadata.get("code"):
             said += f", {metadata['code']}"
         effects = metadata.get("effects")
@@ -162,14 +173,43 @@ def tell_calls(kept: Iterable[Kept], call_id: str) -> tuple[RecordedCall, ...]:
             continue
         before = calls[-1] if calls else None
         is_same = before is not None and before.result is None and _is_one(before, entry)
-        if entry.event_type == RESULT_EVENT:
+        if entry.event_type == TOOL_RESULT:
             if before is not None and is_same:
                 calls[-1] = RecordedCall(before.decided, row)
-        elif before is not None and is_same and before.decided.entry.event_type == HELD_EVENT:
+        elif before is not None and is_same and before.decided.entry.event_type == TOOL_STAGED:
             calls[-1] = RecordedCall(row, None)
         elif entry.event_type in DECIDED_EVENTS:
             calls.append(RecordedCall(row, None))
     return tuple(reversed(calls))
+
+
+def with_question(call: RecordedCall, asked: Iterable[Entry]) -> RecordedCall:
+    """Return the call with the reason of the rule that asked; `asked` are entries of questions.
+
+    The entry of a call that was not granted says why not, and not why it was asked about.
+    """
+    entry = call.decided.entry
+    digest = _approval_digest(entry)
+    is_ask = entry.decision == "deny" and entry.metadata.get("outcome") == "ask"
+    if not is_ask or not digest or _is_granted(entry):
+        return call
+    for question in asked:
+        is_its = (question.call_id, question.session_id, question.metadata.get("digest")) == (
+            entry.call_id,
+            entry.session_id,
+            digest,
+        )
+        if question.event_type == APPROVAL_ASKED and is_its:
+            return replace(call, asked_because=question.reason)
+    return call
+
+
+def _approval_digest(entry: Entry) -> str:
+    approval = entry.metadata.get("approval")
+    if not isinstance(approval, dict):
+        return ""
+    digest = cast("dict[str, Json]", approval).get("digest")
+    return digest if isinstance(digest, str) else ""
 
 
 def _is_one(before: RecordedCall, entry: Entry) -> bool:
@@ -184,10 +224,10 @@ def _verdict(call: RecordedCall) -> str:
     outcome = entry.metadata.get("outcome")
     if outcome is None:
         return "refused"
-    if outcome == "ask" and entry.event_type == INTENT_EVENT:
+    if outcome == "ask" and entry.event_type == TOOL_INTENT:
         return "ask, granted"
     if outcome == "ask" and entry.decision == "deny":
-        return "ask, not granted"
+        return "ask, granted, then refused" if _is_granted(entry) else "ask, not granted"
     return str(outcome)
 
 
@@ -219,12 +259,19 @@ def _is_same(match: Mapping[str, Json], rule: Json) -> bool:
     return all(match.get(name) == kept.get(name) for name in ("text", "file", "line"))
 
 
-def _approval_lines(metadata: Mapping[str, Json]) -> list[str]:
-    approval = metadata.get("approval")
+def _approval_lines(entry: Entry) -> list[str]:
+    approval = entry.metadata.get("approval")
     if not isinstance(approval, dict):
         return []
     kept = cast("dict[str, Json]", approval)
-    return [f"  approved by: {quote(kept.get('by'))}, bound to {kept.get('digest')}"]
+    how, said = ("approved by", "") if _is_granted(entry) else ("answered by", " (not granted)")
+    return [f"  {how}: {quote(kept.get('by'))}{said}, bound to {kept.get('digest')}"]
+
+
+def _is_granted(entry: Entry) -> bool:
+    """Whether the answer was yes; of a call that was stopped or not recorded after it, too."""
+    has_answer = isinstance(entry.metadata.get("approval"), dict)
+    return has_answer and not str(entry.metadata.get("code", "")).startswith("approval.")
 
 
 def _agents_text(metadata: Mapping[str, Json]) -> str:

@@ -18,9 +18,12 @@ fixed length.
 """
 
 import re
+import sys
 import unicodedata
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, lru_cache
 from typing import Final
 
 from paddock.limits import path_bytes_max
@@ -117,6 +120,17 @@ def literal_of(segment: Segment) -> str | None:
     if len(segment) == 1 and isinstance(segment[0], str):
         return segment[0]
     return None
+
+
+def split_lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]:
+    """Cut the literal directories off the front; the last segment always stays."""
+    names: list[str] = []
+    for segment in segments[:-1]:
+        literal = literal_of(segment)
+        if literal is None:
+            break
+        names.append(literal)
+    return "/".join(names), segments[len(names) :]
 
 
 def regex_of(segments: tuple[Segment, ...]) -> str:
@@ -298,15 +312,36 @@ def _fold_piece(piece: Piece) -> Piece:
         # A negated class is left alone: folding what it excludes would make it
         # match less than the pattern as written.
         return piece
-    extra: list[tuple[str, str]] = []
+    extra: dict[tuple[str, str], None] = {}
     for low, high in piece.ranges:
         first, last = max(low, "A"), min(high, "Z")
         if first <= last:
-            extra.append((first.lower(), last.lower()))
-        if low == high and not low.isascii():
-            folded = fold(low)
-            extra.append((folded[:1], folded[:1]))
+            extra[first.lower(), last.lower()] = None
+        if not high.isascii():
+            extra.update(_folded_range(low, high))
     return CharClass(False, piece.ranges + tuple(extra))
+
+
+@lru_cache(maxsize=1024)
+def _folded_range(low: str, high: str) -> dict[tuple[str, str], None]:
+    """Return the ranges of what the characters of a range are folded to, one to one."""
+    cased = _cased()
+    found = cased[bisect_left(cased, low) : bisect_right(cased, high)]
+    codes = sorted({ord(each) for each in map(fold, (low, *found)) if len(each) == 1})
+    ranges: list[tuple[int, int]] = []
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
+    return {(chr(first), chr(last)): None for first, last in ranges}
+
+
+@cache
+def _cased() -> str:
+    """Return every character beyond ASCII whose case counts, in order."""
+    beyond = (chr(code) for code in range(0x80, sys.maxunicode + 1))
+    return "".join(char for char in beyond if char.casefold() != char)
 
 
 def _segment_regex(segment: Segment) -> str:

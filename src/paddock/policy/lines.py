@@ -3,11 +3,13 @@
 The strictest simple command decides. What cannot be parsed, or is known only at
 run time, is at least asked about, as if a rule said so, unless a rule that
 allows any command stands behind every command of the line. Redirections are
-writes, judged as `tool:file:create` besides.
+writes, judged as `tool:file:create` besides. A line that starts nothing and
+writes nothing (an assignment, a comment, half a word) is refused.
 """
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
 
 from paddock.policy.places import BUILT_IN
@@ -33,7 +35,7 @@ def judge_line(action: Action) -> "LineJudge":
 class LineJudge:
     """One command line, parsed, ready for any number of profiles."""
 
-    __slots__ = ("_action", "_targets", "commands", "reasons", "refusal")
+    __slots__ = ("_action", "_stays", "_targets", "commands", "reasons", "refusal")
 
     def __init__(self, action: Action) -> None:
         # The command parser is loaded only when a command is judged.
@@ -45,12 +47,13 @@ class LineJudge:
         commands: tuple[SimpleCommand | None, ...] = line.commands
         if line.problems or not commands:
             # What was not understood is judged too: only a rule for any command matches it.
-            # So is a line that starts nothing: redirections, assignments, a comment.
+            # So is a line that is a redirection alone, which makes or empties a file.
             commands = (*commands, None)
         self.commands = commands
-        self._targets = line.writes
+        self._targets = tuple(target for target in line.writes if _is_file(target))
+        self._stays = not self.reasons and not any(map(_may_move, line.commands))
         self.refusal = ""
-        if not action.target.strip():
+        if not line.commands and not line.writes:
             self.refusal = f"{quote(action.target)} holds no command"
 
     def verdicts(self, profile: CompiledProfile) -> tuple[Verdict, ...]:
@@ -71,15 +74,18 @@ class LineJudge:
             asked = RuleMatch(Outcome.ASK, reason, BUILT_IN, BUILT_IN, 0, reason)
             yield Finding(Outcome.ASK, asked, reason, 0)
 
-    def writes(self) -> Iterator[Action | Finding]:
-        """Yield each redirection that writes, or why it may not be."""
+    def writes(self, added: frozenset[str] = frozenset()) -> Iterator[Action | Finding]:
+        """Yield each redirection that writes, or why it may not be; read from the root.
+
+        `added` are the writes that the caller names besides, from where the line runs. Where
+        they are all of the line's, none leaves the workspace that only does so from the root.
+        """
+        is_named = self._stays and _are_named(self._targets, added)
         for target in self._targets:
-            if target in HARMLESS_TARGETS or target.startswith("&"):
-                continue
             path = written_path(target)
             if path:
                 yield Action("file", "create", path)
-            elif not _is_private(target):
+            elif not is_named:
                 reason = f"the redirection to {quote(target)} leaves the workspace"
                 yield Finding(Outcome.DENY, None, reason, 2)
 
@@ -97,6 +103,47 @@ def written_path(target: str, cwd: str = ".") -> str:
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)
+
+
+def _is_file(target: str) -> bool:
+    is_stream = target in HARMLESS_TARGETS or target.startswith("&")
+    return not is_stream and not _is_private(target)
+
+
+def _may_move(command: "SimpleCommand") -> bool:
+    """Whether what the line writes may be from elsewhere than where the line starts.
+
+    Threat: `cd`, by any name and in any script, before the redirection.
+    """
+    if command.obstacles or command.starts != (0,):
+        return True
+    holds_script = len(command.readings) > 1
+    return holds_script and any(">" in word.text for word in command.words)
+
+
+def _are_named(targets: tuple[str, ...], named: frozenset[str]) -> bool:
+    """Whether there is one directory from which the targets are all among the named paths.
+
+    Threat: of two targets one is named and the other leaves the workspace. Read from further
+    down than the line runs, every target is a longer path: one of them is not among the named.
+    """
+    if not named or any(map(_climbs_late, targets)):
+        return False
+    # From that directory down, none of the targets tells how it goes on.
+    highest = min(targets, key=_climbs, default="")
+    below = written_path("/".join(part for part in highest.split("/") if part != ".."))
+    ends = (path for path in named if below and f"/{path}".endswith(f"/{below}"))
+    starts = (f"{path.removesuffix(below)}{'x/' * _climbs(highest)}" for path in ends)
+    return any(all(written_path(target, start) in named for target in targets) for start in starts)
+
+
+def _climbs(target: str) -> int:
+    return target.split("/").count("..")
+
+
+def _climbs_late(target: str) -> bool:
+    """Whether `..` stands behind a name: that may be a link, and words do not tell where to."""
+    return ".." in dropwhile(lambda part: part in ("", ".", ".."), target.split("/"))
 
 
 def _is_private(target: str) -> bool:

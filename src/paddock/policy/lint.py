@@ -112,7 +112,7 @@ def lint(policy: Policy) -> tuple[LintFinding, ...]:
 
 
 def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
-    for profile in policy.profile_table:
+    for profile in (*policy.profile_table, *policy.overlays):
         if profile.place.file == BUILT_IN:
             continue
         yield from _closed(profile)

@@ -1,6 +1,6 @@
 """Whether one rule matches one action. Rules that deny or ask match widely, allow exactly."""
 
-from paddock.policy.actions import TargetKind
+from paddock.policy.actions import HeadPattern, TargetKind
 from paddock.policy.patterns import Comparison, PathSet
 from paddock.policy.rules import Rule
 from paddock.values.actions import Action
@@ -21,6 +21,13 @@ def names_directory(action: Action) -> bool:
     return action.category == "search"
 
 
+def means_head(head: HeadPattern, outcome: Outcome, category: str, operation: str) -> bool:
+    """Whether what has this outcome is about actions with that head."""
+    if outcome is Outcome.ALLOW:
+        return head.matches(category, operation)
+    return head.matches_widely(category, operation)
+
+
 def rule_matches(rule: Rule, action: Action) -> bool:
     """Whether `rule` matches `action`, judged alone.
 
@@ -28,7 +35,7 @@ def rule_matches(rule: Rule, action: Action) -> bool:
     is, under any reading; by an allow only if all of them are, exactly.
     """
     pattern = rule.pattern
-    if not pattern.head.matches(action.category, action.operation):
+    if not means_head(pattern.head, rule.outcome, action.category, action.operation):
         return False
     if pattern.kind is None:
         return True

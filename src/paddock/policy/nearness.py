@@ -6,7 +6,6 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from paddock.policy.actions import ActionPattern, NamePattern
-from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH
 from paddock.policy.lines import judge_line
 from paddock.policy.matching import comparison_of, names_directory, rule_matches
@@ -34,18 +33,15 @@ class NearMiss:
 
 
 def near_misses(
-    policy: Policy, profiles: Iterable[CompiledProfile], action: Action
+    profiles: Iterable[CompiledProfile], action: Action
 ) -> tuple[tuple[NearMiss, ...], int]:
     """Return the nearest misses, best first, and how many more there are.
 
     Limits: `SHOWN_MAX`.
     """
     found: dict[RuleMatch, tuple[float, str]] = {}
-    overlays = dict(policy.overlays)
-    for name in dict.fromkeys(profile.name for profile in profiles):
-        profile = policy.find_profile(name)
-        rules = (*(profile.rules if profile else ()), *overlays.get(name, ()))
-        for rule in rules:
+    for profile in profiles:
+        for rule in profile.rules:
             miss = _miss(rule, action)
             if miss is not None:
                 found[rule.shown] = miss

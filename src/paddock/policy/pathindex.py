@@ -13,7 +13,17 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from paddock.policy.globs import DEPTH, RUN, Glob, Segment, Wild, fold_segment, literal_of, regex_of
+from paddock.policy.globs import (
+    DEPTH,
+    RUN,
+    Glob,
+    Segment,
+    Wild,
+    fold_segment,
+    literal_of,
+    regex_of,
+    split_lead,
+)
 
 Hit = tuple[int, int]
 """(level, number): the component, from 0, up to which the pattern matched; the pattern."""
@@ -165,7 +175,7 @@ class _Side:
             if pattern.glob.anywhere:
                 anywhere.append((entry, segments[0]))
             else:
-                lead, rest = _split_lead(segments)
+                lead, rest = split_lead(segments)
                 under.setdefault(lead, []).append((entry, rest))
         self._anywhere = NameIndex(anywhere) if anywhere else None
         self._nodes = {lead: _Node(items) for lead, items in under.items()}
@@ -239,17 +249,6 @@ def _append(entries: list[Entry], is_directory: bool, level: int, hits: list[Hit
     for number, directory_only in entries:
         if is_directory or not directory_only:
             hits.append((level, number))
-
-
-def _split_lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]:
-    """Cut the literal directories off the front; the last segment always stays."""
-    names: list[str] = []
-    for segment in segments[:-1]:
-        literal = literal_of(segment)
-        if literal is None:
-            break
-        names.append(literal)
-    return "/".join(names), segments[len(names) :]
 
 
 def _grams(segments: tuple[Segment, ...]) -> set[str]:

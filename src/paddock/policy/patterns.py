@@ -140,7 +140,8 @@ class PathList:
         """
         if self.match(path) is None:
             return False
-        if not self._has_negation:
+        if not self._has_negation or path == ROOT or not path:
+            # The root has no name that a pattern could take out.
             return True
         hits = self._index.hits(path, fold(path), is_final_directory=False)
         return not hits or not self.patterns[max(number for _, number in hits)].negated

@@ -8,15 +8,17 @@ by file.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 from paddock.errors import ConfigError
 from paddock.policy.globs import DEPTH, Segment, regex_of
 from paddock.policy.pathindex import LazyRegex
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
-from paddock.policy.places import Place
+from paddock.policy.places import Place, parse_document
 from paddock.policy.problems import PatternError, quote
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
+from paddock.values.calls import Json
 from paddock.values.decisions import Outcome, RuleMatch
 
 NAMES_ONLY = frozenset({("search", "find"), ("search", "ls")})
@@ -42,7 +44,8 @@ class AgentPermissions:
             pattern = self.forbidden.match(path)
             if pattern is not None:
                 reason = f"path matches forbidden pattern: {pattern.text}"
-                found.append(self._denial("forbidden", pattern.text, reason))
+                line = _line_of(self.agent.declaration, "forbidden", pattern.text)
+                found.append(self._denial("forbidden", pattern.text, line, reason))
         if action.is_write:
             if self.write is not None and not self.write.permits(path):
                 found.append(self._outside("write", self.write, path))
@@ -53,13 +56,32 @@ class AgentPermissions:
     def _outside(self, name: str, listed: PathList, path: str) -> RuleMatch:
         texts = ", ".join(quote(pattern.text) for pattern in listed.patterns)
         reason = f"{quote(path)} is not among what this agent may {name}: [{texts}]"
-        return self._denial(name, f"[{texts}]", reason)
+        line = _line_of(self.agent.declaration, name, None)
+        return self._denial(name, f"[{texts}]", line, reason)
 
-    def _denial(self, name: str, text: str, reason: str) -> RuleMatch:
+    def _denial(self, name: str, text: str, line: int, reason: str) -> RuleMatch:
         source = f"agents.{self.agent.name}.permissions.{name}"
-        return RuleMatch(
-            Outcome.DENY, text, source, self.agent.source, 0, reason, "policy.forbidden"
-        )
+        file = self.agent.source
+        return RuleMatch(Outcome.DENY, text, source, file, line, reason, "policy.forbidden")
+
+
+@lru_cache(maxsize=256)
+def _line_of(declaration: bytes, name: str, text: str | None) -> int:
+    """Return the line of a list, or of one pattern in it; 0 for what the file does not say."""
+    if not declaration:
+        return 0
+    try:
+        document = parse_document(".json", declaration)
+    except ConfigError:
+        # It has loaded, by the rules of its own kind of file; a line is all that is missing.
+        return 0
+    lists = document.values.get("permissions")
+    listed = cast("dict[str, Json]", lists).get(name) if isinstance(lists, dict) else None
+    texts = cast("list[Json]", listed) if isinstance(listed, list) else None
+    if texts is None or (text is not None and text not in texts):
+        return 0
+    key = ("permissions", name)
+    return document.line(key if text is None else (*key, texts.index(text)))
 
 
 @lru_cache(maxsize=256)

@@ -1,14 +1,14 @@
 """Profiles compiled for judging: rules by head, path targets in an index.
 
 Deny before ask before allow, whatever their order in the file; then the
-strictest entry of `otherwise`; then no. Rules laid over a profile by an
-untrusted file can only make the answer stricter.
+strictest entry of `otherwise`; then no. What an untrusted file lays over a
+profile is a profile by itself; the stricter of both answers holds.
 """
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from paddock.policy.matching import comparison_of, names_directory
+from paddock.policy.matching import comparison_of, means_head, names_directory
 from paddock.policy.patterns import PathSet
 from paddock.policy.problems import quote
 from paddock.policy.rules import Profile, Rule
@@ -39,11 +39,14 @@ class Verdict:
 
     finding: Finding
     matched: tuple[Rule, ...] = ()
-    otherwise: RuleMatch | None = None
+    parts: "tuple[Verdict, ...]" = ()
+    """Of a profile with another one laid over it: what each of them says by itself."""
 
     @property
     def allows_any_command(self) -> bool:
         """Whether a rule that allows any command at all is among those that matched."""
+        if self.parts:
+            return all(part.allows_any_command for part in self.parts)
         return any(
             rule.outcome is Outcome.ALLOW and (rule.command is None or rule.command.is_any)
             for rule in self.matched
@@ -65,15 +68,18 @@ class _HeadRules:
 class CompiledProfile:
     """A profile that can be asked."""
 
-    __slots__ = ("_heads", "_note", "_overlay", "profile")
+    __slots__ = ("_heads", "_note", "overlay", "profile")
 
-    def __init__(self, profile: Profile, overlay: tuple[Rule, ...] = (), note: str = "") -> None:
-        """Compile `profile` under `overlay`, ask and deny rules of an untrusted file.
+    def __init__(self, profile: Profile, overlay: Profile | None = None, note: str = "") -> None:
+        """Compile `profile` under `overlay`, the one of its name of an untrusted file.
 
         `note` is said with every answer (as, that the profile asked for is unknown).
         """
         self.profile = profile
-        self._overlay = CompiledProfile(Profile(profile.name, overlay)) if overlay else None
+        self.overlay: CompiledProfile | None = None
+        if overlay is not None:
+            untrusted = f"{overlay.place.file} is not trusted, and only tightens"
+            self.overlay = CompiledProfile(overlay, note=untrusted)
         self._note = note
         self._heads: dict[tuple[str, str], _HeadRules] = {}
 
@@ -83,9 +89,15 @@ class CompiledProfile:
         return self.profile.name
 
     @property
-    def overlay_rules(self) -> tuple[Rule, ...]:
-        """The rules of an untrusted file that are laid over it."""
-        return () if self._overlay is None else self._overlay.profile.rules
+    def rules(self) -> tuple[Rule, ...]:
+        """Its rules, and those of an untrusted file that are laid over them."""
+        above = () if self.overlay is None else self.overlay.profile.rules
+        return (*self.profile.rules, *above)
+
+    @property
+    def alone(self) -> "CompiledProfile":
+        """The profile without what is laid over it."""
+        return self if self.overlay is None else CompiledProfile(self.profile, note=self._note)
 
     def judge(self, action: Action) -> Verdict:
         """Judge an action whose target is no command."""
@@ -96,7 +108,9 @@ class CompiledProfile:
             matched.extend(head.by_path[number] for number in sorted(numbers))
         matched.extend(rule for rule in head.by_name if _name_matches(rule, action.target))
         verdict = self._verdict(head, matched, str(action))
-        return verdict if self._overlay is None else self._overlaid(verdict, action, None)
+        if self.overlay is None:
+            return verdict
+        return _stricter(verdict, self.overlay.judge(action))
 
     def judge_command(self, action: Action, command: "SimpleCommand | None") -> Verdict:
         """Judge one simple command of `action`'s line; None for what could not be parsed.
@@ -108,37 +122,21 @@ class CompiledProfile:
         matched.extend(rule for rule in head.by_command if _command_matches(rule, command))
         asked = f"{action.head} {action.target if command is None else command.text}"
         verdict = self._verdict(head, matched, asked)
-        return verdict if self._overlay is None else self._overlaid(verdict, action, command)
+        if self.overlay is None:
+            return verdict
+        return _stricter(verdict, self.overlay.judge_command(action, command))
 
     def closes(self, category: str, operation: str) -> bool:
         """Whether every target of an action with this head is denied."""
+        if self.overlay is not None and self.overlay.closes(category, operation):
+            return True
         head = self._head(category, operation)
         rules = [*head.untargeted, *head.by_path, *head.by_name, *head.by_command]
-        over = () if self._overlay is None else self._overlay.profile.rules
-        denying = [
-            *rules,
-            *(rule for rule in over if rule.pattern.head.matches(category, operation)),
-        ]
-        if any(rule.outcome is Outcome.DENY and _is_for_all(rule) for rule in denying):
+        if any(rule.outcome is Outcome.DENY and _is_for_all(rule) for rule in rules):
             return True
         if any(rule.outcome is not Outcome.DENY for rule in rules):
             return False
         return head.otherwise is None or head.otherwise.outcome is Outcome.DENY
-
-    def _overlaid(
-        self, verdict: Verdict, action: Action, command: "SimpleCommand | None"
-    ) -> Verdict:
-        if self._overlay is None:
-            return verdict
-        if action.category == "shell":
-            above = self._overlay.judge_command(action, command)
-        else:
-            above = self._overlay.judge(action)
-        if not above.matched:
-            return verdict
-        # Only ever stricter: an ask from there does not soften a no from here.
-        finding = min(verdict.finding, above.finding, key=strictness)
-        return Verdict(finding, verdict.matched + above.matched, verdict.otherwise)
 
     def _verdict(self, head: _HeadRules, matched: list[Rule], asked: str) -> Verdict:
         if matched:
@@ -151,8 +149,7 @@ class CompiledProfile:
                 f"no rule matches {quote(asked)}, and {quote(found.text)} in {found.source} "
                 f"says {found.outcome.word}"
             )
-            finding = Finding(found.outcome, found, self._noted(reason), 1)
-            return Verdict(finding, otherwise=found)
+            return Verdict(Finding(found.outcome, found, self._noted(reason), 1))
         reason = (
             f"no rule of the profile {quote(self.name)} matches {quote(asked)}, "
             f"and unknown is no; an operator can allow it in [profiles.{self.name}]"
@@ -168,7 +165,7 @@ class CompiledProfile:
             return known
         head = _HeadRules()
         for rule in self.profile.rules:
-            if not rule.pattern.head.matches(category, operation):
+            if not means_head(rule.pattern.head, rule.outcome, category, operation):
                 continue
             if rule.pattern.path is not None:
                 head.by_path.append(rule)
@@ -184,7 +181,11 @@ class CompiledProfile:
                 for number, rule in enumerate(head.by_path)
                 if rule.pattern.path is not None
             )
-        entries = [e for e in self.profile.otherwise if e.head.matches(category, operation)]
+        entries = [
+            entry
+            for entry in self.profile.otherwise
+            if means_head(entry.head, entry.outcome, category, operation)
+        ]
         if entries:
             # Where keys overlap, the strictest.
             head.otherwise = max(entries, key=lambda each: each.outcome).as_match()
@@ -192,6 +193,12 @@ class CompiledProfile:
             # A client's tool names are its own: they are not kept.
             self._heads[category, operation] = head
         return head
+
+
+def _stricter(below: Verdict, above: Verdict) -> Verdict:
+    """Only ever stricter: an allow or an ask from above does not soften a no from below."""
+    finding = min(below.finding, above.finding, key=strictness)
+    return Verdict(finding, below.matched + above.matched, (below, above))
 
 
 def strictness(finding: Finding) -> tuple[int, int]:

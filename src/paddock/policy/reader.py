@@ -143,19 +143,6 @@ class Table:
             return default
         return int(self._in_range(name, value, default, lowest, highest))
 
-    def number(self, name: str, lowest: float, highest: float) -> int | float | None:
-        """Return a given number in the range, or None where there is none such."""
-        value = self._values[name]
-        self._known.add(name)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self._mistyped(name, value, "a number")
-            return None
-        if isinstance(highest, int) and not isinstance(value, int):
-            self._mistyped(name, value, "an integer")
-            return None
-        found = self._in_range(name, value, -1, lowest, highest)
-        return None if found == -1 else found
-
     def texts(self, name: str) -> tuple[Text, ...] | None:
         """Return the strings of an array with their places, or None where it is absent."""
         if not self.has(name):

@@ -19,11 +19,11 @@ from paddock.values.agents import Agent, AgentChain, Permissions
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome, RuleMatch
 from paddock.values.entries import Entry
+from paddock.values.events import HOOK_DECISION, TOOL_DENIED, TOOL_INTENT, TOOL_STAGED
 
-DECIDED_EVENTS: Final = ("TOOL_INTENT", "TOOL_DENIED", "TOOL_STAGED", "HOOK_DECISION")
+DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 """Entries that hold a decision about a call."""
 
-HOOK_EVENT: Final = "HOOK_DECISION"
 OPERATOR_SOURCE: Final = "operator"
 _OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
 # The hook keeps a long action cut, and what no line may hold as an escape.
@@ -118,7 +118,7 @@ def read_recorded(seq: int, time: str, entry: Entry) -> PastDecision | Lost | No
     if "outcome" not in metadata:
         return Lost(where, Why.UNDECIDED, _text(metadata, "code"))
     actions, chain = _actions(metadata.get("actions")), _chain(metadata.get("agents"))
-    door = Door.HOOK if entry.event_type == HOOK_EVENT else Door.TOOL
+    door = Door.HOOK if entry.event_type == HOOK_DECISION else Door.TOOL
     reason = _obstacle(door, metadata, actions)
     if reason is not None:
         return Lost(where, reason, _text(metadata, "code"))

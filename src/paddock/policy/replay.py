@@ -16,10 +16,10 @@ from typing import Final, Protocol
 
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
-from paddock.policy.places import place_text
 from paddock.policy.recorded import MEANINGS, Door, Lost, PastDecision, Recorded, Why
+from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
 
 EXAMPLES_MAX: Final = 3
 """Examples that each group keeps, the newest; the others are counted."""
@@ -89,10 +89,10 @@ class Group:
         return {
             "kind": self.kind.value,
             "agent": self.agent,
-            "was": {"outcome": self.was.word, "rule": _rule_json(self.was_rule)},
+            "was": {"outcome": self.was.word, "rule": rule_as_json(self.was_rule)},
             "now": {
                 "outcome": self.now.word,
-                "rule": _rule_json(self.now_rule),
+                "rule": rule_as_json(self.now_rule),
                 "reason": self.reason,
             },
             "calls": self.calls,
@@ -172,7 +172,8 @@ class Replay:
             said = f"{MEANINGS[lost.why]}{detail}"
             lines += ["", f"not replayable: agent {lost.agent}, {_calls(lost.calls)}: {said}"]
             lines += _example_lines(lost.examples, lost.calls)
-        return "\n".join(lines)
+        # Threat: an action with line breaks, which a model writes, would draw rows of its own.
+        return "\n".join(map(show_name, lines))
 
 
 def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
@@ -207,18 +208,20 @@ def decide_again(policy: Policy, past: PastDecision) -> Decision:
     """Return what `policy` says to a recorded call, as its door asks."""
     if past.door is Door.TOOL:
         return decide(policy, past.chain, past.actions, writer_of(past.actions))
-    return _decide_as_hook(policy, past)
+    return max(decide_each(policy, past), key=lambda each: (each.outcome, each.rule is not None))
 
 
-def _decide_as_hook(policy: Policy, past: PastDecision) -> Decision:
-    """The hook names what a command writes by itself, from where the client stood."""
+def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
+    """Return what `policy` says to each action of a recorded call, as its door asks."""
     judge = judge_for(policy, past.chain)
     writer = writer_of(past.actions)
-    decisions = [
+    if past.door is Door.TOOL:
+        return judge.decide_each(past.actions, writer)
+    # The hook names what a command writes by itself, from where the client stood.
+    return [
         judge.decide_words(action) if action.category == "shell" else judge.decide(action, writer)
         for action in past.actions
     ]
-    return max(decisions, key=lambda each: (each.outcome, each.rule is not None))
 
 
 def _count(groups: dict[object, Group], past: PastDecision, decision: Decision) -> None:
@@ -254,7 +257,7 @@ def rule_text(rule: RuleMatch | None) -> str:
     """A rule in one line, for a person."""
     if rule is None:
         return "no rule; unknown is no"
-    return f"{rule.text} ({rule.source}, {place_text(rule.file, rule.line)})"
+    return f"{rule.text} ({rule.source}, {rule.place})"
 
 
 def _was_text(group: Group) -> str:
@@ -262,7 +265,7 @@ def _was_text(group: Group) -> str:
     if rule is None or group.was is not Outcome.ASK:
         return rule_text(rule)
     # Of what was asked about, the record's source is who answered.
-    return f"{rule.text} ({place_text(rule.file, rule.line)})"
+    return f"{rule.text} ({rule.place})"
 
 
 def _key(rule: RuleMatch | None) -> object:
@@ -288,9 +291,3 @@ def _example_text(example: Example) -> str:
         action = f"{action[:EXAMPLE_CHARS_MAX]}… ({more} more characters)"
     shown = action or where.tool
     return f"{where.time}  {where.call_id or '-'} (seq {where.seq})  {shown}"
-
-
-def _rule_json(rule: RuleMatch | None) -> Json:
-    if rule is None:
-        return None
-    return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}

@@ -80,7 +80,7 @@ def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_
         PatternError: the pattern can match nothing.
     """
     pattern = parse_pattern(text)
-    return Rule(pattern, outcome, source, place, command=_command_of(pattern))
+    return Rule(pattern, outcome, source, place, command=_command_of(pattern, outcome))
 
 
 def parse_otherwise(
@@ -111,18 +111,25 @@ def read_profile(table: Table, name: str) -> Profile:
     return Profile(name, tuple(rules), otherwise, shell, place)
 
 
-def _command_of(pattern: ActionPattern) -> "CommandPattern | None":
+def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | None":
     if pattern.kind is not TargetKind.COMMAND:
         return None
     # The command parser is loaded only by a policy that has such a rule.
     from paddock.policy.commands import compile_command_pattern  # noqa: PLC0415 - late on purpose
 
     try:
-        return compile_command_pattern(pattern.target)
+        command = compile_command_pattern(pattern.target)
     except PatternError:
         raise
     except ValueError as error:
         raise PatternError(str(error)) from error
+    bar = command.find_bar() if outcome is Outcome.ALLOW else ""
+    if bar:
+        raise PatternError(
+            f"an allow of {quote(pattern.target)} matches nothing: {bar}",
+            "let it ask, or remove it: of rules that allow, only one for any command covers it",
+        )
+    return command
 
 
 def _short_rule(table: Table, text: Text, outcome: Outcome, source: str) -> Rule | None:
@@ -151,7 +158,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     place, outcome = table.place("action"), Outcome.parse(word)
     try:
         pattern = parse_pattern(action)
-        command = _command_of(pattern)
+        command = _command_of(pattern, outcome)
     except PatternError as problem:
         table.report.add_at(place, problem)
         return None

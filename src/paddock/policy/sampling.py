@@ -6,11 +6,11 @@ side, and where both can go on, the text that lets them is kept. What is found i
 and readable; whoever uses it asks the policy itself whether it matches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
-from paddock.policy.globs import DEPTH, CharClass, Glob, Piece, Segment, Wild, fold
+from paddock.policy.globs import DEPTH, RUN, CharClass, Glob, Piece, Segment, Wild, fold
 
 PART_FILL: Final = "example"
 """A part that nothing is asked of."""
@@ -19,6 +19,38 @@ _PRINTABLE: Final = "xyzabcdefghijklmnopqrstuvwXYZABC0123456789-_."
 
 Parts = tuple[Segment, ...]
 ANYTHING: Final[Parts] = (DEPTH,)
+
+_Item = TypeVar("_Item")
+
+
+class _At(NamedTuple):
+    """How far two rows are walked, the one looked at first, and whether `**` was filled."""
+
+    left: int = 0
+    right: int = 0
+    is_turned: bool = False
+    is_filled: bool = False
+
+    def of(self, one: Sequence[_Item], other: Sequence[_Item]) -> tuple[_Item | None, _Item | None]:
+        """Return what stands here in the first row and in the second; None at an end."""
+        left = one[self.left] if self.left < len(one) else None
+        right = other[self.right] if self.right < len(other) else None
+        return (right, left) if self.is_turned else (left, right)
+
+    def after(self, first: int, second: int, *, is_filled: bool = False) -> "_At":
+        """Return where so many steps in each row lead."""
+        left, right = (second, first) if self.is_turned else (first, second)
+        filled = self.is_filled or is_filled
+        return _At(self.left + left, self.right + right, self.is_turned, filled)
+
+    @property
+    def turned(self) -> "_At":
+        """The same place, the other row looked at first."""
+        return self._replace(is_turned=not self.is_turned)
+
+
+_Step = tuple[_At, tuple[str, ...] | None]
+"""Where a step leads, and what it puts; None where both rows allow nothing."""
 
 
 def path_parts(glob: Glob) -> Parts:
@@ -47,89 +79,95 @@ def common_texts(one: Parts, other: Parts) -> tuple[tuple[str, ...], ...]:
     found: dict[tuple[str, ...], None] = {}
     for ends in ((), (DEPTH,)):
         for extra in (0, 1, 2):
-            row = _walk(one + ends, other + ends, extra)
+            row = common_row(one + ends, other + ends, extra)
             if row:
                 found[row] = None
     return tuple(found)
 
 
 @lru_cache(maxsize=65_536)
-def _walk(one: Parts, other: Parts, extra: int) -> tuple[str, ...] | None:
-    """Return the parts of a common text; `extra` are parts to put where both allow any."""
-    if not one or not other:
-        rest = one or other
-        return () if all(part == DEPTH for part in rest) else None
-    left, right = one[0], other[0]
-    if left == DEPTH and right == DEPTH:
-        tail = _walk(one[1:], other, 0)
-        if tail is None:
-            tail = _walk(one, other[1:], 0)
-        return None if tail is None else (PART_FILL,) * extra + tail
-    if left == DEPTH:
-        return _past_depth(one, other, extra)
-    if right == DEPTH:
-        return _past_depth(other, one, extra)
-    part = common_part(left, right)
-    if part is None:
-        return None
-    tail = _walk(one[1:], other[1:], extra)
-    return None if tail is None else (part, *tail)
+def common_row(one: Parts, other: Parts, extra: int = 0) -> tuple[str, ...] | None:
+    """Return a row of parts that both match; `extra` are parts to put where both allow any."""
 
+    def steps(at: _At) -> Iterator[_Step]:
+        first, second = at.of(one, other)
+        if first == DEPTH and second == DEPTH:
+            fill = () if at.is_filled else (PART_FILL,) * extra
+            yield at.after(1, 0, is_filled=True), fill
+            yield at.after(0, 1, is_filled=True), fill
+        # `**` gives way at once, or takes one part of the other row and is asked again.
+        elif first == DEPTH:
+            yield at.after(1, 0), ()
+            if second is not None:
+                yield at.after(0, 1), _put(common_part(RUN, second))
+        elif second == DEPTH:
+            yield from steps(at.turned)
+        elif first is not None and second is not None:
+            yield at.after(1, 1), _put(common_part(first, second))
 
-def _past_depth(wide: Parts, narrow: Parts, extra: int) -> tuple[str, ...] | None:
-    # `**` gives way at once, or takes one part of the other row and is asked again.
-    given_up = _walk(wide[1:], narrow, extra)
-    if given_up is not None:
-        return given_up
-    part = common_part((Wild.RUN,), narrow[0])
-    tail = _walk(wide, narrow[1:], extra)
-    return None if part is None or tail is None else (part, *tail)
+    return _walk(steps, len(one), len(other))
 
 
 def common_part(one: Segment, other: Segment) -> str | None:
     """Return one part, not empty, that both match; None where there is none."""
-    if one == (Wild.RUN,) and other == (Wild.RUN,):
+    if one == RUN and other == RUN:
         return PART_FILL
     found = _pieces(_single(one), _single(other))
     if found == "":
-        return CHAR_FILL if one == (Wild.RUN,) or other == (Wild.RUN,) else None
+        return CHAR_FILL if RUN in (one, other) else None
     return found
 
 
 @lru_cache(maxsize=65_536)
 def _pieces(one: Segment, other: Segment) -> str | None:
-    if not one and not other:
-        return ""
-    if one and one[0] is Wild.RUN:
-        return _past_run(one, other)
-    if other and other[0] is Wild.RUN:
-        return _past_run(other, one)
-    if not one or not other:
-        return None
-    char = _common_char(one[0], other[0])
-    if char is None:
-        return None
-    tail = _pieces(one[1:], other[1:])
-    return None if tail is None else char + tail
+    def steps(at: _At) -> Iterator[_Step]:
+        first, second = at.of(one, other)
+        if first is Wild.RUN and second is Wild.RUN:
+            # A star that stands for something reads better than one that stands for nothing.
+            yield at.after(1, 1), (CHAR_FILL,)
+            yield at.after(1, 0), ()
+            yield at.after(0, 1), (CHAR_FILL,)
+        elif first is Wild.RUN:
+            yield at.after(1, 0), ()
+            if second is not None:
+                yield at.after(0, 1), _put(_common_char(Wild.ONE, second))
+        elif second is Wild.RUN:
+            yield from steps(at.turned)
+        elif first is not None and second is not None:
+            yield at.after(1, 1), _put(_common_char(first, second))
+
+    found = _walk(steps, len(one), len(other))
+    return None if found is None else "".join(found)
 
 
-def _past_run(wide: Segment, narrow: Segment) -> str | None:
-    if narrow and narrow[0] is Wild.RUN:
-        # A star that stands for something reads better than one that stands for nothing.
-        both = _pieces(wide[1:], narrow[1:])
-        if both is not None:
-            return CHAR_FILL + both
-    given_up = _pieces(wide[1:], narrow)
-    if given_up is not None:
-        return given_up
-    if not narrow:
-        return None
-    if narrow[0] is Wild.RUN:
-        tail = _pieces(wide, narrow[1:])
-        return None if tail is None else CHAR_FILL + tail
-    char = _common_char(Wild.ONE, narrow[0])
-    tail = _pieces(wide, narrow[1:])
-    return None if char is None or tail is None else char + tail
+def _put(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else (text,)
+
+
+def _walk(
+    steps: Callable[[_At], Iterator[_Step]], left_end: int, right_end: int
+) -> tuple[str, ...] | None:
+    """Return what is put on the first way through both rows; None where there is no way.
+
+    Without recursion, since a pattern may have thousands of pieces.
+    """
+    seen: set[_At] = set()
+    at = _At()
+    ways = [steps(at)]
+    put: list[tuple[str, ...]] = []
+    while (at.left, at.right) != (left_end, right_end):
+        after = next(ways[-1], None)
+        if after is None:
+            ways.pop()
+            if not ways:
+                return None
+            put.pop()
+        elif after[1] is not None and after[0] not in seen:
+            at = after[0]
+            seen.add(at)
+            ways.append(steps(at))
+            put.append(after[1])
+    return tuple(text for texts in put for text in texts)
 
 
 def _single(segment: Segment) -> Segment:

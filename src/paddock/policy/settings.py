@@ -4,7 +4,7 @@ What a file does not give keeps the value that stands here. Paths of `[shell]`
 and `[hook]` are paths of the host; they are read, never opened, by this layer.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final, Literal, get_args
 
 from paddock import limits as hard
@@ -100,17 +100,32 @@ class AgentBinding:
 
 @dataclass(frozen=True, slots=True)
 class LoweredLimits:
-    """`[limits]`: those of `paddock.limits` that a file lowers; none is ever raised."""
+    """`[limits]`: what a file may lower of `paddock.limits`; none is ever raised.
 
-    given: tuple[tuple[str, int | float], ...] = ()
+    The others are bounds of the house and stay what they are.
+    """
 
-    def value(self, name: str) -> int | float:
-        """Return the lowered limit, else the one of `paddock.limits`.
+    change_set_bytes_max: int = hard.change_set_bytes_max
+    dev_context_max: int = hard.dev_context_max
+    dev_matches_max: int = hard.dev_matches_max
+    find_entries_max: int = hard.find_entries_max
+    grep_matches_max: int = hard.grep_matches_max
+    ledger_entries_listed_max: int = hard.ledger_entries_listed_max
+    listed_depth_max: int = hard.listed_depth_max
+    listed_entries_max: int = hard.listed_entries_max
+    ls_entries_max: int = hard.ls_entries_max
+    search_context_max: int = hard.search_context_max
+    search_output_bytes_max: int = hard.search_output_bytes_max
+    shell_timeout_s: int = int(hard.shell_timeout_s)
+    view_bytes_max: int = hard.view_bytes_max
 
-        Raises:
-            KeyError: there is no limit of that name.
-        """
-        return dict(self.given).get(name, hard_limits()[name])
+    def lowered(self) -> dict[str, int]:
+        """Those that are below what Paddock itself sets, by name."""
+        return {
+            each.name: value
+            for each in fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +201,3 @@ class Settings:
             if binding.name == agent:
                 return binding.profile
         return None
-
-
-def hard_limits() -> dict[str, int | float]:
-    """Return the limits of `paddock.limits` by name."""
-    return {
-        name: value
-        for name, value in vars(hard).items()
-        if name.islower() and not name.startswith("_") and isinstance(value, (int, float))
-    }

@@ -5,9 +5,10 @@ then holds; a key that is given replaces its value whole.
 """
 
 import re
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, fields, replace
+from typing import Final, cast
 
+from paddock import limits as hard
 from paddock.policy.patterns import PathPattern, compile_pattern
 from paddock.policy.problems import PatternError, quote, suggest
 from paddock.policy.reader import Table
@@ -22,7 +23,6 @@ from paddock.policy.settings import (
     LoweredLimits,
     McpSettings,
     ProviderSettings,
-    hard_limits,
 )
 from paddock.policy.shell import host_paths
 
@@ -31,6 +31,9 @@ MCP_CALLS_MAX: Final = 1024
 
 PROVIDERS: Final = ("builtin", "scripted", "anthropic", "openai")
 APIS: Final = ("responses", "chat")
+_LOWERABLE: Final = "those that a policy may lower: " + ", ".join(
+    each.name for each in fields(LoweredLimits)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +105,19 @@ def read_agents(
 
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
-    """Read `[limits]`: names of `paddock.limits`, at most their values there."""
-    known = hard_limits()
-    given = dict(base.given)
+    """Read `[limits]`: names of `LoweredLimits`, at most their values in `paddock.limits`."""
+    lowered = {
+        each.name: table.integer(each.name, getattr(base, each.name), 1, cast("int", each.default))
+        for each in fields(LoweredLimits)
+    }
     for name in table.names():
-        if name not in known:
-            table.problem(name, f"unknown limit {quote(name)}", suggest(name, known))
+        if name in lowered:
             continue
-        limit = known[name]
-        lowest = 1 if isinstance(limit, int) else min(0.001, limit)
-        value = table.number(name, lowest, limit)
-        if value is not None:
-            given[name] = value
-    return LoweredLimits(tuple(sorted(given.items())))
+        if hasattr(hard, name):
+            table.problem(name, f"the limit {quote(name)} is fixed", _LOWERABLE)
+        else:
+            table.problem(name, f"unknown limit {quote(name)}", suggest(name, lowered))
+    return LoweredLimits(**lowered)
 
 
 def read_history(table: Table, base: HistorySettings) -> HistorySettings:

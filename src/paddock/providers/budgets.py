@@ -28,6 +28,8 @@ class _Tree:
         self.mode = mode
         self.lock = threading.Lock()
         self.accounts: list[Account] = []
+        self.told: set[str] = set()
+        """Scopes of which it was said that they are short."""
 
     def add(self, account: Account) -> int:
         """A new scope; the place of its account."""
@@ -43,6 +45,13 @@ class _Tree:
         """Other accounts in their place. Under the lock."""
         for place, account in zip(places, chain, strict=True):
             self.accounts[place] = account
+
+    def is_first(self, shortage: Shortage | None) -> bool:
+        """Whether it is the first of its scope; from now on it is not. Under the lock."""
+        if shortage is None or shortage.scope in self.told:
+            return False
+        self.told.add(shortage.scope)
+        return True
 
 
 class Budget:
@@ -95,8 +104,8 @@ class Budget:
                 )
             granted = self._granted(chain, tokens, needed)
             self._tree.put(self._places, plan_reserve(chain, granted))
-        said = shortage if self._tree.mode is BudgetMode.WARN else None
-        return Reservation(self, granted, said)
+            said = shortage if self._tree.mode is BudgetMode.WARN else None
+            return Reservation(self, granted, said, is_news=self._tree.is_first(said))
 
     def _granted(self, chain: Chain, tokens: int, needed: int) -> int:
         free = find_free(chain)
@@ -118,10 +127,14 @@ class Reservation:
     knows what it cost may have cost everything it was granted.
     """
 
-    def __init__(self, budget: Budget, granted: int, shortage: Shortage | None) -> None:
+    def __init__(
+        self, budget: Budget, granted: int, shortage: Shortage | None, *, is_news: bool = False
+    ) -> None:
         self.granted = granted
         self.shortage = shortage
         """In mode `warn`: what `enforce` would have refused it for."""
+        self.is_news = is_news
+        """Whether nobody was told before that this scope is short."""
         self._budget = budget
         self._lock = threading.Lock()
         self._is_settled = False

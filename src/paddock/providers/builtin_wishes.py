@@ -36,7 +36,7 @@ _KINDS: Final = {
     "last": r"\d{1,9}",
 }
 _PARTS: Final = {
-    "{in}": "(?: {at} (?:the )?(?:{dir} )?<path>(?: {dir})?)?",
+    "{in}": "(?: {here}| {at} (?:the )?(?:{dir} )?<path>(?: {dir})?)?",
     "{show}": "(?:show(?: me)?|list|give me|display|get|query|print)",
     "{file}": "(?:the |a |an )?(?:new )?(?:file )?",
     "{with}": "(?:with|containing|and) (?:the )?(?:(?:contents?|text|line)(?: of|:)? )?",
@@ -45,6 +45,7 @@ _PARTS: Final = {
     "{all}": "(?:all )?(?:of )?(?:the )?",
     "{plain}": r"[^\"'`]*",
     "{ledger}": r"(?<![\w./-])ledgers?(?![\w/-])",
+    "{here}": "(?:(?:in )?here|in (?:this|the current) {dir})",
     "{at}": "(?:in|under|inside|below|at|of)",
     "{dir}": "(?:directory|folder|dir)",
 }
@@ -99,6 +100,7 @@ _SOURCES: Final[tuple[tuple[str, Callable[[meanings.Match], Wishes]], ...]] = (
     (r"\$ <command>", meanings.mean_shell),
     ("(?:what|which) files (?:are|do (?:i|we|you) have)(?: there)?{in}", meanings.mean_list_files),
     ("{show} {all}(?:files|contents?){in}", meanings.mean_list_files),
+    ("what(?:'s| is) {here}", meanings.mean_list_files),
     ("(?:{show}|ls|dir|open|what(?:'s| is) in) (?:the )?{dir} <path>", meanings.mean_list_files),
     ("(?:{show}|ls|dir|open|what(?:'s| is) in) (?:the )?<path> {dir}", meanings.mean_list_files),
     ("what(?:'s| is) in (?:the )?<path>", meanings.mean_list_unless_file),

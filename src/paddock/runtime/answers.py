@@ -1,10 +1,14 @@
 """What a door answers: an outcome as a result, and every refusal in its words. Pure."""
 
 import shlex
+from collections.abc import Sequence
 from typing import Any, Final
 
 from paddock import limits
 from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalRefusedError,
+    ApprovalUnavailableError,
     InternalError,
     PaddockError,
     StorageFullError,
@@ -12,15 +16,17 @@ from paddock.errors import (
     UnknownToolError,
 )
 from paddock.runtime.approvals import Approval
-from paddock.runtime.prepared import Bounds, Failed, Outcome, Prepared
+from paddock.runtime.prepared import Bounds, Failed, Prepared, Ran
 from paddock.text.show import quote, show_name
+from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Tool
 from paddock.values.calls import Refusal, ToolCall, ToolResult
+from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import Decision, RuleMatch
 from paddock.values.quick import quick
 
 
-def result_of(ready: Prepared, outcome: Outcome) -> ToolResult:
+def result_of(ready: Prepared, outcome: Ran) -> ToolResult:
     """The result of a call that ran."""
     if isinstance(outcome, Failed):
         return refused(ready.call, ready.tool, outcome.refusal)
@@ -36,9 +42,12 @@ def result_of(ready: Prepared, outcome: Outcome) -> ToolResult:
         content = f"{content}\n[clamped: {used}]"
     if warnings:
         details["warnings"] = list(warnings)
-        shown = (f"[warning: {show_name(warning)}]" for warning in warnings)
-        content = "\n".join([content, *shown])
+        content = _with_warnings(content, warnings)
     return ToolResult(ready.call.id, ready.call.tool, content, details)
+
+
+def _with_warnings(content: str, warnings: Sequence[str]) -> str:
+    return "\n".join([content, *(f"[warning: {show_name(warning)}]" for warning in warnings)])
 
 
 def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolResult:
@@ -50,6 +59,10 @@ def refused(call: ToolCall, tool: Tool[Any] | None, refusal: Refusal) -> ToolRes
 def refusal_of(error: ToolError) -> Refusal:
     """A tool's error."""
     return Refusal(error.code, error.message, error.hint)
+
+
+STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
+"""Of a call that was cancelled before anything of it stood."""
 
 
 def refusal_by_host(error: PaddockError) -> Refusal:
@@ -64,11 +77,6 @@ def refusal_by_host(error: PaddockError) -> Refusal:
         "what was wrong stands in the ledger's entry of this call; look at the target before "
         "doing anything else, and ask a person to see to the host",
     )
-
-
-def place_of(rule: RuleMatch) -> str:
-    """Where a rule stands."""
-    return f"{rule.file}:{rule.line}" if rule.line else rule.file
 
 
 def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
@@ -105,7 +113,7 @@ def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
 def _denial_hint(rule: RuleMatch) -> str:
     if rule.source == "paths.own":
         return "no rule opens Paddock's own files; only a person changes them"
-    stands = f"{rule.text} ({rule.source}, {place_of(rule)})"
+    stands = f"{rule.text} ({rule.source}, {rule.place})"
     return f"choose another way, or ask a person to change the rule {stands}"
 
 
@@ -115,8 +123,9 @@ def refusal_for(approval: Approval, decision: Decision) -> Refusal:
     rule = decision.rule
     usual = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
     hint = approval.hint or usual
-    if approval.request_id and approval.code != "approval.refused":
-        hint = _KEPT_HINT.format(id=approval.request_id)
+    if approval.request_id and approval.code != ApprovalRefusedError.code:
+        kept = _CHANGES_KEPT_HINT if approval.changes_digest else _KEPT_HINT
+        hint = kept.format(id=approval.request_id)
     return Refusal(
         approval.code,
         f"{quote(decision.action)} needs an approval, and was not approved{said}",
@@ -125,21 +134,32 @@ def refusal_for(approval: Approval, decision: Decision) -> Refusal:
     )
 
 
-def with_request(result: ToolResult, approval: Approval) -> ToolResult:
-    """The refusal with the id of the request that was kept, for a program."""
-    if not approval.request_id:
-        return result
-    return result._replace(details={**result.details, "approval": approval.request_id})
+def with_question(
+    result: ToolResult, approval: Approval, warnings: Sequence[str] = ()
+) -> ToolResult:
+    """The refusal with what was asked: what policy warned of, and the id of a kept request."""
+    details, content = dict(result.details), result.content
+    if warnings:
+        details["warnings"] = list(warnings)
+        content = _with_warnings(content, warnings)
+    if approval.request_id:
+        details["approval"] = approval.request_id
+    return result._replace(content=content, details=details)
 
 
 _KEPT_HINT: Final = (
     "ask a person to look at it and answer: paddock approvals show {id}, then grant or refuse; "
     "after a grant, make the very same call again"
 )
+_CHANGES_KEPT_HINT: Final = (
+    "it has run, and what it changed waits: ask a person to look at it and answer: paddock "
+    "approvals show {id}, then grant or refuse; a grant brings in just what is shown there, so "
+    "do not make the call again"
+)
 _APPROVAL_HINTS: Final = {
-    "approval.unavailable": "a person has to be there to ask (at a terminal, or --yes), "
+    ApprovalUnavailableError.code: "a person has to be there to ask (at a terminal, or --yes), "
     "or a rule has to allow it",
-    "approval.expired": "ask again",
+    ApprovalExpiredError.code: "ask again",
 }
 
 

@@ -8,12 +8,13 @@ digest does.
 from collections.abc import Mapping
 from typing import Final
 
-from paddock.ledger.format_events import APPROVAL_ANSWERED, APPROVAL_ASKED
+from paddock.errors import ApprovalRefusedError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import clean, kept_id
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import APPROVAL_ANSWERED, APPROVAL_ASKED
 
 GRANTED: Final = "granted"
 """Somebody answered a kept request; it waits for its call."""
@@ -60,7 +61,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval, session_id: 
 
 
 def _refused_as(approval: Approval) -> str:
-    return REFUSED if approval.code == "approval.refused" else KEPT
+    return REFUSED if approval.code == ApprovalRefusedError.code else KEPT
 
 
 def answered_later(parked: Parked, answer: str) -> Entry:

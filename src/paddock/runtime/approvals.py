@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from paddock import limits
-from paddock.errors import IntegrityError
+from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import Json
 
@@ -16,7 +16,7 @@ from paddock.values.calls import Json
 class Parking(Protocol):
     """An effect that is held back until somebody has answered."""
 
-    def park(self, name: str) -> list[Json]:
+    def park(self, name: str) -> Json:
         """The effect as data that outlives the call; what it needs stays under `name`.
 
         Raises: ApprovalUnavailableError.
@@ -43,6 +43,8 @@ class ApprovalRequest:
     session_id: str = ""
     filled: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Arguments that count with another value than was given, or with none: the defaults."""
+    warnings: tuple[str, ...] = ()
+    """What policy warns of besides; it changes nothing, and whoever answers is to know it."""
     diff: str = ""
     """Where the question is about what the call would change: the difference."""
     parking: "Parking | None" = field(default=None, compare=False, repr=False)
@@ -58,7 +60,7 @@ class Approval:
 
     is_granted: bool
     by: str
-    code: str = "approval.refused"
+    code: str = ApprovalRefusedError.code
     note: str = ""
     request_id: str = ""
     """Of the inbox: the kept request, or the one whose grant was used up for this."""
@@ -94,7 +96,7 @@ class NoApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """Always `approval.unavailable`."""
         del request
-        return Approval(False, "nobody", "approval.unavailable", "there is no approver")
+        return Approval(False, "nobody", ApprovalUnavailableError.code, "there is no approver")
 
 
 class YesApprover:
@@ -131,12 +133,12 @@ class CallbackApprover:
         asking.join(self._timeout_s)
         if asking.is_alive():
             note = f"no answer within {self._timeout_s:g} s"
-            return Approval(False, "callback", "approval.unavailable", note)
+            return Approval(False, "callback", ApprovalUnavailableError.code, note)
         if asking.problem:
-            return Approval(False, "callback", "approval.unavailable", asking.problem)
+            return Approval(False, "callback", ApprovalUnavailableError.code, asking.problem)
         if type(asking.said) is not bool:
             note = "the approver gave no clear answer: True is yes, False is no"
-            return Approval(False, "callback", "approval.unavailable", note)
+            return Approval(False, "callback", ApprovalUnavailableError.code, note)
         return Approval(asking.said, "callback")
 
 
@@ -166,10 +168,10 @@ def answer_of(approver: Approver, request: ApprovalRequest) -> Approval:
         raise
     except Exception as error:  # The embedding program's code: whatever it raises is a no.
         note = f"the approver raised {type(error).__name__}"
-        return Approval(False, "approver", "approval.unavailable", note)
+        return Approval(False, "approver", ApprovalUnavailableError.code, note)
     if not isinstance(said, Approval) or type(said.is_granted) is not bool:
         note = "the approver gave no clear answer"
-        return Approval(False, "approver", "approval.unavailable", note)
+        return Approval(False, "approver", ApprovalUnavailableError.code, note)
     return said
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from paddock.errors import IntegrityError, PaddockError, ToolError
-from paddock.runtime.answers import not_recorded, place_of, refusal_for, refusal_of
+from paddock.runtime.answers import STOPPED, not_recorded, refusal_for, refusal_of
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -80,6 +80,8 @@ class Withheld:
     refusal: Refusal
     judged: Judged
     approval: Approval | None = None
+    warnings: tuple[str, ...] = ()
+    """What policy warned of, where somebody was asked."""
 
 
 def ask(context: Context, recorder: Recorder, question: Question) -> Granted | Withheld:
@@ -109,6 +111,9 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
         return Withheld(not_recorded(error), judged)
     with ExitStack() as unless_granted:
         unless_granted.callback(held.close)
+        if question.bounds.cancel.is_cancelled:
+            # What was stopped half-way is nothing that anybody wants to be asked about.
+            return Withheld(STOPPED, judged)
         answer = _put(context, question._replace(plan=plan), held.digest, held)
         if isinstance(answer, Granted):
             unless_granted.pop_all()
@@ -139,7 +144,8 @@ def _put(
         return Withheld(not_recorded(error), Judged(decision))
     judged = Judged(decision, approval.by, request.digest)
     if not approval.is_granted:
-        return Withheld(refusal_for(approval, decision), judged, approval)
+        refusal = refusal_for(approval, decision)
+        return Withheld(refusal, judged, approval, request.warnings)
     return Granted(question.plan, judged)
 
 
@@ -148,6 +154,7 @@ def _request(
 ) -> ApprovalRequest:
     call, decision, rule = question.call, question.decision, question.decision.rule
     bound = question.tool.binder.values(call.arguments)
+    effects = () if held is None else held.warnings
     digest = approval_digest(
         tool=call.tool,
         arguments=bound,
@@ -164,12 +171,13 @@ def _request(
         actions=tuple(question.actions),
         agent=context.caller.agent,
         reason=decision.reason,
-        rule="" if rule is None else f"{rule.text} ({place_of(rule)})",
+        rule="" if rule is None else f"{rule.text} ({rule.place})",
         policy_digest=decision.policy_digest,
         target_digest=target_digest,
         call_id=call.id,
         session_id=context.caller.session_id,
         filled=filled_in(call.arguments, bound),
+        warnings=tuple(dict.fromkeys((*decision.warnings, *effects))),
         diff="" if held is None else held.diff,
         parking=held,
     )

@@ -13,23 +13,23 @@ from paddock.errors import ApprovalExpiredError, FileChangedError, PathError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.history.objects import ObjectStore
-from paddock.sandbox.committing import Noting
-from paddock.sandbox.parking import digests_of
-from paddock.text.show import quote
+from paddock.sandbox.parking import ParkedSet, digests_of
+from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import change_json, change_of_path, within_entry
 from paddock.tools.outputs import result_schema
-from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
+from paddock.values.calls import Json
 from paddock.workspace.changes import (
-    UNWITNESSED,
+    ChangeReceipt,
     MakeDirectory,
     MakeLink,
-    Phases,
     SetMetadata,
     StagedChange,
     WriteFile,
 )
+from paddock.workspace.noting import NotingWitness
 
 _ROWS_MAX: Final = 50
 
@@ -51,7 +51,7 @@ class _Plan:
 class CommitParked:
     """Commits one parked set: all of it or nothing."""
 
-    phases: Phases
+    parked: ParkedSet
     history: History
     journal: Journal
 
@@ -59,45 +59,70 @@ class CommitParked:
         """Raises: ApprovalExpiredError: the history has pruned a content of it."""
         del arguments, ports
         store = self.history.store
-        for digest in digests_of(self.phases):
+        for digest in digests_of(self.parked.phases):
             if not store.has(digest):
                 raise ApprovalExpiredError(
                     "what was to be committed is not kept any more", hint="run the command again"
                 )
             store.verify(digest)
-        return _Plan(tuple(_action(change) for phase in self.phases for change in phase))
+        return _Plan(tuple(_action(change) for phase in self.parked.phases for change in phase))
 
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
         """Raises: ApprovalExpiredError: something else stands there; nothing has changed."""
         del plan
         store, running = self.history.store, current_call()
-        witness = UNWITNESSED if running is None else Noting(self.history, running)
         try:
             with store.held():
                 self._keep_links(ports, store)
                 receipt = ports.workspace.commit(
-                    self.phases,
+                    self.parked.phases,
                     store,
                     self.journal,
                     label="" if running is None else running.mark.call_id,
-                    witness=witness,
+                    witness=NotingWitness(self.history),
                 )
         except (FileChangedError, PathError) as error:
             raise ApprovalExpiredError(
                 f"the workspace has changed since the command ran: {error.message}",
                 hint="nothing was changed; run the command again",
             ) from error
+        return self._told(receipt)
+
+    def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = [change for row in receipt.changes if (change := change_of_path(row)) is not None]
         said = [f"committed {len(rows)} changes", *(f"  {r.kind} {quote(r.path)}" for r in rows)]
         if len(rows) > _ROWS_MAX:
             said[_ROWS_MAX + 1 :] = [f"  [and {len(rows) - _ROWS_MAX} more]"]
-        details = {"changes": [change_json(change) for change in rows]}
+        refused, more = self.parked.refused, self.parked.refused_more
+        details: dict[str, Json] = {
+            "changes": [change_json(change) for change in rows],
+            "changes_refused": [{"path": each.path, "rule": each.rule} for each in refused],
+        }
+        if more:
+            details["not_listed"] = {"changes_refused": more}
         listed, stored = within_entry(tuple(rows), self.history.keep_for_ledger)
-        return ToolOutput("\n".join(said), details, listed, 0, stored)
+        return ToolOutput(
+            "\n".join([*said, *self._refused_rows()]),
+            details,
+            listed,
+            stored=stored,
+            refused=tuple(RefusedPath(each.path, each.code, each.rule) for each in refused),
+            refused_more=more,
+        )
+
+    def _refused_rows(self) -> list[str]:
+        """What the command changed besides, and that stays as it was."""
+        refused = self.parked.refused
+        count = len(refused) + self.parked.refused_more
+        if not count:
+            return []
+        rows = [f"  {show_name(r.path)}: {show_name(r.rule)}" for r in refused[:_ROWS_MAX]]
+        more = [f"  [and {count - _ROWS_MAX} more]"] if count > _ROWS_MAX else []
+        return [f"changes refused: {count}", *rows, *more]
 
     def _keep_links(self, ports: Ports, store: ObjectStore) -> None:
         """The texts of links that go away: the history keeps them as contents."""
-        for phase in self.phases:
+        for phase in self.parked.phases:
             for change in phase:
                 entry = ports.workspace.resolve_entry(change.path.relative)
                 state = ports.workspace.entry_state(entry)
@@ -124,10 +149,16 @@ SPEC: Final = ToolSpec(
     toolset="operator",
     arguments=CommitArguments,
     effects=Effects(reads_only=False, is_destructive=True),
-    output_schema=result_schema({"changes": {"type": "array", "items": {"type": "object"}}}),
+    output_schema=result_schema(
+        {
+            "changes": {"type": "array", "items": {"type": "object"}},
+            "changes_refused": {"type": "array", "items": {"type": "object"}},
+            "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
+        }
+    ),
 )
 
 
-def commit_tool(phases: Phases, history: History, journal: Journal) -> Tool[CommitArguments]:
+def commit_tool(parked: ParkedSet, history: History, journal: Journal) -> Tool[CommitArguments]:
     """The tool that commits just these changes."""
-    return Tool(SPEC, CommitParked(phases, history, journal))
+    return Tool(SPEC, CommitParked(parked, history, journal))

@@ -21,6 +21,7 @@ from paddock.errors import (
 )
 from paddock.ledger.ports import Reservation
 from paddock.runtime.answers import (
+    STOPPED,
     not_recorded,
     refusal_by,
     refusal_by_host,
@@ -28,13 +29,12 @@ from paddock.runtime.answers import (
     refused,
     result_of,
     unless_allowed,
-    with_request,
+    with_question,
 )
 from paddock.runtime.asking import Granted, Question, ask
 from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.context import Context
-from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared
-from paddock.runtime.prepared import Outcome as Ran
+from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
 from paddock.runtime.records import Recorder, clean, holds_contents, kept_arguments
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Plan, Tool, ToolOutput
@@ -47,8 +47,6 @@ from paddock.values.quick import quick
 __all__ = ["Context", "Dispatcher"]
 
 _FRAMES_KEPT_MAX: Final = 8
-STOPPED: Final = refusal_of(StoppedCallError(LeftEffect.NONE))
-"""Of a call that was cancelled before it began."""
 RESULT_RESERVE_BYTES: Final = 16_384
 """Space kept for a writer's result before it runs."""
 
@@ -61,6 +59,7 @@ class Dispatcher:
         self._recorder = Recorder(context.caller)
         self._digests = DigestsAlone(context.randomness)
         self._contents: Contents = context.contents or self._digests
+        self._lowered = context.ports.limits.lowered()
         self._closed_by: Refusal | None = None
         """Set when an outcome could not be recorded: no further call runs."""
 
@@ -132,7 +131,7 @@ class Dispatcher:
         except ToolError as error:
             return self._deny(call, None, (), refusal_of(error), bounds)
         try:
-            arguments, clamped = tool.binder.bind(call.arguments)
+            arguments, clamped = tool.binder.bind(call.arguments, self._lowered)
             plan: Plan = tool.handler.resolve(arguments, context.ports)
         except ToolError as error:
             return self._deny(call, tool, (), refusal_of(error), bounds)
@@ -166,7 +165,9 @@ class Dispatcher:
             return answer
         call, tool, _, actions, _, bounds = question
         denied = self._deny(call, tool, actions, answer.refusal, bounds, answer.judged)
-        return denied if answer.approval is None else with_request(denied, answer.approval)
+        if answer.approval is None:
+            return denied
+        return with_question(denied, answer.approval, answer.warnings)
 
     # Running
 

@@ -18,6 +18,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import (
     ApprovalExpiredError,
+    ApprovalRefusedError,
     ApprovalUnavailableError,
     ConfigError,
     UsageError,
@@ -35,7 +36,7 @@ from paddock.plane.locks import locked
 from paddock.runtime.approval_records import GRANTED, REFUSED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.inbox_broken import BrokenRequest
-from paddock.runtime.inbox_ports import ApprovalBook, KeptContents
+from paddock.runtime.inbox_ports import ApprovalBook, PinnedContents
 from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
 from paddock.text.show import quote
 
@@ -57,7 +58,7 @@ class Inbox:
     book: ApprovalBook
     clock: Callable[[], float]
     randomness: Callable[[int], bytes]
-    contents: KeptContents
+    contents: PinnedContents
 
     # What calls do
 
@@ -82,7 +83,9 @@ class Inbox:
                     is_late = is_late or parked.state == GRANTED
                     continue
                 if parked.state == REFUSED:
-                    return Approval(False, parked.answered_by, _REFUSED, parked.note, parked.id)
+                    return Approval(
+                        False, parked.answered_by, ApprovalRefusedError.code, parked.note, parked.id
+                    )
                 if not self.book.is_granted(parked, self.clock()):
                     self._forget(name, parked)
                     continue
@@ -92,7 +95,11 @@ class Inbox:
                 self.book.record_use(request, granted)
                 self._forget(name, parked)
                 return granted
-        return Approval(False, "inbox", _EXPIRED, "the grant had expired") if is_late else None
+        return (
+            Approval(False, "inbox", ApprovalExpiredError.code, "the grant had expired")
+            if is_late
+            else None
+        )
 
     def settle(self, request: ApprovalRequest, approval: Approval) -> bool:
         """Whether exactly this was waiting under the answer's id until now; it is gone then.
@@ -369,10 +376,6 @@ class Inbox:
             held = sum(self._path(each).lstat().st_size for each in kept)
         if held >= limits.approvals_bytes_max:
             raise ApprovalUnavailableError(f"the requests that wait have {held} bytes already")
-
-
-_REFUSED: Final = "approval.refused"
-_EXPIRED: Final = "approval.expired"
 
 
 def _id_in(name: str) -> str:

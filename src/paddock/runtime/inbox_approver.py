@@ -2,7 +2,12 @@
 
 from typing import Final
 
-from paddock.errors import ApprovalUnavailableError, ConfigError
+from paddock.errors import (
+    ApprovalExpiredError,
+    ApprovalRefusedError,
+    ApprovalUnavailableError,
+    ConfigError,
+)
 from paddock.runtime.approvals import (
     Approval,
     ApprovalRequest,
@@ -12,10 +17,6 @@ from paddock.runtime.approvals import (
 )
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_broken import BrokenRequest
-
-UNAVAILABLE = "approval.unavailable"
-REFUSED = "approval.refused"
-EXPIRED = "approval.expired"
 
 POLICY_CHANGED: Final = "the policy has changed since it was asked about"
 AGENT_CHANGED: Final = (
@@ -49,17 +50,19 @@ class InboxApprover:
             if not broken:
                 raise
             return _held_up(broken[0])
-        if before is not None and before.code != EXPIRED:
+        if before is not None and before.code != ApprovalExpiredError.code:
             return before
         said = answer_of(self._approver, request)
-        if said.is_granted or said.code == REFUSED:
+        if said.is_granted or said.code == ApprovalRefusedError.code:
             # Nobody has to look any more at what was kept when this was asked before.
             self._inbox.forget_waiting(request)
             return said
-        if said.code != UNAVAILABLE:
+        if said.code != ApprovalUnavailableError.code:
             return said
         if before is not None:
-            said = Approval(False, said.by, EXPIRED, f"{before.note}; {said.note}")
+            said = Approval(
+                False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"
+            )
         return self._kept(request, said)
 
     def _kept(self, request: ApprovalRequest, said: Approval) -> Approval:
@@ -76,7 +79,7 @@ def _held_up(broken: BrokenRequest) -> Approval:
     """A no without the file's place: a model reads it."""
     note = f"the request {broken.id}, which may be for this call, does not load"
     hint = f"ask a person to move it away: paddock approvals refuse {broken.id}; then call again"
-    return Approval(False, "inbox", UNAVAILABLE, note, hint=hint)
+    return Approval(False, "inbox", ApprovalUnavailableError.code, note, hint=hint)
 
 
 class ChangedSince:
@@ -89,7 +92,7 @@ class ChangedSince:
 
     def answer(self, request: ApprovalRequest) -> Approval:
         """Always `approval.expired`, with what has changed; nobody is asked, nothing is kept."""
-        return Approval(False, "inbox", EXPIRED, _change(self._kept, request))
+        return Approval(False, "inbox", ApprovalExpiredError.code, _change(self._kept, request))
 
 
 def _change(kept: ApprovalRequest, now: ApprovalRequest) -> str:

@@ -36,7 +36,7 @@ class ApprovalBook(Protocol):
         ...
 
 
-class KeptContents(Protocol):
+class PinnedContents(Protocol):
     """The history, as the inbox uses it: it holds the contents of changes that wait."""
 
     def release(self, pin: str) -> None:

@@ -63,6 +63,7 @@ class Parked:
             "actions": list(request.actions),
             "reason": request.reason,
             "rule": request.rule,
+            "warnings": list(request.warnings),
             "digest": request.digest,
             "policy_digest": request.policy_digest,
             "target_digest": request.target_digest,
@@ -98,7 +99,7 @@ def write_parked(parked: Parked) -> bytes:
 _KEYS: Final = frozenset(
     "format id state agent tool actions reason rule digest policy_digest target_digest call_id "
     "session_id parked_at expires_at answered_by note arguments filled diff changes "
-    "has_changes".split()
+    "has_changes warnings".split()
 )
 
 
@@ -115,7 +116,7 @@ def parse_parked(content: bytes, file: str) -> Parked:
         digest=fields.text("digest"),
         tool=fields.text("tool"),
         arguments=_arguments(fields, "arguments"),
-        actions=_actions(fields),
+        actions=_texts(fields, "actions"),
         agent=fields.text("agent"),
         reason=fields.text("reason"),
         rule=fields.text("rule"),
@@ -125,6 +126,8 @@ def parse_parked(content: bytes, file: str) -> Parked:
         session_id=fields.text("session_id"),
         # Of an older version there are none, and its digest is none of ours either.
         filled=_arguments(fields, "filled") if "filled" in fields.members else {},
+        # Nor does an older one say what policy warned of.
+        warnings=_texts(fields, "warnings") if "warnings" in fields.members else (),
         diff=fields.text("diff"),
     )
     return Parked(
@@ -149,15 +152,15 @@ def _time(fields: Fields, name: str) -> int:
     return seconds
 
 
-def _actions(fields: Fields) -> tuple[str, ...]:
+def _texts(fields: Fields, name: str) -> tuple[str, ...]:
     """As the call brought them: one may stand there twice."""
-    value: Json = fields.members.get("actions")
+    value: Json = fields.members.get(name)
     if not isinstance(value, list):
-        raise fields.error("actions", "'actions' is not a list", "write a list of strings")
+        raise fields.error(name, f"{quote(name)} is not a list", "write a list of strings")
     texts = cast("list[Json]", value)
     found = tuple(text for text in texts if isinstance(text, str))
     if len(found) != len(texts):
-        raise fields.error("actions", "'actions' holds what is no text", "write strings alone")
+        raise fields.error(name, f"{quote(name)} holds what is no text", "write strings alone")
     return found
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from paddock.errors import UsageError
-from paddock.history.notes import Doing, Note
+from paddock.history.notes import Note
 from paddock.ledger.effects import Effects
 from paddock.ledger.format import format_timestamp
 from paddock.ledger.format_lines import StoredEntry
 from paddock.text.show import quote
-from paddock.tools.effects import change_from_json, changes_from_bytes
+from paddock.tools.effects import change_from_json, change_of_doing, changes_from_bytes
 from paddock.tools.spec import Change
 from paddock.values.calls import Json
 
@@ -184,7 +184,7 @@ def _of_notes(
         session_id=call.session_id,
         tool=call.tool,
         outcome=outcome,
-        changes=tuple(_change_of(note.doing) for note in notes),
+        changes=tuple(change_of_doing(note.doing) for note in notes),
         undoes=_argument(intent, "call"),
     )
 
@@ -195,22 +195,6 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
         return ""
     value = cast("dict[str, Json]", intent.entry.metadata.get("arguments", {})).get(name)
     return value if isinstance(value, str) else ""
-
-
-def _change_of(doing: Doing) -> Change:
-    return Change(
-        doing.path,
-        doing.kind,
-        doing.before,
-        doing.after,
-        to=doing.to,
-        entry=doing.entry,
-        entry_after=doing.entry_after,
-        mode=None if doing.kind == "moved" else doing.mode,
-        mode_after=doing.mode_after,
-        made=doing.made,
-        kept=doing.is_kept,
-    )
 
 
 def find_call(calls: Sequence[PastCall], wanted: str) -> PastCall:

@@ -1,6 +1,6 @@
 """What a call is between its decision and its end.
 
-    ToolCall ── prepare ──▶ Prepared ── run ──▶ Outcome ── answers.result_of ──▶ ToolResult
+    ToolCall ── prepare ──▶ Prepared ── run ──▶ Ran ── answers.result_of ──▶ ToolResult
 
 All calls of one turn are prepared before any of them runs (`together.py`).
 """
@@ -75,4 +75,4 @@ class Failed:
         return self.refusal.code != "internal" and self.effect is not LeftEffect.UNKNOWN
 
 
-Outcome = ToolOutput | Failed
+Ran = ToolOutput | Failed

@@ -24,6 +24,7 @@ def question_of(request: ApprovalRequest) -> str:
         f"agent {show_name(request.agent)} asks to run {show_name(request.tool)} {shown}",
         *(f"  action: {show_name(action)}" for action in request.actions),
         f"  why asked: {show_name(request.reason)}",
+        *(f"  warning: {show_name(warning)}" for warning in request.warnings),
     ]
     if request.rule:
         rows.append(f"  rule: {show_name(request.rule)}")

@@ -21,11 +21,12 @@ from paddock.text.show import text_of
 from paddock.tools.arguments import Argument
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
-from paddock.values.agents import Agent, AgentChain
+from paddock.values.agents import AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import RuleMatch
 from paddock.values.entries import Entry, Shared
+from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
 from paddock.values.quick import quick
 
 _TEXT_KEPT_MAX: Final = 4096
@@ -51,19 +52,7 @@ class Caller:
 
     def chain_json(self) -> list[dict[str, Json]]:
         """The chain as entries keep it: enough to decide again."""
-        return [_agent_json(agent) for agent in self.chain]
-
-
-def _agent_json(agent: Agent) -> dict[str, Json]:
-    kept: dict[str, Json] = {"name": agent.name, "profile": agent.profile}
-    permissions = agent.permissions
-    if permissions.read != ("**",) or permissions.write != ("**",) or permissions.forbidden:
-        kept["permissions"] = {
-            "read": list(permissions.read),
-            "write": list(permissions.write),
-            "forbidden": list(permissions.forbidden),
-        }
-    return kept
+        return [agent.as_json() for agent in self.chain]
 
 
 class Recorder:
@@ -93,7 +82,7 @@ class Recorder:
         _put_actions(metadata, actions)
         shared = self._judgement(judged, metadata)
         reason = judged.decision.reason
-        return self._entry("TOOL_INTENT", call, "allow", reason, metadata, shared, bounds)
+        return self._entry(TOOL_INTENT, call, "allow", reason, metadata, shared, bounds)
 
     def staged(
         self,
@@ -105,7 +94,7 @@ class Recorder:
     ) -> Entry:
         """`TOOL_STAGED`: it acts now, and what it would change is held back for a question."""
         intent = self.intent(call, arguments, actions, judged, bounds)
-        return intent._replace(event_type="TOOL_STAGED", decision="ask")
+        return intent._replace(event_type=TOOL_STAGED, decision="ask")
 
     def result(
         self,
@@ -116,11 +105,14 @@ class Recorder:
         intent: str = "",
     ) -> Entry:
         """`TOOL_RESULT` of a call that ran to its end; `intent` is the id of its intent."""
-        content = output.content.encode("utf-8", "surrogatepass")
         metadata: dict[str, Json] = {
             "duration_us": duration_us,
-            "result_digest": "sha256:" + hashlib.sha256(content).hexdigest(),
+            "result_digest": _digest_of(output.content),
         }
+        if output.exit is not None:
+            metadata["exit"] = output.exit.code
+            if output.exit.timed_out:
+                metadata["timed_out"] = True
         if output.changes or output.bytes_written:
             metadata["effects"] = [_change_json(change) for change in output.changes]
             metadata["bytes_written"] = output.bytes_written
@@ -142,8 +134,8 @@ class Recorder:
             metadata["refused"] = [
                 _refused_json(each) for each in output.refused[:effects_listed_max]
             ]
-            metadata["refused_total"] = len(output.refused)
-        return self._entry("TOOL_RESULT", call, "allow", "", metadata, shared, bounds)
+            metadata["refused_total"] = len(output.refused) + output.refused_more
+        return self._entry(TOOL_RESULT, call, "allow", "", metadata, shared, bounds)
 
     def _keep(self, key: object, members: dict[str, Json]) -> Shared:
         if len(self._shared) >= _SHARED_KEPT_MAX:
@@ -172,7 +164,10 @@ class Recorder:
             "code": refusal.code,
             "effects": changes if failed.is_known else "unknown",
             "duration_us": duration_us,
+            "result_digest": _digest_of(refusal.as_text()),
         }
+        if failed.is_known and not changes:
+            metadata["bytes_written"] = 0
         if intent:
             metadata["intent"] = intent
         if failed.effect is not None:
@@ -180,7 +175,7 @@ class Recorder:
         if failed.frames:
             metadata["frames"] = list(failed.frames)
         reason = clean(refusal.error)
-        return self._entry("TOOL_RESULT", call, "allow", reason, metadata, None, bounds)
+        return self._entry(TOOL_RESULT, call, "allow", reason, metadata, None, bounds)
 
     def denied(
         self,
@@ -209,7 +204,7 @@ class Recorder:
         else:
             shared = self._judgement(judged, metadata)
         reason = clean(refusal.error)
-        return self._entry("TOOL_DENIED", call, "deny", reason, metadata, shared, bounds)
+        return self._entry(TOOL_DENIED, call, "deny", reason, metadata, shared, bounds)
 
     def _entry(
         self,
@@ -252,6 +247,11 @@ class Recorder:
         if shared is None:
             shared = self._keep(key, {**_decision_json(judged), "agents": self._chain})
         return shared
+
+
+def _digest_of(content: str) -> str:
+    """Of the text that a model is told, before what a decision adds to it."""
+    return "sha256:" + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:

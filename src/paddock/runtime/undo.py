@@ -34,7 +34,6 @@ from paddock.tools.effects import (
     change_of_path,
     within_entry,
 )
-from paddock.tools.noting import NotingWitness
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
@@ -42,6 +41,7 @@ from paddock.values.agents import Agent, AgentChain
 from paddock.values.decisions import Decision, Outcome, RuleMatch
 from paddock.workspace import EntryPath, Workspace, WritePath
 from paddock.workspace.moving import DIRECTORY_VERSION
+from paddock.workspace.noting import NotingWitness
 
 _ROWS_MAX: Final = 50
 

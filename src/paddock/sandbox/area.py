@@ -10,6 +10,7 @@ import fcntl
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
@@ -17,8 +18,9 @@ from typing import Final
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.plane.locks import try_lock
+from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.inside.removal import remove_tree
-from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
+from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"
@@ -30,7 +32,7 @@ anybody make one, for it opens nothing)."""
 class StagingArea:
     """One launcher's directory. `close` removes it with everything in it."""
 
-    __slots__ = ("_hidden", "_home", "fd", "path")
+    __slots__ = ("_hidden", "_home", "_lock", "_newest", "_users", "fd", "path")
 
     def __init__(self, home: Path) -> None:
         """Make it below `home`, a directory of ours that no agent reaches.
@@ -50,31 +52,54 @@ class StagingArea:
                 f"no staging area for commands: {os.strerror(error.errno or 0)}", where=str(home)
             ) from error
         self.path = f"{os.fspath(home)}/{name}"
-        self._hidden: set[str] = set()
+        self._lock = threading.Lock()
+        self._hidden: dict[str, str] = {}
+        self._users: dict[str, int] = {}
+        self._newest = ""
 
     def hide(self, workspace: int, names: Collection[str]) -> str:
         """A directory of whiteouts for workspace-relative names; its name in the area.
 
         It stands for the names and for how their parents look now: the same are made
-        once. Costs no mount, however many there are. Empty for no names.
+        once. Costs no mount, however many there are. Empty for no names. It stays until
+        `let_go`, once for each call.
 
-        Raises: SandboxUnavailableError where the file system knows no whiteouts.
+        Raises:
+            SandboxUnavailableError: the file system knows no whiteouts.
+            ConfinementError: there is no user here who could be a command.
         """
         if not names:
             return ""
         parents = _parents(workspace, names)
         wanted = sorted(name for name in names if (os.path.dirname(name) or ".") in parents)
-        name = f"hidden-{_digest(wanted, parents)}"
-        if name not in self._hidden:
-            try:
-                self._build_hidden(name, wanted, parents)
-            except OSError as error:
-                raise SandboxUnavailableError(
-                    f"names cannot be hidden from commands: {os.strerror(error.errno or 0)}",
-                    hint="keep the plane on ext4, xfs, btrfs or tmpfs",
-                ) from error
-            self._hidden.add(name)
+        digest = _digest(wanted, parents)
+        with self._lock:
+            name = self._hidden.get(digest) or self._make_hidden(digest, wanted, parents)
+            self._users[name] += 1
+            self._newest = name
         return name
+
+    def hold(self, hidden: str) -> None:
+        """One more who uses what `hide` gave, while another does."""
+        if hidden:
+            with self._lock:
+                self._users[hidden] += 1
+
+    def let_go(self, hidden: str) -> None:
+        """One less who uses what `hide` gave."""
+        if hidden:
+            with self._lock:
+                self._users[hidden] -= 1
+
+    def take_unused(self) -> list[str]:
+        """Those that nobody uses any more, for whoever removes them; the newest may serve again."""
+        with self._lock:
+            unused = [name for name, users in self._users.items() if users == 0]
+            unused = [name for name in unused if name != self._newest]
+            self._hidden = {key: name for key, name in self._hidden.items() if name not in unused}
+            for name in unused:
+                del self._users[name]
+        return unused
 
     def close(self) -> None:
         """Remove everything and let go. Nothing may use it any more."""
@@ -86,6 +111,24 @@ class StagingArea:
         """Let go and remove nothing: in a child of the process whose it is."""
         os.close(self.fd)
         os.close(self._home)
+
+    def _make_hidden(
+        self, digest: str, wanted: list[str], parents: dict[str, os.stat_result]
+    ) -> str:
+        # Another name each time: one that looked the same may be about to be removed.
+        name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
+        try:
+            self._build_hidden(name, wanted, parents)
+        except OSError as error:
+            if not has_command_users():
+                raise ConfinementError("users", error.errno or 0) from error
+            raise SandboxUnavailableError(
+                f"names cannot be hidden from commands: {os.strerror(error.errno or 0)}",
+                hint="keep the plane on ext4, xfs, btrfs or tmpfs",
+            ) from error
+        self._hidden[digest] = name
+        self._users[name] = 0
+        return name
 
     def _build_hidden(
         self, name: str, wanted: list[str], parents: dict[str, os.stat_result]
@@ -103,6 +146,19 @@ class StagingArea:
                 _look_like(root, path, parents[path])
         finally:
             os.close(root)
+
+
+def has_command_users() -> bool:
+    """Whether the users that root's commands are exist here: a container may have fewer."""
+    if os.geteuid() != 0:
+        return True
+    try:
+        rows = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return True
+    ranges = [tuple(map(int, row.split())) for row in rows]
+    last = HOST_IDS_FIRST + HOST_IDS_COUNT
+    return any(first <= HOST_IDS_FIRST and last <= first + count for first, _, count in ranges)
 
 
 def _parents(workspace: int, names: Collection[str]) -> dict[str, os.stat_result]:

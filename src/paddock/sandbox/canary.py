@@ -20,6 +20,7 @@ from typing import Final
 
 from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.policy.settings import ShellLimits
+from paddock.sandbox.area import has_command_users
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.launcher import Launcher
@@ -138,7 +139,20 @@ def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -
             launcher.run(request, stage)
     except PaddockError as error:
         return _explained(error)
-    return Verdict(BACKEND, Held.FULL)
+    gaps = gaps_over(fd)
+    remedy = "start paddock as the user who owns the workspace" if gaps else ""
+    return Verdict(BACKEND, Held.FULL, gaps, remedy=remedy)
+
+
+def gaps_over(workspace_fd: int) -> tuple[str, ...]:
+    """What is amiss, in words, where a stage stands over this very workspace."""
+    owner = os.fstat(workspace_fd).st_uid
+    if os.geteuid() != 0 or owner == 0:
+        return ()
+    # A command is root's user there. Would it be the owner, it could not change what Paddock,
+    # which is root, makes for it.
+    said = f"started by root, and user {owner} owns the workspace: a command can change only"
+    return (f"{said} what belongs to root or is open to everybody, and git distrusts the rest",)
 
 
 def _explained(error: PaddockError) -> Verdict:
@@ -185,6 +199,7 @@ def read_switches() -> HostSwitches:
         apparmor_restricts=_read(kernel / "apparmor_restrict_unprivileged_userns"),
         userns_clone=_read(kernel / "unprivileged_userns_clone"),
         user_namespaces_max=_read(Path("/proc/sys/user/max_user_namespaces")),
+        has_command_users=has_command_users(),
         has_own_filter="\nSeccomp:\t2" in (_read(Path("/proc/self/status")) or ""),
         security_modules=_read(Path("/sys/kernel/security/lsm")),
     )

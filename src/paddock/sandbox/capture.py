@@ -82,11 +82,18 @@ class Capture:
         return self._is_wide
 
     def read(self) -> bool:
-        """Take in what is there. False at the end of the stream. Blocks on an empty pipe.
+        """Take in what is there. False at the end of the stream.
+
+        Blocks on an empty pipe, unless the descriptor does not.
 
         Raises: OSError of the spool's file.
         """
-        return self.take(self.fill())
+        try:
+            count = self.fill()
+        except BlockingIOError:
+            # Threat: a command reads its own output where we were told that there is some.
+            return True
+        return self.take(count)
 
     def fill(self) -> int:
         """Read behind what was taken in, and change nothing: `take` is told how many bytes."""

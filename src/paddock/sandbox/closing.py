@@ -5,7 +5,6 @@ is secret, what its permissions leave out, what a profile denies or asks about. 
 command cannot stop in the middle to ask, and unknown is no.
 """
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Final, Protocol
 
@@ -13,7 +12,6 @@ from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
 from paddock.policy.permissions import AgentPermissions, compile_permissions
-from paddock.policy.rules import Rule
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import Outcome
@@ -180,13 +178,8 @@ def _restricting(permissions: AgentPermissions) -> AgentPermissions | None:
 def _names_paths(policy: Policy, chain: AgentChain, operation: str) -> bool:
     """Whether any rule that has a say tells paths apart for this operation on files."""
     profiles = judge_for(policy, chain).profiles()
-    overlays = dict(policy.overlays)
-    rules: Iterable[Rule] = (
-        rule
-        for profile in profiles
-        for rule in (*profile.profile.rules, *overlays.get(profile.name, ()))
-    )
     return any(
         rule.pattern.path is not None and rule.pattern.head.matches("file", operation)
-        for rule in rules
+        for profile in profiles
+        for rule in profile.rules
     )

@@ -19,8 +19,7 @@ from typing import Final
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.history.journal import Journal
-from paddock.history.keeping import History, Running, current_call
-from paddock.history.notes import Doing
+from paddock.history.keeping import History, current_call
 from paddock.policy.engine import Policy
 from paddock.sandbox.comparing import Comparing
 from paddock.sandbox.differences import Difference, Differences, Layers, status_of_look
@@ -34,7 +33,6 @@ from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
-    UNWITNESSED,
     Absent,
     AtVersion,
     ChangedPath,
@@ -51,6 +49,7 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.names import unchecked_path
+from paddock.workspace.noting import NotingWitness
 
 _NAMED_MAX: Final = 5
 
@@ -87,7 +86,6 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
         return Committed()
     phases = _phases(landing, layers, place.policy)
     running = current_call()
-    witness = UNWITNESSED if running is None else Noting(place.history, running)
     store = place.history.store
     try:
         with store.held():
@@ -99,7 +97,7 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
                 store,
                 place.journal(),
                 label="" if running is None else running.mark.call_id,
-                witness=witness,
+                witness=NotingWitness(place.history),
             )
     except StorageFullError as error:
         raise StorageFullError(
@@ -253,39 +251,3 @@ def _replaced_links(landing: Sequence[Settled], layers: Layers) -> list[bytes]:
             if text is not None:
                 found.append(os.fsencode(text))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Noting:
-    """Notes each path in the history, under the call's id, before it changes."""
-
-    history: History
-    running: Running
-
-    def will_change(self, rows: Sequence[ChangedPath]) -> None:
-        """See `Witness`."""
-        self.history.note_all(self.running, [_doing(row) for row in rows])
-
-
-def _doing(row: ChangedPath) -> Doing:
-    path, before, after = row.path.relative, row.before, row.after
-    mode_after = None if after is None or after.kind.value == "link" else after.mode
-    if before is None:
-        entry = "file" if after is None else after.kind.value
-        version = None if after is None else after.version
-        return Doing(path, "created", entry, after=version, mode_after=mode_after)
-    entry = before.kind.value
-    mode = None if entry == "link" else before.mode
-    if after is None:
-        return Doing(path, "deleted", entry, before=before.version, mode=mode)
-    is_same = (before.kind, before.version) == (after.kind, after.version)
-    return Doing(
-        path,
-        "mode" if is_same else "overwritten",
-        entry,
-        before=before.version,
-        after=after.version,
-        mode=mode,
-        entry_after="" if after.kind is before.kind else after.kind.value,
-        mode_after=mode_after,
-    )

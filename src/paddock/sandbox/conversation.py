@@ -74,9 +74,15 @@ class Conversation:
     """Owns the pipes of one command."""
 
     def __init__(
-        self, control: socket.socket, request: CommandRequest, spools: Spools | None
+        self,
+        control: socket.socket,
+        request: CommandRequest,
+        spools: Spools | None,
+        user: tuple[int, int] | None = None,
     ) -> None:
         """Start the command in the sandbox at the socket's other end.
+
+        `user` is who the command will be, user and group of the host; None for who we are.
 
         Raises: ValueError for a NUL in an argument; OSError for too few descriptors.
         """
@@ -90,8 +96,8 @@ class Conversation:
         saved = spools or Spools()
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
-            out, out_end = _pipe(undo)
-            error, error_end = _pipe(undo)
+            out, out_end = _pipe(undo, user)
+            error, error_end = _pipe(undo, user)
             self._stdout = Capture(out, most, saved.stdout)
             self._stderr = Capture(error, most, saved.stderr)
             self._sources: dict[int, Capture | Pump] = {out: self._stdout, error: self._stderr}
@@ -212,11 +218,17 @@ class Conversation:
         )
 
 
-def _pipe(undo: contextlib.ExitStack) -> tuple[int, int]:
-    ends = os.pipe()
-    for end in ends:
+def _pipe(undo: contextlib.ExitStack, user: tuple[int, int] | None) -> tuple[int, int]:
+    ours, theirs = os.pipe()
+    for end in (ours, theirs):
         undo.callback(os.close, end)
-    return ends
+    if user is not None:
+        # By its name, /dev/stderr, a pipe is opened anew: by its owner alone.
+        os.fchown(theirs, *user)
+    # Threat: who may open the pipe may read it too, between our poll and our read. A read
+    # that waited would hear no wish to stop.
+    os.set_blocking(ours, False)
+    return ours, theirs
 
 
 def _send(control: socket.socket, order: bytes, stdout: int, stderr: int) -> None:

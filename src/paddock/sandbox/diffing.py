@@ -33,6 +33,8 @@ class Shown:
 
     text: str
     digest: str
+    warnings: tuple[str, ...]
+    """What policy warns of, each once."""
 
 
 def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[str]) -> Shown:
@@ -68,7 +70,8 @@ def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -
         rows.append(f"[{hidden} more changed paths are not shown: the diff is cut]")
     text = "\n".join(rows) if rows else "[nothing would change]"
     digest = hashlib.sha256(encode_json(bound).encode("utf-8", "surrogateescape"))
-    return Shown(text, f"sha256:{digest.hexdigest()}")
+    warnings = dict.fromkeys(said for each in landing for said in each.judgement.warnings)
+    return Shown(text, f"sha256:{digest.hexdigest()}", tuple(warnings))
 
 
 def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str | int]:

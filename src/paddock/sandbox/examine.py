@@ -157,9 +157,10 @@ def _furnish(cage: Path) -> None:
     for path in ("open/kept", ".env", "site.pem", "../outside"):
         (workspace / path).write_text("old\n")
     if os.geteuid() == 0:
-        cage.chmod(0o711)
+        # Threat: who gets them exchanges one for a link meanwhile. He gets there last.
         for path in (workspace, *workspace.rglob("*"), cage / "outside"):
-            os.chown(path, _PLAIN_ID, _PLAIN_ID)
+            os.chown(path, _PLAIN_ID, _PLAIN_ID, follow_symlinks=False)
+        cage.chmod(0o711)
 
 
 def _run(cage: Path, ground: Ground) -> Kept:

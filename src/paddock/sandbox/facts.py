@@ -11,7 +11,7 @@ from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
 from paddock.sandbox.gitidentity import read_git_identity
 from paddock.sandbox.hostfacts import Closed, HostFacts, Link, Listing
-from paddock.sandbox.places import is_below
+from paddock.sandbox.places import is_below, topmost
 from paddock.sandbox.plan import at_home
 from paddock.sandbox.shells import shells_of
 from paddock.sandbox.standing import Resolver
@@ -52,8 +52,9 @@ def collect_facts(asking: Asking) -> HostFacts:
     ]
     found = [resolver.find(path) for path in dict.fromkeys(wanted)]
     standing = tuple(each for each in found if each is not None)
-    toolchains = find_toolchains(asking.variables, home, workspace)
     closed = _closed(asking.agents, workspace)
+    changeable = _changeable(asking.policy, resolver, home, closed)
+    toolchains = find_toolchains(asking.variables, home, workspace, changeable)
     places = [each.real for each in standing]
     places += [path for each in toolchains.toolchains for path in each.readable]
     holes = [each.path for each in closed] + [workspace]
@@ -66,6 +67,7 @@ def collect_facts(asking: Asking) -> HostFacts:
         closed=closed,
         listings=_listings(places, holes, home),
         variables=tuple(sorted(asking.variables.items())),
+        changeable=changeable,
         left_out=toolchains.left_out,
         git_identity=read_git_identity(home, str(environment.config_home.parent)),
     )
@@ -84,6 +86,23 @@ def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:
     # What lies in the workspace, or is it, is judged path by path: an admin's workspace
     # is the plane, a parent's workspace may hold its child's.
     return tuple(place for place in closed if not is_below(place.path, workspace))
+
+
+def _changeable(
+    policy: Policy, resolver: Resolver, home: str, closed: tuple[Closed, ...]
+) -> tuple[str, ...]:
+    """Where commands of any profile write, and the workspaces of other agents.
+
+    # Threat: what one command leaves there, a link above all, must not tell what the next
+    one may read. So every profile counts, whoever asks.
+    """
+    shell = policy.settings.shell
+    changes = (each.shell for each in (*policy.profile_table, *policy.overlays))
+    asked = [*shell.write, *(path for each in changes if each for path in each.write or ())]
+    found = [resolver.find(at_home(path, home)) for path in dict.fromkeys(asked)]
+    # What holds the home directory is never written, whatever a policy says.
+    written = [each.real for each in found if each is not None and not is_below(home, each.real)]
+    return topmost([*written, *(each.path for each in closed)])
 
 
 def _listings(places: list[str], holes: list[str], home: str) -> tuple[Listing, ...]:

@@ -78,6 +78,9 @@ class HostFacts:
     listings: tuple[Listing, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     """The environment that Paddock was started with."""
+    changeable: tuple[str, ...] = ()
+    """Real places besides the workspace in which a command of this plane can put what it
+    likes, a link among it."""
     left_out: tuple[LeftOut, ...] = ()
     """By whoever looked for toolchains."""
     git_identity: tuple[str, str] | None = None

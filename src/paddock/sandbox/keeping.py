@@ -5,6 +5,7 @@ namespaces pays. It is a program of its own, because only a process that does no
 else may adopt orphans and may take all that it adopts for one command's.
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -68,7 +69,7 @@ def run_landlocked(
         ground = Ground(workplace.fd, (scratch,))
         with confine(request.plan, ground, workplace.read, workplace.write) as held:
             terms = _terms(request.plan, identity, scratch)
-            end = _keep(request, held, terms, _Listening(cancel, spools, progress))
+            end = _keep(request, held, terms, _Listening(cancel, spools, progress), identity)
             return Kept(end, held.enforced)
 
 
@@ -92,7 +93,7 @@ def run_unheld(
     identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
     with _scratch(request.plan, identity) as scratch:
         terms = _terms(request.plan, identity, scratch)
-        end = _keep(request, None, terms, _Listening(cancel, spools, progress))
+        end = _keep(request, None, terms, _Listening(cancel, spools, progress), identity)
         return Kept(end, enforced)
 
 
@@ -110,13 +111,14 @@ def _keep(
     held: LandlockConfinement | None,
     terms: list[str],
     listening: _Listening,
+    identity: tuple[int, int] | None,
 ) -> CommandEnd:
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with control, theirs:
         keeper = _start(held, theirs, terms)
         theirs.close()
         try:
-            conversation = Conversation(control, request, listening.spools)
+            conversation = Conversation(control, request, listening.spools, identity)
             try:
                 return conversation.hold(listening.cancel, listening.progress)
             finally:
@@ -186,17 +188,26 @@ def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[s
     parent, _, name = made.rpartition("/")
     parent_fd = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        home, temporary = Path(made, "home"), Path(made, "tmp")
-        config = home / ".gitconfig"
-        for directory in (home, temporary):
-            directory.mkdir(mode=0o700)
-        name_and_email = [os.fsencode(text) for text in plan.git_identity or ()]
-        config.write_bytes(git_config(name_and_email))
-        if identity is not None:
-            for path in (made, home, temporary, config):
-                if Path(path).exists():
-                    os.chown(path, *identity)
+        _furnish(Path(made), plan, identity)
         yield made
     finally:
-        remove_tree(parent_fd, name)
+        # It costs nobody a result: what stays is in a directory that only we enter.
+        with contextlib.suppress(OSError):
+            remove_tree(parent_fd, name)
         os.close(parent_fd)
+
+
+def _furnish(place: Path, plan: SandboxPlan, identity: tuple[int, int] | None) -> None:
+    home, temporary = place / "home", place / "tmp"
+    for directory in (home, temporary):
+        directory.mkdir(mode=0o700)
+    config = home / ".gitconfig"
+    name_and_email = [os.fsencode(text) for text in plan.git_identity or ()]
+    config.write_bytes(git_config(name_and_email))
+    if identity is None:
+        return
+    # Threat: the user who gets it exchanges it for a link while root is at work on it. So
+    # the place stays root's own, and he gets there only when all is done.
+    for path in (config, home, temporary):
+        os.chown(path, *identity, follow_symlinks=False)
+    place.chmod(0o711)

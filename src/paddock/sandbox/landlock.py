@@ -101,12 +101,12 @@ def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> Landl
     program = build_filter_among_others(families)
     rules = _Rules(kernel.create_ruleset(abi, holds_network=plan.network != "host"), abi)
     try:
-        for path in (*plan.readable, _PROCESSES):
-            rules.allow_host(path, _READ)
+        rules.allow_host(_PROCESSES, _READ)
         for path in _DEVICES:
             rules.allow_host(path, kernel.READ_FILE | kernel.WRITE_FILE)
-        for path in (*plan.writable, *ground.scratch):
+        for path in ground.scratch:
             rules.allow_host(path, _READ | _CHANGE)
+        _allow_real(rules, plan)
         tree = _Tree(ground.root_fd, detect_resolution())
         # Names are shown everywhere: a right to list that stops at a hidden directory
         # would have to be missing from every directory above it.
@@ -118,6 +118,22 @@ def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> Landl
         os.close(rules.fd)
         raise
     return LandlockConfinement(rules.fd, program, Enforced(BACKEND, Held.PARTIAL, gaps(plan, abi)))
+
+
+def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
+    """The plan's places, which had no link in them when it was made.
+
+    # Threat: who may write above one has exchanged a directory for a link since.
+    """
+    slash = os.open("/", PASS)
+    try:
+        host = _Tree(slash, detect_resolution())
+        for path in plan.readable:
+            rules.allow_below(host, path.strip("/") or ".", _READ)
+        for path in plan.writable:
+            rules.allow_below(host, path.strip("/") or ".", _READ | _CHANGE)
+    finally:
+        os.close(slash)
 
 
 def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
@@ -179,7 +195,7 @@ class _Rules:
     count: int = 0
 
     def allow_host(self, path: str, rights: int) -> None:
-        """Allow rights on a real path of the host; what is not there needs none."""
+        """Allow rights on a path of the host; what is not there needs none."""
         try:
             fd = os.open(path, PASS)
         except OSError:
@@ -211,7 +227,7 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """The workspace, by descriptor."""
+    """The workspace, or all of the host, by descriptor."""
 
     root_fd: int
     resolution: Resolution

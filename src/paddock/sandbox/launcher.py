@@ -20,6 +20,7 @@ from typing import Self
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.conversation import HOME, Cancel, Conversation, Progress, Spools
 from paddock.sandbox.inside.orders import Base
+from paddock.sandbox.inside.stages import HOST_IDS_FIRST
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
@@ -54,16 +55,24 @@ class Launcher:
         with self._lock:
             running = self._running_now()
             hidden = running.area.hide(workspace_fd, plan.hidden)
-            if self._encoded[:2] != (plan, hidden):
-                self._encoded = (plan, hidden, _encode(plan, hidden))
-            recipe = Recipe(self._encoded[2], _places(plan, workspace_fd))
+            try:
+                recipe = self._recipe(plan, hidden, workspace_fd)
+            except BaseException:
+                running.area.let_go(hidden)
+                raise
             spare, self._spare = self._spare, None
             if spare is not None and spare.recipe == recipe:
+                running.area.let_go(hidden)
                 return spare
             if spare is not None:
                 # Not now: the end of one network namespace delays the beginning of another.
                 self._stale.append(spare)
         return _make(running, recipe, workspace_fd)
+
+    def _recipe(self, plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
+        if self._encoded[:2] != (plan, hidden):
+            self._encoded = (plan, hidden, _encode(plan, hidden))
+        return Recipe(self._encoded[2], _places(plan, workspace_fd), hidden)
 
     def prepare(self, plan: SandboxPlan, workspace_fd: int) -> None:
         """Start the launcher and make a sandbox that a first command of this plan will find.
@@ -100,7 +109,7 @@ class Launcher:
             raise ValueError("a stage runs one command")
         stage.is_used = True
         try:
-            conversation = Conversation(stage.control, request, spools)
+            conversation = Conversation(stage.control, request, spools, _user_inside())
             try:
                 end = conversation.hold(cancel, progress)
             finally:
@@ -159,11 +168,17 @@ class Launcher:
             running = self._running
             if self._spare is not None or used.running is not running or running is None:
                 return
+            running.area.hold(used.recipe.hidden)
             try:
                 self._spare = _make(running, used.recipe, used.workspace_fd)
             except HostError:
                 # The next command starts a launcher anew, and says what is wrong with it.
                 self._spare = None
+
+
+def _user_inside() -> tuple[int, int] | None:
+    """Who a sandbox's command is on the host, where that is not who we are."""
+    return (HOST_IDS_FIRST, HOST_IDS_FIRST) if os.geteuid() == 0 else None
 
 
 def _encode(plan: SandboxPlan, hidden: str) -> bytes:
@@ -212,11 +227,16 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 def _make(running: Running, recipe: Recipe, workspace_fd: int) -> StageDirectories:
-    """Ask for one sandbox. Raises: HostError where the launcher is gone, or descriptors are."""
+    """Ask for one sandbox, which takes over the caller's hold of its hidden layer.
+
+    Raises: HostError where the launcher is gone, or descriptors are.
+    """
     name = f"stage-{secrets.token_hex(8)}"
     try:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, contextlib.ExitStack() as undo:
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as closing:
+            undo.callback(running.area.let_go, recipe.hidden)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            closing.enter_context(theirs)
             undo.callback(ours.close)
             _send_order(running, recipe, name, theirs.fileno(), workspace_fd)
             stage = StageDirectories(running, name, ours, recipe, os.dup(workspace_fd))

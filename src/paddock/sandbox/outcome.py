@@ -16,7 +16,7 @@ class CommandLine:
     cwd: str
     timeout_s: int
     is_dry_run: bool = False
-    """Run it, show what it would change, and change nothing."""
+    """Run it, show what it would change, change nothing: outside of its layers it only reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,17 @@ class HeldLine(Protocol):
 
     @property
     def digest(self) -> str:
-        """Of its plan, and of everything that would be kept."""
+        """Of its plan, of how it ended, and of everything that would be kept."""
         ...
 
     @property
     def diff(self) -> str:
-        """What would be kept."""
+        """What would be kept, after how the line ended, if not well, and what is refused of it."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What policy warns of, of what would be kept."""
         ...
 
     def commit(self) -> "ShellOutcome":
@@ -52,8 +57,8 @@ class HeldLine(Protocol):
         """
         ...
 
-    def park(self, name: str) -> list[Json]:
-        """What `commit` would keep, as data that outlives this.
+    def park(self, name: str) -> Json:
+        """What `commit` would keep and what it would report as refused, as data that outlives this.
 
         Contents go to the history, where they are pinned under `name`.
 

@@ -9,11 +9,12 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from paddock import limits
 from paddock.errors import ApprovalUnavailableError, ConfigError
 from paddock.history.objects import ObjectStore
+from paddock.sandbox.outcome import RefusedChange
 from paddock.values.calls import Json
 from paddock.workspace.changes import (
     Absent,
@@ -53,6 +54,15 @@ _PLAIN: Final = (
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
+class ParkedSet(NamedTuple):
+    """A set that waited for an answer, and what its command changed that stays as it was."""
+
+    phases: Phases
+    refused: tuple[RefusedChange, ...] = ()
+    refused_more: int = 0
+    """How many more of those there were."""
+
+
 def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
     """The set as JSON; contents that it gives away are in the store when this returns.
 
@@ -83,17 +93,42 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
     return cast("list[Json]", parked)
 
 
-def unpark_phases(parked: Json) -> list[list[StagedChange]]:
-    """The set that `park_phases` made this of.
+def park_set(phases: list[Json], refused: Sequence[RefusedChange]) -> Json:
+    """A parked set with what is reported beside it; of very many refusals the first, counted."""
+    named = refused[: limits.shell_changes_listed_max]
+    return {
+        "phases": phases,
+        "refused": [list(astuple(each)) for each in named],
+        "refused_more": len(refused) - len(named),
+    }
+
+
+def unpark_set(parked: Json) -> ParkedSet:
+    """What `park_set` made this of; or only `park_phases`, in an earlier version.
 
     Raises: ConfigError: it is none.
     """
+    if isinstance(parked, list):
+        return ParkedSet(_unpark_phases(cast("list[Json]", parked)))
+    try:
+        refused = tuple(RefusedChange(*map(_text, each)) for each in parked["refused"])
+        more = _count(parked["refused_more"])
+        return ParkedSet(_unpark_phases(parked["phases"]), refused, more)
+    except (KeyError, TypeError) as error:
+        raise _no_set(error) from None
+
+
+def _unpark_phases(parked: Json) -> list[list[StagedChange]]:
     try:
         return [[_read(change) for change in phase] for phase in parked]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the kept changes do not load: {type(error).__name__}", hint="refuse the request"
-        ) from None
+        raise _no_set(error) from None
+
+
+def _no_set(error: Exception) -> ConfigError:
+    return ConfigError(
+        f"the kept changes do not load: {type(error).__name__}", hint="refuse the request"
+    )
 
 
 def digests_of(phases: Phases) -> tuple[str, ...]:
@@ -165,4 +200,10 @@ def _old(kept: Mapping[str, Json] | None) -> Old | None:
 def _text(value: Json) -> str:
     if not isinstance(value, str):
         raise TypeError("a text is wanted")
+    return value
+
+
+def _count(value: Json) -> int:
+    if type(value) is not int:
+        raise TypeError("a number is wanted")
     return value

@@ -7,7 +7,7 @@ and real, so comparing whole components is enough.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from paddock.sandbox.hostfacts import Link, Listing
+from paddock.sandbox.hostfacts import Link, Listing, Standing
 
 
 def is_below(path: str, place: str) -> bool:
@@ -19,6 +19,19 @@ def is_below(path: str, place: str) -> bool:
 def is_covered(path: str, places: Iterable[str]) -> bool:
     """Whether `path` is one of `places` or lies below one."""
     return any(is_below(path, place) for place in places)
+
+
+def is_changeable(standing: Standing, changeable: Iterable[str]) -> bool:
+    """Whether a command that writes in `changeable` says what stands there, or where it leads."""
+    places = tuple(changeable)
+    names = (standing.real, *(name for name, _ in standing.links))
+    return any(is_covered(name, places) for name in names)
+
+
+def is_led_by(links: Iterable[Link], changeable: Iterable[str]) -> bool:
+    """Whether one of `links` stands in one of the places, where a command could have put it."""
+    places = tuple(changeable)
+    return any(is_covered(name, places) for name, _ in links)
 
 
 def topmost(paths: Iterable[str]) -> tuple[str, ...]:

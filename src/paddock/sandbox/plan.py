@@ -7,14 +7,14 @@ readable but for `hidden`; it stands in neither list.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Final
 
 from paddock.ledger.format_json import encode_json
 from paddock.policy.engine import Policy
 from paddock.sandbox.hostfacts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
-from paddock.sandbox.places import Carving, is_below, is_covered, topmost
+from paddock.sandbox.places import Carving, is_below, is_changeable, is_covered, is_led_by, topmost
 from paddock.sandbox.shells import strictest_shell
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import AgentChain
@@ -79,7 +79,8 @@ def compile_plan(
     )
     reach = (*readable, *writable, facts.workspace)
     links = _needed_links(making.links(), reach)
-    environment = _environment(facts, reach, (*writable, facts.workspace))
+    changeable = (*writable, facts.workspace, *facts.changeable)
+    environment = _environment(facts, reach, changeable)
     plan = SandboxPlan(
         workspace=facts.workspace,
         readable=readable,
@@ -96,6 +97,19 @@ def compile_plan(
         links=links,
     )
     return CompiledPlan(plan, tuple(dict.fromkeys(making.left_out)), names)
+
+
+def contained(plan: SandboxPlan) -> SandboxPlan:
+    """The plan of a run that changes nothing: outside its layers it only reads.
+
+    # Threat: a dry run whose writes outside the workspace stand, and whose requests are sent.
+    """
+    return replace(
+        plan,
+        readable=topmost((*plan.readable, *plan.writable)),
+        writable=(),
+        network="loopback" if plan.network == "host" else plan.network,
+    )
 
 
 def plan_digest(plan: SandboxPlan) -> str:
@@ -142,6 +156,7 @@ class _Making:
     facts: HostFacts
     by_asked: dict[str, Standing] = field(init=False)
     holes: tuple[str, ...] = field(init=False)
+    changeable: tuple[str, ...] = field(init=False)
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     used_links: list[Link] = field(default_factory=list[Link])
 
@@ -151,6 +166,7 @@ class _Making:
         self.left_out += facts.left_out
         # The workspace is a hole as well: what it shows is less what is hidden.
         self.holes = (*(place.path for place in self._closed()), facts.workspace)
+        self.changeable = (facts.workspace, *facts.changeable)
 
     def readable(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """What is left of a policy's paths, real, around all that is closed."""
@@ -209,7 +225,12 @@ class _Making:
         found: list[str] = []
         for path in asked:
             standing = self.by_asked.get(at_home(path, self.facts.home))
-            if standing is not None:
+            if standing is not None and is_led_by(standing.links, self.changeable):
+                # Threat: a command exchanges a directory that it may write for a link to
+                # `~/.ssh`, and policy opens what stands below that name.
+                why = f"a link that commands can change leads to {standing.real}"
+                self.left_out.append(LeftOut(path, why))
+            elif standing is not None:
                 found.append(standing.real)
                 self.used_links += standing.links
             elif path not in SYSTEM_PATHS:
@@ -287,6 +308,15 @@ def _search_path(
     """
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
-    first = [each.asked for each in readable if not is_covered(each.real, changeable)]
-    last = [each.asked for each in readable if is_covered(each.real, changeable)]
+    first = [each.asked for each in readable if not _is_fickle(each, changeable)]
+    last = [each.asked for each in readable if _is_fickle(each, changeable)]
     return tuple(dict.fromkeys((*first, *last))) or _DEFAULT_PATH
+
+
+def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
+    """Whether a command can put its own programs where this directory of PATH is looked for.
+
+    # Threat: `.venv/bin` is a link to `/usr/bin` now, and a directory soon. So is `a/../bin`
+    wherever `a` will lead.
+    """
+    return is_changeable(standing, changeable) or ".." in standing.asked.split("/")

@@ -15,7 +15,10 @@ class Pump:
     """Owns a capture from here on."""
 
     def __init__(self, capture: Capture) -> None:
-        """Start. Raises: RuntimeError where no thread can be had; then nothing is owned."""
+        """Start, on a descriptor that blocks from now on.
+
+        Raises: RuntimeError where no thread can be had; then nothing is owned, and it does not.
+        """
         self._capture = capture
         self._lock = threading.Lock()
         self._is_left = False
@@ -23,10 +26,12 @@ class Pump:
         self._is_closed = False
         self._error: OSError | None = None
         self._done = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        os.set_blocking(capture.fileno(), True)
         # A daemon: what hangs in the kernel and holds the pipe must not hold our process too.
         try:
             threading.Thread(target=self._run, name="paddock-output", daemon=True).start()
         except RuntimeError:
+            os.set_blocking(capture.fileno(), False)
             os.close(self._done)
             raise
 

@@ -45,6 +45,8 @@ class HostSwitches:
     """kernel.unprivileged_userns_clone (Debian's kernels)"""
     user_namespaces_max: str | None = None
     """user.max_user_namespaces"""
+    has_command_users: bool = True
+    """Started by root, there are ids for users who are nobody else's: see `stages`."""
     has_own_filter: bool = False
     """A seccomp filter holds this process already, as in a container."""
     security_modules: str | None = None
@@ -94,6 +96,13 @@ def _user_namespace(symptom: Symptom, host: HostSwitches) -> Explanation:
     if host.user_namespaces_max == "0":
         return Explanation(
             "the host allows no user namespaces", "sysctl -w user.max_user_namespaces=15000"
+        )
+    if not host.has_command_users:
+        return Explanation(
+            "started by root in a container whose range of ids is too small: none is left for"
+            " a user whom commands could be",
+            "start paddock as the plain user who owns the workspace, or give the container a"
+            " larger range of ids",
         )
     if symptom.code == errno.ENOSPC:
         most = host.user_namespaces_max or "15000"

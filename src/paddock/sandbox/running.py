@@ -68,18 +68,21 @@ class Running:
         with self._lock:
             self._stages += 1
 
-    def drop(self, stage: str) -> None:
+    def drop(self, stage: str, hidden: str) -> None:
         """Have the directory of a sandbox that has ended removed, while nobody waits for it.
 
+        `hidden` is its layer of whiteouts, which goes with the last sandbox that uses it.
         A launcher that is gone removes nothing: then it goes with the whole area.
         In a child of the owner nothing is ours to remove.
         """
         if self.owner != os.getpid():
             return
-        try:
-            self._tell(b"drop " + stage.encode("ascii"), [self.area.fd])
-        except HostError:
-            self._process.poll()
+        self.area.let_go(hidden)
+        for name in (stage, *self.area.take_unused()):
+            try:
+                self._tell(b"drop " + name.encode("ascii"), [self.area.fd])
+            except HostError:
+                self._process.poll()
         with self._lock:
             self._stages -= 1
             is_last = self._is_stopped and self._stages == 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
-from paddock.errors import HostError
+from paddock.errors import ApprovalUnavailableError, HostError
 from paddock.policy.settings import Commit
 from paddock.sandbox.differences import Difference, Differences, Layers, paths_of
 from paddock.sandbox.git_rules import (
@@ -176,7 +176,7 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
             ]
         )
     return tuple(
-        _refused(each, "approval.unavailable", f"policy asks first: {each.reason}")
+        _refused(each, ApprovalUnavailableError.code, f"policy asks first: {each.reason}")
         if each.outcome is Outcome.ASK
         else each
         for each in judged
@@ -239,7 +239,7 @@ def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgem
     if judgement.outcome is Outcome.DENY:
         return judgement
     # The rule stays only where it is the reason.
-    rule = judgement.rule if code == "approval.unavailable" else None
+    rule = judgement.rule if code == ApprovalUnavailableError.code else None
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.policy.grants import shell_for
-from paddock.sandbox.backends import LANDLOCK, STAGE, Backends
+from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
+from paddock.sandbox.canary import gaps_over
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.committing import Place
 from paddock.sandbox.conversation import Progress
@@ -30,11 +31,11 @@ from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
-from paddock.sandbox.plan import compile_plan, plan_digest
+from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.shells import line_network
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
-from paddock.sandbox.telling import tell, with_kept
+from paddock.sandbox.telling import question_heading, tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
@@ -52,21 +53,26 @@ class Ground:
     staging: Path
     """Where the layers of commands lie: a directory that no agent reaches."""
     progress: Progress | None = None
+    attempt: Attempt | None = None
+    """Finds out which backends work; by default each is tried on this host."""
 
 
 class HeldCommand:
     """A line that has run, and whose changes wait for an answer; see `outcome.HeldLine`."""
 
-    __slots__ = ("_command", "_outcome", "_shown", "diff", "digest")
+    __slots__ = ("_command", "_outcome", "_shown", "diff", "digest", "warnings")
 
     def __init__(self, prepared: PreparedLine, command: StagedCommand, streams: Streams) -> None:
         """Takes the command over. Raises: HostError: its changes cannot be read."""
-        self._shown, _ = command.show(grants_asks=True)
-        bound = hashlib.sha256(f"{prepared.digest}\n{self._shown.digest}".encode()).hexdigest()
+        self._shown, refused = command.show(grants_asks=True)
+        heading = question_heading(_request(prepared), command.end, refused)
+        digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
+        bound = hashlib.sha256(digests.encode("utf-8", "surrogateescape")).hexdigest()
         self._command = command
         self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
-        self.diff: str = self._shown.text
+        self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = f"sha256:{bound}"
+        self.warnings: tuple[str, ...] = self._shown.warnings
 
     def commit(self) -> ShellOutcome:
         """See `HeldLine`."""
@@ -79,7 +85,7 @@ class HeldCommand:
         kept = _commit(self._command, grants_asks=True) if is_same else self._command.give_up()
         return with_kept(self._outcome, kept)
 
-    def park(self, name: str) -> list[Json]:
+    def park(self, name: str) -> Json:
         """See `HeldLine`."""
         return self._command.park(self._command.settle(grants_asks=True), name)
 
@@ -94,7 +100,7 @@ class SandboxShell:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._launcher = Launcher(ground.staging)
-        self._backends = Backends(self._launcher, ground.staging)
+        self._backends = Backends(ground.attempt or attempt_here(self._launcher, ground.staging))
         self._plan: SandboxPlan | None = None
         self._lock = threading.Lock()
         policy, chain = ground.place.policy, ground.chain
@@ -115,6 +121,9 @@ class SandboxShell:
     def prepare(self, line: CommandLine) -> PreparedLine:
         """Plan one line. Nothing runs but what finds out which backend works here.
 
+        A dry run has no network of the host, and what policy lets commands write outside of
+        the workspace it only reads.
+
         Raises:
             SandboxUnavailableError: no backend works, and the policy requires one; or a
                 dry run where no stage holds changes back.
@@ -128,6 +137,10 @@ class SandboxShell:
                 "a dry run needs the backend 'stage', which does not work on this host",
                 hint="paddock doctor says why, and what to do",
             )
+        if enforced.backend == STAGE:
+            gaps = gaps_over(self._ground.place.workspace.tree.root_fd)
+            enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
+        plan = contained(plan) if line.is_dry_run else plan
         return PreparedLine(line, plan, enforced, find_interpreter(plan), plan_digest(plan))
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
@@ -140,11 +153,6 @@ class SandboxShell:
         approve = shell_for(self._ground.place.policy, self._ground.chain).approve
         is_contained = plan.network != "host" and not plan.writable
         return approve == "diff" and prepared.enforced.backend == STAGE and is_contained
-
-    @property
-    def timeout_max_s(self) -> int:
-        """The longest that policy gives a command."""
-        return int(self._ground.place.policy.settings.limits.value("shell_timeout_s"))
 
     def keep(self, content: bytes) -> str:
         """Keep what is too long for a result in the history; its digest.
@@ -236,7 +244,7 @@ class SandboxShell:
         with self._lock:
             if self._room is None:
                 bench = Bench(policy, ground.chain, policy.settings.shell.git, "")
-                bytes_max = int(policy.settings.limits.value("change_set_bytes_max"))
+                bytes_max = policy.settings.limits.change_set_bytes_max
                 self._room = Room(
                     self._launcher,
                     self._read_index,

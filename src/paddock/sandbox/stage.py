@@ -20,6 +20,8 @@ class Recipe:
     places: tuple[tuple[int, int], ...]
     """Device and inode of the workspace and of every place that is mounted: a directory
     that was replaced since is another place."""
+    hidden: str = ""
+    """The layer of whiteouts in the staging area; see `StagingArea.hide`."""
 
 
 class StageDirectories:
@@ -71,7 +73,7 @@ class StageDirectories:
             with contextlib.suppress(OSError):
                 self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
-        self.running.drop(self.name)
+        self.running.drop(self.name, self.recipe.hidden)
 
     def __enter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ from paddock.sandbox.judging import Bench
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.parking import park_set
 from paddock.sandbox.settling import Settled, Terms, over_count, refusals_of, settle
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.upper import read_changes
@@ -153,15 +154,16 @@ class StagedCommand:
             refused = all_refused(settled, refused, committed.conflict)
         return Kept(committed, refused, settled)
 
-    def park(self, settled: tuple[Settled, ...], name: str) -> list[Json]:
-        """What `commit` would bring into the workspace, as data that outlives this command.
+    def park(self, settled: tuple[Settled, ...], name: str) -> Json:
+        """What `commit` would bring into the workspace and report, as data that outlives this.
 
         Raises: ApprovalUnavailableError: nothing would be committed, or it is too large.
         """
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
             raise ApprovalUnavailableError(conflict or _OVER)
-        return park_settled(settled, self._held(), self._room.place, name)
+        phases = park_settled(settled, self._held(), self._room.place, name)
+        return park_set(phases, self._refusals(settled))
 
     def give_up(self) -> Kept:
         """Nothing of it is kept: it is not what was granted. Raises: HostError."""

@@ -1,13 +1,18 @@
 """How a command ended, and what is kept of it, as one outcome. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
-from paddock.sandbox.outcome import ShellOutcome, Stream
+from paddock.sandbox.outcome import RefusedChange, ShellOutcome, Stream
 from paddock.sandbox.settling import written_bytes
 from paddock.sandbox.spooling import Streams
 from paddock.sandbox.staging import Kept
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, Enforced
 from paddock.text.show import show_name
+
+_NAMED: Final = 50
+"""Refused paths that a question names; the others are counted."""
 
 
 def tell(
@@ -46,19 +51,42 @@ def with_kept(outcome: ShellOutcome, kept: Kept) -> ShellOutcome:
     )
 
 
+def question_heading(
+    request: CommandRequest, end: CommandEnd, refused: Sequence[RefusedChange]
+) -> str:
+    """What stands before the changes of a command that somebody is asked about.
+
+    How it ended, if not well, and what it changed that stays as it was; empty if neither.
+    """
+    rows: list[str] = []
+    last = _last_words(end, request)
+    if last:
+        rows.append(f"[{last}: what it changed may be half done]")
+    elif end.exit_code != 0:
+        rows.append(f"[Command ended with exit code {end.exit_code}]")
+    if refused:
+        rows.append(f"[changes refused, whatever is answered: {len(refused)}]")
+        rows += [f"  {show_name(each.path)}: {show_name(each.rule)}" for each in refused[:_NAMED]]
+        more = len(refused) - _NAMED
+        rows += [f"  [and {more} more]"] if more > 0 else []
+    return "".join(f"{row}\n" for row in rows)
+
+
 def _with_last_words(stderr: Stream, end: CommandEnd, request: CommandRequest) -> Stream:
     """What the end of a command says on the last line of its standard error."""
-    said = ""
-    if end.ending is Ending.TIMED_OUT:
-        said = f"Command timed out after {request.timeout_s:g} seconds"
-    elif end.ending is Ending.MEMORY:
-        most = request.plan.limits.memory_mb
-        said = f"Command used more than {most} MB of memory and was ended"
-    elif end.ending is Ending.FAILED:
-        said = f"Command could not be started: {show_name(end.reason)}"
-    elif end.ending is Ending.CANCELLED:
-        said = "Command was cancelled"
+    said = _last_words(end, request)
     return with_line(stderr, said) if said else stderr
+
+
+def _last_words(end: CommandEnd, request: CommandRequest) -> str:
+    """Why it did not come to its own end; empty where it did."""
+    if end.ending is Ending.TIMED_OUT:
+        return f"Command timed out after {request.timeout_s:g} seconds"
+    if end.ending is Ending.MEMORY:
+        return f"Command used more than {request.plan.limits.memory_mb} MB of memory and was ended"
+    if end.ending is Ending.FAILED:
+        return f"Command could not be started: {show_name(end.reason)}"
+    return "Command was cancelled" if end.ending is Ending.CANCELLED else ""
 
 
 def with_line(stream: Stream, line: str) -> Stream:

@@ -4,19 +4,21 @@ Found by what lies beside a program, never by running one: a directory of PATH, 
 that a link in it leads to, belongs to a toolchain if its parent has that toolchain's
 marks. Otherwise only the directory itself, or the one linked file, is readable.
 
-The order of marks matters: a pyenv root holds Pythons, which have marks of their own.
+PATH is the operator's word, and so is a link that he made. A link that a command can have
+made is nobody's: what it leads to is believed by its marks, or not at all.
 """
 
 import os
 import re
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from paddock.sandbox.hostfacts import LeftOut, Link, Standing, Toolchain
-from paddock.sandbox.places import is_below, is_covered
+from paddock.sandbox.marks import Marks
+from paddock.sandbox.places import is_below, is_covered, is_led_by
 from paddock.sandbox.standing import Resolver
 
 PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "shims", "condabin", "Scripts"})
@@ -26,6 +28,8 @@ OPTIONAL_ROOTS: Final = ("/opt", "/snap")
 """Where a directory with `bin` and `lib` in it is one installed program."""
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
 WORKSPACE_ENVIRONMENTS: Final = (".venv", "venv")
+STORES: Final = ("/nix/store",)
+"""Where all is software, readable for everybody, and each program needs much of the rest."""
 
 _LINKS_FOLLOWED_MAX: Final = 4_000
 _ALONE_MAX: Final = 24
@@ -44,15 +48,24 @@ class Found:
     left_out: tuple[LeftOut, ...]
 
 
-def find_toolchains(variables: Mapping[str, str], home: str, workspace: str) -> Found:
+def find_toolchains(
+    variables: Mapping[str, str],
+    home: str,
+    workspace: str,
+    changeable: tuple[str, ...] = (),
+    stores: tuple[str, ...] = STORES,
+) -> Found:
     """Look at PATH, VIRTUAL_ENV and the workspace's own environments; starts nothing.
 
-    `home` and `workspace` are real. What cannot be read is not there.
+    `home` and `workspace` are real, and so are the places in `changeable`, where commands
+    of this plane put what they like besides the workspace. What cannot be read is not there.
     """
-    search = _Search(home, workspace, variables)
+    resolver = Resolver()
+    marks = Marks(resolver, (workspace, *changeable))
+    search = _Search(home, workspace, variables, stores, resolver, marks)
     directories: list[Standing] = []
     for asked in dict.fromkeys(variables.get("PATH", "").split(":")):
-        standing = search.resolver.find(asked) if asked.startswith("/") else None
+        standing = resolver.find(asked) if asked.startswith("/") else None
         if standing is None:
             continue
         why = _unsafe(standing.real)
@@ -60,13 +73,16 @@ def find_toolchains(variables: Mapping[str, str], home: str, workspace: str) -> 
             search.left_out.append(LeftOut(asked, why))
             continue
         directories.append(standing)
-        search.look_at(standing.real, standing.links)
+        if not search.is_planted(standing):
+            search.look_at(standing)
     for name in WORKSPACE_ENVIRONMENTS:
         search.add_base(f"{workspace}/{name}")
     environment = variables.get("VIRTUAL_ENV", "")
     if environment.startswith("/"):
         search.add_base(environment)
-    return Found(tuple(directories), tuple(search.found.values()), tuple(search.left_out))
+    # Behind the operator's own, which open much of what these lead to.
+    believed = [each for each in directories if not search.is_planted(each) or search.believe(each)]
+    return Found(tuple(believed), tuple(search.found.values()), tuple(search.left_out))
 
 
 @dataclass(slots=True)
@@ -74,20 +90,27 @@ class _Search:
     home: str
     workspace: str
     variables: Mapping[str, str]
-    resolver: Resolver = field(default_factory=Resolver)
+    stores: tuple[str, ...]
+    resolver: Resolver
+    marks: Marks
     found: dict[str, Toolchain] = field(default_factory=dict[str, Toolchain])
     left_out: list[LeftOut] = field(default_factory=list[LeftOut])
     seen: set[str] = field(default_factory=set[str])
     followed: int = 0
     alone: int = 0
 
-    def look_at(self, directory: str, links: tuple[Link, ...]) -> None:
+    def is_planted(self, standing: Standing) -> bool:
+        """Whether a link that a command can have made leads there."""
+        return is_led_by(standing.links, self.marks.changeable)
+
+    def look_at(self, standing: Standing) -> None:
         """Take in a directory of programs, and where its links lead."""
+        directory = standing.real
         if directory in self.seen:
             return
         self.seen.add(directory)
-        if not self._is_open(directory):
-            self.add("programs", self._place_of(directory) or directory, links)
+        if not self.is_planted(standing) and not self._is_open(directory):
+            self.add("programs", self._place_of(directory) or directory, standing.links)
         self._rustup(directory)
         is_system = is_covered(directory, SYSTEM)
         for name in _linked_names(directory):
@@ -96,12 +119,40 @@ class _Search:
             if not (is_system and self.resolver.stays_in_system(path)):
                 self._follow(path)
 
+    def believe(self, standing: Standing) -> bool:
+        """Take in a directory of PATH that a planted link leads to, if its marks say what it is.
+
+        # Threat: a command makes `.venv/bin` a link to a directory of the user's, and the
+        next one reads it. Or a clone brings that link.
+        """
+        if not self._is_open(standing.real) and not self._add_by_marks(standing, standing.real):
+            return False
+        self.look_at(standing)
+        return True
+
+    def _add_by_marks(self, standing: Standing, directory: str) -> bool:
+        """Add what a planted link leads to: `directory`, of programs, or a file in it."""
+        if is_covered(standing.real, self.marks.changeable):
+            # It is the commands' own, or closed to them: as policy says, not as a link does.
+            return True
+        place, _, name = directory.rpartition("/")
+        is_stored = is_covered(standing.real, self.stores)
+        is_known = name in PROGRAM_DIRECTORIES and place != "" and not self._is_broad(place)
+        if is_stored or (is_known and self.marks.believed_kind(place)):
+            self.add("programs", standing.real if is_stored else place, standing.links)
+            return True
+        if self.alone < _ALONE_MAX:
+            self.alone += 1
+            why = f"a link that commands can change leads to {standing.real}, which is no toolchain"
+            self.left_out.append(LeftOut(standing.asked, why))
+        return False
+
     def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
         """Add the toolchain at `place`, by its marks, or as `name`."""
         if self._is_open(place) or place in self.found:
             return
-        kind = _kind(place) or name
-        readable = "/nix/store" if is_below(place, "/nix/store") else place
+        kind = self.marks.kind_of(place) or name
+        readable = next((store for store in self.stores if is_below(place, store)), place)
         self.found[place] = Toolchain(kind, (readable,), links, self._variables(kind, place))
         if kind == "virtualenv":
             self.add_base(place)
@@ -119,7 +170,8 @@ class _Search:
         prefix = standing.real.rpartition("/")[0]
         if self._is_open(prefix):
             return
-        if _kind(prefix) != "python":
+        is_known = self.marks.is_python(prefix) and self.marks.believed_kind(prefix)
+        if not is_known or self._is_broad(prefix):
             self.left_out.append(LeftOut(prefix, f"no Python: {environment}/pyvenv.cfg names it"))
             return
         self.add("python", prefix, standing.links)
@@ -134,10 +186,10 @@ class _Search:
         parent, _, name = directory.rpartition("/")
         if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
             return None
-        if _kind(parent):
+        if self.marks.kind_of(parent):
             return parent
         is_installed = any(is_below(parent, root) and parent != root for root in OPTIONAL_ROOTS)
-        return parent if is_installed and _has(parent, "lib") else None
+        return parent if is_installed and self.marks.has(parent, "lib") else None
 
     def _is_broad(self, place: str) -> bool:
         return is_below(self.home, place) or place in [f"{self.home}/{name}" for name in BROAD]
@@ -147,10 +199,16 @@ class _Search:
             return
         self.followed += 1
         standing = self.resolver.find(path)
-        if standing is None or self._is_open(standing.real):
+        if standing is None:
+            return
+        if self._is_open(standing.real):
+            self._add_links(standing)
+            return
+        directory = standing.real.rpartition("/")[0]
+        if self.is_planted(standing):
+            self._add_by_marks(standing, directory)
             return
         shared = _SHARED.match(standing.real)
-        directory = standing.real.rpartition("/")[0]
         place = None if shared is None else shared[1]
         if shared is not None:
             self.add_base(shared[0])
@@ -164,13 +222,24 @@ class _Search:
         self.alone += 1
         self.add("program", standing.real, standing.links)
 
+    def _add_links(self, standing: Standing) -> None:
+        """One more way to a toolchain that was found by another."""
+        links = tuple(link for link in standing.links if not self._is_open(link[0]))
+        for place, toolchain in self.found.items() if links else ():
+            if is_covered(standing.real, toolchain.readable):
+                every = dict.fromkeys((*toolchain.links, *links))
+                self.found[place] = replace(toolchain, links=tuple(every))
+                return
+
     def _rustup(self, directory: str) -> None:
         """`cargo` and `rustc` are rustup itself, which needs its own home."""
-        if not _has(directory, "rustup"):
+        if not Path(directory, "rustup").exists():
             return
         asked = self.variables.get("RUSTUP_HOME") or f"{self.home}/.rustup"
         standing = self.resolver.find(asked)
-        if standing is not None and _has(standing.real, "toolchains"):
+        if standing is None or self.is_planted(standing):
+            return
+        if Path(standing.real, "toolchains").exists():
             self.add("rustup", standing.real, standing.links)
 
     def _variables(self, kind: str, place: str) -> tuple[tuple[str, str], ...]:
@@ -185,43 +254,6 @@ _HOMES: Final = {
     "asdf": "ASDF_DATA_DIR",
     "mise": "MISE_DATA_DIR",
 }
-_MARKS: Final = (
-    ("pyenv", ("versions", "shims", "plugins/python-build")),
-    ("rbenv", ("versions", "shims", "libexec/rbenv")),
-    ("mise", ("installs", "shims")),
-    ("homebrew", ("Cellar", "opt")),
-    ("conda", ("conda-meta",)),
-    ("virtualenv", ("pyvenv.cfg",)),
-    ("rustup", ("toolchains", "settings.toml")),
-    ("rust", ("lib/rustlib",)),
-    ("node", ("bin/node",)),
-    ("go", ("pkg", "src/runtime")),
-    ("java", ("release", "lib/modules")),
-)
-"""What each kind has beside its programs; the first kind whose marks are all there."""
-
-
-def _kind(place: str) -> str:
-    if _has(place, "installs") and _has(place, "plugins"):
-        return "asdf"
-    for kind, marks in _MARKS:
-        if all(_has(place, mark) for mark in marks):
-            return kind
-    return "python" if _is_python(place) else ""
-
-
-def _is_python(place: str) -> bool:
-    """Whether a Python's standard library stands there."""
-    try:
-        with os.scandir(f"{place}/lib") as entries:
-            names = [entry.name for entry in entries if entry.name.startswith("python3")]
-    except OSError:
-        return False
-    return any(_has(place, f"lib/{name}/os.py") for name in names)
-
-
-def _has(place: str, name: str) -> bool:
-    return Path(place, name).exists()
 
 
 def _linked_names(directory: str) -> list[str]:

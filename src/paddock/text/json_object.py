@@ -36,14 +36,17 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
     if len(source) > limits.argument_bytes_max:
         unit = "bytes" if isinstance(source, bytes) else "characters"
         raise InvalidArgumentsError(
-            f"{subject} too long: {len(source)} {unit}, {limits.argument_bytes_max} are allowed"
+            f"{subject} too long: {len(source)} {unit}, {limits.argument_bytes_max} are allowed",
+            hint="send less at once",
         )
     try:
         # Given bytes, json guesses UTF-16 and UTF-32 as well.
         text = source.decode("utf-8-sig") if isinstance(source, bytes) else source
         value: Json = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
-        raise InvalidArgumentsError(f"{subject} not UTF-8 at byte {error.start}") from None
+        raise InvalidArgumentsError(
+            f"{subject} not UTF-8 at byte {error.start}", hint="send the text as UTF-8"
+        ) from None
     except json.JSONDecodeError as error:
         raise InvalidArgumentsError(
             f"{subject} not JSON: {error.msg.lower()}",
@@ -53,7 +56,9 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
     except RecursionError:
         raise InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT) from None
     except ValueError as error:  # An integer of more digits than Python converts.
-        raise InvalidArgumentsError(f"{subject} not usable: {error}") from None
+        raise InvalidArgumentsError(
+            f"{subject} not usable: {error}", hint="give a shorter number, or a string"
+        ) from None
     if not isinstance(value, dict):
         raise InvalidArgumentsError(f"{subject} {json_name(value)}, not an object", hint=_EXAMPLE)
     if _is_too_deep(value):
@@ -73,13 +78,17 @@ def _once(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for name, value in pairs:
         if name in found:
-            raise InvalidArgumentsError(f"{quote(name)} is given twice", where=show_name(name[:80]))
+            raise InvalidArgumentsError(
+                f"{quote(name)} is given twice",
+                where=show_name(name[:80]),
+                hint="give every name once: nobody knows which of the two is meant",
+            )
         found[name] = value
     return found
 
 
 def _no_constant(word: str) -> Json:
-    raise InvalidArgumentsError(f"{word} is not a JSON number")
+    raise InvalidArgumentsError(f"{word} is not a JSON number", hint="give a finite number")
 
 
 def _is_too_deep(value: Json) -> bool:

@@ -9,7 +9,7 @@ error unless its field is clamped.
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 _KEY: Final = "paddock.argument"
+_OutOfRange = Literal["refused", "clamped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,9 @@ class Argument:
     """Large or personal: ledgers keep a salted digest instead of the text."""
     minimum: int | None = None
     maximum: int | None = None
-    out_of_range: Literal["refused", "clamped"] = "refused"
+    out_of_range: _OutOfRange = "refused"
+    limit: str = ""
+    """The limit that `maximum` is, by name, where a policy may lower it."""
 
 
 def plain_text(description: str, *, is_content: bool = False) -> Any:
@@ -58,22 +61,50 @@ def filled_text(description: str, default: str) -> Any:
 
 
 def optional_integer(
-    description: str, default: int | None, *, minimum: int, maximum: int | None = None
+    description: str,
+    default: int | None,
+    *,
+    minimum: int,
+    maximum: int | None = None,
+    limit: str = "",
 ) -> Any:
-    """An integer that may be left out; out of range is an error."""
-    declared = Argument(int, description, is_required=False, minimum=minimum, maximum=maximum)
-    return _field(declared, default)
+    """An integer that may be left out; out of range is an error.
+
+    `limit` names what it is at most where a policy may lower that; then it is `maximum`.
+    """
+    return _integer(description, default, minimum, _most(maximum, limit), limit, "refused")
 
 
-def clamped_integer(description: str, default: int, *, minimum: int, maximum: int) -> Any:
-    """An integer that may be left out; out of range is clamped, and that is said."""
+def clamped_integer(
+    description: str, default: int, *, minimum: int, maximum: int | None = None, limit: str = ""
+) -> Any:
+    """An integer that may be left out; out of range is clamped, and that is said.
+
+    `maximum` and `limit` as in `optional_integer`; one of them is needed.
+    """
+    return _integer(description, default, minimum, _most(maximum, limit), limit, "clamped")
+
+
+def _most(maximum: int | None, limit: str) -> int | None:
+    return int(getattr(limits, limit)) if limit else maximum
+
+
+def _integer(
+    description: str,
+    default: int | None,
+    minimum: int,
+    maximum: int | None,
+    limit: str,
+    out_of_range: _OutOfRange,
+) -> Any:
     declared = Argument(
         int,
         description,
         is_required=False,
         minimum=minimum,
         maximum=maximum,
-        out_of_range="clamped",
+        out_of_range=out_of_range,
+        limit=limit,
     )
     return _field(declared, default)
 
@@ -100,6 +131,7 @@ A = TypeVar("A")
 _ABSENT: Final = object()
 _REQUIRED: Final = object()
 _NOTHING_CLAMPED: Final[Mapping[str, int]] = MappingProxyType({})
+_NOTHING_LOWERED: Final[Mapping[str, int]] = MappingProxyType({})
 
 # One field, laid out for the loop that binds a call. A plain tuple: unpacking a named one
 # costs a third of the whole binding.
@@ -130,8 +162,13 @@ class Binder(Generic[A]):
         """Field name → what it accepts."""
         return self._by_name
 
-    def bind(self, given: Mapping[str, Json]) -> tuple[A, Mapping[str, int]]:
+    def bind(
+        self, given: Mapping[str, Json], lowered: Mapping[str, int] = _NOTHING_LOWERED
+    ) -> tuple[A, Mapping[str, int]]:
         """The typed arguments, and the numbers that were clamped (name → value used).
+
+        `lowered` are the limits that a policy lowers, by name. A number that was left out is
+        clamped to them too.
 
         Raises:
             UnknownArgumentError: a name that the tool does not have.
@@ -161,7 +198,27 @@ class Binder(Generic[A]):
                 raise self._problem(name, value, given)
         if left:
             raise self._unknown(given)
-        return bound, clamped
+        return bound, self._lower(bound, given, lowered, clamped) if lowered else clamped
+
+    def _lower(
+        self,
+        bound: A,
+        given: Mapping[str, Json],
+        lowered: Mapping[str, int],
+        clamped: Mapping[str, int],
+    ) -> Mapping[str, int]:
+        used = dict(clamped)
+        for name, _, _, _, _, put in self._slots:
+            declared = self._by_name[name]
+            most = lowered.get(declared.limit)
+            value = getattr(bound, name)
+            if most is None or value <= most:
+                continue
+            if name in given:
+                _in_range(name, replace(declared, maximum=most), value)
+            put(bound, most)
+            used[name] = most
+        return used
 
     def values(self, given: Mapping[str, Json]) -> dict[str, Json]:
         """The arguments as `bind` types them, by name, defaults filled in; raises as it does."""
@@ -179,7 +236,9 @@ class Binder(Generic[A]):
     def _missing(self, name: str) -> InvalidArgumentsError:
         declared = self._by_name[name]
         if declared.may_be_empty:
-            return InvalidArgumentsError(f"{name} is required", where=name)
+            return InvalidArgumentsError(
+                f"{name} is required", where=name, hint=f"give {name}; it may be empty"
+            )
         if not declared.is_required:
             return InvalidArgumentsError(
                 f"{name} must not be empty", where=name, hint=f"leave {name} out, or fill it"
@@ -221,8 +280,11 @@ def _slot_of(type_: type, field: "dataclasses.Field[Any]") -> _Slot:
 
 def _mistyped(name: str, declared: Argument, value: Json) -> InvalidArgumentsError:
     shown = "" if value is None else f" {quote(value)}"
+    kind = JSON_NAMES[declared.kind]
     return InvalidArgumentsError(
-        f"{name} must be {JSON_NAMES[declared.kind]}, not {json_name(value)}{shown}", where=name
+        f"{name} must be {kind}, not {json_name(value)}{shown}",
+        where=name,
+        hint=f"give {kind}" if declared.is_required else f"give {kind}, or leave {name} out",
     )
 
 
@@ -231,7 +293,9 @@ def _require_characters(name: str, value: str) -> None:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InvalidArgumentsError(
-            f"{name} has half of a surrogate pair at position {error.start}", where=name
+            f"{name} has half of a surrogate pair at position {error.start}",
+            where=name,
+            hint="send whole Unicode characters",
         ) from None
 
 
@@ -245,7 +309,9 @@ def _in_range(name: str, declared: Argument, value: int) -> int:
     if used != value and declared.out_of_range == "refused":
         top = "" if high is None else f" and at most {high}"
         raise InvalidArgumentsError(
-            f"{name} must be at least {low}{top}, not {quote(value)}", where=name
+            f"{name} must be at least {low}{top}, not {quote(value)}",
+            where=name,
+            hint=f"give a number in that range, or leave {name} out",
         )
     return used
 

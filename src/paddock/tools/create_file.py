@@ -11,10 +11,11 @@ from paddock.text.show import show_name
 from paddock.text.snippet import snippet_of_head
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.effects import change_of_write
-from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
+from paddock.tools.outputs import WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
-from paddock.tools.writing import pinned_version, write_whole
+from paddock.tools.versions import IF_VERSION_OR_ABSENT, pinned_version
+from paddock.tools.writing import write_whole
 from paddock.values.actions import Action
 from paddock.workspace import WritePath, WriteReceipt, version_of
 
@@ -25,7 +26,7 @@ class CreateFileArguments(ArgumentType):
 
     path: str = needed_text("File to write, relative to the workspace root.")
     content: str = plain_text("The whole text of the file.", is_content=True)
-    if_version: str | None = optional_text(IF_VERSION)
+    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class CreateFile:
     def run(self, plan: CreateFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the old content stands."""
         before = _read_before(ports, plan)
-        receipt = write_whole(ports.workspace, plan.path, plan.content, plan.if_version)
+        receipt = write_whole(ports, plan.path, plan.content, plan.if_version)
         return _output(plan, receipt, before, ports)
 
 

@@ -6,9 +6,10 @@ from typing import Final
 from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.effects import change_of_delete
-from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
+from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, pinned_entry
+from paddock.tools.targets import absolute
+from paddock.tools.versions import IF_VERSION, pinned_entry, telling_what_changed
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath, EntryVersion
 
@@ -41,12 +42,13 @@ class DeleteFile:
 
     def pin(self, plan: DeleteFilePlan, ports: Ports) -> tuple[DeleteFilePlan, str]:
         """Tied to what stands there now, and to its kind."""
-        found = pinned_entry(plan.if_version, plan.entry, ports.workspace)
+        found = pinned_entry(plan.if_version, plan.entry, ports)
         return replace(plan, if_version=found), str(found)
 
     def run(self, plan: DeleteFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then it still stands."""
-        receipt = ports.workspace.delete(plan.entry, if_version=plan.if_version)
+        with telling_what_changed(plan.if_version, plan.entry.path, ports):
+            receipt = ports.workspace.delete(plan.entry, if_version=plan.if_version)
         path = plan.entry.path
         details = {
             "path": absolute(ports.workspace, path),

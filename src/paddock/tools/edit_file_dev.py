@@ -8,9 +8,10 @@ from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, flag, needed_text, optional_text, plain_text
 from paddock.tools.editing import Replacement, ReplacementOfAll, Wording, require_change
 from paddock.tools.effects import change_of_write
-from paddock.tools.outputs import IF_VERSION, result_schema
+from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import path_actions, pinned
+from paddock.tools.targets import path_actions
+from paddock.tools.versions import IF_VERSION, pinned_file, telling_what_changed
 from paddock.values.actions import Action
 from paddock.workspace import WritePath, WriteReceipt
 
@@ -68,13 +69,14 @@ class EditFileDev:
 
     def pin(self, plan: EditFileDevPlan, ports: Ports) -> tuple[EditFileDevPlan, str]:
         """Tied to the content that stands there now."""
-        found = ports.workspace.version(plan.path.real)
-        return replace(plan, if_version=pinned(plan.if_version, found, plan.path.asked)), found
+        found = pinned_file(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
 
     def run(self, plan: EditFileDevPlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the file is as it was."""
         try:
-            receipt, replacements = _replace(plan, ports)
+            with telling_what_changed(plan.if_version, plan.path.real, ports):
+                receipt, replacements = _replace(plan, ports)
         except PathNotFoundError:
             raise PathNotFoundError(
                 "file not found", hint=f"there is no {quote(plan.path.asked.relative)}"

@@ -6,10 +6,12 @@ from typing import Final, cast
 
 from paddock import limits
 from paddock.errors import HostError, StorageFullError
+from paddock.history.notes import Doing
 from paddock.tools.spec import Change, StoredEffects
 from paddock.values.calls import Json
 from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt
-from paddock.workspace.changes import ChangedPath, EntryState
+from paddock.workspace.changes import ChangedPath
+from paddock.workspace.noting import doing_of_path
 
 _KINDS: Final = frozenset({"created", "overwritten", "edited", "moved", "deleted", "mode"})
 _ENTRIES: Final = frozenset({"file", "link", "directory"})
@@ -48,43 +50,25 @@ def change_of_delete(receipt: DeleteReceipt) -> Change:
 
 def change_of_path(row: ChangedPath) -> Change | None:
     """Of one path of a set of changes; None where nothing stood there and nothing stands."""
-    before, after = row.before, row.after
-    if before is None and after is None:
-        return None
-    if before is None:
-        created = cast("EntryState", after)
-        return Change(
-            row.path.relative,
-            "created",
-            None,
-            created.version,
-            entry=created.kind.value,
-            mode_after=_mode_of(created),
-        )
-    kind, entry_after = "overwritten", ""
-    if after is None:
-        kind = "deleted"
-    elif after.kind is not before.kind:
-        entry_after = after.kind.value
-    elif after.version == before.version:
-        kind = "mode"
-    is_gone = after is None or (after.mode != before.mode)
+    doing = doing_of_path(row)
+    return None if doing is None else change_of_doing(doing)
+
+
+def change_of_doing(doing: Doing) -> Change:
+    """What a note says that a call was about to do, as if it had been done."""
     return Change(
-        row.path.relative,
-        kind,
-        before.version,
-        None if after is None else after.version,
-        entry=before.kind.value,
-        entry_after=entry_after,
-        mode=_mode_of(before) if is_gone else None,
-        mode_after=_mode_of(after),
-        kept=row.kept or before.kind.value != "file" or kind == "mode",
+        doing.path,
+        doing.kind,
+        doing.before,
+        doing.after,
+        to=doing.to,
+        entry=doing.entry,
+        entry_after=doing.entry_after,
+        mode=None if doing.kind == "moved" else doing.mode,
+        mode_after=doing.mode_after,
+        made=doing.made,
+        kept=doing.is_kept,
     )
-
-
-def _mode_of(state: EntryState | None) -> int | None:
-    """Of a link there is none to tell."""
-    return None if state is None or state.kind.value == "link" else state.mode
 
 
 def within_entry(

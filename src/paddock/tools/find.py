@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from paddock import limits
 from paddock.tools.arguments import ArgumentType, filled_text, needed_text, optional_integer
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
@@ -39,7 +38,7 @@ class FindArguments(ArgumentType):
         "The most entries to show.",
         _DEFAULT_ENTRIES,
         minimum=1,
-        maximum=limits.find_entries_max,
+        limit="find_entries_max",
     )
 
 
@@ -76,7 +75,7 @@ class Find:
         said = [show_path(path) for path in found.paths] or [NO_FILES]
         if found.has_more:
             said.append(
-                limit_notice("results", plan.limit, limits.find_entries_max, "refine pattern")
+                limit_notice("results", plan.limit, ports.limits.find_entries_max, "refine pattern")
             )
         said += remark_notices(found.remarks)
         truncated = found.has_more or is_partial(found.remarks)

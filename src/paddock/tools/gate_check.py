@@ -49,7 +49,9 @@ class GateCheck:
         if name != ALL and name not in ALL_GATES:
             shown = show_name(name[: limits.message_value_chars_max])
             raise InvalidArgumentsError(
-                f"Unknown gate: {shown}. Valid: {ALL}, {', '.join(ALL_GATES)}", where="gate"
+                f"Unknown gate: {shown}. Valid: {ALL}, {', '.join(ALL_GATES)}",
+                where="gate",
+                hint="give one of these, or leave gate out for all",
             )
         names = PLANE_GATES if name == ALL else (name,)
         return GateCheckPlan(names, (Action("gate", "check", name),))

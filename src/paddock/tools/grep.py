@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from paddock import limits
+from paddock.policy.settings import LoweredLimits
 from paddock.tools.arguments import (
     ArgumentType,
     filled_text,
@@ -52,13 +52,13 @@ class GrepArguments(ArgumentType):
     ignoreCase: bool = flag("Match without regard to case.", default=False)  # noqa: N815 - the name that models know
     literal: bool = flag("Take the pattern as plain text.", default=False)
     context: int = optional_integer(
-        "Lines to show before and after a match.", 0, minimum=0, maximum=limits.search_context_max
+        "Lines to show before and after a match.", 0, minimum=0, limit="search_context_max"
     )
     limit: int = optional_integer(
         "The most matches to show, over the whole search.",
         _DEFAULT_MATCHES,
         minimum=1,
-        maximum=limits.grep_matches_max,
+        limit="grep_matches_max",
     )
 
 
@@ -97,16 +97,17 @@ class Grep:
             ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob, until
         )
         refuse_cancelled(ports)
-        return _output(found, plan.wanted.matches_max)
+        return _output(found, plan.wanted.matches_max, ports.limits)
 
 
 class _Rows:
     """Rows up to the output limit."""
 
-    __slots__ = ("_bytes", "is_full", "lines", "matches", "rows")
+    __slots__ = ("_bytes", "_bytes_max", "is_full", "lines", "matches", "rows")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int) -> None:
         self._bytes = 0
+        self._bytes_max = bytes_max
         self.rows: list[str] = []
         self.matches: list[Json] = []
         self.lines = LineRows()
@@ -120,7 +121,7 @@ class _Rows:
             mark = ":" if line.is_match else "-"
             row = f"{path}{mark}{line.number}{mark}{text}"
             self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
-            if self._bytes > limits.search_output_bytes_max:
+            if self._bytes > self._bytes_max:
                 self.is_full = True
                 return
             self.rows.append(row)
@@ -129,8 +130,8 @@ class _Rows:
                 self.matches.append(match)
 
 
-def _output(found: ContentFound, limit: int) -> ToolOutput:
-    rows = _Rows()
+def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutput:
+    rows = _Rows(lowered.search_output_bytes_max)
     files = 0
     for file in found.files:
         rows.add(file)
@@ -140,9 +141,9 @@ def _output(found: ContentFound, limit: int) -> ToolOutput:
     count = len(rows.matches)
     said = rows.rows or [NO_MATCHES]
     if rows.is_full:
-        said.append(size_notice(count, found.matches, "context"))
+        said.append(size_notice(count, found.matches, "context", lowered.search_output_bytes_max))
     elif found.has_more:
-        said.append(limit_notice("matches", limit, limits.grep_matches_max, "refine pattern"))
+        said.append(limit_notice("matches", limit, lowered.grep_matches_max, "refine pattern"))
     said += rows.lines.notices()
     said += remark_notices(found.remarks)
     truncated = found.has_more or rows.is_full or is_partial(found.remarks)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from paddock import limits
 from paddock.errors import PathNotFoundError
+from paddock.policy.settings import LoweredLimits
 from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, clamped_integer, filled_text, needed_text
 from paddock.tools.grep import PATTERN, GrepPlan
@@ -44,13 +45,13 @@ class GrepDevArguments(ArgumentType):
         "The most matches to return.",
         _DEFAULT_RESULTS,
         minimum=1,
-        maximum=limits.dev_matches_max,
+        limit="dev_matches_max",
     )
     context_lines: int = clamped_integer(
         "Lines to return before and after a match.",
         0,
         minimum=0,
-        maximum=limits.dev_context_max,
+        limit="dev_context_max",
     )
 
 
@@ -81,10 +82,10 @@ class GrepDev:
                 hint="list_files shows what is there",
             ) from None
         refuse_cancelled(ports)
-        return _output(plan, counted)
+        return _output(plan, counted, ports.limits)
 
 
-def _output(plan: GrepPlan, counted: "CountedFound") -> ToolOutput:
+def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> ToolOutput:
     found = counted.found
     lines = LineRows()
     rows: list[str] = []
@@ -95,15 +96,19 @@ def _output(plan: GrepPlan, counted: "CountedFound") -> ToolOutput:
         for match in _matches(file, lines, plan.wanted.context):
             text = _rows_of(file, match)
             size += len(text.encode("utf-8", "surrogatepass")) + 1
-            is_full = is_full or size > limits.search_output_bytes_max
+            is_full = is_full or size > lowered.search_output_bytes_max
             if not is_full:
                 rows.append(text)
                 results.append(match)
     said = rows or [NO_MATCHES]
     if is_full:
-        said.append(size_notice(len(results), found.matches, "context_lines"))
+        said.append(
+            size_notice(
+                len(results), found.matches, "context_lines", lowered.search_output_bytes_max
+            )
+        )
     elif found.has_more:
-        shown, most = plan.wanted.matches_max, limits.dev_matches_max
+        shown, most = plan.wanted.matches_max, lowered.dev_matches_max
         said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
     said += [*lines.notices(), *remark_notices(found.remarks)]
     said.append(_account(counted.files_searched, counted.skipped))

@@ -27,7 +27,7 @@ class ListFilesArguments(ArgumentType):
 
     path: str = filled_text("Directory to list, relative to the workspace root.", ".")
     max_depth: int = clamped_integer(
-        "How many levels down.", _DEPTH_DEFAULT, minimum=1, maximum=limits.listed_depth_max
+        "How many levels down.", _DEPTH_DEFAULT, minimum=1, limit="listed_depth_max"
     )
     glob: str = filled_text("Only files whose name matches, such as *.py.", "*")
 
@@ -73,7 +73,7 @@ class ListFiles:
                 f"directory not found: {quote(plan.path.asked.relative)}",
                 hint="list_files without a path shows the workspace root",
             ) from None
-        return _output(plan, listing, ports.shown)
+        return _output(plan, listing, ports)
 
 
 class _Wanted:
@@ -99,9 +99,9 @@ class _Wanted:
         )
 
 
-def _output(plan: ListFilesPlan, listing: Listing, shown: Shown) -> ToolOutput:
-    files = [file for entry in listing.entries if (file := _file(entry, shown)) is not None]
-    listed = files[: limits.listed_entries_max]
+def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
+    files = [file for entry in listing.entries if (file := _file(entry, ports.shown)) is not None]
+    listed = files[: ports.limits.listed_entries_max]
     rows = [_row(file) for file in listed]
     if not rows:
         rows.append("[nothing to list]")

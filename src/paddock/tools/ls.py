@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final
 
-from paddock import limits
 from paddock.errors import PathNotADirectoryError
 from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, filled_text, optional_integer
@@ -24,7 +23,7 @@ class LsArguments(ArgumentType):
 
     path: str = filled_text("Directory to list.", ".")
     limit: int = optional_integer(
-        "The most entries to show.", _DEFAULT_ENTRIES, minimum=1, maximum=limits.ls_entries_max
+        "The most entries to show.", _DEFAULT_ENTRIES, minimum=1, limit="ls_entries_max"
     )
 
 
@@ -59,7 +58,9 @@ class Ls:
         said = [show_path(name) + remark for name, remark in rows] or [EMPTY_DIRECTORY]
         if page.has_more:
             said.append(
-                limit_notice("entries", plan.limit, limits.ls_entries_max, "list a directory below")
+                limit_notice(
+                    "entries", plan.limit, ports.limits.ls_entries_max, "list a directory below"
+                )
             )
         details: dict[str, Json] = {
             "count": len(rows),

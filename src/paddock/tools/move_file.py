@@ -7,9 +7,10 @@ from paddock.errors import PermissionDeniedError
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.effects import change_of_move
-from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, workspace_schema
+from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions, pinned_entry
+from paddock.tools.targets import absolute, path_actions
+from paddock.tools.versions import IF_VERSION, pinned_entry, telling_what_changed
 from paddock.values.actions import Action
 from paddock.workspace import EntryPath, EntryVersion, WritePath
 
@@ -62,12 +63,13 @@ class MoveFile:
 
     def pin(self, plan: MoveFilePlan, ports: Ports) -> tuple[MoveFilePlan, str]:
         """Tied to what stands there now, and to its kind."""
-        found = pinned_entry(plan.if_version, plan.entry, ports.workspace)
+        found = pinned_entry(plan.if_version, plan.entry, ports)
         return replace(plan, if_version=found), str(found)
 
     def run(self, plan: MoveFilePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then nothing has moved."""
-        receipt = ports.workspace.move(plan.entry, plan.to, if_version=plan.if_version)
+        with telling_what_changed(plan.if_version, plan.entry.path, ports):
+            receipt = ports.workspace.move(plan.entry, plan.to, if_version=plan.if_version)
         source, target = plan.entry.path, plan.to.real
         details = {
             "path": absolute(ports.workspace, source),

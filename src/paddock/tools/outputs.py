@@ -6,14 +6,6 @@ from typing import Final
 
 from paddock.values.calls import Json
 
-ABSENT: Final = "absent"
-"""As `if_version`: nothing may stand there."""
-
-IF_VERSION: Final = (
-    "Only if the file still has this version (as a view returned it), "
-    "or 'absent' for only if there is none."
-)
-
 WORKSPACE_FAILURE: Final[Mapping[str, Json]] = MappingProxyType({"success": False})
 
 

@@ -31,7 +31,7 @@ class QueryLedgerArguments(ArgumentType):
         "How many of the newest entries; 0 means none.",
         _ENTRIES_DEFAULT,
         minimum=0,
-        maximum=limits.ledger_entries_listed_max,
+        limit="ledger_entries_listed_max",
     )
     since: str | None = optional_text("Only from this time on, such as 2026-01-31T12:00:00Z.")
     until: str | None = optional_text("Only up to this time.")
@@ -59,7 +59,9 @@ class QueryLedger:
         if arguments.ledger not in LEDGERS:
             shown = show_name(arguments.ledger[: limits.message_value_chars_max])
             raise InvalidArgumentsError(
-                f"Unknown ledger: {shown}. Valid: {', '.join(LEDGERS)}", where="ledger"
+                f"Unknown ledger: {shown}. Valid: {', '.join(LEDGERS)}",
+                where="ledger",
+                hint=f"give one of these, or leave ledger out for {LEDGERS[0]}",
             )
         wanted = Filter(
             event_type=arguments.event_type,

@@ -10,12 +10,18 @@ from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import path_actions, pinned
-from paddock.tools.windows import ALL_LINES, require_text_start, require_utf8, window_notices
+from paddock.tools.targets import path_actions
+from paddock.tools.versions import pinned
+from paddock.tools.windows import (
+    ALL_LINES,
+    require_text_start,
+    require_utf8,
+    window_limits,
+    window_notices,
+)
 from paddock.values.actions import Action
-from paddock.workspace import OpenFile, ReadPath, Window, WindowLimits
+from paddock.workspace import OpenFile, ReadPath, Window
 
-_LIMITS: Final = WindowLimits(bytes_max=limits.view_bytes_max, line_bytes_max=limits.view_bytes_max)
 NOTICE: Final = "[paddock: "
 _LOOKS_LIKE_NOTICE: Final = re.compile(r"\[(?=paddock:)", re.IGNORECASE)
 
@@ -76,20 +82,20 @@ class ReadFile:
             ) from None
         with file:
             require_text_start(file, name)
-            window = file.window_with_version(plan.offset, plan.limit, _LIMITS)
+            window = file.window_with_version(plan.offset, plan.limit, window_limits(ports.limits))
             if plan.version is not None:
                 pinned(plan.version, str(window.version), plan.path.asked)
             require_utf8(window, name)
-            return _output(plan, window, file)
+            return _output(plan, window, file, ports.limits.view_bytes_max)
 
 
-def _output(plan: ReadFilePlan, window: Window, file: OpenFile) -> ToolOutput:
+def _output(plan: ReadFilePlan, window: Window, file: OpenFile, bytes_max: int) -> ToolOutput:
     text = b"\n".join(line.content for line in window.lines).decode("utf-8")
     if window.lines and (window.next_line is not None or file.ends_with_newline()):
         text += "\n"
     # Threat: a file that holds a notice of ours would speak for us to the model.
     text, escaped = _LOOKS_LIKE_NOTICE.subn(r"\\[", text)
-    said = _notices(plan, window, escaped)
+    said = _notices(plan, window, escaped, bytes_max)
     rows = "\n".join(f"{NOTICE}{notice}]" for notice in said)
     if rows and text and not text.endswith("\n"):
         text += "\n"
@@ -102,8 +108,8 @@ def _output(plan: ReadFilePlan, window: Window, file: OpenFile) -> ToolOutput:
     return ToolOutput(text + rows, details)
 
 
-def _notices(plan: ReadFilePlan, window: Window, escaped: int) -> list[str]:
-    said = window_notices(window, plan.offset, plan.limit)
+def _notices(plan: ReadFilePlan, window: Window, escaped: int, bytes_max: int) -> list[str]:
+    said = window_notices(window, plan.offset, plan.limit, bytes_max)
     said += [
         f"line {line.number} goes on for {line.length_bytes - len(line.content)} more bytes"
         for line in window.lines

@@ -109,11 +109,10 @@ def limit_notice(
     return f"[{limit} {what} limit reached. {advice}.]"
 
 
-def size_notice(shown: int, matches: int, argument: str) -> str:
+def size_notice(shown: int, matches: int, argument: str, bytes_max: int) -> str:
     """That the rows grew too large, and what makes them smaller; `argument` asks for context."""
-    size = limits.search_output_bytes_max // 1000
     return (
-        f"[{size} kB limit reached: {shown} of {matches} matches shown. "
+        f"[{bytes_max / 1000:g} kB limit reached: {shown} of {matches} matches shown. "
         f"Refine pattern or path, or lower {argument}.]"
     )
 

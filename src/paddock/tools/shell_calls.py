@@ -6,7 +6,9 @@ about the difference and not about the line, the line runs first and is held bac
 """
 
 from dataclasses import dataclass, replace
+from typing import Final
 
+from paddock import limits
 from paddock.errors import (
     InvalidArgumentsError,
     InvalidPathError,
@@ -33,9 +35,7 @@ from paddock.values.actions import Action
 from paddock.values.cancelling import LeftEffect
 from paddock.workspace.listing import is_directory
 
-TIMEOUT_S = 30
-TIMEOUT_MAX_S = 120
-"""As `limits.shell_timeout_s`, which a policy may lower."""
+_TIMEOUT_DEFAULT_S: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class ShellArguments(ArgumentType):
     command: str = needed_text("The line, read by bash where there is one, else by sh.")
     timeout: int = clamped_integer(
         "Seconds until it is ended with everything that it started.",
-        TIMEOUT_S,
+        _TIMEOUT_DEFAULT_S,
         minimum=1,
-        maximum=TIMEOUT_MAX_S,
+        limit="shell_timeout_s",
     )
     cwd: str = filled_text("Directory to run it in, relative to the workspace root.", ".")
     dry_run: bool = flag("Run it, show what it would change, and change nothing.", default=False)
@@ -68,12 +68,10 @@ class RunShell:
     """One implementation; the two tools differ in name and in who has them."""
 
     def resolve(self, arguments: ShellArguments, ports: Ports) -> ShellPlan:
-        """Raises: InvalidArgumentsError (a NUL), PathError (the directory)."""
-        if "\0" in arguments.command:
-            raise InvalidArgumentsError("command holds a NUL", where="command")
+        """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
+        _require_runnable(arguments.command)
         cwd = _resolve_directory(arguments.cwd, ports)
-        timeout_s = min(arguments.timeout, ports.shell.timeout_max_s)
-        line = CommandLine(arguments.command, cwd, timeout_s, arguments.dry_run)
+        line = CommandLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
         return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
 
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
@@ -106,6 +104,20 @@ class RunShell:
         """Let go of what was held back; what was committed stands."""
         if plan.held is not None:
             plan.held.close()
+
+
+def _require_runnable(command: str) -> None:
+    if "\0" in command:
+        raise InvalidArgumentsError(
+            "command holds a NUL", where="command", hint="no program takes one in an argument"
+        )
+    size = len(command.encode())
+    if size > limits.command_bytes_max:
+        raise InvalidArgumentsError(
+            f"command has {size} bytes, {limits.command_bytes_max} are allowed",
+            where="command",
+            hint="write it into a file, and run that",
+        )
 
 
 def _require_not_cancelled(outcome: ShellOutcome) -> None:

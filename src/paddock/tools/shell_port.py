@@ -14,11 +14,6 @@ class Shell(Protocol):
     StorageFullError, HostError, IntegrityError.
     """
 
-    @property
-    def timeout_max_s(self) -> int:
-        """The longest that policy gives a command."""
-        ...
-
     def prepare(self, line: CommandLine) -> PreparedLine:
         """Plan one line: what it would be held to, and by which backend. Nothing runs."""
         ...
@@ -43,11 +38,6 @@ class Shell(Protocol):
 class NoShell:
     """Of a workspace that was opened without one."""
 
-    @property
-    def timeout_max_s(self) -> int:
-        """No command runs at all."""
-        return 1
-
     def prepare(self, line: CommandLine) -> PreparedLine:
         """Raises: SandboxUnavailableError."""
         raise _no_shell()
@@ -70,7 +60,9 @@ class NoShell:
 
 
 def _no_shell() -> SandboxUnavailableError:
-    return SandboxUnavailableError("this workspace was opened without a shell")
+    return SandboxUnavailableError(
+        "this workspace was opened without a shell", hint="do it with the other tools"
+    )
 
 
 NO_SHELL: Final[Shell] = NoShell()

@@ -15,7 +15,7 @@ from paddock.text.show import show_name
 from paddock.tools.effects import change_of_path, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.shell_port import Shell
-from paddock.tools.spec import Change, RefusedPath, ToolOutput
+from paddock.tools.spec import Change, CommandExit, RefusedPath, ToolOutput
 from paddock.values.calls import Json
 
 _SHOWN_MAX: Final = 50
@@ -39,6 +39,7 @@ def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
         outcome.bytes_written,
         stored,
         tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
+        CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT),
     )
 
 

@@ -7,7 +7,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from paddock.gates.port import NO_GATES, Gates
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
+from paddock.policy.settings import LoweredLimits
 from paddock.tools.arguments import Binder
+from paddock.tools.earlier import NOTHING_EARLIER, Earlier
 from paddock.tools.shell_port import NO_SHELL, Shell
 from paddock.values.actions import Action
 from paddock.values.calls import Json
@@ -74,6 +76,14 @@ class RefusedPath(NamedTuple):
     rule: str
 
 
+class CommandExit(NamedTuple):
+    """How a command ended that a tool ran."""
+
+    code: int
+    """-1 on a time-out, 128 + N for signal N."""
+    timed_out: bool = False
+
+
 class ToolOutput(NamedTuple):
     """What a tool hands back: text for the model, fields for the host."""
 
@@ -84,6 +94,10 @@ class ToolOutput(NamedTuple):
     stored: StoredEffects | None = None
     """Where `changes` are only the first of many."""
     refused: tuple[RefusedPath, ...] = ()
+    exit: CommandExit | None = None
+    """Of a tool that runs a command."""
+    refused_more: int = 0
+    """How many there were that `refused` does not name."""
 
 
 class Plan(Protocol):
@@ -119,6 +133,10 @@ class Shown(Protocol):
         ...
 
 
+FULL_LIMITS = LoweredLimits()
+"""Nothing is lowered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What a handler may touch. `workspace` is the only way to a file."""
@@ -133,6 +151,10 @@ class Ports:
     """Tells what is installed on the plane."""
     gates: Gates = NO_GATES
     """Tells whether the plane is what it should be."""
+    limits: LoweredLimits = FULL_LIMITS
+    """What the policy leaves of them."""
+    earlier: Earlier = NOTHING_EARLIER
+    """Tells what a file held before, where that is kept."""
     cancel: Cancel = NEVER
     """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
 

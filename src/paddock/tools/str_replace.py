@@ -7,9 +7,10 @@ from paddock.text.show import show_name
 from paddock.text.snippet import snippet_around
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text, plain_text
 from paddock.tools.editing import Replacement, Wording, require_change
-from paddock.tools.outputs import IF_VERSION, WORKSPACE_FAILURE, written_schema
+from paddock.tools.outputs import WORKSPACE_FAILURE, written_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions, pinned
+from paddock.tools.targets import absolute, path_actions
+from paddock.tools.versions import IF_VERSION, pinned_file, telling_what_changed
 from paddock.values.actions import Action
 from paddock.workspace import WritePath
 
@@ -58,8 +59,8 @@ class StrReplace:
 
     def pin(self, plan: StrReplacePlan, ports: Ports) -> tuple[StrReplacePlan, str]:
         """Tied to the content that stands there now."""
-        found = ports.workspace.version(plan.path.real)
-        return replace(plan, if_version=pinned(plan.if_version, found, plan.path.asked)), found
+        found = pinned_file(plan.if_version, plan.path, ports)
+        return replace(plan, if_version=found), found
 
     def run(self, plan: StrReplacePlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError; then the file is as it was."""
@@ -67,7 +68,8 @@ class StrReplace:
         # Threat: an agent that may edit a file and not view it would read it in the answer.
         may_view = ports.shown.may_view(plan.path.real.relative)
         edit = Replacement(name, plan.old, plan.new, _WORDING, may_view=may_view)
-        receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
+        with telling_what_changed(plan.if_version, plan.path.real, ports):
+            receipt = ports.workspace.edit_file(plan.path, edit, if_version=plan.if_version)
         spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"
         if may_view and spliced is not None:

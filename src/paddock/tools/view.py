@@ -9,8 +9,15 @@ from paddock.text.show import escape_notices, number_line, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
 from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
-from paddock.tools.targets import absolute, path_actions, pinned
-from paddock.tools.windows import ALL_LINES, require_text_start, require_utf8, window_notices
+from paddock.tools.targets import absolute, path_actions
+from paddock.tools.versions import pinned
+from paddock.tools.windows import (
+    ALL_LINES,
+    require_text_start,
+    require_utf8,
+    window_limits,
+    window_notices,
+)
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import (
@@ -20,14 +27,10 @@ from paddock.workspace import (
     OpenFile,
     ReadPath,
     Window,
-    WindowLimits,
     Workspace,
     WorkspacePath,
 )
 
-_LIMITS: Final = WindowLimits(
-    bytes_max=limits.view_bytes_max, line_bytes_max=limits.view_line_bytes_max
-)
 DIRECTORY: Final = "directory"
 """Stands for the version of a directory, which has none."""
 
@@ -90,7 +93,7 @@ class View:
             )
             return _show_directory(plan, listing, ports)
         with file:
-            return _show_file(plan, file, workspace)
+            return _show_file(plan, file, ports)
 
 
 class _ShownEntries:
@@ -111,18 +114,18 @@ class _ShownEntries:
         return path.name != ".git" and self._shown.is_shown(path.relative)
 
 
-def _show_file(plan: ViewPlan, file: OpenFile, workspace: Workspace) -> ToolOutput:
+def _show_file(plan: ViewPlan, file: OpenFile, ports: Ports) -> ToolOutput:
     name = plan.path.asked.relative
     require_text_start(file, name)
-    window = file.window_with_version(plan.offset, plan.limit, _LIMITS)
+    window = file.window_with_version(plan.offset, plan.limit, window_limits(ports.limits))
     if plan.version is not None:
         pinned(plan.version, str(window.version), plan.path.asked)
     require_utf8(window, name)
     rows, escaped = _number(window)
-    said = window_notices(window, plan.offset, plan.limit)
+    said = window_notices(window, plan.offset, plan.limit, ports.limits.view_bytes_max)
     notices = [f"[{notice}]" for notice in (*said, *escape_notices(escaped))]
     snippet = "\n".join(rows)
-    details = _details(plan, workspace, snippet)
+    details = _details(plan, ports.workspace, snippet)
     details |= {
         "lines_total": window.lines_total,
         "truncated": window.truncated,

@@ -4,11 +4,17 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError
+from paddock.policy.settings import LoweredLimits
 from paddock.text.show import quote, text_of
-from paddock.workspace import OpenFile, Window
+from paddock.workspace import OpenFile, Window, WindowLimits
 
 ALL_LINES: Final = 2**62
 """As a number of lines: however many there are."""
+
+
+def window_limits(lowered: LoweredLimits) -> WindowLimits:
+    """What one look may hold; a single line may take all of it."""
+    return WindowLimits(lowered.view_bytes_max, lowered.view_bytes_max)
 
 
 def require_text_start(file: OpenFile, name: str) -> None:
@@ -42,7 +48,7 @@ def require_utf8(window: Window, name: str) -> None:
             ) from None
 
 
-def window_notices(window: Window, offset: int, limit: int) -> list[str]:
+def window_notices(window: Window, offset: int, limit: int, bytes_max: int) -> list[str]:
     """What a model has to know beyond the lines: what is missing and how to get it."""
     total = window.lines_total
     said: list[str] = []
@@ -51,11 +57,7 @@ def window_notices(window: Window, offset: int, limit: int) -> list[str]:
     elif offset > total:
         said.append(f"offset {text_of(offset)} is past the end: the file has {total} lines")
     elif window.next_line is not None:
-        why = (
-            f"cut at {limits.view_bytes_max} bytes"
-            if window.cut_by_bytes
-            else f"limit={limit} reached"
-        )
+        why = f"cut at {bytes_max} bytes" if window.cut_by_bytes else f"limit={limit} reached"
         said.append(
             f"lines {offset}-{window.next_line - 1} of {total} shown, {why}; "
             f"use offset={window.next_line} to go on"

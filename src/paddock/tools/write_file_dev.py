@@ -9,10 +9,11 @@ from paddock.text.check import require_content
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, flag, needed_text, optional_text, plain_text
 from paddock.tools.effects import change_of_write
-from paddock.tools.outputs import IF_VERSION, result_schema
+from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
-from paddock.tools.writing import pinned_version, write_whole
+from paddock.tools.versions import IF_VERSION_OR_ABSENT, pinned_version
+from paddock.tools.writing import write_whole
 from paddock.values.actions import Action
 from paddock.workspace import WritePath, WriteReceipt
 
@@ -24,7 +25,7 @@ class WriteFileDevArguments(ArgumentType):
     path: str = needed_text("File to write, relative to the workspace root.")
     content: str = plain_text("The whole text of the file.", is_content=True)
     create_dirs: bool = flag("Make missing directories on the way.", default=False)
-    if_version: str | None = optional_text(IF_VERSION)
+    if_version: str | None = optional_text(IF_VERSION_OR_ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,7 @@ class WriteFileDev:
         """Raises: ToolError; then the old content stands."""
         try:
             receipt = write_whole(
-                ports.workspace,
-                plan.path,
-                plan.content,
-                plan.if_version,
-                create_parents=plan.create_dirs,
+                ports, plan.path, plan.content, plan.if_version, create_parents=plan.create_dirs
             )
         except PathNotFoundError:
             raise PathNotFoundError(

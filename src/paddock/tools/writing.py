@@ -1,22 +1,13 @@
 """Writing a whole file: what every tool that does so has in common."""
 
-from paddock.tools.outputs import ABSENT
+from paddock.errors import PathExistsError
 from paddock.tools.spec import Ports
-from paddock.tools.targets import pinned
-from paddock.workspace import Expected, Workspace, WritePath, WriteReceipt
-
-
-def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str:
-    """The version of what stands there now, or its absence, to bind a write to.
-
-    Raises: FileChangedError where the caller wants another version.
-    """
-    found = ports.workspace.version(path.real) if path.exists else ABSENT
-    return pinned(if_version, found, path.asked)
+from paddock.tools.versions import ABSENT, refusal_of_presence, telling_what_changed
+from paddock.workspace import Expected, WritePath, WriteReceipt
 
 
 def write_whole(
-    workspace: Workspace,
+    ports: Ports,
     path: WritePath,
     content: bytes,
     if_version: str | None,
@@ -25,14 +16,21 @@ def write_whole(
 ) -> WriteReceipt:
     """Put `content` at `path`, in place of what has the version `if_version`.
 
-    Raises: ToolError; then the old content stands.
+    Raises: ToolError; then the old content stands. FileChangedError where it has another
+        version, or something stands where nothing was to; it says what changed.
     """
-    expected = Expected.AS_RESOLVED
+    expected, version = Expected.AS_RESOLVED, if_version
     if if_version == ABSENT:
-        if_version, expected = None, Expected.ABSENT
+        expected, version = Expected.ABSENT, None
     elif if_version is None:
         # Of two that write one path at once, both succeed, one after the other.
         expected = Expected.ANYTHING
-    return workspace.write_file(
-        path, content, if_version=if_version, expected=expected, create_parents=create_parents
-    )
+    with telling_what_changed(if_version, path.real, ports):
+        try:
+            return ports.workspace.write_file(
+                path, content, if_version=version, expected=expected, create_parents=create_parents
+            )
+        except PathExistsError:
+            if expected is not Expected.ABSENT:
+                raise
+            raise refusal_of_presence(path, ports) from None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from paddock.values.calls import Json
+
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
@@ -27,6 +29,19 @@ class Agent:
     parent: str | None = None
     source: str = ""
     """The file that declares it, for messages and for the rules made from it."""
+    declaration: bytes = field(default=b"", repr=False)
+    """That file's text: where a rule stands is looked up when there is something to say."""
+
+    def as_json(self) -> dict[str, Json]:
+        """The agent as entries of the ledger keep it: enough to decide again."""
+        kept: dict[str, Json] = {"name": self.name, "profile": self.profile}
+        if self.permissions != Permissions():
+            kept["permissions"] = {
+                "read": list(self.permissions.read),
+                "write": list(self.permissions.write),
+                "forbidden": list(self.permissions.forbidden),
+            }
+        return kept
 
 
 AgentChain = tuple[Agent, ...]

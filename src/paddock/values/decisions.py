@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from paddock.values.calls import Json
+
 
 class Outcome(IntEnum):
     """Ordered by strictness: the strictest of several is their maximum."""
@@ -42,6 +44,18 @@ class RuleMatch:
     reason: str = ""
     code: str = "policy.denied"
     """The refusal's code if this rule denies."""
+
+    @property
+    def place(self) -> str:
+        """Where it stands: `FILE:LINE`, or what it comes from where there is no line."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+def rule_as_json(rule: RuleMatch | None) -> Json:
+    """What a rule says and where it stands, as commands print it; null for none."""
+    if rule is None:
+        return None
+    return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
 
 
 @dataclass(frozen=True, slots=True)

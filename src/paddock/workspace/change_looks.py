@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock import limits
-from paddock.errors import FileChangedError, PathNotAFileError, SpecialFileError
+from paddock.errors import FileChangedError, PathNotAFileError
 from paddock.history.journal_format import Mark
 from paddock.text.show import quote
 from paddock.workspace.change_plan import RemovedBranch, SwapPlan
@@ -27,6 +27,7 @@ from paddock.workspace.changes import (
 )
 from paddock.workspace.drafts import changed
 from paddock.workspace.entries import EntryKind
+from paddock.workspace.failures import special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.names import WorkspacePath, child_of
 from paddock.workspace.reading import digest_of, require_versionable, version_of
@@ -85,7 +86,10 @@ class Look:
             self.conflicts.append(path)
             return None
         if status.is_link:
-            raise PathNotAFileError(f"{quote(path.relative)} is a link, which has no permissions")
+            raise PathNotAFileError(
+                f"{quote(path.relative)} is a link, which has no permissions",
+                hint="change what it leads to",
+            )
         version = self._check(path, change.old, dir_fd, status, keeps=False)
         self.before[path] = state_of(status, version)
         return status
@@ -185,7 +189,7 @@ class Look:
             if keeps or isinstance(old, AtVersion):
                 version = self._read(path, dir_fd, status, keeps=keeps)
         elif not status.is_directory:
-            raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
+            raise special_file(path)
         is_expected = _fits(old, status) if isinstance(old, Seen) else version == old.version
         if not is_expected:
             self.conflicts.append(path)

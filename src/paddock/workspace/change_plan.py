@@ -105,10 +105,13 @@ def plan_changes(phases: Phases) -> Plan:
 def _sort(found: _Sorted, change: StagedChange, phase: int) -> None:
     path = change.path
     if path.is_root:
-        raise InvalidPathError("the workspace root itself is not changed")
+        raise InvalidPathError(
+            "the workspace root itself is not changed", hint="change what is in it"
+        )
     if len(path.parts) > limits.path_depth_max:
         raise InvalidPathError(
-            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories"
+            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
+            hint="use a path with fewer directories",
         )
     if isinstance(change, SetMetadata):
         taken = path in found.metadata

@@ -133,7 +133,8 @@ def reading(dir_fd: int, name: str, path: WorkspacePath) -> Generator[tuple[int,
     """A directory, locked, with the names in it, sorted."""
     if len(path.parts) > limits.path_depth_max:
         raise InvalidPathError(
-            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories"
+            f"{quote(path.relative)} lies deeper than {limits.path_depth_max} directories",
+            hint="use a path with fewer directories",
         )
     fd = os.open(name, _OPEN, dir_fd=dir_fd)
     try:

@@ -28,28 +28,34 @@ from paddock.errors import (
 from paddock.text.show import quote
 from paddock.workspace.names import WorkspacePath
 
-_NOT_FOUND: Final = "paths start at the workspace root; view . to see what is there"
+NOT_FOUND_HINT: Final = "paths start at the workspace root; view . to see what is there"
+"""What to do where nothing stands at a path."""
+NOT_A_FILE_HINT: Final = "name a file in it, or another path"
+"""What to do where a directory stands in the place of a file."""
+_SPECIAL_HINT: Final = "only files, directories and links can be used; take another path"
+_CLOSED_HINT: Final = "ask for its permissions to be changed, or use another path"
+_ODD_NAME: Final = "use another name"
 _PLAIN_FAILURES: Final[dict[int, tuple[type[PaddockError], str, str]]] = {
-    errno.ENOENT: (PathNotFoundError, "no such file or directory", _NOT_FOUND),
-    errno.ENOTDIR: (PathNotADirectoryError, "not a directory", ""),
-    errno.EISDIR: (PathNotAFileError, "is a directory", ""),
-    errno.EEXIST: (PathExistsError, "exists already", ""),
-    errno.ENOTEMPTY: (DirectoryNotEmptyError, "the directory is not empty", ""),
-    errno.ENAMETOOLONG: (InvalidPathError, "the name is too long", ""),
-    errno.EILSEQ: (InvalidPathError, "the file system refuses this name", ""),
-    errno.EINVAL: (InvalidPathError, "the file system refuses this name", ""),
-    errno.ENXIO: (SpecialFileError, "is a FIFO, socket or device", ""),
-    errno.ENODEV: (SpecialFileError, "is a device", ""),
+    errno.ENOENT: (PathNotFoundError, "no such file or directory", NOT_FOUND_HINT),
+    errno.ENOTDIR: (PathNotADirectoryError, "not a directory", "view what is above it"),
+    errno.EISDIR: (PathNotAFileError, "is a directory", NOT_A_FILE_HINT),
+    errno.EEXIST: (PathExistsError, "exists already", "use another path"),
+    errno.ENOTEMPTY: (DirectoryNotEmptyError, "the directory is not empty", "empty it first"),
+    errno.ENAMETOOLONG: (InvalidPathError, "the name is too long", "use a shorter name"),
+    errno.EILSEQ: (InvalidPathError, "the file system refuses this name", _ODD_NAME),
+    errno.EINVAL: (InvalidPathError, "the file system refuses this name", _ODD_NAME),
+    errno.ENXIO: (SpecialFileError, "is a FIFO, socket or device", _SPECIAL_HINT),
+    errno.ENODEV: (SpecialFileError, "is a device", _SPECIAL_HINT),
     errno.ELOOP: (FileChangedError, "a link took its place while it was in use", "try again"),
     errno.ESTALE: (FileChangedError, "it went away while it was in use", "try again"),
     errno.EXDEV: (PathError, "it stands on another file system", "copy it, then delete it"),
     errno.ENOSPC: (StorageFullError, "no space is left", "delete something, then try again"),
     errno.EDQUOT: (StorageFullError, "the disk quota is used up", "delete something first"),
     errno.EFBIG: (StorageFullError, "larger than this host lets a file be", "write less"),
-    errno.EMLINK: (StorageFullError, "its directory can hold no more", ""),
-    errno.EROFS: (ReadOnlyPathError, "the file system is read-only", ""),
-    errno.ETXTBSY: (ReadOnlyPathError, "a running program is held there", ""),
-    errno.EBUSY: (ReadOnlyPathError, "something is mounted there", ""),
+    errno.EMLINK: (StorageFullError, "its directory can hold no more", "use another directory"),
+    errno.EROFS: (ReadOnlyPathError, "the file system is read-only", "use another path"),
+    errno.ETXTBSY: (ReadOnlyPathError, "a running program is held there", "try again later"),
+    errno.EBUSY: (ReadOnlyPathError, "something is mounted there", "use another path"),
 }
 
 
@@ -68,10 +74,19 @@ def converted(failure: OSError, path: WorkspacePath, act: str) -> PaddockError:
 
 def _not_permitted(path: WorkspacePath, act: str) -> PaddockError:
     if act in READING_ACTS:
-        return PathError(f"cannot {act} {quote(path.relative)}: not readable by this user")
+        return PathError(
+            f"cannot {act} {quote(path.relative)}: not readable by this user", hint=_CLOSED_HINT
+        )
     return ReadOnlyPathError(
         f"cannot {act} {quote(path.relative)}: not writable by this user",
-        hint="ask for its permissions to be changed, or use another path",
+        hint=_CLOSED_HINT,
+    )
+
+
+def special_file(path: WorkspacePath) -> SpecialFileError:
+    """The refusal of what is neither file nor directory nor link."""
+    return SpecialFileError(
+        f"{quote(path.relative)} is a FIFO, socket or device", hint=_SPECIAL_HINT
     )
 
 

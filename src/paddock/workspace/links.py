@@ -155,7 +155,8 @@ class _Trail:
         self.hops += 1
         if self.hops > limits.link_hops_max:
             raise InvalidPathError(
-                f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links"
+                f"path {quote(self.path.text)} passes more than {limits.link_hops_max} links",
+                hint="they may lead to each other in a circle; use a path without them",
             )
         check_link_text(self.path.text, target)
         parts = components(target)

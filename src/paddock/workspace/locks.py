@@ -131,7 +131,10 @@ class LockedDirectories:
             if all(self._still_there(path, names[path]) for path in self._paths):
                 return tuple(self._fds[names[path]] for path in self._paths)
             self.release()
-        raise FileChangedError(f"directory {quote(self._paths[0].relative)} keeps being replaced")
+        raise FileChangedError(
+            f"directory {quote(self._paths[0].relative)} keeps being replaced",
+            hint="try again when nobody else changes it",
+        )
 
     def __exit__(self, *_: object) -> None:
         self.release()

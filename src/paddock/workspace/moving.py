@@ -19,14 +19,13 @@ from paddock.errors import (
     InvalidPathError,
     PathExistsError,
     PathNotFoundError,
-    SpecialFileError,
 )
 from paddock.history.keeping import Kept
 from paddock.history.notes import Doing
 from paddock.text.show import quote
 from paddock.workspace.drafts import Place, changed, require_untouched
 from paddock.workspace.entries import EntryKind
-from paddock.workspace.failures import converting
+from paddock.workspace.failures import NOT_FOUND_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
 from paddock.workspace.reading import digest_of, require_versionable, version_of
@@ -35,6 +34,7 @@ from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FI
 from paddock.workspace.writing import Site, locked_with_parents, require_version
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
+_ROOT_HINT: Final = "name something in it"
 
 
 DIRECTORY_VERSION: Final = "directory"
@@ -118,13 +118,16 @@ def _require_at(path: WorkspacePath, wanted: str | EntryVersion | None, judged: 
 
 def _require_movable(path: WorkspacePath, to: WritePath) -> None:
     if path.is_root:
-        raise InvalidPathError("the workspace root itself is not moved")
+        raise InvalidPathError("the workspace root itself is not moved", hint=_ROOT_HINT)
     if to.exists or to.asked != to.real or to.real.is_root:
         raise PathExistsError(
             f"{quote(to.asked.relative)} exists already", hint="a move never overwrites"
         )
     if to.real.parts[: len(path.parts)] == path.parts:
-        raise InvalidPathError(f"{quote(path.relative)} cannot be moved into itself")
+        raise InvalidPathError(
+            f"{quote(path.relative)} cannot be moved into itself",
+            hint="choose a new path outside it",
+        )
 
 
 def _move_judged(site: Site, judged: _Judged, old: Place, new: Place, kept: Kept) -> None:
@@ -162,7 +165,7 @@ def delete(site: Site, entry: EntryPath, if_version: str | EntryVersion | None) 
     """See `Workspace.delete`."""
     path = entry.path
     if path.is_root:
-        raise InvalidPathError("the workspace root itself is not deleted")
+        raise InvalidPathError("the workspace root itself is not deleted", hint=_ROOT_HINT)
     with converting(path, "delete"):
         status = _peek(site, path)
         directories = (path.parent, path) if status.is_directory else (path.parent,)
@@ -251,7 +254,9 @@ def _peek(site: Site, path: WorkspacePath) -> FileStatus:
 
 
 def _not_found(path: WorkspacePath) -> PathNotFoundError:
-    return PathNotFoundError(f"no such file or directory: {quote(path.relative)}")
+    return PathNotFoundError(
+        f"no such file or directory: {quote(path.relative)}", hint=NOT_FOUND_HINT
+    )
 
 
 def _judge(place: Place) -> _Judged:
@@ -270,7 +275,7 @@ def _judge(place: Place) -> _Judged:
         _require_empty(place)
         return _Judged(status, EntryKind.DIRECTORY, None)
     if not status.is_regular:
-        raise SpecialFileError(f"{quote(place.path.relative)} is a FIFO, socket or device")
+        raise special_file(place.path)
     require_writable(place.path, status, place.dir_fd, place.name)
     return _Judged(status, EntryKind.FILE, _version(place, status))
 

@@ -67,9 +67,15 @@ def parse_asked(text: str, root_names: tuple[str, ...]) -> AskedPath:
     if not text:
         raise InvalidPathError("the path is empty", hint="use . for the workspace root")
     if _UNUSABLE.search(text):
-        raise InvalidPathError(f"path {quote(text)} holds a control character or a lone surrogate")
+        raise InvalidPathError(
+            f"path {quote(text)} holds a control character or a lone surrogate",
+            hint="use a path of whole characters without line breaks, tabs and the like",
+        )
     if len(text.encode()) >= limits.path_bytes_max:
-        raise InvalidPathError(f"path {quote(text)} has {limits.path_bytes_max} bytes or more")
+        raise InvalidPathError(
+            f"path {quote(text)} has {limits.path_bytes_max} bytes or more",
+            hint="use a shorter path",
+        )
     parts = components(text)
     if text.startswith("/"):
         parts = _inside_root(text, parts, root_names)
@@ -102,13 +108,20 @@ def check_names(text: str, parts: tuple[str, ...]) -> None:
     """
     if len(parts) > limits.path_depth_max:
         raise InvalidPathError(
-            f"path {quote(text)} is {len(parts)} components deep, over {limits.path_depth_max}"
+            f"path {quote(text)} is {len(parts)} components deep, over {limits.path_depth_max}",
+            hint="use a path with fewer directories",
         )
     for part in parts:
         if len(part.encode()) > limits.name_bytes_max:
-            raise InvalidPathError(f"name {quote(part)} is over {limits.name_bytes_max} bytes")
+            raise InvalidPathError(
+                f"name {quote(part)} is over {limits.name_bytes_max} bytes",
+                hint="use a shorter name",
+            )
         if is_temporary_name(part):
-            raise InvalidPathError(f"name {quote(part)} is kept for Paddock's temporary files")
+            raise InvalidPathError(
+                f"name {quote(part)} is kept for Paddock's temporary files",
+                hint="use another name",
+            )
 
 
 def check_link_text(asked: str, target: str) -> None:
@@ -118,7 +131,10 @@ def check_link_text(asked: str, target: str) -> None:
         InvalidPathError: the target is not UTF-8, or holds control characters.
     """
     if _UNUSABLE.search(target):
-        raise InvalidPathError(f"path {quote(asked)} passes a link to {quote(target)}")
+        raise InvalidPathError(
+            f"path {quote(asked)} passes a link to {quote(target)}",
+            hint="no path can be written like that; use one that does not pass the link",
+        )
 
 
 def escapes_root(text: str) -> PathTraversalError:

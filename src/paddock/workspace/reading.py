@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock import limits
-from paddock.errors import PathNotAFileError, SpecialFileError, TextTooLargeError
+from paddock.errors import PathNotAFileError, TextTooLargeError
 from paddock.text.show import quote
-from paddock.workspace.failures import converting
+from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles, wall_clock_ns
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.names import WorkspacePath
@@ -55,9 +55,9 @@ def require_regular(path: WorkspacePath, status: FileStatus) -> None:
         SpecialFileError: a FIFO, socket or device.
     """
     if status.is_directory:
-        raise PathNotAFileError(f"{quote(path.relative)} is a directory")
+        raise PathNotAFileError(f"{quote(path.relative)} is a directory", hint=NOT_A_FILE_HINT)
     if not status.is_regular:
-        raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
+        raise special_file(path)
 
 
 def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
@@ -156,7 +156,8 @@ class OpenFile:
         """
         if self.size_bytes > bytes_max:
             raise TextTooLargeError(
-                f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}"
+                f"{quote(self.path.relative)} has {self.size_bytes} bytes, over {bytes_max}",
+                hint="read some lines of it at a time",
             )
         with converting(self.path, "read"):
             content = read_bytes(self._fd, self.size_bytes)

@@ -17,8 +17,8 @@ class Root(NamedTuple):
     fd: int
 
 
-def open_root(root: str) -> Root:
-    """Open the directory at `root`.
+def open_root(root: str, name: str | None = None) -> Root:
+    """Open the directory at `root`; `name` is another name of it, if it has one.
 
     Raises:
         ConfigError: it is no directory, or cannot be opened.
@@ -31,7 +31,7 @@ def open_root(root: str) -> Root:
         fd = os.open(real_root, PASS_DIRECTORY)
     except (OSError, ValueError) as failure:
         raise ConfigError(f"workspace root {quote(root)} cannot be opened: {failure}") from None
-    return Root(_name_as_given(root, real_root, fd), real_root, fd)
+    return Root(_name_as_given(name or root, real_root, fd), real_root, fd)
 
 
 def _name_as_given(root: str, real_root: str, fd: int) -> str:

@@ -2,12 +2,10 @@
 
 import os
 
-from paddock.errors import SpecialFileError
-from paddock.text.show import quote
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.changes import EntryState, Seen
 from paddock.workspace.drafts import changed
-from paddock.workspace.failures import converting
+from paddock.workspace.failures import converting, special_file
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath
 from paddock.workspace.reading import digest_of, require_versionable, version_of
@@ -55,7 +53,7 @@ def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
         text = os.readlink(path.name, dir_fd=dir_fd)
         return state_of(status, version_of(os.fsencode(text)), text)
     if not status.is_regular:
-        raise SpecialFileError(f"{quote(path.relative)} is a FIFO, socket or device")
+        raise special_file(path)
     require_versionable(path, status)
     fd = os.open(path.name, READ_FILE | os.O_NOFOLLOW, dir_fd=dir_fd)
     try:

@@ -82,17 +82,19 @@ class Workspace:
         resolution: Resolution | None = None,
         disk: Disk | None = None,
         keeper: Keeper | None = None,
+        name: str | None = None,
     ) -> Self:
         """Open the workspace at `root`, a directory that exists, and clean up after killed writers.
 
-        `resolution` is probed for if it is not given; `disk` is for tests of failure;
-        `keeper` gets what is replaced, and without one it is gone.
+        Absolute paths by `root`, by `name` (as long as it is the same directory) and by the
+        name without links are inside. `resolution` is probed for if it is not given; `disk`
+        is for tests of failure; `keeper` gets what is replaced, and without one it is gone.
 
         Raises:
             ConfigError: `root` is no directory, or cannot be opened.
             HostError: file names are not UTF-8 in this process.
         """
-        place = open_root(root)
+        place = open_root(root, name)
         try:
             chosen = resolution or detect_resolution()
             workspace = cls(place, chosen, disk or Disk(), keeper or NoKeeper())
@@ -178,7 +180,10 @@ class Workspace:
         found = self._find(asked, last=True)
         self._refuse_link_on_way(asked, found)
         if asked.as_directory:
-            raise PathNotAFileError(f"path {quote(path)} names a directory, not a file")
+            raise PathNotAFileError(
+                f"path {quote(path)} names a directory, not a file",
+                hint="use the path of a file, without a slash at its end",
+            )
         return WritePath(found.asked, found.real, found.exists)
 
     def resolve_entry(self, path: str) -> EntryPath:
@@ -372,4 +377,6 @@ def _real(path: ReadPath | WorkspacePath) -> WorkspacePath:
 
 def _require_directory_form(asked: AskedPath, found: Found) -> None:
     if asked.as_directory and found.exists and not found.is_directory:
-        raise PathNotADirectoryError(f"{quote(asked.text)} is not a directory")
+        raise PathNotADirectoryError(
+            f"{quote(asked.text)} is not a directory", hint="leave the slash at its end out"
+        )

@@ -35,7 +35,7 @@ from paddock.text.show import quote
 from paddock.workspace.digesting import KnownVersion, PendingVersion, version_meanwhile
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
-from paddock.workspace.failures import converting
+from paddock.workspace.failures import NOT_A_FILE_HINT, converting
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.metadata import FileStatus, carry_metadata, require_writable, status_of
 from paddock.workspace.names import WorkspacePath, WritePath
@@ -168,7 +168,7 @@ def edit_file(site: Site, path: WritePath, change: Edit, if_version: str | None)
 
 def _require_file_path(path: WritePath) -> WorkspacePath:
     if path.real.is_root:
-        raise PathNotAFileError("the workspace root is a directory")
+        raise PathNotAFileError("the workspace root is a directory", hint=NOT_A_FILE_HINT)
     return path.real
 
 
@@ -182,7 +182,9 @@ def _write(
 ) -> WriteReceipt:
     before = place.status()
     if before is not None and expected is Expected.ABSENT:
-        raise PathExistsError(f"{quote(place.path.relative)} exists already")
+        raise PathExistsError(
+            f"{quote(place.path.relative)} exists already", hint="use another path"
+        )
     if before is None and if_version is not None:
         raise FileChangedError(
             f"{quote(place.path.relative)} is not at version {quote(if_version)}: "
@@ -266,7 +268,8 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
     if size_bytes > limits.edited_file_bytes_max:
         raise TextTooLargeError(
             f"{quote(place.path.relative)} has {size_bytes} bytes; "
-            f"files over {limits.edited_file_bytes_max} are not edited"
+            f"files over {limits.edited_file_bytes_max} are not edited",
+            hint="change it by a command, if you may run one",
         )
     content = read_bytes(old.fd, size_bytes)
     pending = version_meanwhile(content)

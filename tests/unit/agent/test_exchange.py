@@ -2,6 +2,7 @@
 
 import pytest
 
+from paddock.agent.events import Noticed
 from paddock.agent.exchange import ModelDoor
 from paddock.agent.records import Scribe
 from paddock.errors import BudgetExhaustedError
@@ -13,7 +14,7 @@ from paddock.providers.scripted import Fail, Say, ScriptedModel
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.values.budgets import Account, BudgetMode
 from paddock.values.models import ModelTurn, Stop, Usage
-from tests.support.agents import SESSION
+from tests.support.agents import SESSION, Heard
 from tests.support.models import Waits, asking, gateway
 
 REQUEST = asking(max_output_tokens=1_000)
@@ -33,10 +34,12 @@ class Exchange:
         self.budget: Budget = session_budget(limit, mode)
         self.ledger = MemoryLedger()
         self.waits = waits or Waits()
+        self.heard = Heard()
 
     def ask(self, cancel: CancelToken | None = None) -> ModelTurn:
         model = gateway(self.model, self.waits)
-        door = ModelDoor(model, self.ledger, Scribe(SESSION, "main"), lambda: 0)
+        scribe = Scribe(SESSION, "main")
+        door = ModelDoor(model, self.ledger, scribe, lambda: 0, listener=self.heard)
         return door.ask(REQUEST, 1, "WO-1", self.budget, None, cancel or CancelToken(), ())
 
     @property
@@ -100,6 +103,30 @@ def test_a_budget_that_only_warns_lets_every_attempt_begin_and_says_so():
     wanted = f"session has 0 of {GRANTED} tokens left, {GRANTED} are wanted"
     assert row.entry.metadata["over_budget"] == wanted
     assert exchange.recorded() == ("ok", GRANTED + 50)
+    assert exchange.heard.events == [Noticed(f"{wanted}; the budget only warns")]
+
+
+def test_that_a_scope_is_short_is_told_once():
+    exchange = Exchange(ANSWER, ANSWER, ANSWER, limit=1, mode=BudgetMode.WARN)
+    session = exchange.budget
+    for name in ("turn 1", "turn 1", "turn 2"):
+        exchange.budget = session.child(name, 0)
+        exchange.ask()
+
+    assert [event.text.split(" has ")[0] for event in exchange.heard.events] == ["turn 1", "turn 2"]
+    assert all("over_budget" in row.entry.metadata for row in exchange.ledger.entries)
+
+
+@pytest.mark.parametrize(
+    ("mode", "limit"),
+    [(BudgetMode.OFF, 1), (BudgetMode.WARN, 10 * GRANTED), (BudgetMode.WARN, None)],
+)
+def test_of_a_budget_that_is_off_or_has_enough_nothing_is_told(mode, limit):
+    exchange = Exchange(ANSWER, limit=limit, mode=mode)
+
+    exchange.ask()
+
+    assert exchange.heard.events == []
 
 
 def test_attempts_that_all_broke_are_all_paid_for():

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from paddock.agent.events import CallDecided, CallFinished, CallStarted, OrderMoved, TextPiece
+from paddock.agent.events import (
+    CallDecided,
+    CallFinished,
+    CallStarted,
+    Noticed,
+    OrderMoved,
+    TextPiece,
+)
 from paddock.errors import IntegrityError, LedgerDamagedError, LedgerFullError
 from paddock.providers.budgets import session_budget
 from paddock.providers.cancel import CancelToken
@@ -110,15 +117,16 @@ def test_the_model_sees_only_the_tools_that_the_order_allows(room):
 
 
 def test_a_tool_outside_the_list_is_never_dispatched_and_the_loop_goes_on(room):
-    model = script(Say(calls=(writes("new.txt"),)), Say("sorry"))
+    model = script(Say(calls=(writes("new.txt"), VIEW)), Say("sorry"))
 
     execution = room.carry_out(model, tools=("view", "grep"))
 
-    answer = model.requests[1].messages[-1].answers[0]
-    assert (answer.is_error, room.names()) == (True, ["a.txt", "b.txt"])
-    assert "the tools that are allowed: grep, view" in answer.content
-    assert room.events() == ["LLM_CALL", "TOOL_DENIED", "LLM_CALL", "WO_COMPLETED"]
-    assert room.metadata("TOOL_DENIED")[0]["tool"] == "create_file"
+    answers = model.requests[1].messages[-1].answers
+    assert [answer.is_error for answer in answers] == [True, False]
+    assert "the tools that are allowed: grep, view" in answers[0].content
+    assert room.names() == ["a.txt", "b.txt"]
+    assert [row["tool"] for row in room.metadata("TOOL_DENIED")] == ["create_file"]
+    assert [row["tool"] for row in room.metadata("TOOL_INTENT")] == ["view"]
     assert execution.order.output_result == {"response_text": "sorry"}
 
 
@@ -206,7 +214,8 @@ def test_arguments_that_do_not_parse_are_answered_and_the_loop_goes_on(room):
     assert [a.is_error for a in answers] == [True, False]
     assert "args.invalid" in answers[0].content
     assert failed_with(execution) is None
-    assert room.metadata("TOOL_DENIED")[0]["code"] == "args.invalid"
+    assert [row["code"] for row in room.metadata("TOOL_DENIED")] == ["args.invalid"]
+    assert room.names() == ["a.txt", "b.txt"]
 
 
 @pytest.mark.parametrize("raw", ['{"path": "new.txt", "content": "x"}', '{"path": "new'])
@@ -222,6 +231,28 @@ def test_nothing_of_a_cut_turn_runs_and_the_model_is_told_once(room, raw):
     assert "create_file" in last[1].text
     assert (room.names(), failed_with(execution)) == (["a.txt", "b.txt"], None)
     assert room.metadata("TOOL_DENIED")[0]["code"] == "call.dropped"
+
+
+def test_without_tools_the_model_is_told_of_a_cut_turn_once_too(room):
+    cut = Say("half", stop=Stop.MAX_TOKENS)
+    answering, cutting = script(cut, Say("short")), script(cut, cut, Say("never asked for"))
+
+    answered = room.carry_out(answering, tools=(), turn_limit=1)
+    failed = room.carry_out(cutting, tools=(), turn_limit=1)
+
+    assert answered.order.output_result == {"response_text": "short"}
+    assert "was cut at the output limit" in answering.requests[1].messages[-1].text
+    assert failed_with(failed) is OrderFailure.TRUNCATED
+    assert len(cutting.requests) == 2
+
+
+def test_a_budget_bounds_what_is_asked_again(room):
+    model = script(Say("half", stop=Stop.MAX_TOKENS, usage=Usage(600, 400)), Say("short"))
+
+    execution = room.carry_out(model, tools=(), turn_limit=1, budget=session_budget(1_300))
+
+    assert failed_with(execution) is OrderFailure.BUDGET_EXHAUSTED
+    assert len(model.requests) == 1
 
 
 def test_a_second_cut_turn_fails_the_order_with_what_there_was(room):
@@ -454,7 +485,8 @@ def test_a_budget_that_only_warns_goes_on_and_says_so(room):
     execution = room.carry_out(script(Say("done")), budget=session_budget(1, BudgetMode.WARN))
 
     assert failed_with(execution) is None
-    assert "over_budget" in room.metadata("LLM_CALL")[0]
+    said = room.metadata("LLM_CALL")[0]["over_budget"]
+    assert room.heard.of(Noticed) == [Noticed(f"{said}; the budget only warns")]
 
 
 def test_usage_that_is_not_known_counts_as_all_that_was_granted(room):

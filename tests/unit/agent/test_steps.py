@@ -36,22 +36,13 @@ def step(given_turn, allowed=BOTH, progress=None):
     return next_step(given_turn, progress or Progress(), allowed)[0]
 
 
-def test_complete_calls_are_run():
-    assert step(turn(Stop.TOOL_USE, calls=[VIEW, OTHER])) == RunCalls(run=(VIEW, OTHER))
+@pytest.mark.parametrize("stop", [Stop.TOOL_USE, Stop.END_TURN, Stop.STOP_SEQUENCE])
+def test_calls_go_to_the_door_whatever_a_normal_stop_calls_itself(stop):
+    assert step(turn(stop, calls=[VIEW, OTHER])) == RunCalls()
 
 
-def test_a_call_that_is_not_allowed_is_never_among_those_that_run():
-    found = step(turn(Stop.TOOL_USE, calls=[FOREIGN, VIEW]))
-    assert found == RunCalls(run=(VIEW,), not_allowed=(FOREIGN,))
-
-
-def test_arguments_that_cannot_be_read_are_answered_and_not_run():
-    found = step(turn(Stop.TOOL_USE, calls=[VIEW, BROKEN]))
-    assert found == RunCalls(run=(VIEW,), unreadable=(BROKEN,))
-
-
-def test_calls_are_run_whatever_a_normal_stop_calls_itself():
-    assert step(turn(Stop.END_TURN, calls=[VIEW])) == RunCalls(run=(VIEW,))
+def test_what_may_not_run_goes_to_the_door_too_and_is_refused_there():
+    assert step(turn(Stop.TOOL_USE, calls=[FOREIGN, BROKEN])) == RunCalls()
 
 
 def test_without_allowed_tools_nothing_runs_and_the_turns_text_is_the_answer():
@@ -67,7 +58,7 @@ def test_without_allowed_tools_the_turns_object_is_the_answer():
 def test_without_allowed_tools_and_without_an_answer_the_order_fails():
     found = step(turn(Stop.TOOL_USE, calls=[VIEW]), NO_TOOLS)
     error = OrderError(OrderFailure.EXECUTION_ERROR, "the model called tools and none is allowed")
-    assert found == Fail(error, None, (VIEW,))
+    assert found == Fail(error)
 
 
 def test_an_object_without_calls_is_the_result():
@@ -76,7 +67,7 @@ def test_an_object_without_calls_is_the_result():
 
 def test_an_object_beside_real_calls_is_not_the_answer():
     found = step(turn(Stop.TOOL_USE, calls=[VIEW], structured={"early": True}), SCHEMA)
-    assert found == RunCalls(run=(VIEW,))
+    assert found == RunCalls()
 
 
 def test_plain_text_is_wrapped_where_the_contract_has_no_schema():
@@ -97,10 +88,24 @@ def test_a_cut_turn_runs_none_of_its_calls_and_is_asked_again_once():
     assert second == Fail(error, {"response_text": "half"})
 
 
-def test_a_cut_turn_is_not_asked_for_again_where_no_turn_is_left():
+@pytest.mark.parametrize("tools", [frozenset(), frozenset({"view"})])
+def test_a_cut_turn_is_asked_for_again_once_where_it_was_the_only_one(tools):
+    only = Allowed(tools, turn_limit=1)
+    first, progress = next_step(turn(Stop.MAX_TOKENS, text="half"), Progress(), only)
+    answered, _ = next_step(turn(text="short"), progress, only)
+    again, _ = next_step(turn(Stop.MAX_TOKENS, text="half"), progress, only)
+    error = OrderError(OrderFailure.TRUNCATED, "the answer was cut at the output limit")
+    assert first == AskAgain()
+    assert answered == Answer({"response_text": "short"})
+    assert again == Fail(error, {"response_text": "half"})
+
+
+def test_being_asked_again_gives_no_turn_for_calls():
     only = Allowed(frozenset({"view"}), turn_limit=1)
-    found = step(turn(Stop.MAX_TOKENS, text="half"), only)
-    assert found.error.code is OrderFailure.TRUNCATED
+    _, progress = next_step(turn(Stop.MAX_TOKENS, text="half"), Progress(), only)
+    found, _ = next_step(turn(Stop.TOOL_USE, calls=[VIEW]), progress, only)
+    said = "1 turn is used up and calls are pending"
+    assert found == Fail(OrderError(OrderFailure.TURN_LIMIT_EXCEEDED, said))
 
 
 @pytest.mark.parametrize("stop", [Stop.REFUSAL, Stop.CONTENT_FILTER])
@@ -181,7 +186,7 @@ def test_another_call_between_two_equal_ones_starts_the_count_anew():
     progress = Progress()
     for call in (VIEW, VIEW, OTHER, VIEW, VIEW):
         found, progress = next_step(turn(Stop.TOOL_USE, calls=[call]), progress, BOTH)
-        assert found == RunCalls(run=(call,))
+        assert found == RunCalls()
 
 
 def test_refusals_are_counted_in_a_row():
@@ -202,7 +207,7 @@ TURNS = st.builds(
 
 
 @given(st.lists(TURNS, max_size=30), st.booleans(), st.integers(1, 12))
-def test_only_allowed_whole_calls_ever_run_and_every_loop_ends(turns, has_schema, limit):
+def test_calls_run_after_a_normal_stop_alone_and_every_loop_ends(turns, has_schema, limit):
     allowed = Allowed(frozenset({"view"}), limit, has_schema)
     progress = Progress()
     asked = 0
@@ -210,9 +215,6 @@ def test_only_allowed_whole_calls_ever_run_and_every_loop_ends(turns, has_schema
         found, progress = next_step(each, progress, allowed)
         if isinstance(found, RunCalls):
             assert each.stop in {Stop.TOOL_USE, Stop.END_TURN, Stop.STOP_SEQUENCE}
-            assert all(call.name == "view" and call.problem is None for call in found.run)
-            named = [*found.run, *found.not_allowed, *found.unreadable]
-            assert sorted(call.id for call in named) == sorted(c.id for c in each.tool_calls)
         if isinstance(found, Resend):
             assert found == Resend(each.tool_calls)
         if isinstance(found, Answer | Fail):

@@ -146,16 +146,32 @@ def test_a_classification_never_gives_a_tool(room):
 
 
 @pytest.mark.parametrize(
-    "answer", [Say("what?"), CUT, Fail(FailureKind.KEY), Say("", (VIEW,)), acts("sudo")]
+    "answers",
+    [
+        (Say("what?"),),
+        (CUT, CUT),
+        (Fail(FailureKind.KEY),),
+        (Say("", (VIEW,)),),
+        (acts("sudo"),),
+    ],
 )
-def test_a_turn_goes_on_without_a_classification_that_failed(room, answer):
-    supervisor = room.supervisor(script(answer, Say("done")), classify=True)
+def test_a_turn_goes_on_without_a_classification_that_failed(room, answers):
+    supervisor = room.supervisor(script(*answers, Say("done")), classify=True)
 
     result = supervisor.handle_turn("do it")
 
     assert (result.outcome, result.response) == (TurnOutcome.SUCCESS, "done")
     assert room.metadata("DEGRADATION", "ho2m")[0]["what"] == "classify"
     assert room.heard.of(Noticed)
+
+
+def test_a_classification_that_was_cut_is_asked_for_once_more(room):
+    model = script(CUT, acts("question"), Say("done"))
+
+    result = room.supervisor(model, classify=True).handle_turn("what?")
+
+    assert (result.outcome, result.response) == (TurnOutcome.SUCCESS, "done")
+    assert "DEGRADATION" not in room.events("ho2m")
 
 
 def test_what_a_classification_says_is_not_shown_as_the_answer(room):

@@ -467,3 +467,33 @@ def test_always_makes_no_rule_for_what_policy_decides_by_now(asking, name):
     ran = asking.run("approvals", "grant", kept, "--always", "--yes")
     assert (ran.status, why in ran.err, hint in ran.err) == (1, True, True), ran.err
     assert (asking.project / "paddock.toml").read_bytes() == before
+
+
+WARNED = b"""
+[paths]
+warned = ["/asked/**"]
+safe = ["/asked/safe/**"]
+"""
+WARNING = "Writing to production path: asked/a. Ensure this is intentional implementation work."
+
+
+def test_what_policy_warns_of_reaches_whoever_is_asked_and_whoever_called(user):
+    (user.project / "paddock.toml").write_bytes(ASKING + WARNED)
+    assert user.run("trust", "--yes").status == 0
+    refused = ask(user).json
+    (kept,) = waiting(user)
+    assert (refused["code"], refused["warnings"]) == ("approval.unavailable", [WARNING])
+    assert refused["content"].splitlines()[-1] == f"[warning: {WARNING}]"
+    assert kept["warnings"] == [WARNING]
+    rows = user.run("approvals", "show", kept["id"]).out.splitlines()
+    why = next(number for number, row in enumerate(rows) if row.startswith("  why asked: "))
+    assert rows[why + 1] == f"  warning: {WARNING}"
+
+
+def test_what_policy_does_not_warn_of_is_asked_about_without_a_warning(user):
+    (user.project / "paddock.toml").write_bytes(ASKING + WARNED)
+    assert user.run("trust", "--yes").status == 0
+    refused = ask(user, path="asked/safe/a").json
+    (kept,) = waiting(user)
+    assert ("warnings" in refused, kept["warnings"]) == (False, [])
+    assert "warning" not in user.run("approvals", "show", kept["id"]).out

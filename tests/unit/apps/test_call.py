@@ -130,11 +130,14 @@ def test_a_refusal_by_the_agents_own_list_shows_no_host_path(user):
     file = plane / "agents/w/agent.json"
     declared = json.loads(file.read_text())
     declared["permissions"]["forbidden"] = ["closed/**"]
-    file.write_text(json.dumps(declared))
+    text = json.dumps(declared, indent=2)
+    file.write_text(text)
     ran = user.call("create_file", "--agent", "w", path="closed/a", content="x")
     assert ran.json["code"] == "policy.forbidden"
     assert str(user.home) not in ran.out
-    assert ran.json["rule"]["file"] == "agents/w/agent.json"
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if "closed/**" in row)
+    rule = {"text": "closed/**", "file": "agents/w/agent.json", "line": line}
+    assert ran.json["rule"] == rule
 
 
 @pytest.mark.parametrize("command", ["curl 'a b'", "cat <<E\nx\nE"])
@@ -177,3 +180,14 @@ def test_a_long_command_says_on_a_terminal_how_far_it_is():
     progress(3.2, 12_345_678)
     progress.wipe()
     assert stderr.getvalue() == "\r\x1b[Krunning 3 s, 12,346 kB of output\r\x1b[K"
+
+
+def test_absolute_paths_by_the_name_that_the_user_has_for_the_root_are_inside(user):
+    link = user.project.parent / "by-link"
+    link.symlink_to(user.project)
+    for name in (link, user.project):
+        given = json.dumps({"path": f"{name}/README.md"})
+        ran = user.run("call", "--plane", str(link), "view", given)
+        assert (ran.status, ran.json["path"]) == (0, f"{link}/README.md")
+    ran = user.call("view", path=f"{link}/README.md")
+    assert (ran.status, ran.json["code"]) == (1, "path.escapes_root")

@@ -281,9 +281,12 @@ def test_an_action_without_a_target_says_that_the_workspace_itself_is_judged(use
 def test_policy_explain_names_rule_place_and_the_change_that_would_flip_it(user):
     user.run("init")
     ran = user.run("policy", "explain", "tool:file:create .git/config")
-    assert ran.status == 0
-    assert "paddock.toml:" in ran.out
+    assert (ran.status, ".git/ (deny, paths.protected, built-in)" in ran.out) == (0, True)
     assert "to change it:" in ran.out
+    (user.project / "paddock.toml").write_text('[paths]\nprotected = [".git/"]\n')
+    user.run("trust", "--yes")
+    ran = user.run("policy", "explain", "tool:file:create .git/config")
+    assert ".git/ (deny, paths.protected, paddock.toml:2)" in ran.out
 
 
 def test_agents_are_made_listed_shown_and_removed(user):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import find_project, gate_record, open_project, open_runtime, tools_allowed
+from paddock.assembly import find_project, ledgers, open_project, open_runtime, tools_allowed
 from paddock.assembly.ledgers import open_ledger
 from paddock.errors import ConfigError, LedgerBusyError
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
@@ -116,7 +116,7 @@ def test_where_the_open_gate_cannot_be_recorded_nothing_comes_through_it(operato
             raise LedgerBusyError("not now")
         return open_ledger(project, name)
 
-    monkeypatch.setattr(gate_record, "open_ledger", busy)
+    monkeypatch.setattr(ledgers, "open_ledger", busy)
     ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
     assert (ran.status, ran.json["code"]) == (5, "ledger.busy")
     assert not (operator.plane / "HO2/scratch/a").exists()
@@ -371,6 +371,32 @@ def test_what_the_gate_found_is_shown_where_things_are(operator):
         "accepted": True,
         "missing": [],
     }
+
+
+NO_APPROVALS = "made with --dev: nobody approves what changes this plane"
+
+
+@pytest.mark.parametrize("options", [("--dev",), ()])
+def test_a_plane_that_was_made_with_dev_says_so_wherever_it_is_shown(tmp_path, options):
+    made_so = operator_in(tmp_path).make(*options)
+    # What the configuration says later changes nothing about how it was made.
+    made_so.change(tool_profile="production" if options else "development")
+    is_dev = bool(options)
+
+    assert made_so.run("where", "--json").json["made_with_dev"] is is_dev
+    assert made_so.run("doctor", "--json").json["made_with_dev"] is is_dev
+    assert (f"note     {NO_APPROVALS}\n" in made_so.run("where").out) is is_dev
+    assert (f"plane: {NO_APPROVALS}\n" in made_so.run("doctor").out) is is_dev
+    assert (f"note: {NO_APPROVALS}\n" in made_so.run("agent", "list").err) is is_dev
+
+
+def test_of_a_project_nothing_is_said_of_how_its_plane_was_made(tmp_path):
+    operator = operator_in(tmp_path)
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+
+    assert "made_with_dev" not in operator.run("where", "--json", here=project).json
+    assert operator.run("doctor", "--json", here=project).json["made_with_dev"] is False
 
 
 def test_a_configuration_that_does_not_load_opens_nothing(operator):

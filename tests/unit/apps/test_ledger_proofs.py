@@ -254,6 +254,65 @@ def test_the_anchor_of_the_users_configuration_is_used(used):
     assert verified(used)[0] == 0
 
 
+def test_an_anchor_that_lost_what_it_held_is_no_success(used):
+    """As where its directory is not mounted: what it held would show a plane put back."""
+    assert verified(used)[0] == 0
+    shutil.rmtree(used.home / ".local/state/paddock/anchors")
+
+    status, reports = verified(used)
+
+    assert status == 4
+    assert (kinds(reports["governance"]), kinds(reports["ho1m"])) == ({"anchor"}, set())
+    used.run("ledger", "checkpoint")
+    assert verified(used)[0] == 0
+
+
+def test_somebody_may_accept_that_a_plane_went_back_and_its_anchor_is_lost(used, tmp_path):
+    ledgers = ledger_path(used, "governance").parents[2]
+    shutil.copytree(ledgers, tmp_path / "backup")
+    used.call("create_file", path="b", content="x")
+    shutil.rmtree(ledgers)
+    shutil.copytree(tmp_path / "backup", ledgers)
+    shutil.rmtree(used.home / ".local/state/paddock/anchors")
+    assert kinds(verified(used)[1]["governance"]) == {"anchor", "rolled_back"}
+
+    assert used.run("ledger", "accept-rollback", "--yes").status == 0
+
+    assert verified(used)[0] == 0
+
+
+@pytest.mark.parametrize("anchor", ['"/a\\u0000"', '{git = "/a\\u0000"}'])
+def test_an_anchor_with_a_nul_is_refused_as_configuration(used, anchor):
+    config = used.home / ".config/paddock/config.toml"
+    config.write_text(f"[ledger]\nanchor = {anchor}\n", encoding="utf-8")
+
+    assert used.run("ledger", "verify").status == 3
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
+def test_a_ledger_that_cannot_be_read_hides_no_damage_of_another(used, as_json):
+    head = ledger_path(used, "ho1m").with_suffix(".d") / "head"
+    head.unlink()
+    head.mkdir()
+    alone = used.run("ledger", "verify", *as_json)
+    governance = ledger_path(used, "governance")
+    governance.write_bytes(governance.read_bytes().replace(b'"agent":"', b'"agent":"evil', 1))
+
+    both = used.run("ledger", "verify", *as_json)
+
+    assert (alone.status, both.status) == (5, 4)
+    assert alone.err.count("the ledger's head file cannot be read") == 1
+    assert "the ledger's head file cannot be read" in both.err
+    if as_json:
+        assert both.json["ho1m"]["error"] == "the ledger's head file cannot be read: Is a directory"
+        assert [each["whole"] for each in both.json.values()] == [False, True, False]
+        assert kinds(both.json["governance"]) == {"changed"}
+        assert alone.json["governance"]["whole"]
+    else:
+        said = [row.split(",")[0] for row in both.out.splitlines() if row[0] != " "]
+        assert said == ["governance: DAMAGED", "ho2m: whole", "ho1m: NOT VERIFIED"]
+
+
 def test_an_anchor_that_cannot_be_read_is_no_success(used):
     config = used.home / ".config/paddock/config.toml"
     config.write_text('[ledger]\nanchor = {git = "/nonexistent/repository"}\n', encoding="utf-8")
@@ -314,6 +373,12 @@ def test_a_signer_of_its_own_holds_the_keys_and_signs_one_history(user):
     assert (refused.status, "went back" in refused.err) == (5, True)
     assert user.run("ledger", "accept-rollback", "--yes").status == 0
     assert verified(user)[0] == 0
+
+
+def test_a_signer_is_told_of_a_name_that_is_no_text(user, tmp_path):
+    ran = user.run("ledger", "signer", str(tmp_path / "keys"), "key", "\udcff")
+
+    assert (ran.status, ran.out, "is no UTF-8" in ran.err) == (2, "", True)
 
 
 def test_a_signer_that_a_project_names_is_refused(user):

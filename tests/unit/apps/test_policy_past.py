@@ -229,6 +229,14 @@ def test_diff_without_a_file_of_the_project_says_what_to_name(user):
     assert user.run("policy", "diff", "gone.toml").status == 2
 
 
+CHANGED = "the policy has changed since; of the one in force: paddock policy explain ACTION"
+UNLOADABLE = "no policy is in force now: not TOML: expected '=' after a key in a key/value pair"
+
+
+def nothing_told(note):
+    return {"note": note, "actions": [], "actions_left_off": 0}
+
+
 def test_a_recorded_call_is_explained_from_its_record_alone(user):
     user.run("init")
     user.call("create_file", path=".env", content="x")
@@ -238,13 +246,15 @@ def test_a_recorded_call_is_explained_from_its_record_alone(user):
     assert before["rule"]["text"] == ".env*"
     assert before["actions"] == ["tool:file:create .env"]
     assert before["result"] is None
-    # Threat: a policy that came later must not rewrite why it was decided so.
-    (user.project / "paddock.toml").write_text("[paths]\nprotected = []\nsecret = []\n")
-    assert user.run("policy", "explain", call, "--json").json == before
-    (user.project / "paddock.toml").write_text("this is no policy")
-    assert user.run("policy", "explain", call, "--json").json == before
     (user.project / "paddock.toml").unlink()
-    assert user.run("policy", "explain", call, "--json").json == before
+    # Threat: a policy that came later must not rewrite why it was decided so.
+    notes = []
+    for text in ("[paths]\nprotected = []\nsecret = []\n", "this is no policy"):
+        (user.project / "paddock.toml").write_text(text)
+        later = user.run("policy", "explain", call, "--json").json
+        notes.append(later["now"])
+        assert {**later, "now": before["now"]} == before
+    assert notes == [nothing_told(CHANGED), nothing_told(UNLOADABLE)]
     said = user.run("policy", "explain", call).out
     assert "deny: create_file" in said
     assert ".env* (deny, paths.protected" in said
@@ -264,6 +274,75 @@ def test_an_approved_call_says_who_approved_and_what_came_of_it(user):
     assert "ask, granted: run_shell" in said
     assert "rule:   tool:shell:* (ask, built-in)" in said
     assert 'approved by: "--yes"' in said
+
+
+NEAR = """[profiles.standard]
+allow = ["tool:file:view", "tool:file:create Docs/*"]
+ask = ["tool:file:create docs/**"]
+"""
+
+
+def test_what_nearly_matched_a_recorded_call_and_what_would_change_it_is_told(user):
+    (user.project / "paddock.toml").write_text(NEAR)
+    user.run("trust", "--yes")
+    user.call("create_file", path="src/a.md", content="x")
+    denied = newest_call(user, "TOOL_DENIED")
+    user.call("create_file", "--no-input", path="docs/a.md", content="x")
+    asked = newest_call(user, "TOOL_DENIED")
+    user.call("view", path="README.md")
+    allowed = newest_call(user, "TOOL_INTENT")
+    for call, action in (
+        (denied, "tool:file:create src/a.md"),
+        (asked, "tool:file:create docs/a.md"),
+        (allowed, "tool:file:view README.md"),
+    ):
+        live = user.run("policy", "explain", action, "--json").json
+        told = user.run("policy", "explain", call, "--json").json["now"]
+        kept = {name: live[name] for name in ("near_misses", "near_misses_left_off", "changes")}
+        assert told == {"note": "", "actions": [{"action": action, **kept}], "actions_left_off": 0}
+        assert live["changes"] != []
+    rows = user.run("policy", "explain", asked).out.splitlines()
+    assert "\n".join(rows[-2:]) == (
+        "  nearly matched: tool:file:create Docs/* (allow, profiles.standard.allow, paddock.toml:2):"
+        " letter case or Unicode form differs, and an allow compares exactly\n"
+        '  to change it: remove "tool:file:create docs/**" from profiles.standard.ask, '
+        'paddock.toml:3, add `allow = ["tool:file:create docs/a.md"]` to [profiles.standard], '
+        "in paddock.toml:1 (then: allow)"
+    )
+    (user.project / "paddock.toml").write_text(NEAR + "# more\n")
+    user.run("trust", "--yes")
+    rows = user.run("policy", "explain", asked).out.splitlines()
+    assert rows[-1] == f"  to change it: not told: {CHANGED}"
+
+
+def test_a_call_that_nobody_granted_is_told_with_why_it_was_asked_about(user):
+    user.call("run_shell", "--no-input", command="true")
+    call = newest_call(user, "TOOL_DENIED")
+    shown = user.run("policy", "explain", call, "--json").json
+    assert shown["reason"] == (
+        'no rule matches "tool:shell:run true", and "tool:shell:*" in profiles.standard.otherwise'
+        " says ask"
+    )
+    assert shown["answer"].startswith("'tool:shell:run true' needs an approval, and was not")
+    rows = user.run("policy", "explain", call).out.splitlines()
+    assert f"  reason: {shown['reason']}" in rows
+    assert f"  answer: {shown['answer']}" in rows
+    said = '  answered by: "nobody" (not granted), bound to sha256:'
+    assert any(row.startswith(said) for row in rows)
+    assert not any(row.startswith("  approved by:") for row in rows)
+    user.call("run_shell", "--yes", command="true")
+    granted = user.run("policy", "explain", newest_call(user, "TOOL_INTENT"), "--json").json
+    assert (granted["reason"], granted["answer"]) == (shown["reason"], "")
+
+
+def test_a_recorded_call_has_its_agent_and_none_is_named_for_it(user):
+    user.call("view", path="README.md")
+    call = newest_call(user, "TOOL_INTENT")
+    ran = user.run("policy", "explain", call, "--agent", "main")
+    assert (ran.status, ran.out) == (2, "")
+    assert f"error[usage]: --agent is for an action; '{call}' is a recorded call" in ran.err
+    assert user.run("policy", "explain", call).status == 0
+    assert user.run("policy", "explain", "tool:file:view a", "--agent", "main").status == 0
 
 
 def test_a_call_without_a_result_is_unknown_and_one_before_policy_says_so(user, tmp_path):

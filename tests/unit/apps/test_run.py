@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import Place, Ran, new_place
+from tests.support.planes import operator_in
 from tests.support.wire_server import Fail, Hang, WireServer
 from tests.support.wire_words import WIRES, calls, says
 
@@ -62,6 +63,25 @@ def test_steps_of_a_script_that_are_left_over_are_an_error(place):
 
     assert (ran.status, ran.out) == (3, "done\n")
     assert "1 of 3 steps of the script are left over" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [("warn", ["note: session has 9 of 9 tokens left"]), ("off", []), ("enforce", [])],
+)
+def test_who_runs_a_task_is_told_once_that_a_budget_is_short(tmp_path, mode, told):
+    operator = operator_in(tmp_path).make()
+    operator.change(classify=False, budget={"session_tokens": 9, "mode": mode})
+    script = tmp_path / "steps.json"
+    look = {"calls": [{"name": "gate_check", "arguments": {}}]}
+    script.write_text(json.dumps([look, {"text": "done"}]))
+
+    ran = operator.run("run", "--model", f"scripted:{script}", "go")
+
+    assert ran.status == (1 if mode == "enforce" else 0), ran.err + ran.out
+    notes = [line for line in ran.err.splitlines() if line.startswith("note: session")]
+    assert [line.partition(", ")[0] for line in notes] == told
+    assert (ran.out == "done\n") == (mode != "enforce")
 
 
 def test_nobody_is_asked(place):

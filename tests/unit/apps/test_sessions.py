@@ -14,7 +14,7 @@ from paddock.agent.sessions import Session
 from paddock.assembly import Project, create_agent, open_project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
-from paddock.plane.admin_config import Budget
+from paddock.plane.admin_config import BudgetTable
 from paddock.plane.agents import NewAgent
 from paddock.plane.environment import read_environment
 from paddock.providers.failures import FailureKind
@@ -394,7 +394,7 @@ def test_a_resumed_session_has_spent_what_it_spent_before(place):
 
 
 def test_a_session_that_was_resumed_spends_no_more_than_one_that_was_not(place):
-    table = Budget()
+    table = BudgetTable()
     all_of_it = Say("done", usage=Usage(table.session_tokens))
     with place.open(CLEAR, all_of_it) as session:
         assert session.handle_turn("hello").outcome is TurnOutcome.SUCCESS

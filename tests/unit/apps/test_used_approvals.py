@@ -153,8 +153,9 @@ def test_what_was_granted_before_somebody_accepted_a_rollback_counts_no_more(use
 
 
 def test_a_grant_counts_only_while_the_anchor_can_be_read(used, tmp_path):
-    anchor = tmp_path / "anchor"
-    anchor.write_text("exit 0")
+    anchor, kept_there = tmp_path / "anchor", tmp_path / "kept"
+    works = f'if [ "$1" = read ]; then cat {kept_there}; else cat > {kept_there}; fi'
+    anchor.write_text(works)
     configuration = used.user.home / ".config/paddock/config.toml"
     configuration.parent.mkdir(parents=True, exist_ok=True)
     configuration.write_text(f'[ledger]\nanchor = {{ command = ["/bin/sh", "{anchor}"] }}\n')
@@ -163,7 +164,7 @@ def test_a_grant_counts_only_while_the_anchor_can_be_read(used, tmp_path):
     anchor.write_text("exit 1")
     assert used.ask().json["code"] == "approval.unavailable"
     assert not (used.user.project / "asked/a").exists()
-    anchor.write_text("exit 0")
+    anchor.write_text(works)
     assert used.ask().json["status"] == "ok"
 
 

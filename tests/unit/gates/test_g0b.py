@@ -66,6 +66,20 @@ ORPHANS = {
     "a file among ledgers": lambda p: p.write("HOT/ledger/x.jsonl", b""),
     "a ledger of another tier": lambda p: p.write("HO2/ledger/governance.jsonl", b""),
     "a directory among ledgers": lambda p: p.at("HOT/ledger/x.d").mkdir(),
+    "a file that no ledger keeps": lambda p: p.write("HOT/ledger/governance.d/anything", b""),
+    "a hidden file beside a ledger": lambda p: p.write("HO1/ledger/ho1m.d/.x", b""),
+    "a directory that no ledger keeps": lambda p: p.at("HOT/ledger/packages.d/open").mkdir(),
+    "a file that no checkpoint is": lambda p: p.write("HOT/ledger/governance.d/checkpoints/x", b""),
+    "a link beside a ledger": lambda p: link(p, "HOT/ledger/governance.d/lock", "/etc/passwd"),
+    "a FIFO beside a ledger": lambda p: fifo(p, "HOT/ledger/governance.d/next"),
+    "a directory in the place of a lock": lambda p: p.at("HOT/ledger/governance.d/next").mkdir(),
+    "a program beside a ledger": lambda p: p.write("HOT/ledger/governance.d/next", b"", 0o4755),
+    "an open file beside a ledger": lambda p: p.write("HOT/ledger/governance.d/next", b"", 0o666),
+    "a file in a checkpoints' place": lambda p: p.write("HO2/ledger/ho2m.d/torn", b""),
+    "torn ends of everybody's": lambda p: (
+        p.at("HOT/ledger/governance.d/torn").mkdir(),
+        p.at("HOT/ledger/governance.d/torn").chmod(0o777),
+    ),
     "a file beside a receipt": lambda p: p.write("HOT/installed/PKG-A-001/x", b""),
     "a file among packages": lambda p: p.write("HOT/installed/x", b""),
     "a directory among packages": lambda p: p.at("HOT/installed/PKG-X").mkdir(),
@@ -224,7 +238,13 @@ def test_configuration_that_was_edited_and_told_passes(plane):
         lambda p: p.write("objects/zz", b"x"),
         lambda p: p.write("PKG-A-001.tar.gz", b"an archive beside the tiers"),
         lambda p: p.write("HOT/ledger/governance.0000000000000042.jsonl", b"", 0o600),
-        lambda p: p.write("HOT/ledger/governance.d/anything", b""),
+        lambda p: p.write("HOT/ledger/governance.d/next", b"", 0o600),
+        lambda p: p.write("HOT/ledger/governance.d/tree.edge.new", b"", 0o600),
+        lambda p: p.write(
+            f"HOT/ledger/governance.d/checkpoints/.paddock-{'0' * 32}.tmp", b"", 0o600
+        ),
+        lambda p: p.write(f"HO1/ledger/ho1m.d/torn/12-{'a' * 64}.pending", b"", 0o600),
+        lambda p: p.write(f"HO1/ledger/ho1m.d/by-type/{'0' * 16}-{'1' * 16}", b"", 0o600),
         lambda p: p.write(
             f"HOT/registries/approvals/calls/APR-{'0' * 16}.{'0' * 32}.json", b"{}", 0o600
         ),
@@ -234,6 +254,50 @@ def test_work_and_what_is_the_planes_own_is_no_orphan(plane, leave):
     leave(plane)
 
     assert plane.check("G0B").status is Status.PASS
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("HOT", "HOT/kernel", "HOT/kernel/sub/deep.txt", "HOT/config/policy.toml"),
+        *("HOT/ledger/governance.jsonl", "HOT/ledger/governance.d", "HO2/scratch"),
+        "HOT/installed/PKG-A-001/receipt.json",
+    ],
+)
+def test_what_somebody_else_owns_fails_whatever_its_mode_is(plane, path):
+    os.chown(plane.at(path), 12345, 12345)
+
+    result = plane.check("G0B")
+
+    assert [(each.file, each.reason) for each in result.failures] == [
+        (path, "it belongs to user 12345")
+    ]
+
+
+@pytest.mark.needs("root")
+def test_a_plane_in_a_home_that_was_mounted_into_a_container_is_its_owners(plane):
+    os.chown(plane.root.parent, 12345, 12345)
+    os.chown(plane.at("HOT/kernel/sub/deep.txt"), 12345, 12345)
+    try:
+        assert plane.check("G0B").status is Status.PASS
+    finally:
+        os.chown(plane.root.parent, os.geteuid(), os.getegid())
+
+
+def test_what_lies_too_deep_is_not_looked_into_and_is_a_failure(plane):
+    deep = os.open(plane.at("HO2/kernel"), os.O_RDONLY)
+    for _ in range(300):
+        os.mkdir("d", dir_fd=deep)
+        below = os.open("d", os.O_RDONLY, dir_fd=deep)
+        os.close(deep)
+        deep = below
+    os.close(deep)
+
+    result = plane.check("G0B")
+
+    assert result.status is Status.FAIL
+    assert result.failures[-1].reason == "it lies 256 directories deep: nobody looked into it"
 
 
 def test_a_package_that_is_upgraded_or_gone_leaves_nothing_to_complain_of(plane):

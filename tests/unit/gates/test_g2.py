@@ -1,4 +1,4 @@
-"""G2: every work order that changed the plane was approved, once, in time, within its scope."""
+"""G2: every package that changed the plane was approved, once, in time, within its scope."""
 
 import json
 import shutil
@@ -113,7 +113,7 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("spoil", MUTANTS.values(), ids=MUTANTS)
-def test_a_work_order_that_does_not_carry_what_was_done_is_found(plane, spoil):
+def test_an_approval_that_does_not_carry_what_was_done_is_found(plane, spoil):
     spoil(plane)
 
     assert plane.check("G2").status is Status.FAIL

@@ -60,7 +60,7 @@ def test_a_graph_that_is_not_what_was_approved_is_found(plane, spoil):
     assert plane.check("G3").status is Status.FAIL
 
 
-def test_a_dependency_that_came_without_a_work_order_is_found(plane):
+def test_a_dependency_that_came_without_an_approval_is_found(plane):
     with plane.bench() as bench:
         wish = InstallWish(dev=True)
         bench.install(

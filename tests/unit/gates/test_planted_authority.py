@@ -41,7 +41,7 @@ def renamed_copy(p):
 
 
 def told_again_with_one_approval(p):
-    """The work order of another package carries this one, all else agreeing."""
+    """The approval of another package carries this one, all else agreeing."""
     p.edit_receipt(PLANTED, wo_id=p.wo_of(SKILLS))
     p.edit_install(PLANTED, wo_id=p.wo_of(SKILLS))
 
@@ -190,11 +190,11 @@ GRAPH: Faults = {
         manifest("PKG-CONTRACTS-001"),
         lambda p: p.forge("PKG-CONTRACTS-001", ["PKG-REGISTRIES-001", "PKG-SCHEMAS-001", PLANTED]),
     ),
-    "a package came without a work order, and needs one": (
+    "a package came without an approval, and needs one": (
         manifest("PKG-PLANTED-002"),
         lambda p: p.install(planted_archive(2), dev=True),
     ),
-    "an upgrade brought a dependency without a work order": (
+    "an upgrade brought a dependency without an approval": (
         manifest(PLANTED),
         lambda p: p.install(
             planted_archive(version="1.1.0", dependencies=[KERNEL, SKILLS]), dev=True

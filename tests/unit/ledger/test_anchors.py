@@ -37,14 +37,35 @@ def directory(tmp_path):
     return DirectoryAnchor(tmp_path / "anchors" / "plane")
 
 
-def git(tmp_path):
+def run_git(repository, *arguments):
+    """What the user's own git prints in a repository."""
+    who = ("-c", "user.name=me", "-c", "user.email=me@here")
+    return subprocess.run(
+        ["git", "-C", repository, *who, *arguments],
+        check=True,
+        env={"PATH": HOST_PATH, "HOME": "/"},
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def made_repository(tmp_path):
     if shutil.which("git", path=HOST_PATH) is None:
         pytest.skip("there is no git here")
     repository = tmp_path / "repository"
-    subprocess.run(
-        ["git", "init", "--quiet", repository], check=True, env={"PATH": HOST_PATH, "HOME": "/"}
-    )
-    return GitAnchor(repository, "plane.governance", ENVIRONMENT)
+    repository.mkdir()
+    run_git(repository, "init", "--quiet", "--initial-branch=kept")
+    return repository
+
+
+def git(tmp_path):
+    return GitAnchor(made_repository(tmp_path), "plane.governance", ENVIRONMENT)
+
+
+def git_in_a_subdirectory(tmp_path):
+    folder = made_repository(tmp_path) / "audit" / "anchors"
+    folder.mkdir(parents=True)
+    return GitAnchor(folder, "plane.governance", ENVIRONMENT)
 
 
 def command(tmp_path):
@@ -55,7 +76,7 @@ def command(tmp_path):
     return CommandAnchor([sys.executable, str(program), str(kept)], ORIGIN, ENVIRONMENT)
 
 
-@pytest.mark.parametrize("make", [directory, git, command])
+@pytest.mark.parametrize("make", [directory, git, git_in_a_subdirectory, command])
 def test_an_anchor_gives_back_the_newest_note(tmp_path, make):
     anchor = make(tmp_path)
     assert anchor.read() == []
@@ -67,7 +88,7 @@ def test_an_anchor_gives_back_the_newest_note(tmp_path, make):
     assert anchor.read()[-1] == signed(9).note
 
 
-@pytest.mark.parametrize("make", [directory, git, command])
+@pytest.mark.parametrize("make", [directory, git, git_in_a_subdirectory, command])
 def test_what_was_accepted_as_going_back_is_the_newest(tmp_path, make):
     anchor = make(tmp_path)
     anchor.store(signed(9))
@@ -89,26 +110,23 @@ def test_a_directory_keeps_what_is_no_more_under_another_name(tmp_path):
 def test_git_commits_the_note_alone_and_runs_nothing_of_the_repository(tmp_path):
     anchor = git(tmp_path)
     repository = tmp_path / "repository"
+    ran = f"touch {tmp_path}/ran"
+    (repository / "mine").write_text("x", encoding="utf-8")
+    # Added long ago: of what was added just now git compares the content, through filters.
+    os.utime(repository / "mine", (1, 1))
+    run_git(repository, "add", "mine")
     hook = repository / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n", encoding="utf-8")
+    hook.write_text(f"#!/bin/sh\n{ran}\n", encoding="utf-8")
     hook.chmod(0o755)
-    (repository / "mine").write_text("x", encoding="utf-8")
-    environment = {"PATH": HOST_PATH, "HOME": "/"}
-    subprocess.run(["git", "-C", repository, "add", "mine"], check=True, env=environment)
+    run_git(repository, "config", "filter.changing.clean", f"{ran}; tr a-z A-Z")
+    (repository / ".git" / "info" / "attributes").write_text("* filter=changing\n", "utf-8")
 
     anchor.store(signed(5))
     # What lies in the work tree does not count; what is committed does.
     (repository / "paddock" / "plane.governance.checkpoint").write_text("no", encoding="utf-8")
 
-    shown = subprocess.run(
-        ["git", "-C", repository, "show", "--name-only", "--format=%s"],
-        check=True,
-        env=environment,
-        capture_output=True,
-        text=True,
-    ).stdout
-    assert shown.split("\n") == [
+    assert run_git(repository, "show", "--name-only", "--format=%s").split("\n") == [
         f"Checkpoint 5 of {ORIGIN}",
         "",
         "paddock/plane.governance.checkpoint",
@@ -116,6 +134,77 @@ def test_git_commits_the_note_alone_and_runs_nothing_of_the_repository(tmp_path)
     ]
     assert anchor.read() == [signed(5).note]
     assert not (tmp_path / "ran").exists()
+
+
+def test_what_the_user_commits_next_keeps_the_note(tmp_path):
+    anchor = git(tmp_path)
+    repository = tmp_path / "repository"
+    anchor.store(signed(5))
+    assert run_git(repository, "status", "--porcelain") == ""
+
+    (repository / "mine").write_text("x", encoding="utf-8")
+    run_git(repository, "add", "mine")
+    run_git(repository, "commit", "--quiet", "--message", "mine")
+
+    assert anchor.read() == [signed(5).note]
+
+
+def lose_the_branch(repository):
+    (repository / ".git" / "refs" / "heads" / "kept").write_bytes(b"")
+
+
+def lose_the_branch_and_its_past(repository):
+    lose_the_branch(repository)
+    shutil.rmtree(repository / ".git" / "logs")
+
+
+def take_the_branch_away(repository):
+    (repository / ".git" / "refs" / "heads" / "kept").unlink()
+
+
+def lose_an_object(repository):
+    tree = run_git(repository, "rev-parse", "HEAD:./paddock").strip()
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+
+
+def check_out_a_branch_without_commits(repository):
+    run_git(repository, "checkout", "--quiet", "--orphan", "other")
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lose_the_branch,
+        lose_the_branch_and_its_past,
+        take_the_branch_away,
+        lose_an_object,
+        check_out_a_branch_without_commits,
+    ],
+)
+def test_a_repository_that_lost_the_note_does_not_read_as_a_new_one(tmp_path, attack):
+    anchor = git(tmp_path)
+    anchor.store(signed(5))
+    assert anchor.read() == [signed(5).note]
+
+    attack(tmp_path / "repository")
+
+    with pytest.raises(HostError, match=r"it failed with|has no commit, and the repository"):
+        anchor.read()
+
+
+def test_a_branch_that_holds_other_files_has_no_note(tmp_path):
+    anchor = git(tmp_path)
+    repository = tmp_path / "repository"
+    (repository / "mine").write_text("x", encoding="utf-8")
+    run_git(repository, "add", "mine")
+    run_git(repository, "commit", "--quiet", "--message", "mine")
+
+    assert anchor.read() == []
+    anchor.store(signed(5))
+    assert run_git(repository, "ls-files").split() == [
+        "mine",
+        "paddock/plane.governance.checkpoint",
+    ]
 
 
 def test_an_anchor_that_fails_is_said_so(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import UsageError
-from paddock.ledger.export import LeftOut, Row, export_lines, export_page
+from paddock.ledger.export import ExportedLines, LeftOut, Row, export_page
 from paddock.ledger.export_page import PageText, make_page
 from paddock.ledger.format_merkle import Growing, LeafNodes, node_hash, root_of
 from paddock.ledger.query import Filter
@@ -89,8 +89,8 @@ def test_before_a_shown_line_stands_the_leaf_of_the_one_before(tmp_path: Path) -
 def test_everything_goes_out_as_it_is_stored(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines = made(path, 5, frozenset({2}))
-    assert list(export_lines(str(path), None)) == lines
-    assert list(export_lines(str(path), NOTES)) == [lines[2]]
+    assert list(ExportedLines(str(path), None)) == lines
+    assert list(ExportedLines(str(path), NOTES)) == [lines[2]]
     whole = export_page(str(path), None, None, ())
     assert (whole.rows, whole.torn_bytes) == (lines, 0)
 

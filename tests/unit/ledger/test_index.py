@@ -342,23 +342,81 @@ def test_a_run_that_fits_in_all_but_the_chain_is_not_believed(tmp_path):
     assert len(query(two, Filter("AAAA")).entries) == 0
 
 
+def hide_the_notes(path):
+    """Take every NOTE out of the one run's list of types."""
+    file = files_of_run(path)[Kind.TYPE]
+    with open(file, "rb") as opened:
+        header = parse_header(opened.read(HEADER_BYTES))
+    with open(file, "wb") as opened:
+        opened.write(encode_header(replace(header, keys=0, rows=0)) + bytes(4))
+    return os.path.basename(file)
+
+
 def test_what_must_not_depend_on_posting_files_reads_the_lines(path):
     """Whoever writes beside a ledger can take rows out: that is why there is another way."""
     fill(path, 1500, segment_bytes=1 << 28)
     query(path, Filter("NEVER"))
     expected = [row.seq for row in read_all(path) if row.entry.event_type == "NOTE"]
-    file = files_of_run(path)[Kind.TYPE]
-    with open(file, "rb") as opened:
-        header = parse_header(opened.read(HEADER_BYTES))
-    none = replace(header, keys=0, rows=0)
-    with open(file, "wb") as opened:
-        opened.write(encode_header(none) + bytes(4))
+    run = hide_the_notes(path)
 
     assert len(query(path, Filter("NOTE")).entries) < len(expected)
     assert [row.seq for row in query_lines(path, Filter("NOTE")).entries] == expected
-    assert find_wrong_runs(path) == [os.path.basename(file)]
+    assert find_wrong_runs(path) == [run]
     shutil.rmtree(os.path.join(os.path.dirname(path), "x.d", "offsets"))
     assert [row.seq for row in query(path, Filter("NOTE")).entries] == expected
+    assert find_wrong_runs(path) == []
+
+
+def moved_away(path):
+    os.rename(files_of_run(path)[Kind.DECISION], f"{path}.away")
+
+
+def in_place_of_a_pipe(path):
+    moved_away(path)
+    os.mkfifo(files_of_run(path)[Kind.DECISION])
+
+
+def hidden_by_an_empty_longer_run(path):
+    start, _ = parse_run_name(os.path.basename(files_of_run(path)[Kind.OFFSETS]))
+    folder = os.path.dirname(files_of_run(path)[Kind.OFFSETS])
+    with open(os.path.join(folder, run_name(start, os.path.getsize(path))), "xb"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [moved_away, in_place_of_a_pipe, hidden_by_an_empty_longer_run],
+    ids=lambda f: f.__name__,
+)
+def test_what_a_search_believes_is_found_whatever_stands_beside_it(path, hide):
+    """Attacks: a run that lacks rows is made to look like none, and answers nevertheless."""
+    fill(path, 1500, segment_bytes=1 << 28)
+    query(path, Filter("NEVER"))
+    run = hide_the_notes(path)
+    if hide is hidden_by_an_empty_longer_run:
+        fill(path, 5, 1500, segment_bytes=1 << 28)
+    hide(path)
+
+    assert len(query(path, Filter("NOTE")).entries) < len(query_lines(path, Filter("NOTE")).entries)
+    assert find_wrong_runs(path) == [run]
+
+
+def test_a_pipe_where_a_posting_file_is_drafted_holds_nobody_up(path):
+    fill(path, 1500, segment_bytes=1 << 28)
+    folder = os.path.join(os.path.dirname(path), "x.d", FOLDERS[Kind.TYPE])
+    os.mkdir(folder)
+    os.mkfifo(os.path.join(folder, "draft"))
+
+    query(path, Filter("NEVER"))
+
+    assert (len(runs(path)), find_wrong_runs(path)) == (1, [])
+
+
+def test_a_run_that_lacks_a_file_and_says_nothing_else_is_no_fault(path):
+    fill(path, 1500, segment_bytes=1 << 28)
+    query(path, Filter("NEVER"))
+    moved_away(path)
+
     assert find_wrong_runs(path) == []
 
 

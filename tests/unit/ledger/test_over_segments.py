@@ -10,7 +10,7 @@ import pytest
 
 from paddock.errors import HostError
 from paddock.ledger.effects import find_effects
-from paddock.ledger.export import export_lines
+from paddock.ledger.export import ExportedLines
 from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_merkle import verify_inclusion
 from paddock.ledger.proof import prove_inclusion
@@ -59,7 +59,7 @@ def test_proofs_and_verification_go_over_the_seams(sealed):
 
 
 def test_an_export_holds_the_lines_of_all_files(sealed):
-    assert list(export_lines(sealed.path, None)) == text_of(sealed.path).splitlines()
+    assert list(ExportedLines(sealed.path, None)) == text_of(sealed.path).splitlines()
 
 
 def test_effects_are_found_in_all_files(sealed):

@@ -1,4 +1,5 @@
 import os
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -113,6 +114,27 @@ def test_a_path_is_found_as_it_was_given(path, name):
     fill(path, [Entry("NOTE", metadata={"actions": [f"tool:file:view {name}"]}), note("x")])
 
     assert seqs(path, Filter(path=name)) == [1]
+
+
+@pytest.mark.parametrize("microseconds", [387753, 387754, 0, 1, 999999])
+def test_an_entry_is_found_at_its_own_time(path, microseconds):
+    moment = datetime(2026, 11, 22, 23, 36, 17, microseconds, tzinfo=UTC)
+    step = timedelta(microseconds=1)
+    # Half of a microsecond more: what a clock says stands between two of them.
+    fill(path, [note("x")], times=[moment.timestamp() + 5e-7])
+    [row] = query(path, Filter("NOTE")).entries
+    at = datetime.fromisoformat(row.timestamp)
+
+    assert seqs(path, Filter("NOTE", since=at.timestamp(), until=at.timestamp())) == [1]
+    assert seqs(path, Filter("NOTE", until=(at - step).timestamp())) == []
+    assert seqs(path, Filter("NOTE", since=(at + step).timestamp())) == []
+
+
+def test_a_bound_after_the_last_time_there_is_leaves_nothing_out(path):
+    fill(path, [note("x")], times=[20.0])
+
+    assert seqs(path, Filter("NOTE", until=253_402_304_399.0)) == [1]
+    assert seqs(path, Filter("NOTE", since=253_402_304_399.0)) == []
 
 
 def test_time_is_compared_with_what_the_entry_claims(path):

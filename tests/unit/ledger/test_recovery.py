@@ -9,7 +9,9 @@ import pytest
 
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.disk import SystemDisk
+from paddock.ledger.format import chain_tail, leaf_hash
 from paddock.ledger.head import HeadFile
+from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
@@ -56,6 +58,41 @@ TAILS = {
     "many garbage lines": b"garbage\n" * 1000,
     "a line that does not chain": "copy",
 }
+BY_HAND = {
+    "a key given twice": lambda line: line.replace(
+        b'"decision":', b'"decision":"deny","decision":'
+    ),
+    "a number that is none": lambda line: line.replace(b'"metadata":{', b'"metadata":{"n":NaN,'),
+    "white space": lambda line: line.replace(b'"metadata":{', b'"metadata": {'),
+    "no UTF-8": lambda line: line.replace(b'"two"', b'"tw\xff"'),
+}
+
+
+def chained_by_hand(path, change):
+    """What somebody without any key can write who knows the format, but for what a line holds."""
+    last = lines(path)[-1][:-1]
+    body = last[: last.index(b',"seq":')]
+    return change(body) + chain_tail(len(lines(path)), leaf_hash(last)) + b"\n"
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_line_that_chains_and_holds_no_entry_is_not_gone_on_from(path, name):
+    forged = chained_by_hand(path, BY_HAND[name])
+    append_raw(path, forged)
+
+    open_ledger(path).append([note("three")])
+
+    assert [each["bytes"] for each in recovered(path)] == [len(forged)]
+    assert assert_holds(path, ["one", "two", "three"]).torn_bytes == 0
+
+
+def test_a_line_that_chains_and_holds_an_entry_is_gone_on_from(path):
+    append_raw(path, chained_by_hand(path, lambda line: line.replace(b'"two"', b'"by hand"')))
+
+    open_ledger(path).append([note("three")])
+
+    assert recovered(path) == []
+    assert_holds(path, ["one", "two", "by hand", "three"])
 
 
 @pytest.mark.parametrize("name", TAILS)
@@ -85,6 +122,28 @@ def test_a_torn_tail_is_put_aside_and_reported(path, name, is_open):
     with open(os.path.join(torn_folder(path), f"{offset}-{digest}"), "rb") as file:
         assert file.read() == tail
     assert assert_holds(path, ["one", "two", "three"]).torn_bytes == 0
+
+
+def test_a_pipe_where_the_torn_tail_is_put_aside_holds_nobody_up(path):
+    os.mkdir(torn_folder(path))
+    os.mkfifo(os.path.join(torn_folder(path), "draft"))
+    append_raw(path, b'{"id":"LED-00')
+
+    open_ledger(path).append([note("three")])
+
+    assert [each["bytes"] for each in recovered(path)] == [13]
+    assert_holds(path, ["one", "two", "three"])
+
+
+def test_a_pipe_where_a_ledger_is_made_holds_nobody_up(tmp_path):
+    made = os.fspath(tmp_path / "made.jsonl")
+    new = LedgerPaths(made).new
+    os.makedirs(os.path.dirname(new), exist_ok=True)
+    os.mkfifo(new)
+
+    open_ledger(made).append([note("one")])
+
+    assert_holds(made, ["one"])
 
 
 def test_whole_lines_that_a_killed_writer_left_are_adopted(path, tmp_path):
@@ -155,6 +214,36 @@ def test_the_folder_beside_the_file_can_be_made_again(path, tmp_path):
     open_ledger(path, create=None).append([note("three")])
 
     assert_holds(path, ["one", "two", "three"])
+
+
+@pytest.mark.parametrize("gone", [".", "lock", "head"])
+def test_nothing_is_acknowledged_where_another_writer_would_not_be_seen(path, tmp_path, gone):
+    """The attack: two writers with locks and head files of their own, in one ledger."""
+    first = open_ledger(path)
+    first.append([note("three")])
+    target = tmp_path / "x.d" / gone
+    (shutil.rmtree if target.is_dir() else os.unlink)(target)
+    second = open_ledger(path)
+    second.append([note("four")])
+
+    for _ in range(2):
+        with pytest.raises(LedgerDamagedError, match="beside the ledger was removed or replaced"):
+            first.append([note("not acknowledged")])
+    second.append([note("five")])
+
+    assert_holds(path, ["one", "two", "three", "four", "five"])
+
+
+def test_what_a_writer_has_on_its_way_is_not_put_aside_by_one_with_another_lock(path, tmp_path):
+    first = open_ledger(path)
+    shutil.rmtree(tmp_path / "x.d")
+    open_ledger(path)
+    append_raw(path, b'{"id":"LED-00')
+
+    with pytest.raises(LedgerDamagedError, match="beside the ledger was removed or replaced"):
+        first.append([note("three")])
+
+    assert content_of(path).endswith(b'{"id":"LED-00')
 
 
 def test_without_the_head_file_only_an_unfinished_end_counts_as_torn(path, tmp_path):

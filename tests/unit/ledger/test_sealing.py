@@ -1,12 +1,16 @@
 """A ledger that checkpoints itself: when, and what happens where it cannot."""
 
 import os
+import time
 
 import pytest
 
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.disk import SystemDisk
+from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_notes import Checkpoint
+from paddock.ledger.head import HeadFile
 from paddock.ledger.keys import create_key
 from paddock.ledger.sealing import Keeper, KeptLedger, Pace, matters
 from paddock.ledger.signing import open_note
@@ -45,11 +49,10 @@ def sealed(tmp_path):
     return seal_ledger(tmp_path, 1)
 
 
-def open_kept(sealed, shelf, clock, pace=None):
+def open_kept(sealed, shelf, clock, pace=None, now=time.time):
     ledger = open_ledger(sealed.path, create=None)
-    return KeptLedger(
-        ledger, Keeper(sealed.checkpointer, shelf, clock, pace or Pace(entries=4, interval_s=1.0))
-    )
+    pace = pace or Pace(entries=4, interval_s=1.0)
+    return KeptLedger(ledger, Keeper(sealed.checkpointer, shelf, clock, pace, now))
 
 
 def sizes_beside(sealed):
@@ -153,6 +156,56 @@ def test_a_hook_leaves_few_entries_to_others(sealed):
     assert shelf.sizes == [4]
 
 
+EVENTS = Pace(entries=4, interval_s=1.0, at_close=False)
+"""Of a process that answers one event and looks at the time."""
+
+
+def stored_s(sealed):
+    return os.stat(sealed.folder / "x.d" / "checkpoints" / "2").st_mtime
+
+
+@pytest.mark.parametrize(
+    ("age_s", "wanted"),
+    [(0.5, [2]), (1.0, [2, 4]), (3600.0, [2, 4]), (-1.0, [2, 4])],
+    ids=["young", "due", "old", "the clock went back"],
+)
+def test_what_others_left_is_covered_a_second_after_the_newest_checkpoint(sealed, age_s, wanted):
+    shelf = Shelf()
+    open_kept(sealed, shelf, Clock()).append([Entry("GATE_RESULT")])
+    # Killed, or a hook: it closes nothing, and its clock is gone.
+    open_kept(sealed, shelf, Clock()).append([note("x")])
+
+    now = stored_s(sealed) + age_s
+    ledger = open_kept(sealed, shelf, Clock(), EVENTS, lambda: now)
+    ledger.append([note("x")])
+    ledger.close()
+
+    assert (sizes_beside(sealed), shelf.sizes) == (wanted, wanted)
+
+
+def test_what_others_left_before_any_checkpoint_is_covered_at_once(sealed):
+    shelf = Shelf()
+    open_kept(sealed, shelf, Clock()).append([note("x")])
+
+    open_kept(sealed, shelf, Clock(), EVENTS).append([note("x")])
+
+    assert shelf.sizes == [3]
+
+
+def test_an_own_entry_behind_covered_ones_has_its_own_second(sealed):
+    shelf, clock = Shelf(), Clock()
+    open_kept(sealed, shelf, Clock()).append([Entry("GATE_RESULT")])
+    now = stored_s(sealed) + 3600
+
+    ledger = open_kept(sealed, shelf, clock, EVENTS, lambda: now)
+    ledger.append([note("x")])
+    assert shelf.sizes == [2]
+
+    clock.now = 1.0
+    ledger.append([note("x")])
+    assert shelf.sizes == [2, 4]
+
+
 def test_where_it_cannot_be_carried_up_the_append_stands_and_says_why(sealed):
     shelf, clock = Shelf(), Clock()
     ledger = open_kept(sealed, shelf, clock)
@@ -232,6 +285,25 @@ def test_a_ledger_with_a_line_that_does_not_chain_is_not_signed(sealed):
         sealed.checkpointer.make()
 
 
+def test_a_line_that_holds_no_entry_is_not_signed_whatever_the_head_file_says(sealed):
+    sealed.append(5)
+    last = sealed.lines()[-1].replace(b'"reason":', b'"reason":"x","reason":')
+    sealed.write([*sealed.lines()[:-1], last])
+    head = HeadFile(SystemDisk(), str(sealed.folder / "x.d" / "head"), create=True)
+    durable = head.read().durable
+    forged = durable._replace(
+        offset_bytes=os.path.getsize(sealed.path),
+        leaf=leaf_hash(last),
+        generation=durable.generation + 1,
+    )
+    head.store_durable(forged, head.read().durable_slot)
+    os.close(head.descriptor)
+
+    with pytest.raises(LedgerDamagedError, match="the key 'reason' is given twice"):
+        sealed.checkpointer.make()
+    assert sealed.signer.last() is None
+
+
 def test_what_is_not_on_the_disk_for_certain_is_not_signed(sealed):
     ledger = open_ledger(sealed.path, create=None)
     ledger.append([note("durable")])
@@ -263,6 +335,55 @@ def test_a_tree_that_is_not_whole_is_made_anew_from_the_lines(sealed, harm):
     assert verify(sealed.path, held=[Held("it", signed.note)]).covered_entries == 611
     files = TreeFiles(str(tree.parent), create=False)
     assert (files.edge.size, tree.stat().st_size) == (611, 611 * 32)
+    files.close()
+
+
+def number(field, text):
+    """`tree.edge` with another number."""
+
+    def attack(folder):
+        fields = (folder / "tree.edge").read_text("ascii").split(" ")
+        fields[field] = text
+        (folder / "tree.edge").write_text(" ".join(fields), encoding="ascii")
+
+    return attack
+
+
+def instead(name, make):
+    def attack(folder):
+        (folder / name).unlink(missing_ok=True)
+        make(folder / name)
+
+    return attack
+
+
+BESIDE = {
+    "a size that no system takes": number(0, "9" * 30),
+    "a place that no system takes": number(1, "9" * 20),
+    "a place that no integer holds": number(1, "9" * 200),
+    "a pipe for the leaves": instead("tree.0", os.mkfifo),
+    "a directory for the leaves": instead("tree.0", os.mkdir),
+    "a link for the leaves": instead("tree.0", lambda place: place.symlink_to("/dev/full")),
+    "a pipe for the draft": instead("tree.edge.new", os.mkfifo),
+    "a link for the draft": instead("tree.edge.new", lambda place: place.symlink_to("head")),
+}
+
+
+@pytest.mark.parametrize("attack", BESIDE.values(), ids=BESIDE)
+def test_what_is_put_in_the_place_of_the_tree_stops_no_checkpoint(sealed, attack):
+    sealed.append(9)
+    sealed.checkpointer.make()
+    sealed.append(10)
+    head = (sealed.folder / "x.d" / "head").read_bytes()
+    attack(sealed.folder / "x.d")
+
+    signed = sealed.checkpointer.make()
+
+    assert signed.checkpoint.size == 20
+    assert verify(sealed.path, held=[Held("it", signed.note)]).covered_entries == 20
+    assert (sealed.folder / "x.d" / "head").read_bytes() == head
+    files = TreeFiles(str(sealed.folder / "x.d"), create=False)
+    assert (files.edge.size, len(files.leaves(0, 20))) == (20, 20)
     files.close()
 
 

@@ -11,11 +11,13 @@ import shutil
 import pytest
 
 from paddock.errors import ConfigError, HostError
-from paddock.ledger.format import chain_line, encode_body, leaf_hash
+from paddock.ledger.format import chain_line, chain_tail, encode_body, leaf_hash
 from paddock.ledger.format_lines import LineFault
+from paddock.ledger.format_merkle import Growing
+from paddock.ledger.format_notes import Checkpoint
 from paddock.ledger.verify import ChainFault, Held, verify
 from paddock.values.entries import Entry
-from tests.support.sealed import load_verifier, seal_ledger
+from tests.support.sealed import ORIGIN, load_verifier, seal_ledger
 
 COUNT = 40
 FIRST, LAST = 30, 40
@@ -169,6 +171,39 @@ def test_a_key_given_twice_in_the_last_line_shows_to_both(ledger):
 
     assert found_by_us(ledger) == [(LineFault.DUPLICATE_KEY, COUNT)]
     assert found_by_other(ledger) == [COUNT]
+
+
+def chained(lines, start):
+    """The lines from `start` on with links that fit, whatever they hold."""
+    found = lines[:start]
+    for line in lines[start:]:
+        body = line[: line.index(b',"seq":')]
+        found.append(body + chain_tail(len(found), leaf_hash(found[-1])))
+    return found
+
+
+@pytest.mark.parametrize("change", [twice, lambda line: line.replace(b"{}", b'{"n":NaN}')])
+def test_what_was_signed_and_holds_no_entry_shows_where_every_line_is_parsed(ledger, change):
+    """As a program signed it that trusted the head file, and parsed nothing."""
+    ledger.write(chained(changed(MIDDLE, change)(ledger.lines()), MIDDLE))
+    ledger.forget_sidecars()
+    growing = Growing()
+    growing.extend([bytes.fromhex(leaf_hash(line)) for line in ledger.lines()])
+    ledger.signer.forget()
+    signed = ledger.signer.sign(Checkpoint(ORIGIN, COUNT, growing.root()), [])
+    ledger.kept("new", signed.note)
+    held = [Held("new", signed.note)]
+
+    (problem,) = verify(ledger.path, held=held, parse_all=True).problems
+
+    assert (problem.line, found_by_other(ledger, "new")) == (MIDDLE + 1, [MIDDLE + 1])
+
+
+def test_a_whole_ledger_is_whole_where_every_line_is_parsed(ledger):
+    note = (ledger.folder.parent / "kept-last").read_text("utf-8")
+    held = [Held("last", note)]
+
+    assert verify(ledger.path, held=held, parse_all=True) == verify(ledger.path, held=held)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from paddock.plane.admin_config import (
     DEFAULT_SYSTEM_PROMPT,
     AdminConfig,
     Attention,
-    Budget,
+    BudgetTable,
     DeclaredTool,
     ModelChoice,
     Stage,
@@ -44,7 +44,7 @@ def test_an_empty_object_is_every_default_and_production():
         attention=Attention(),
         tools=None,
         classify=True,
-        budget=Budget(),
+        budget=BudgetTable(),
         model=ModelChoice(),
         permissions=Permissions(("**",), ("**",), ("HOT/kernel/*", "HOT/scripts/*")),
     )
@@ -104,7 +104,7 @@ def test_every_field_is_read():
         ),
         tools=(DeclaredTool("read_file", "d", {"x": 1}, "h", config.tools[0].place),),
         classify=False,
-        budget=Budget(3, 2, 1, "warn"),
+        budget=BudgetTable(3, 2, 1, "warn"),
         model=ModelChoice("openai", "m", "http://127.0.0.1:8080/v1", "chat"),
         permissions=Permissions((), ("HO2/**",), ()),
     )
@@ -188,6 +188,22 @@ def test_a_mistake_stops_the_load_and_names_file_line_and_field(value, field):
     assert caught.value.where.startswith(f"{FILE}, line ")
     assert f"field '{field}" in caught.value.where
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("false", "the text 'false'"),
+        (0, "a number"),
+        (None, "null"),
+        ([], "a list"),
+        ({}, "an object"),
+    ],
+)
+def test_what_is_no_flag_is_called_what_it_is(value, found):
+    with pytest.raises(ConfigError) as caught:
+        parse({"classify": value})
+    assert caught.value.message == f"'classify' holds {found}, not true or false"
 
 
 def test_the_line_is_that_of_the_field():

@@ -29,11 +29,8 @@ def declare(store: AgentStore, name: str, /, **fields: object) -> Path:
 
 
 def test_an_agent_that_was_created_is_read_back_as_it_is(store, project):
-    (project / "docs").mkdir()
     permissions = Permissions(read=("docs/**",), write=(), forbidden=("docs/secret*",))
-    new = NewAgent(
-        "writer", "careful", project / "docs", "main", ("workspace", "search"), permissions
-    )
+    new = NewAgent("writer", "careful", project, "main", ("workspace", "search"), permissions)
     record = store.create(new)
     assert record.agent == Agent(
         name="writer",
@@ -42,8 +39,9 @@ def test_an_agent_that_was_created_is_read_back_as_it_is(store, project):
         permissions=permissions,
         parent="main",
         source=str(store.layout.agent_file("writer")),
+        declaration=record.file.read_bytes(),
     )
-    assert record.workspace == project / "docs"
+    assert record.workspace == project
     assert store.read("writer") == record
     assert store.names() == ("main", "writer")
     assert [found.agent.name for found in store.read_all()] == ["main", "writer"]
@@ -58,9 +56,9 @@ def test_an_agent_without_a_workspace_has_its_own_in_the_plane(store):
 
 
 def test_what_a_declaration_leaves_out_has_its_default(store):
-    declare(store, "short")
+    file = declare(store, "short")
     assert store.read("short").agent == Agent(
-        "short", "standard", source=str(store.layout.agent_file("short"))
+        "short", "standard", source=str(file), declaration=file.read_bytes()
     )
 
 
@@ -232,15 +230,24 @@ def test_two_agents_may_share_one_workspace(store):
     assert second.workspace == first.workspace
 
 
-def test_a_childs_workspace_is_its_parents_or_inside_or_its_own(store, project, tmp_path):
-    (project / "sub").mkdir()
+def test_a_childs_workspace_is_its_parents_or_its_own(store, project, tmp_path):
     (tmp_path / "project-evil").mkdir()
+    (tmp_path / "link").symlink_to(project)
     store.create(NewAgent("same", workspace=project, parent="main"))
-    store.create(NewAgent("inside", workspace=project / "sub", parent="main"))
+    store.create(NewAgent("linked", workspace=tmp_path / "link", parent="main"))
     store.create(NewAgent("own", parent="main"))
-    with pytest.raises(ConfigError, match="outside that of its parent"):
+    with pytest.raises(ConfigError, match="is not that of its parent"):
         store.create(NewAgent("out", workspace=tmp_path / "project-evil", parent="main"))
     assert store.create(NewAgent("out", workspace=tmp_path / "project-evil")).agent.parent is None
+
+
+def test_a_child_works_in_no_part_of_its_parents_workspace(store, project):
+    # What a pattern of the parent's policy says of `sub/keep.md` would not be about `keep.md`.
+    (project / "sub").mkdir()
+    with pytest.raises(ConfigError, match="is not that of its parent") as caught:
+        store.create(NewAgent("inside", workspace=project / "sub", parent="main"))
+    assert caught.value.hint.startswith("give it the parent's workspace, or none")
+    assert store.names() == ("main",)
 
 
 def test_a_child_has_no_toolset_that_its_parent_lacks(store):

@@ -65,7 +65,8 @@ def test_the_state_directories_are_private(project, environment):
 def test_a_new_plane_has_the_agent_main_who_works_on_the_root(project, environment):
     layout = open_plane(ProjectRoot(project, "project"), environment).layout
     [main] = AgentStore(layout, environment).read_all()
-    assert main.agent == Agent("main", "standard", source=str(layout.agent_file("main")))
+    file = layout.agent_file("main")
+    assert main.agent == Agent("main", "standard", source=str(file), declaration=file.read_bytes())
     assert main.workspace == project
 
 

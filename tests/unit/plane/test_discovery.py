@@ -244,3 +244,15 @@ def test_a_link_in_a_directory_that_is_no_plane_of_ours_stops_nobody(tmp_path, e
     marker.unlink()
     marker.symlink_to("/nowhere")
     assert find_root(tmp_path / "clone", environment) == ProjectRoot(tmp_path / "clone", "project")
+
+
+def test_a_plane_that_would_stand_behind_a_link_where_no_ledger_could_name_it_is_refused(
+    project, environment, tmp_path
+):
+    real = tmp_path / "h\udcff"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    elsewhere = replace(environment, paddock_home=tmp_path / "link")
+    with pytest.raises(ConfigError, match="is not UTF-8") as caught:
+        plane_for(ProjectRoot(project, "project"), elsewhere)
+    assert (caught.value.where, list(real.iterdir())) == ("PADDOCK_HOME", [])

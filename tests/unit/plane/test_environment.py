@@ -62,6 +62,27 @@ def test_a_user_whom_nobody_knows_is_told_to_set_home(monkeypatch):
     assert caught.value.hint == "set HOME to an absolute path"
 
 
+@pytest.mark.parametrize(
+    ("variables", "where"),
+    [
+        ({"HOME": "/h\udcff"}, "PADDOCK_HOME"),
+        ({"HOME": "/h", "PADDOCK_HOME": "/s\udcff"}, "PADDOCK_HOME"),
+        ({"HOME": "/h", "XDG_STATE_HOME": "/s\udcff"}, "PADDOCK_HOME"),
+        ({"HOME": "/h", "XDG_CONFIG_HOME": "/c\udcff"}, "XDG_CONFIG_HOME"),
+        ({"HOME": "/h\udcff", "PADDOCK_HOME": "/s"}, "XDG_CONFIG_HOME"),
+    ],
+)
+def test_places_that_no_ledger_could_name_are_refused_before_anything_is_made(variables, where):
+    with pytest.raises(ConfigError, match="is not UTF-8") as caught:
+        read_environment(variables)
+    assert (caught.value.where, caught.value.hint) == (where, f"set {where} to another one")
+
+
+def test_a_home_that_is_not_utf8_is_fine_where_paddocks_own_places_are():
+    found = read_environment({"HOME": "/h\udcff", "PADDOCK_HOME": "/hé", "XDG_CONFIG_HOME": "/c"})
+    assert (found.paddock_home, found.config_home) == (Path("/hé"), Path("/c/paddock"))
+
+
 def test_a_relative_plane_is_taken_from_the_current_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert read_environment({"HOME": "/h", "PADDOCK_PLANE": "p"}).plane == tmp_path / "p"

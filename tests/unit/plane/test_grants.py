@@ -24,7 +24,7 @@ def grants(text: str) -> list[str]:
         '[paths]\nsafe = ["/docs/**"]',
         '[shell]\nnetwork = "none"\ngit = "read-only"\nread = ["/usr"]',
         "[shell]\nlimits = { processes = 8 }",
-        "[limits]\napproval_timeout_s = 1",
+        "[limits]\nshell_timeout_s = 1",
         '[profiles.mine]\ndeny = ["tool:file:*"]',
         '[agents."Explore"]\nprofile = "locked"',
     ],
@@ -225,3 +225,58 @@ def test_a_text_that_would_rewrite_the_screen_is_escaped():
 def test_a_file_that_does_not_load_has_no_summary():
     with pytest.raises(ConfigError):
         list_grants(policy("[pahts]"))
+
+
+# --- under a user's own configuration --------------------------------------------------
+
+USERS = """
+[paths]
+protected = [".git/", "/prod/"]
+secret = ["/customers/"]
+[shell]
+network = "none"
+[limits]
+view_bytes_max = 100
+[profiles.standard]
+allow = ["tool:file:view"]
+deny = ["tool:file:view drafts/**"]
+"""
+
+
+def configuration(text: str) -> PolicyFile:
+    return PolicyFile(Path("/h/config.toml"), text.encode(), trusted=True, reason="yours")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        (POLICY_TEMPLATE.decode(), []),
+        (USERS.replace("100", "99"), []),
+        (
+            '[paths]\nprotected = [".git/"]\nsecret = [".env*"]',
+            ["[paths] /prod/ is no longer protected", "[paths] /customers/ is no longer secret"],
+        ),
+        ('[shell]\nnetwork = "loopback"', ["[shell] network is 'loopback'"]),
+        ("[limits]\nview_bytes_max = 1000", ["[limits] view_bytes_max is 1000"]),
+        (
+            '[profiles.standard]\nallow = ["tool:file:*"]',
+            [
+                "profile standard allows tool:file:* (line 2)",
+                "profile standard no longer denies tool:file:view drafts/**",
+            ],
+        ),
+    ],
+)
+def test_what_the_user_restricted_is_held_against_and_not_what_is_built_in(text, expected):
+    found = list_grants(policy(text), configuration(USERS))
+    assert [str(grant) for grant in found] == expected
+    said = summarise(policy(text), configuration(USERS)).splitlines()[0]
+    end = "allows, beyond" if expected else "allows nothing beyond"
+    assert said.rstrip(":") == f"/w/paddock.toml {end} what holds under /h/config.toml"
+
+
+def test_what_the_user_opened_already_is_no_grant_of_the_file():
+    text = '[shell]\nnetwork = "host"\n[hook]\non_allow = "approve"\n[mcp]\ncalls_max = 999'
+    assert list_grants(policy(text), configuration(text)) == ()
+    assert len(list_grants(policy(text))) == 3

@@ -4,6 +4,7 @@ from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy.document import Scope, read_policy
 from paddock.policy.presets import built_in_paths, presets
 from paddock.policy.settings import Settings
+from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 
 ADDED = '# Rules that one may add to it: more in `allow`, such as "tool:shell:run git status" and'
@@ -19,11 +20,15 @@ def texts(paths) -> dict[str, list[str]]:
     return {name: [pattern.text for pattern in getattr(paths, name)] for name in names}
 
 
-def test_the_template_says_what_holds_without_it():
+def test_the_template_changes_nothing():
     document = load(POLICY_TEMPLATE)
-    assert texts(document.paths) == texts(built_in_paths())
+    assert document.paths == PathsTable()
     assert document.profiles == ()
     assert document.settings == Settings()
+
+
+def test_the_paths_in_the_template_are_the_built_in_ones_word_for_word():
+    assert texts(load(uncommented()).paths) == texts(built_in_paths())
 
 
 def test_the_template_is_short_lines_of_ascii():

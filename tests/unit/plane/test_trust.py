@@ -11,8 +11,8 @@ from paddock.plane.trust import (
     content_digest,
     find_trust,
     is_trusted,
-    record_trust,
 )
+from tests.support.trusting import record_trust
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CONTENT = b'[paths]\nprotected = ["*.lock"]\n'

@@ -79,6 +79,25 @@ def test_a_target_for_more_than_one_kind_is_refused() -> None:
         parse_pattern("tool:file:create !x")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "operation", "widely"),
+    [
+        ("tool:client:webfetch", "WebFetch", True),
+        ("tool:client:WebFetch", "webfetch", True),
+        ("tool:client:*", "WebFetch", True),
+        ("tool:client:WebFetch", "WebSearch", False),
+        ("tool:file:view", "VIEW", False),
+    ],
+)
+def test_the_name_of_a_clients_tool_is_denied_whatever_its_case(
+    pattern: str, operation: str, widely: bool
+) -> None:
+    head = parse_head(pattern)
+    category = pattern.split(":")[1]
+    assert head.matches_widely(category, operation) is widely
+    assert head.matches(category, operation) is (pattern.endswith("*"))
+
+
 def test_a_star_in_a_name_stands_for_any_part_of_it() -> None:
     pattern = NamePattern("mcp__toy__*")
     assert pattern.matches("mcp__toy__add")

@@ -1,9 +1,12 @@
 """Decisions: path lists, permissions, profiles, ancestors, warnings."""
 
+from dataclasses import replace
+
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.policy import PlaneKind, Policy, PolicySource, Writer, decide, load_policy
+from paddock.policy import PlaneKind, Policy, PolicySource, Writer, decide, load_policy, shell_for
+from paddock.policy.actions import parse_action
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Decision, Outcome, RuleMatch
@@ -32,6 +35,28 @@ def create(path: str) -> Action:
 
 def view(path: str) -> Action:
     return Action("file", "view", path)
+
+
+@pytest.mark.parametrize(
+    ("deny", "target"),
+    [
+        ("tool:client:webfetch", "tool:client:WebFetch"),
+        ("tool:shell:run psql -c *DROP*", "tool:shell:run psql -c 'drop table t'"),
+        ("tool:file:create [А-Я]*.txt", "tool:file:create яд.txt"),
+    ],
+)
+def test_a_deny_holds_whatever_the_letter_case_and_an_allow_does_not(
+    deny: str, target: str
+) -> None:
+    action = parse_action(target)
+    for text, outcome in (
+        (f'allow = ["tool:*"]\ndeny = ["{deny}"]', Outcome.DENY),
+        ('allow = ["tool:*"]', Outcome.ALLOW),
+        (f'allow = ["{deny}"]', Outcome.DENY),
+        (f'allow = ["tool:*"]\nask = ["{deny}"]', Outcome.ASK),
+    ):
+        decided = policy(f"[profiles.p]\n{text}")
+        assert decide(decided, (agent("p"),), (action,)).outcome is outcome
 
 
 def test_the_default_path_lists_deny_with_their_codes_and_nothing_else() -> None:
@@ -285,6 +310,43 @@ def test_permissions_stand_above_the_profile() -> None:
     )
 
 
+DECLARATION = b"""{
+  "permissions": {
+    "read": [
+      "docs/**"],
+    "forbidden": [
+      "keys/*",
+      "*secret*"
+    ]
+  }
+}
+"""
+
+
+def test_what_permissions_refuse_names_the_line_of_the_agents_file() -> None:
+    who = replace(
+        agent("open", read=("docs/**",), write=("x",), forbidden=("built-in", "*secret*")),
+        declaration=DECLARATION,
+    )
+    found = {
+        str(action): rule.place
+        for action in (view("docs/secret"), view("src/a"), create("docs/a"), view("built-in"))
+        if (rule := decide(DEFAULT, (who,), (action,)).rule) is not None
+    }
+    assert found == {
+        "tool:file:view docs/secret": "agents/main/agent.json:7",
+        "tool:file:view src/a": "agents/main/agent.json:3",
+        # What the file does not say stands in no line of it.
+        "tool:file:create docs/a": "agents/main/agent.json",
+        "tool:file:view built-in": "agents/main/agent.json",
+    }
+    # One whose text is no JSON of ours, or is not known, is refused all the same.
+    for text in (b"", b"[", b'{"permissions": [1]}', b'{"permissions": {"forbidden": 1}}'):
+        rule = decide(DEFAULT, (replace(who, declaration=text),), (view("docs/secret"),)).rule
+        assert rule is not None
+        assert rule.place == "agents/main/agent.json"
+
+
 def test_a_directory_above_what_may_be_read_can_be_searched() -> None:
     who = agent("open", read=("/a/b/*.md", "!/a/b/x.md"))
     asked = {".": ALLOW, "a": ALLOW, "a/b": ALLOW, "a/c": DENY, "b": DENY, "a/b/c.py": DENY}
@@ -480,6 +542,109 @@ def test_an_untrusted_file_tightens_and_does_nothing_else() -> None:
     ]
 
 
+NARROW = """
+[profiles.standard]
+allow = ["tool:file:view", "tool:file:create docs/**", "tool:search:*", "tool:shell:run git *"]
+otherwise = { "tool:shell:*" = "deny", "tool:mcp:*" = "allow" }
+"""
+
+
+def test_what_an_untrusted_file_says_and_what_holds_without_it_are_decided_under_both() -> None:
+    decided = policy(NARROW, trusted=False)
+    found = outcomes(
+        decided,
+        agent(),
+        view("a"),
+        create("docs/a"),
+        create("x"),
+        Action("file", "delete", "docs/a"),
+        Action("shell", "run", "make"),
+        Action("shell", "run", "git status"),
+        Action("mcp", "call", "x"),
+        Action("gate", "check"),
+    )
+    assert {action: outcome for action, (outcome, _) in found.items()} == {
+        "tool:file:view a": ALLOW,
+        "tool:file:create docs/a": ALLOW,
+        # What it does not name it denies, and what it denies is denied.
+        "tool:file:create x": DENY,
+        "tool:file:delete docs/a": DENY,
+        "tool:shell:run make": DENY,
+        # What it allows is asked about or denied all the same, where it was.
+        "tool:shell:run git status": ASK,
+        "tool:mcp:call x": ASK,
+        "tool:gate:check": DENY,
+    }
+    # An agent whose profile it does not give is none of its business.
+    assert decide(decided, (agent("open"),), (create("x"),)).outcome is ALLOW
+    assert decide(policy(NARROW), (agent(),), (Action("mcp", "call", "x"),)).outcome is ALLOW
+
+
+def test_the_answer_of_an_untrusted_file_names_its_rule_and_that_it_is_untrusted() -> None:
+    decided = policy(NARROW, trusted=False)
+    said = decide(decided, (agent(),), (Action("shell", "run", "make"),))
+    assert said.rule is not None
+    assert (said.rule.text, said.rule.source, said.rule.place) == (
+        "tool:shell:*",
+        "profiles.standard.otherwise",
+        "paddock.toml:4",
+    )
+    assert said.reason == (
+        'no rule matches "tool:shell:run make", and "tool:shell:*" in profiles.standard.otherwise '
+        "says deny (paddock.toml is not trusted, and only tightens)"
+    )
+    unnamed = decide(decided, (agent(),), (create("x"),))
+    assert (unnamed.rule, unnamed.code) == (None, "policy.denied")
+    assert unnamed.reason.endswith("(paddock.toml is not trusted, and only tightens)")
+
+
+def test_any_command_is_allowed_only_where_an_untrusted_file_allows_any_too() -> None:
+    mine = '[profiles.standard]\nallow = ["tool:shell:*"]\n'
+    doubtful = Action("shell", "run", "git $given")
+
+    def decided(text: str) -> Outcome:
+        under = load_policy(
+            PolicySource("paddock.toml", text.encode(), trusted=False),
+            PolicySource("config.toml", mine.encode()),
+        )
+        return decide(under, (agent(),), (doubtful,)).outcome
+
+    assert decided('[profiles.standard]\nallow = ["tool:shell:run git *"]\n') is DENY
+    assert decided('[profiles.standard]\nask = ["tool:shell:run git *"]\n') is ASK
+    assert decided(mine) is ALLOW
+
+
+def test_an_untrusted_profile_sets_neither_network_nor_limits_of_commands() -> None:
+    mine = """
+[profiles.standard.shell]
+network = "host"
+[[profiles.standard.rules]]
+action = "tool:shell:run npm *"
+outcome = "allow"
+network = "none"
+"""
+    theirs = """
+[profiles.standard]
+allow = ["tool:*"]
+[profiles.standard.shell]
+network = "none"
+[[profiles.standard.rules]]
+action = "tool:shell:run *"
+outcome = "allow"
+network = "host"
+"""
+    user = PolicySource("config.toml", mine.encode())
+    under = load_policy(PolicySource("paddock.toml", theirs.encode(), trusted=False), user)
+    for line in ("npm test", "make"):
+        asked = (agent(),), Action("shell", "run", line)
+        assert shell_for(under, *asked) == shell_for(load_policy(None, user), *asked)
+    assert under.ignored == (
+        "paddock.toml:3: allow of [profiles.standard] only tightens",
+        "paddock.toml:4: shell of [profiles.standard] is not in force",
+        "paddock.toml:7: the rule that allows 'tool:shell:run *' only tightens",
+    )
+
+
 def test_an_agent_whose_profile_stands_in_the_untrusted_file_alone_is_locked() -> None:
     decided = policy(UNTRUSTED, trusted=False)
     for who in (agent("own"), agent("open", "bound")):
@@ -493,8 +658,8 @@ def test_what_an_untrusted_file_did_not_get_is_listed_with_its_place() -> None:
     assert policy(UNTRUSTED, trusted=False).ignored == (
         "paddock.toml:19: [shell] is not in force",
         "paddock.toml:21: [hook] is not in force",
-        "paddock.toml:9: allow of [profiles.standard] is not in force",
-        "paddock.toml:12: otherwise of [profiles.standard] is not in force",
+        "paddock.toml:9: allow of [profiles.standard] only tightens",
+        "paddock.toml:12: otherwise of [profiles.standard] only tightens",
         "paddock.toml:13: the profile 'own' is not in force; an agent that has it is locked",
         "paddock.toml:15: [agents.'bound'] is not in force",
         "paddock.toml:17: [agents.'main'] is not in force",

@@ -193,6 +193,41 @@ def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:
     assert ("tool:shell:run git status", "ask", "allow") in found(report)
 
 
+def test_what_an_untrusted_file_does_not_name_differs_from_what_holds_without_it() -> None:
+    report = diff(
+        policy(""), policy('[profiles.standard]\nallow = ["tool:search:*"]', trusted=False)
+    )
+    seen = found(report)
+    assert ("tool:file:view src", "allow", "deny") in seen
+    assert not any(old == new == "allow" for _, old, new in seen)
+    assert [item.says for item in report.differences.added] == [
+        "untrusted allow",
+        "untrusted deny of all else",
+    ]
+    assert [item.says for item in report.unseen] == ["untrusted allow"]
+
+
+def test_a_profile_without_rules_differs_from_none() -> None:
+    report = compared("[profiles.reviewer]\n", "")
+    assert ("tool:file:view src", "allow", "deny") in found(report)
+    assert {name for each in report.witnesses for name in each.agents} == {"profile reviewer"}
+    back = compared("", "[profiles.reviewer]\n")
+    assert ("tool:file:view src", "deny", "allow") in found(back)
+    assert compared("[profiles.reviewer]\n", "[profiles.reviewer]\n").witnesses == []
+
+
+def test_patterns_of_any_length_are_compared() -> None:
+    long = "a" * 3000
+    report = compared(f'{BASE}[paths]\nsecret = ["{long}*b"]\n')
+    assert [each.old.outcome.word for each in report.witnesses][:1] == ["allow"]
+    deep = "/".join(["a"] * 1500)
+    rows = common_texts(path_parts(parse_glob(deep)), path_parts(parse_glob(f"{deep[:-1]}*")))
+    assert rows[0] == ("a",) * 1500
+    assert (
+        common_texts(path_parts(parse_glob(f"/{long}b")), path_parts(parse_glob(f"/{long}"))) == ()
+    )
+
+
 @pytest.mark.parametrize(
     ("one", "other", "text"),
     [

@@ -53,9 +53,7 @@ def test_every_table_is_read() -> None:
         ),
         hook=HookSettings("approve", "all", ("~/.claude/plans/**",), True, True, False),
         agents=(AgentBinding("Explore", "locked"),),
-        limits=LoweredLimits(
-            (("approval_timeout_s", 60), ("shell_timeout_s", 60), ("view_bytes_max", 1000))
-        ),
+        limits=LoweredLimits(shell_timeout_s=60, view_bytes_max=1000),
         history=HistorySettings(5),
         mcp=McpSettings(3),
         ledger=LedgerSettings(keep_model_contents=True),
@@ -156,8 +154,9 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ("[limits]\nview_bytes_max = 100_001", 2, "view_bytes_max"),
         ("[limits]\nview_bytes_max = 0", 2, "view_bytes_max"),
         ("[limits]\nview_bytes_max = 1.5", 2, "view_bytes_max"),
-        ("[limits]\napproval_timeout_s = nan", 2, "approval_timeout_s"),
-        ("[limits]\napproval_timeout_s = 121", 2, "approval_timeout_s"),
+        ("[limits]\nshell_timeout_s = nan", 2, "shell_timeout_s"),
+        ("[limits]\nshell_timeout_s = 121", 2, "shell_timeout_s"),
+        ("[limits]\nentry_bytes_max = 10", 2, 'the limit "entry_bytes_max" is fixed'),
         ("[limits]\nview_bytes = 1", 2, "view_bytes"),
         ("[history]\nbytes_max = -1", 2, "bytes_max"),
         ("[mcp]\ncalls_max = 0", 2, "calls_max"),
@@ -254,10 +253,11 @@ def test_the_projects_keys_replace_the_users_whole_and_leave_the_others() -> Non
     assert policy.guards.find_secret("s") is not None
 
 
-def test_lowered_limits_answer_with_the_cap_where_none_is_given() -> None:
+def test_what_is_not_lowered_stays_as_paddock_has_it() -> None:
     lowered = load("[limits]\nview_bytes_max = 10\n").limits
-    assert lowered.value("view_bytes_max") == 10
-    assert lowered.value("path_depth_max") == limits.path_depth_max
+    assert lowered == LoweredLimits(view_bytes_max=10)
+    assert lowered.lowered() == {"view_bytes_max": 10}
+    assert LoweredLimits().ls_entries_max == limits.ls_entries_max
 
 
 def test_the_digest_tells_texts_trust_and_kind_apart() -> None:

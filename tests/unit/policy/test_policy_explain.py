@@ -1,6 +1,7 @@
 """Explanations: the rule and its place, what nearly matched, what would change it."""
 
 import json
+import tomllib
 
 import pytest
 
@@ -66,6 +67,16 @@ def test_an_exact_rule_is_proposed_where_none_matches() -> None:
             Outcome.ALLOW,
         ),
     )
+
+
+@pytest.mark.parametrize("word", ["x" * 300, "'a\"b\\\\c'", "é"])
+def test_the_change_shown_is_whole_and_the_one_that_was_tried(word: str) -> None:
+    action = parse_action(f"tool:shell:run npm run {word}")
+    (change,) = explain(load_policy(None), (Agent("main", "standard"),), action).changes
+    shown = change.text.partition("`")[2].partition("` to ")[0]
+    assert tomllib.loads(shown) == {"allow": [str(action)]}
+    tried = load_policy(PolicySource("paddock.toml", f"[profiles.standard]\n{shown}".encode()))
+    assert decide(tried, (Agent("main", "standard"),), [action]).outcome is change.outcome
 
 
 def test_a_change_of_a_preset_says_that_a_profile_in_a_file_replaces_it_whole() -> None:
@@ -194,6 +205,17 @@ def test_the_rule_that_nearly_decided_is_found_where_none_did(text: str, rule: s
     assert (None if nearly is None else nearly.rule.text) == rule
 
 
+def test_an_action_with_line_breaks_draws_no_row_of_its_own() -> None:
+    line = "git push x\n  rule:   tool:* (allow, forged)"
+    rows = explained(f"tool:shell:run {line}").render().splitlines()
+
+    shown = line.replace("\n", "\\n")
+    assert rows[0] == f"deny: tool:shell:run {shown}"
+    assert [row.split(" (")[0] for row in rows if row.startswith("  rule:")] == [
+        "  rule:   tool:shell:run git push *"
+    ]
+
+
 def test_near_misses_are_bounded_and_the_cut_is_stated() -> None:
     rules = ", ".join(f'"tool:file:view aaaaaaaa{n}"' for n in range(9))
     explanation = explained(
@@ -252,5 +274,22 @@ def test_the_exact_pattern_of_an_action_matches_it_alone(action: Action, pattern
 
 
 def test_an_untrusted_rule_is_not_proposed_as_if_a_profile_could_lift_it() -> None:
-    decided = policy('[profiles.standard]\ndeny = ["tool:file:create x"]', trusted=False)
-    assert explained("tool:file:create x", "standard", decided).changes == ()
+    text = '[profiles.standard]\nallow = ["tool:file:view"]\ndeny = ["tool:file:create x"]'
+    decided = policy(text, trusted=False)
+    says = (
+        "paddock.toml is not trusted, and its [profiles.standard] (paddock.toml:1) says deny: "
+        "change it there, or look at the file and trust it: paddock trust"
+    )
+    for action in ("tool:file:create x", "tool:file:create y"):
+        assert explained(action, "standard", decided).changes == (Change(says),)
+    # What stands in the way without the file is told as without it.
+    asked = explained("tool:client:Agent", "open", decided)
+    assert asked.changes == explained("tool:client:Agent", "open", policy("")).changes
+
+
+def test_a_rule_of_an_untrusted_file_that_nearly_matches_is_named() -> None:
+    decided = policy('[profiles.standard]\nallow = ["tool:file:create Docs/**"]', trusted=False)
+    misses = explained("tool:file:create docs/a", "standard", decided).near_misses
+    assert [(miss.rule.text, miss.rule.place) for miss in misses] == [
+        ("tool:file:create Docs/**", "paddock.toml:2")
+    ]

@@ -1,11 +1,16 @@
 """Decisions about command lines: every simple command, what is unknown, every redirection."""
 
+import json
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 
+from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
+from paddock.policy.commands import parse_line
+from paddock.policy.lines import written_path
 from paddock.policy.settings import SYSTEM_READ, ShellLimits, ShellSettings
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
@@ -72,7 +77,7 @@ def test_each_simple_command_is_judged_and_the_strictest_decides(line: str, expe
     assert outcome(line) == expected
 
 
-@pytest.mark.parametrize("line", ["eval x", "$(x)", 'sh -c "$x"', "git 'st", "ls $HOME", "(", "if"])
+@pytest.mark.parametrize("line", ["eval x", "$(x)", 'sh -c "$x"', "git 'st", "ls $HOME"])
 def test_what_is_only_known_at_run_time_is_at_least_asked_about(line: str) -> None:
     decision = decide(POLICY, (Agent("main", "standard"),), (run(line),))
     assert decision.outcome is Outcome.ASK
@@ -122,6 +127,98 @@ def test_a_redirection_out_of_the_workspace_is_refused_under_any_profile() -> No
     assert outcome("ls > a", "open") == "allow"
 
 
+def outcome_in(cwd: str, line: str, profile: str = "open") -> str:
+    """What is decided where the caller adds what the line writes from `cwd`."""
+    written = (written_path(target, cwd) for target in parse_line(line).writes)
+    added = [Action("file", "create", path) for path in dict.fromkeys(written) if path]
+    return decide(POLICY, (Agent("main", profile),), (run(line), *added)).outcome.word
+
+
+@pytest.mark.parametrize(
+    ("cwd", "line", "expected"),
+    [
+        ("sub", "echo x > ../docs/a", "allow"),
+        ("sub", "echo 'a -> b' >> ./../docs/a 2> /dev/null", "allow"),
+        ("a/b", "cat <<'E' > ../../c\nx\nE", "allow"),
+        ("a/b", "ls *.py | sort > ../x; ls > y > /tmp/z", "allow"),
+        ("sub", "> ../a", "allow"),
+        ("sub", "ls > ../.git/config", "deny"),
+        ("sub", "ls > ../../a", "deny"),
+        ("sub", "ls > ../../docs/a; ls > ../docs/a", "deny"),
+        ("sub", "ls > ../docs/a > ../../sub/docs/a", "deny"),
+        ("sub", "ls > ../docs/a > /etc/a", "deny"),
+        ("sub", "ls > ../docs/a > ~/a", "deny"),
+    ],
+)
+def test_what_leaves_the_workspace_is_told_from_where_the_line_runs(
+    cwd: str, line: str, expected: str
+) -> None:
+    assert outcome_in(cwd, line) == expected
+    assert outcome(line, "open") == "deny"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd .. && ls > ../docs/a",
+        "command cd ..; ls > ../docs/a",
+        "c\\d ..; ls > ../docs/a",
+        "time cd ..; ls > ../docs/a",
+        "pushd ..; ls > ../docs/a",
+        "if cd ..; then ls > ../docs/a; fi",
+        "f() { cd ..; }; f; ls > ../docs/a",
+        "eval 'cd ..'; ls > ../docs/a",
+        "trap 'cd ..' DEBUG; ls > ../docs/a",
+        "mapfile -C 'cd ..' -c 1 < f; ls > ../docs/a",
+        ". ./f; ls > ../docs/a",
+        "$X ..; ls > ../docs/a",
+        "c? ..; ls > ../docs/a",
+        "sh -c 'ls > ../docs/a'",
+        "env -C .. sh -c 'ls > ../docs/a'",
+        "find . -execdir sh -c 'ls > ../docs/a' \\;",
+        "ls > link/../../docs/a",
+        "ls > ../link/../../docs/a",
+    ],
+)
+def test_where_a_line_may_change_its_place_it_is_read_from_the_root_as_well(line: str) -> None:
+    assert outcome_in("sub", line) == "deny"
+
+
+def test_a_line_is_read_from_the_root_as_well_for_all_that_does_not_leave_it() -> None:
+    assert outcome_in("sub", "ls > .git/config") == "deny"
+    assert outcome_in("out", "ls > out/a", "files") == "allow"
+    assert outcome_in("out", "ls > a", "p") == "deny"
+
+
+def test_no_write_passes_as_another_ones_whatever_a_caller_adds() -> None:
+    targets = ("a", "b/a", "../a", "../b/a", "../../a", "../../b/a", "../../../a")
+    for cwd in ("a", "b", "a/b", "b/a", "a/a", "a/b/a"):
+        for pair in product(targets, repeat=2):
+            line = f"ls > {pair[0]} > {pair[1]}"
+            stays = all(written_path(target, cwd) for target in pair)
+            assert outcome_in(cwd, line) == ("allow" if stays else "deny"), (cwd, line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", " ", "# ls", "FOO=1", ";", "(", "if", '"', "A=(1 2)", "[[ a ]]", "2>&1"],
+)
+def test_a_line_without_a_command_is_refused_under_any_profile(line: str) -> None:
+    for profile in ("open", "p"):
+        decision = decide(POLICY, (Agent("main", profile),), (run(line),))
+        assert (decision.outcome, decision.rule) == (Outcome.DENY, None)
+        assert decision.reason.endswith(" holds no command")
+
+
+def test_a_redirection_alone_is_judged_as_the_write_that_it_is() -> None:
+    assert outcome("> a", "open") == "allow"
+    assert outcome("> .git/a", "open") == "deny"
+    assert outcome("> out/x", "p") == "deny"
+    # In these stands a command.
+    assert outcome("FOO=$(ls)", "open") == "allow"
+    assert outcome("# a comment\nls", "open") == "allow"
+
+
 def test_a_command_may_write_what_is_generated_and_is_warned_like_a_tool() -> None:
     assert outcome("ls > yarn.lock", "files") == "allow"
     decision = decide(POLICY, (Agent("main", "files"),), (run("ls > src/a; ls > src/b"),))
@@ -156,6 +253,39 @@ def test_a_command_pattern_that_can_match_nothing_does_not_load() -> None:
     with pytest.raises(Exception, match="a && b") as caught:
         policy('[profiles.p]\nallow = ["tool:shell:run a && b"]')
     assert getattr(caught.value, "where", "") == "paddock.toml:2"
+
+
+@pytest.mark.parametrize(
+    ("target", "bar"),
+    [
+        ("FOO=1 git log", "an assignment stands before the command"),
+        ("FOO+=1 *", "an assignment stands before the command"),
+        ("export A", "export can change what a later word of the line means"),
+        ("cd *", "cd can change what a later word of the line means"),
+        ("eval x", "eval can change what a later word of the line means"),
+    ],
+)
+def test_an_allow_that_can_match_no_command_does_not_load(target: str, bar: str) -> None:
+    wanted = f"an allow of {json.dumps(target)} matches nothing: {bar}"
+    short = f'[profiles.p]\nallow = ["tool:shell:run {target}"]'
+    long = f'[[profiles.p.rules]]\naction = "tool:shell:run {target}"\noutcome = "allow"'
+    for text in (short, long):
+        with pytest.raises(ConfigError) as caught:
+            policy(text)
+        assert (caught.value.message, caught.value.where) == (wanted, "paddock.toml:2")
+    # An ask or a deny sees such a command, whatever else the line may mean.
+    for word in ("ask", "deny"):
+        policy(f'[profiles.p]\n{word} = ["tool:shell:run {target}"]')
+    assert (
+        outcome("export A", "p", policy('[profiles.p]\nask = ["tool:shell:run export *"]')) == "ask"
+    )
+
+
+@pytest.mark.parametrize(
+    "target", ["env A=1 make *", "make A=1", "time ls", "*", "e* x", "echo export", "exporter *"]
+)
+def test_an_allow_that_a_builtin_is_near_to_loads(target: str) -> None:
+    assert policy(f'[profiles.p]\nallow = ["tool:shell:run {target}"]').find_profile("p")
 
 
 def test_examples_of_command_rules_are_tests() -> None:

@@ -44,6 +44,55 @@ def test_a_rule_that_a_stricter_one_covers_whole_is_found(
     assert (("lint.rule_covered", 2) in found(text)) == is_covered
 
 
+@pytest.mark.parametrize(
+    ("weak", "strong", "is_covered"),
+    [
+        ("docs/[ab].md", "docs/a.md", False),
+        ("docs/[a-z].md", "docs/[az].md", False),
+        ("docs/[a-z].md", "docs/[!m].md", False),
+        ("docs/?.md", "docs/[!a].md", False),
+        ("docs/[!a].md", "docs/[!b].md", False),
+        ("docs/[ab].md", "docs/?.md", True),
+        ("docs/[ab].md", "docs/**", True),
+    ],
+)
+def test_brackets_are_covered_by_wildcards_alone(weak: str, strong: str, is_covered: bool) -> None:
+    text = f'[profiles.p]\nask = ["tool:file:* {weak}"]\ndeny = ["tool:file:* {strong}"]'
+    assert (("lint.rule_covered", 2) in found(text)) == is_covered
+
+
+def test_a_twin_with_brackets_is_found_too() -> None:
+    text = '[profiles.p]\nask = ["tool:file:view [ab]",\n"tool:file:view [ab]"]'
+    assert found(text) == [("lint.rule_covered", 3)]
+
+
+def test_a_rule_that_gives_a_network_is_never_superfluous() -> None:
+    rule = """[[profiles.p.rules]]
+action = "tool:shell:run npm install"
+outcome = "allow"
+"""
+    text = f'[profiles.p]\nask = ["tool:shell:run npm *"]\n{rule}'
+    assert ("lint.rule_covered", 4) in found(text)
+    assert "lint.rule_covered" not in [code for code, _ in found(text + 'network = "host"\n')]
+
+
+@pytest.mark.parametrize(
+    ("secret", "rule", "is_swallowed"),
+    [
+        ('".env*"', "[.x]env", False),
+        ('"[!a]*.pem"', "?b.pem", False),
+        ('"*.pem", "!test.pem"', "*.pem", False),
+        ('"*.pem", "!test.pem"', "certs/[ab].pem", True),
+        ('"*.pem"', "[ab].pem", True),
+    ],
+)
+def test_a_rule_is_swallowed_only_if_all_that_it_names_is(
+    secret: str, rule: str, is_swallowed: bool
+) -> None:
+    text = f'[paths]\nsecret = [{secret}]\n[profiles.p]\nallow = ["tool:file:view {rule}"]'
+    assert (("lint.rule_never", 4) in found(text)) == is_swallowed
+
+
 def test_a_twin_is_found_once() -> None:
     text = '[profiles.p]\nask = ["tool:file:view a",\n"tool:file:view a"]'
     assert found(text) == [("lint.rule_covered", 3)]

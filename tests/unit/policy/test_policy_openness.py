@@ -57,9 +57,16 @@ def test_an_empty_permission_closes():
 
 
 def test_an_untrusted_file_can_close():
-    loaded = policy('[profiles.open]\ndeny = ["tool:file:create"]', trusted=False)
+    loaded = policy(
+        '[profiles.open]\nask = ["tool:file:*"]\ndeny = ["tool:file:create"]', trusted=False
+    )
     assert not may_ever(loaded, (Agent("main", "open"),), "file", "create")
     assert may_ever(loaded, (Agent("main", "open"),), "file", "view")
+    # What it does not name, and what it opens and was closed, are closed.
+    assert not may_ever(loaded, (Agent("main", "open"),), "shell", "run")
+    opening = policy('[profiles.locked]\nallow = ["tool:*"]', trusted=False)
+    assert not may_ever(opening, (Agent("main", "locked"),), "file", "create")
+    assert may_ever(opening, (Agent("main", "locked"),), "file", "view")
 
 
 def test_nobody_may_do_nothing():

@@ -110,6 +110,30 @@ def test_a_permitting_list_compares_exactly() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("[А-Я]*.txt", "яд.txt", "1.txt"),
+        ("[α-ω]x", "ΩX", "ax"),
+        ("[À-Þ]x", "éx", "ex"),
+        ("[Α-Ω]x", "Σx", "Яx"),
+        ("[!А-Я]x", "Яx", "xy"),
+        ("[一-龥]x", "中X", "ax"),
+        ("[a-\U0010ffff]x", "ЯX", "1x"),
+    ],
+)
+def test_a_range_of_letters_beyond_ascii_takes_both_cases(pattern: str, yes: str, no: str) -> None:
+    guarding = PathList([compile_pattern(pattern)], Comparison.GUARDING)
+    assert guarding.match(yes) is not None
+    assert guarding.match(no) is None
+
+
+def test_a_permitting_range_takes_one_case_alone() -> None:
+    permitting = PathList([compile_pattern("[А-Я]*.txt")], Comparison.PERMITTING)
+    assert permitting.match("Яд.txt") is not None
+    assert permitting.match("яд.txt") is None
+
+
 def test_a_negation_is_compared_the_other_way() -> None:
     assert matched(guarding("*.key", "!public.key"), "public.key", "PUBLIC.key") == {
         "public.key": None,
@@ -175,6 +199,22 @@ def test_the_root_is_matched_by_patterns_for_everything_alone() -> None:
     for text in ("a", "*.md", "/docs/**"):
         assert matched(permitting(text), ".") == {".": None}
     assert matched(permitting("**", "!**"), ".") == {".": None}
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_open"),
+    [
+        (["**", "!.*"], True),
+        (["**", "!secrets/"], True),
+        (["**", "!**"], False),
+        (["src/**", "!.*"], False),
+    ],
+)
+def test_a_negation_of_names_leaves_the_root_open(texts: list[str], is_open: bool) -> None:
+    permitting = PathList([compile_pattern(text) for text in texts], Comparison.PERMITTING)
+    assert permitting.permits(".") is is_open
+    taken_out = {"!.*": ".git", "!secrets/": "secrets/x", "!**": "a"}[texts[1]]
+    assert not permitting.permits(taken_out)
 
 
 def test_a_set_tells_every_pattern_that_matches() -> None:

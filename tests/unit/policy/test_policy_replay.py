@@ -6,7 +6,7 @@ import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
 from paddock.policy.recorded import Door, Lost, PastDecision, Recorded, Why, read_recorded
-from paddock.policy.replay import Kind, Policies, replay
+from paddock.policy.replay import Kind, Policies, decide_each, replay
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome, RuleMatch
@@ -145,6 +145,18 @@ def test_each_way_in_which_an_answer_changes(action: str, outcome: str, kind: Ki
     assert report.as_json()[kind.value.replace(" ", "_")] == 1
 
 
+def test_an_example_with_line_breaks_draws_no_group_of_its_own() -> None:
+    forged = (
+        "tool:shell:run git push\n\nnewly allowed: agent main, 500 calls\n  was: deny by forged"
+    )
+    report = replay([read(entry(forged, outcome="ask"))], OnePolicy(NEW))
+    rows = report.render().splitlines()
+
+    assert [row for row in rows if row.startswith("newly ")] == ["newly denied: agent main, 1 call"]
+    shown = forged.replace("\n", "\\n")
+    assert rows[-1] == f"  {TIME}  CALL-1 (seq 1)  {shown}"
+
+
 def test_a_difference_under_the_very_same_policy_is_no_change_but_lost() -> None:
     found = entry("tool:file:delete a", policy_digest=NEW.digest)
     report = replay([read(found)], OnePolicy(NEW))
@@ -169,6 +181,18 @@ def test_what_a_command_writes_is_judged_as_a_commands_write() -> None:
     assert [g.kind for g in replay([read(found)], OnePolicy(allowing)).groups] == [Kind.ALLOWED]
     by_tool = entry("tool:file:create yarn.lock", outcome="allow")
     assert [g.kind for g in replay([read(by_tool)], OnePolicy(allowing)).groups] == [Kind.DENIED]
+
+
+def test_a_line_that_ran_elsewhere_is_decided_again_from_there() -> None:
+    line, write = "tool:shell:run echo x > ../src/a", "tool:file:create src/a"
+    allowing = policy('[profiles.standard]\nallow = ["tool:shell:*", "tool:file:*"]\n')
+    found = read(entry(line, write, policy_digest=allowing.digest))
+    assert replay([found], OnePolicy(allowing)).unchanged == 1
+    assert isinstance(found, PastDecision)
+    assert [each.outcome for each in decide_each(allowing, found)] == [Outcome.ALLOW] * 2
+    at_root = read(entry(line, policy_digest=allowing.digest))
+    assert isinstance(at_root, PastDecision)
+    assert [each.outcome for each in decide_each(allowing, at_root)] == [Outcome.DENY]
 
 
 def test_the_hooks_lines_are_judged_without_the_writes_that_it_names_itself() -> None:

@@ -81,6 +81,21 @@ def test_a_warning_grants_and_says_what_it_should_have_refused():
     assert str(over.shortage) == "session has 0 of 10 tokens left, 5 are wanted"
 
 
+def test_that_a_scope_is_short_is_news_once():
+    session = session_budget(10, BudgetMode.WARN)
+    turn = session.child("turn 1", 5)
+
+    made = [scope.reserve(tokens) for scope, tokens in ((session, 10), (turn, 1), (session, 1))]
+    again = turn.reserve(9)
+
+    assert [(each.shortage is not None, each.is_news) for each in (*made, again)] == [
+        (False, False),
+        (True, True),
+        (True, False),
+        (True, False),
+    ]
+
+
 def test_off_counts_and_says_nothing():
     session = session_budget(10, BudgetMode.OFF)
 

@@ -1,12 +1,15 @@
 """A question about what a call would change: done first, held back, and then granted or let go."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from paddock.errors import SandboxUnavailableError, StorageFullError
+from paddock.runtime.answers import STOPPED
 from paddock.runtime.approvals import Approval, NoApprover
+from paddock.runtime.prepared import FREE, Bounds
 from paddock.tools.arguments import ArgumentType, flag
 from paddock.tools.spec import Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
@@ -37,6 +40,7 @@ class HeldBack:
     log: list[str]
     digest: str = "sha256:effect"
     diff: str = "+ one line"
+    warnings: tuple[str, ...] = ("one line more",)
 
     def commit(self) -> None:
         self.log.append("commit")
@@ -51,6 +55,7 @@ class Stager:
 
     log: list[str] = field(default_factory=list)
     failure: Exception | None = None
+    before_end: Callable[[], None] = lambda: None
 
     def resolve(self, arguments: Given, ports: Ports) -> Staged:
         return Staged(arguments.effect)
@@ -65,6 +70,7 @@ class Stager:
         self.log.append("stage")
         if self.failure is not None:
             raise self.failure
+        self.before_end()
         held = HeldBack(self.log)
         return Staged(plan.effect, held), held
 
@@ -80,15 +86,29 @@ class Stager:
 
 
 @dataclass
+class Button:
+    """A token; something presses it."""
+
+    is_cancelled: bool = False
+
+    def on_cancel(self, callback):
+        return lambda: None
+
+    def press(self) -> None:
+        self.is_cancelled = True
+
+
+@dataclass
 class Scene:
     door: Door
     stager: Stager = field(default_factory=Stager)
+    bounds: Bounds = FREE
 
     def call(self, approver, **arguments):
         spec = ToolSpec("stager", "Stager", "d", "test", Given, Effects(reads_only=False))
         tool = Tool(spec, self.stager)
         dispatcher = self.door.dispatcher(approver, policy=POLICY, more=(tool,))
-        return dispatcher.dispatch(ToolCall("C-1", "stager", arguments))
+        return dispatcher.dispatch(ToolCall("C-1", "stager", arguments), self.bounds)
 
 
 @pytest.fixture
@@ -105,6 +125,7 @@ def test_a_yes_lets_just_the_effect_stand_that_was_shown(scene: Scene):
     assert scene.stager.log == ["stage", "asked", "run", "commit", "close"]
     [request] = approver.asked
     assert (request.diff, request.target_digest) == ("+ one line", "sha256:effect")
+    assert request.warnings == ("one line more",)
     assert scene.door.events() == ["TOOL_STAGED", "TOOL_INTENT", "TOOL_RESULT"]
     staged = scene.door.ledger.entries[0].entry
     assert (staged.decision, staged.call_id) == ("ask", "C-1")
@@ -118,7 +139,10 @@ def test_a_yes_lets_just_the_effect_stand_that_was_shown(scene: Scene):
     ],
 )
 def test_any_other_answer_lets_it_go(scene: Scene, approver, code):
-    assert scene.call(approver).refusal.code == code
+    result = scene.call(approver)
+    assert result.refusal.code == code
+    assert result.details["warnings"] == ["one line more"]
+    assert result.content.splitlines()[-1] == "[warning: one line more]"
     assert scene.stager.log == ["stage", "close"]
     assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
 
@@ -145,6 +169,24 @@ def test_what_cannot_be_done_is_refused_without_a_question(scene: Scene):
     assert scene.call(approver).refusal.code == "sandbox.unavailable"
     assert approver.asked == []
     assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
+
+
+def test_what_was_cancelled_while_it_acted_is_let_go_and_nobody_is_asked(scene: Scene):
+    button, approver = Button(), Answers()
+    scene.bounds = Bounds(cancel=button)
+    scene.stager.before_end = button.press
+    result = scene.call(approver)
+
+    assert (result.refusal, approver.asked, scene.door.approvals.events) == (STOPPED, [], [])
+    assert scene.stager.log == ["stage", "close"]
+    assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
+
+
+def test_what_may_be_cancelled_and_was_not_is_asked_about(scene: Scene):
+    scene.bounds = Bounds(cancel=Button())
+
+    assert scene.call(Answers()).refusal is None
+    assert scene.stager.log == ["stage", "run", "commit", "close"]
 
 
 def test_a_question_about_the_call_does_nothing_before_it(scene: Scene):

@@ -23,7 +23,7 @@ from paddock.history.notes import CallMark
 from paddock.runtime.approvals import Approval, YesApprover
 from paddock.tools.arguments import ArgumentType, clamped_integer
 from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import READS, Effects, Tool, ToolOutput, ToolSpec
+from paddock.tools.spec import READS, CommandExit, Effects, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
 from paddock.values.calls import ToolCall
@@ -57,14 +57,16 @@ def test_the_intent_holds_every_input_of_the_decision(door):
     assert digest == {"salted_sha256": salted, "salt": "07" * 16, "bytes": 5}
 
 
+def sha256_of(content: str) -> str:
+    return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+
+
 def test_the_result_holds_effects_with_digests_before_and_after(door):
     (door.root / "a.txt").write_bytes(b"old")
-    door.call("str_replace", path="a.txt", old_str="old", new_str="new")
+    result = door.call("str_replace", path="a.txt", old_str="old", new_str="new")
     from paddock.workspace import version_of
 
-    metadata = door.metadata()
-    metadata.pop("result_digest")
-    assert metadata == {
+    assert door.metadata() == {
         "tool": "str_replace",
         "status": "ok",
         "effects": [
@@ -77,6 +79,7 @@ def test_the_result_holds_effects_with_digests_before_and_after(door):
         ],
         "bytes_written": 3,
         "duration_us": 0,
+        "result_digest": sha256_of(result.content),
         "intent": door.ledger.entries[0].id,
     }
 
@@ -417,7 +420,16 @@ def test_a_tool_that_fails_leaves_intent_and_result(door):
     assert result.refusal.code == "text.not_found"
     assert result.as_json()["success"] is False
     assert door.events() == ["TOOL_INTENT", "TOOL_RESULT"]
-    assert door.metadata()["code"] == "text.not_found"
+    assert door.metadata() == {
+        "tool": "str_replace",
+        "status": "error",
+        "code": "text.not_found",
+        "effects": [],
+        "duration_us": 0,
+        "result_digest": sha256_of(result.content),
+        "bytes_written": 0,
+        "intent": door.ledger.entries[0].id,
+    }
     with pytest.raises(StringNotFoundError):
         result.unwrap()
 
@@ -610,6 +622,43 @@ def test_two_writes_of_one_call_id_are_told_apart_on_record(door):
         if e.entry.event_type == "TOOL_RESULT"
     ]
     assert (results, len(set(results))) == (intents, 2)
+
+
+class _Exits:
+    """A tool that ran a command."""
+
+    def __init__(self, ended):
+        self.ended = ended
+
+    def resolve(self, arguments, ports):
+        return _NoActions((Action("file", "view", "a"),))
+
+    def run(self, plan, ports):
+        return ToolOutput("it ran", {}, exit=self.ended)
+
+
+@pytest.mark.parametrize("effects", [READS, Effects(reads_only=False)])
+@pytest.mark.parametrize(
+    ("ended", "kept"),
+    [
+        (CommandExit(0), {"exit": 0}),
+        (CommandExit(137), {"exit": 137}),
+        (CommandExit(-1, timed_out=True), {"exit": -1, "timed_out": True}),
+        (None, {}),
+    ],
+)
+def test_how_a_command_ended_is_on_record_where_a_tool_ran_one(door, effects, ended, kept):
+    tool = Tool(ToolSpec("runs", "r", "r", "workspace", _Where, effects), _Exits(ended))
+    door.dispatcher(more=(tool,)).dispatch(ToolCall("C-1", "runs", {}))
+    assert door.metadata() == {
+        "tool": "runs",
+        "status": "ok",
+        "effects": [],
+        "bytes_written": 0,
+        "duration_us": 0,
+        "result_digest": sha256_of("it ran"),
+        **kept,
+    }
 
 
 class _Does:

@@ -215,6 +215,16 @@ def test_a_call_that_brings_one_action_twice_is_read_back(place):
     assert place.inbox.list_all() == [kept]
 
 
+def test_what_policy_warned_of_is_kept_and_a_request_from_before_has_none(place):
+    kept = place.inbox.keep(replace(request(), warnings=("it matters",)))
+    assert place.inbox.list_all() == [kept]
+    file = file_of(place, kept)
+    members = json.loads(file.read_bytes())
+    assert members.pop("warnings") == ["it matters"]
+    file.write_text(json.dumps(members))
+    assert place.inbox.list_all() == [replace(kept, request=request())]
+
+
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
 def test_only_files_are_read(place, tmp_path, kind):
     kept = place.inbox.keep(request())

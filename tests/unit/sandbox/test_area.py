@@ -1,7 +1,9 @@
 """The staging area: what is made there, and that all of it goes away again."""
 
+import contextlib
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,24 @@ def test_the_same_names_are_made_once_and_others_anew(area: StagingArea, workspa
     assert area.hide(workspace, ["one", "a/two"]) != first
 
 
+def test_whiteouts_go_when_nobody_uses_them_and_others_are_newer(area: StagingArea, workspace: int):
+    first = area.hide(workspace, ["one"])
+    assert area.hide(workspace, ["one"]) == first
+    second = area.hide(workspace, ["one", "a/two"])
+    area.hold(second)
+    for hidden in (first, second, second):
+        area.let_go(hidden)
+    assert area.take_unused() == []
+    area.let_go(first)
+    assert (area.take_unused(), area.take_unused()) == ([first], [])
+    third = area.hide(workspace, ["one"])
+    assert third not in (first, second)
+    assert area.take_unused() == [second]
+    area.let_go("")
+    area.let_go(third)
+    assert (area.take_unused(), area.hide(workspace, ["one"])) == ([], third)
+
+
 def test_no_names_cost_nothing_and_a_parent_that_is_gone_has_none(
     area: StagingArea, workspace: int
 ):
@@ -137,6 +157,55 @@ def test_everything_is_removed_whatever_it_is(tmp_path: Path):
     os.close(fd)
 
     assert os.listdir(home) == ["kept"]
+
+
+class Exchanged:
+    """Exchanges one directory for a link as soon as another that is removed before it is gone."""
+
+    def __init__(self, tree: Path, target: Path) -> None:
+        for number in range(_DIRECTORIES):
+            (tree / f"d{number}").mkdir(parents=True)
+        self.target = target
+        self.at = os.open(tree, os.O_RDONLY)
+        self.made = 0
+        self.is_over = False
+        self.thread = threading.Thread(target=self._exchange)
+
+    def __enter__(self) -> None:
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over = True
+        self.thread.join()
+        os.close(self.at)
+
+    def _exchange(self) -> None:
+        while len(os.listdir(self.at)) == _DIRECTORIES and not self.is_over:
+            continue
+        for number in reversed(range(_DIRECTORIES)):
+            with contextlib.suppress(OSError):
+                os.rmdir(f"d{number}", dir_fd=self.at)
+                os.symlink(self.target, f"d{number}", dir_fd=self.at)
+                self.made += 1
+
+
+_DIRECTORIES = 3000
+
+
+@pytest.mark.parametrize("kind", ["directory", "file"])
+def test_what_a_link_leads_to_that_took_a_directorys_place_stays_as_it_is(tmp_path: Path, kind):
+    target = tmp_path / "theirs"
+    target.mkdir() if kind == "directory" else target.write_text("theirs")
+    target.chmod(0o555)
+    exchanged = Exchanged(tmp_path / "home/tree", target)
+    fd = os.open(tmp_path / "home", os.O_RDONLY)
+    with exchanged:
+        remove_tree(fd, "tree")
+    os.close(fd)
+
+    assert exchanged.made > 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o555
+    assert os.listdir(tmp_path / "home") == []
 
 
 def test_an_area_that_cannot_be_made_is_an_error_of_the_host(tmp_path: Path):

@@ -95,3 +95,16 @@ def test_memory_stays_the_same_for_a_long_stream():
 
     assert capture.captured().total_bytes == 640 * 65536
     assert resident_kb() - before < 5 * 1024
+
+
+def test_where_nothing_is_there_a_read_does_not_wait_unless_it_is_told_to():
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
+    capture = Capture(read_end, 10)
+
+    assert [capture.read(), capture.read(), capture.total_bytes] == [True, True, 0]
+    os.write(write_end, b"now")
+    assert (capture.read(), capture.total_bytes) == (True, 3)
+    os.close(write_end)
+    assert not capture.read()
+    capture.close()

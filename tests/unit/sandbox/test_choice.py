@@ -87,6 +87,16 @@ def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
             HostSwitches(has_own_filter=True, apparmor_restricts="0", userns_clone="1"),
             "--security-opt seccomp=unconfined",
         ),
+        (
+            Symptom(Step.USER_NAMESPACE, errno.EINVAL),
+            HostSwitches(has_command_users=False),
+            "as the plain user who owns the workspace",
+        ),
+        (
+            Symptom(Step.USER_NAMESPACE, errno.EINVAL),
+            HostSwitches(has_command_users=False, user_namespaces_max="0"),
+            "user.max_user_namespaces=15000",
+        ),
         (Symptom(Step.USER_NAMESPACE, errno.EINVAL), HostSwitches(), "CONFIG_USER_NS"),
         (Symptom(Step.USER_NAMESPACE, errno.EIO), HostSwitches(), "allow this user"),
         (Symptom(Step.OVERLAY, errno.EINVAL), HostSwitches(), "another file system"),

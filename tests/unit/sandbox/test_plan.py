@@ -200,6 +200,35 @@ def test_what_a_command_can_change_comes_last_on_the_search_path():
 
 
 @pytest.mark.parametrize(
+    "planted",
+    [
+        Standing("/work/ws/bin", "/usr/bin", (("/work/ws/bin", "/usr/bin"),)),
+        Standing("/home/u/bin", "/usr/bin", (("/home/u/bin", "/w/b"), ("/w/b", "/usr/bin"))),
+        Standing("/work/ws/a/../../../usr/bin", "/usr/bin"),
+    ],
+)
+def test_so_does_what_a_command_can_make_lead_elsewhere(planted):
+    facts = replace(FACTS, changeable=("/w",), search_path=(planted, *FACTS.search_path))
+    assert dict(plan(facts=facts).environment)["PATH"] == f"/usr/bin:/bin:{planted.asked}"
+
+
+@pytest.mark.parametrize("key", ["read", "write"])
+@pytest.mark.parametrize("link", ["/work/ws/data", "/w/data"])
+def test_a_link_that_a_command_can_have_made_opens_no_place_of_the_policy(key, link):
+    text = f'[shell]\n{key} = ["{link}", "/opt/data"]\n'
+    honest = Standing("/opt/data", "/srv/data", (("/opt/data", "/srv/data"),))
+    planted = Standing(link, "/home/u/.ssh", ((link, "/home/u/.ssh"),))
+    facts = replace(FACTS, changeable=("/w",), standing=(*SYSTEM, honest, planted))
+    made = plan(text, facts)
+    assert (made.readable, made.writable) == (
+        (("/srv/data",), ()) if key == "read" else (("/etc/ssl", "/usr"), ("/srv/data",))
+    )
+    assert left_out(text, facts) == (
+        LeftOut(link, "a link that commands can change leads to /home/u/.ssh"),
+    )
+
+
+@pytest.mark.parametrize(
     ("path", "why"),
     [
         ("/home", "it is, or holds, the home directory"),

@@ -9,7 +9,6 @@ from paddock.errors import (
     BinaryFileError,
     FileChangedError,
     InvalidPathError,
-    PathExistsError,
     PathNotAFileError,
     PathThroughLinkError,
     PathTraversalError,
@@ -170,7 +169,7 @@ def test_if_version_that_does_not_hold_is_refused_and_the_file_stands(desk):
 
 def test_absent_as_version_creates_and_never_overwrites(desk):
     desk.run("create_file", path="a", content="one", if_version="absent")
-    with pytest.raises(PathExistsError):
+    with pytest.raises(FileChangedError):
         desk.run("create_file", path="a", content="two", if_version="absent")
     assert desk.tree() == {"a": b"one"}
 

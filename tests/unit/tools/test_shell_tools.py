@@ -7,6 +7,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import (
+    InvalidArgumentsError,
     PathNotADirectoryError,
     PathTraversalError,
     SandboxUnavailableError,
@@ -49,7 +50,6 @@ class TestShell:
 
     __test__ = False
     outcome: ShellOutcome = OUTCOME
-    timeout_max_s: int = 120
     lines: list[CommandLine] = field(default_factory=list)
     kept: list[bytes] = field(default_factory=list)
 
@@ -76,6 +76,7 @@ class HeldOutcome:
     outcome: ShellOutcome
     digest: str = "sha256:diff"
     diff: str = "the difference"
+    warnings: tuple[str, ...] = ()
     is_closed: bool = False
 
     def commit(self) -> ShellOutcome:
@@ -152,10 +153,14 @@ def test_a_directory_that_is_none_is_refused(tool, ports, cwd, error, message):
     assert caught.value.message.startswith(message)
 
 
-def test_policy_lowers_the_time(tool, ports):
-    ports.shell.timeout_max_s = 5
-
-    assert plan_of(tool, ports, timeout=90).line.timeout_s == 5
+@pytest.mark.parametrize("letter", ["x", "字"])
+def test_a_command_that_no_shell_can_be_given_is_refused_before_anybody_is_asked(
+    tool, ports, letter
+):
+    most = limits.command_bytes_max // len(letter.encode())
+    assert plan_of(tool, ports, command=letter * most).line.text == letter * most
+    with pytest.raises(InvalidArgumentsError, match=r"command has \d+ bytes, 131071 are allowed"):
+        plan_of(tool, ports, command=letter * (most + 1))
 
 
 def test_an_approval_is_bound_to_the_plan_or_to_the_difference(tool, ports):

@@ -76,15 +76,27 @@ def test_a_long_file_is_cut_at_the_output_limit_and_can_be_read_on_to_its_end(de
     assert seen == lines
 
 
-def test_a_very_long_line_is_cut_and_says_how_much_is_missing(desk):
-    desk.write("a", b"x" * (limits.view_line_bytes_max + 5) + b"\nnext\n")
+def test_a_single_line_below_the_limit_is_shown_whole(desk):
+    desk.write("a", b"x" * (limits.view_bytes_max - 10) + b"\nnext\n")
     output = desk.run("view", path="a")
-    assert "x [... 5 more bytes of this line]\n     2\tnext" in output.content
+    assert output.content.endswith("x\n     2\tnext")
+    assert len(output.content) > limits.view_bytes_max
+    assert output.details["truncated"] is False
+
+
+def test_a_longer_line_is_cut_and_says_how_much_is_missing_and_where_the_next_begins(desk):
+    desk.write("a", b"x" * (limits.view_bytes_max + 5) + b"\nnext\n")
+    output = desk.run("view", path="a")
+    assert output.content.endswith(
+        "x [... 5 more bytes of this line]\n"
+        "[lines 1-1 of 2 shown, cut at 100000 bytes; use offset=2 to go on]"
+    )
     assert output.details["truncated"] is True
+    assert desk.run("view", path="a", offset=2).content == "     2\tnext"
 
 
 def test_a_line_is_never_cut_inside_a_character(desk):
-    desk.write("a", "é".encode() * limits.view_line_bytes_max)
+    desk.write("a", "é".encode() * limits.view_bytes_max)
     assert "\ufffd" not in desk.run("view", path="a").content
 
 

@@ -7,7 +7,6 @@ from paddock.errors import (
     BinaryFileError,
     FileChangedError,
     InvalidArgumentsError,
-    PathExistsError,
     PathNotADirectoryError,
     PathNotAFileError,
     PathNotFoundError,
@@ -93,7 +92,7 @@ def test_if_version_guards_the_write_on_both_sides(desk):
     desk.run("write_file_dev", path="a", content="two", if_version=version_of(b"one"))
     with pytest.raises(FileChangedError):
         desk.run("write_file_dev", path="a", content="three", if_version=version_of(b"one"))
-    with pytest.raises(PathExistsError):
+    with pytest.raises(FileChangedError):
         desk.run("write_file_dev", path="a", content="three", if_version="absent")
     assert desk.tree() == {"a": b"two"}
     desk.run("write_file_dev", path="b", content="new", if_version="absent")
@@ -105,7 +104,7 @@ def test_a_pinned_plan_runs_only_on_what_was_there(desk):
     plan, version = handler.pin(desk.plan("write_file_dev", path="a", content="x"), desk.ports)
     assert version == "absent"
     desk.write("a", b"came meanwhile")
-    with pytest.raises(PathExistsError):
+    with pytest.raises(FileChangedError):
         handler.run(plan, desk.ports)
     assert desk.tree() == {"a": b"came meanwhile"}
 

@@ -8,10 +8,10 @@ from paddock import limits
 from paddock.apps.admin.ports import Answer, Choice, Keyboard, Silence
 from paddock.apps.admin.preview import Previews
 from paddock.apps.admin.question import BRIEF, WHOLE, Extent, question_for
+from paddock.errors import ApprovalUnavailableError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 
 BY: Final = "terminal"
-_UNAVAILABLE: Final = "approval.unavailable"
 
 
 class TerminalApprover:
@@ -49,7 +49,7 @@ class TerminalApprover:
             note = said.value
             if said is Silence.TOO_LATE:
                 note = f"no answer within {self._timeout_s:g} s"
-            return Approval(False, BY, _UNAVAILABLE, note)
+            return Approval(False, BY, ApprovalUnavailableError.code, note)
         if said is Choice.ALWAYS:
             self._always[call] = question_id
         return Approval(said in {Choice.YES, Choice.ALWAYS}, BY)

@@ -5,6 +5,7 @@ from typing import Final
 from paddock.apps.admin.blocks import Look, Row, Span, Table, line, lines, pairs, row
 from paddock.apps.admin.desk import Desk
 from paddock.apps.admin.sandboxed import examine
+from paddock.assembly import report_of
 from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.sessions import sessions_of
 from paddock.errors import UsageError
@@ -13,7 +14,6 @@ from paddock.ledger.query import Filter
 from paddock.ledger.verify import Verification
 from paddock.policy.actions import parse_action
 from paddock.policy.explain import explain
-from paddock.policy.places import place_text
 from paddock.sandbox.probe import probe_host
 from paddock.sandbox.values import Held
 from paddock.text.show import quote, show_name
@@ -54,7 +54,7 @@ class ShowCommand:
 
 def _show_config(desk: Desk) -> None:
     project = desk.project
-    report = project.report()
+    report = report_of(project)
     facts: list[tuple[str, str | Span]] = [("root", str(report.root)), ("plane", str(report.plane))]
     facts += [("policy", str(path)) for path in report.policy] or [("policy", "built-in defaults")]
     facts += [(f"ledger {name}", str(path)) for name, path in report.ledgers.items()]
@@ -68,6 +68,7 @@ def _show_config(desk: Desk) -> None:
             ("tier", config.tier),
             ("tool_profile", config.tool_profile),
             ("dual gate", str(project.gate)),
+            ("made with --dev", "yes" if report.made_with_dev else "no"),
             ("model", f"{config.model.provider}:{config.model.name or 'default'}"),
             ("classify", "on" if config.classify else "off"),
             ("budget", f"{budget.session_tokens:,} tokens a session ({budget.mode})"),
@@ -111,7 +112,7 @@ class PolicyCommand:
 
 
 def _rule_row(rule: RuleMatch) -> Row:
-    return row(rule.outcome.word, rule.text, place_text(rule.file, rule.line))
+    return row(rule.outcome.word, rule.text, rule.place)
 
 
 class LedgerCommand:

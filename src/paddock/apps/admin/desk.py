@@ -12,7 +12,7 @@ from paddock.apps.admin.calls import Calls
 from paddock.apps.admin.ports import Keyboard, Screen
 from paddock.apps.admin.status import Sandboxed, Status
 from paddock.apps.admin.turn import TurnView
-from paddock.assembly import Project, new_call_id, open_runtime
+from paddock.assembly import Project, is_made_with_dev, new_call_id, open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.providers.cancel import CancelToken
 from paddock.providers.wire_json import as_map, as_text
@@ -54,6 +54,8 @@ class Desk:
         self._approver = approver
         self._spent: dict[str, int] = {}
         self._runtime: Runtime | None = None
+        # The plane was made once and for all.
+        self._made_with_dev = is_made_with_dev(setting.project)
         self.sandbox = setting.examine(setting.project, setting.agent)
         self.session = self._open(None)
 
@@ -149,6 +151,7 @@ class Desk:
             sandbox=self.sandbox,
             tokens=session.supervisor.cost.total_tokens + sum(self._spent.values()),
             tokens_left=session.budget.free,
+            made_with_dev=self._made_with_dev,
         )
 
     def refresh(self) -> None:

@@ -15,7 +15,7 @@ from paddock.text.changes import unified_diff
 from paddock.text.check import require_content
 from paddock.text.show import show_name
 from paddock.tools.editing import Replacement, ReplacementOfAll, Wording
-from paddock.tools.outputs import ABSENT
+from paddock.tools.versions import ABSENT
 from paddock.values.calls import Json
 from paddock.workspace import Workspace, version_of
 

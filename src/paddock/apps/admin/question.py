@@ -133,6 +133,8 @@ def _reasons(request: ApprovalRequest) -> Iterator[tuple[str, str]]:
     for action in request.actions:
         yield "action", _brief(action, request)
     yield "why", request.reason
+    for warning in request.warnings:
+        yield "warning", warning
     if request.rule:
         yield "rule", request.rule
 

@@ -39,6 +39,7 @@ class Status:
     sandbox: Sandboxed
     tokens: int = 0
     tokens_left: int | None = None
+    made_with_dev: bool = False
 
     @property
     def cost(self) -> str:
@@ -49,6 +50,8 @@ class Status:
     def badges(self) -> tuple[str, ...]:
         """What must not be overlooked: empty where everything is as strict as it can be."""
         found: list[str] = []
+        if self.made_with_dev:
+            found.append("DEV PLANE")
         if self.gate_is_open:
             found.append("DEVELOPMENT TOOLS ARE ON")
         sandbox = self.sandbox

@@ -7,9 +7,10 @@ from pathlib import Path
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import use_project
-from paddock.assembly import Project, create_agent, remove_agent
+from paddock.assembly import Project, create_agent, is_made_with_dev, remove_agent
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import NewAgent
+from paddock.plane.report import MADE_WITH_DEV
 from paddock.values.calls import Json
 
 
@@ -87,6 +88,8 @@ class Agents:
 
     def _list(self, project: Project, options: Options, console: Console) -> int:
         records = project.agents.read_all()
+        if is_made_with_dev(project):
+            console.warn(f"note: {MADE_WITH_DEV}")
         if options.json:
             console.write_json([_json(record) for record in records])
             return 0

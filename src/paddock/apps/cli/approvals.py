@@ -103,7 +103,7 @@ class Approvals:
             arguments = dict(parked.request.arguments)
             filled = dict(parked.request.filled)
             shown = {**_summary(project, parked), "arguments": arguments, "filled": filled}
-            console.write_json(shown)
+            console.write_json({**shown, "diff": parked.request.diff})
         else:
             show_parked(parked, console.say, find_outdated(project, parked))
         return 0
@@ -205,6 +205,7 @@ def show_parked(
         ("tool", request.tool),
         *(("action", action) for action in request.actions),
         ("why asked", request.reason),
+        *(("warning", warning) for warning in request.warnings),
         ("rule", request.rule),
         *(() if outdated is None else (("outdated", outdated.why),)),
         ("target", request.target_digest),

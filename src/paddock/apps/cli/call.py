@@ -4,6 +4,7 @@ import argparse
 
 from paddock import limits
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import exit_of_call
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
 from paddock.apps.cli.prompt import PromptApprover
@@ -13,8 +14,6 @@ from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.json_object import parse_object
 from paddock.values.calls import Json, Refusal, ToolResult
-
-_HOST_CODES = frozenset({"sandbox.unavailable", "storage.full", "ledger.busy", "ledger.full"})
 
 
 class Call:
@@ -59,9 +58,7 @@ class Call:
         # By this id it is explained, proved and undone.
         named: dict[str, Json] = {"call": result.call_id} if result.call_id else {}
         console.write_json({**result.as_json(), **named})
-        if result.refusal is None:
-            return 0
-        return 5 if result.refusal.code in _HOST_CODES else 1
+        return exit_of_call(result.refusal)
 
 
 class Progress:

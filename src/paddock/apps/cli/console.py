@@ -47,7 +47,7 @@ class Console:
             if reconfigure is not None:
                 reconfigure(errors="backslashreplace")
         try:
-            here = Path.cwd()
+            here = _here(os.environ)
         except OSError:
             # It was removed: whoever needs a directory finds none there, and says so.
             here = Path("/proc/self/cwd")
@@ -60,6 +60,20 @@ class Console:
         """
         with _writing():
             self.stdout.write(text)
+
+    def write_bytes(self, content: bytes) -> None:
+        """What another program reads, for stdout, byte for byte; for a terminal as text.
+
+        Raises: as `print`.
+        """
+        # A stream's encoding would change what is signed, and what is compared with a file.
+        buffer = None if self.stdout.isatty() else getattr(self.stdout, "buffer", None)
+        if buffer is None:
+            self.print(content.decode(errors="backslashreplace"))
+            return
+        with _writing():
+            self.stdout.flush()
+            buffer.write(content)
 
     def flush(self) -> None:
         """Let out what was printed. Raises: as `print`."""
@@ -120,6 +134,18 @@ class Console:
         if plain or not self.stdout.isatty():
             return text
         return f"\x1b[{code}m{text}\x1b[0m"
+
+
+def _here(environment: Mapping[str, str]) -> Path:
+    """The working directory by the name that the shell has for it, as `pwd -L` (POSIX) says it."""
+    named = environment.get("PWD", "")
+    if named.startswith("/") and ".." not in Path(named).parts:
+        try:
+            if Path(named).samefile("."):
+                return Path(named)
+        except (OSError, ValueError):
+            return Path.cwd()
+    return Path.cwd()
 
 
 def _unwritable(file: Path) -> TextIO:

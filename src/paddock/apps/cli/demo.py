@@ -28,6 +28,7 @@ from paddock.plane.environment import Environment
 from paddock.policy.actions import parse_action
 from paddock.policy.explain import explain
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
+from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult
 
 _ASK_RULE = """
@@ -265,8 +266,9 @@ class Tour:
         """The ledger holds every call, the refused ones too."""
         path = str(self._project.layout.ledger_paths()["ho1m"])
         rows = [
-            f"{row.seq:>3}  {row.entry.event_type:<12} {row.entry.decision:<6} "
-            f"{row.entry.metadata.get('tool', '')} {row.entry.reason}"
+            f"{row.seq:>3}  {row.entry.event_type:<12} "
+            f"{show_name(row.entry.decision):<6} "
+            f"{show_name(str(row.entry.metadata.get('tool', '')))} {show_name(row.entry.reason)}"
             for row in query(path, Filter(), last=6).entries
         ]
         report = verify(path)

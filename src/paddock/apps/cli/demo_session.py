@@ -11,10 +11,10 @@ from paddock.apps.cli.demo_copy import TOUR
 from paddock.apps.cli.demo_scene import Scene
 from paddock.assembly import Project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
-from paddock.ledger.format_events import TURN_RECORDED
 from paddock.ledger.query import Filter
 from paddock.ledger.verify import verify
 from paddock.text.show import show_name
+from paddock.values.events import TURN_RECORDED
 
 _NOTE: Final = f"{TOUR}-session.md"
 _ROWS_MAX: Final = 8

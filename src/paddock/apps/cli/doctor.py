@@ -5,7 +5,9 @@ import argparse
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project
+from paddock.assembly import Project, is_made_with_dev
 from paddock.errors import PaddockError, SandboxUnavailableError
+from paddock.plane.report import MADE_WITH_DEV
 from paddock.sandbox.values import Held, Verdict
 from paddock.values.calls import Json
 
@@ -30,7 +32,10 @@ class Doctor:
 
         findings = probe_host()
         verdicts = examine_host(environment_of(console).paddock_home / _STAGING)
-        here = _examine_here(options, console) if verdicts[0].enforcement is Held.FULL else None
+        project = _find_project(options, console)
+        is_full = verdicts[0].enforcement is Held.FULL
+        here = _examine_here(project) if project is not None and is_full else None
+        made_with_dev = project is not None and is_made_with_dev(project)
         if options.json:
             console.write_json(
                 {
@@ -42,6 +47,7 @@ class Doctor:
                     "backends": [_verdict_json(verdict) for verdict in verdicts],
                     "workspace": None if here is None else _verdict_json(here),
                     "commands": _commands(verdicts, here),
+                    "made_with_dev": made_with_dev,
                 }
             )
             return 0
@@ -56,6 +62,8 @@ class Doctor:
         if here is not None:
             self._say_verdict(here, "this workspace", console)
         console.say(f"files: fenced. commands: {_commands(verdicts, here)}")
+        if made_with_dev:
+            console.say(f"plane: {MADE_WITH_DEV}")
         return 0
 
     def _say_verdict(self, verdict: Verdict, name: str, console: Console) -> None:
@@ -72,15 +80,18 @@ class Doctor:
         console.say(f"{name:<17}{found}")
 
 
-def _examine_here(options: Options, console: Console) -> Verdict | None:
-    """Whether a stage works on the workspace of this directory; None where there is none."""
-    from paddock.sandbox.examine import examine_workspace
-
+def _find_project(options: Options, console: Console) -> Project | None:
     try:
-        project = find_project(options, console)
+        return find_project(options, console)
     except PaddockError:
         # What is wrong with it says every other command; this one is about the host.
         return None
+
+
+def _examine_here(project: Project) -> Verdict:
+    """Whether a stage works on the workspace of this directory."""
+    from paddock.sandbox.examine import examine_workspace
+
     staging = project.environment.paddock_home / _STAGING
     return examine_workspace(staging, str(project.root.path))
 

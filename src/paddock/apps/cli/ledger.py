@@ -3,7 +3,6 @@
 import argparse
 import posixpath
 import time
-from pathlib import Path
 from typing import Final
 
 from paddock.apps.cli.console import Console
@@ -18,21 +17,22 @@ from paddock.apps.cli.ledger_proofs import (
     run_rollback,
 )
 from paddock.apps.cli.ledger_signer import add_signer, run_signer
-from paddock.apps.cli.ledger_verify import add_verify, gone_error, run_verify
+from paddock.apps.cli.ledger_verify import add_verify, run_verify, unfinished
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.apps.cli.times import seconds_of
 from paddock.assembly import Project
 from paddock.assembly.auditing import is_held_elsewhere
 from paddock.errors import UsageError
-from paddock.ledger.format_events import APPROVAL_ANSWERED
 from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, Filter, query
-from paddock.ledger.tail import follow
+from paddock.ledger.tail import find_torn_bytes, follow
 from paddock.runtime.records import clean
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
+from paddock.values.events import APPROVAL_ANSWERED
 
 NAMES: Final = ("governance", "ho2m", "ho1m", "packages")
 _POLL_S: Final = 0.25
@@ -141,8 +141,7 @@ class LedgerCommand:
         known = [
             name
             for name in NAMES
-            if _is_known(paths[name])
-            or is_held_elsewhere(project.layout, project.environment, name)
+            if is_known(paths[name]) or is_held_elsewhere(project.layout, project.environment, name)
         ]
         named = [options.ledger] if options.ledger else known
         if options.question == "accept-rollback":
@@ -153,7 +152,7 @@ class LedgerCommand:
         if options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
         path = project.layout.ledger_paths()[options.ledger]
-        if not _is_known(path):
+        if not is_known(path):
             return _nothing_yet(options, console)
         if not path.exists():
             raise gone_error(path, options.ledger)
@@ -173,6 +172,8 @@ class LedgerCommand:
         if not rows.entries and not rows.bad:
             calls = "; calls stand in ho1m: --ledger ho1m" if options.ledger == "governance" else ""
             console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
+        if rows.unfinished_bytes:
+            console.warn(f"{unfinished(rows.unfinished_bytes)} and are no entry yet")
         for bad in rows.bad:
             console.warn(_bad(bad))
         if rows.bad:
@@ -186,10 +187,15 @@ class LedgerCommand:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
         path = project.layout.ledger_paths()[options.ledger]
         if not path.exists():
+            if is_known(path):
+                raise gone_error(path, options.ledger)
             raise UsageError(
                 f"the ledger {options.ledger} does not exist yet",
                 hint="it is made with its first entry",
             )
+        torn_bytes = find_torn_bytes(str(path))
+        if torn_bytes:
+            console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
         for stored in follow(str(path), last=options.last, poll=_wait):
             _show(stored, options, console)
             console.stdout.flush()
@@ -198,7 +204,7 @@ class LedgerCommand:
     def _export(self, project: Project, options: Options, console: Console) -> int:
         path = project.layout.ledger_paths()[options.ledger]
         if not path.exists():
-            if _is_known(path):
+            if is_known(path):
                 raise gone_error(path, options.ledger)
             raise UsageError(f"the ledger {options.ledger} does not exist yet", where="--ledger")
         return run_export(path, options, console)
@@ -217,11 +223,6 @@ def _nothing_yet(options: Options, console: Console) -> int:
     return 0
 
 
-def _is_known(path: Path) -> bool:
-    """Whether there is this ledger, or the folder that only a ledger has."""
-    return path.exists() or path.with_suffix(".d").exists()
-
-
 def _wait() -> bool:
     time.sleep(_POLL_S)
     return True
@@ -237,7 +238,7 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         f"{stored.seq:>6}",
         stored.timestamp,
         f"{entry.event_type:<14}",
-        f"{entry.decision:<6}",
+        f"{show_name(entry.decision):<6}",
         f"{show_name(entry.agent):<10}",
         show_name(str(subject)),
         show_name(entry.reason) or _answered(entry),

@@ -10,12 +10,13 @@ from typing import Final
 import paddock
 from paddock import limits
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.ledger_verify import unfinished
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.times import seconds_of
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
-from paddock.ledger.export import Exported, export_lines, export_page
+from paddock.ledger.export import Exported, ExportedLines, export_page
 from paddock.ledger.export_page import PageText, make_page
 from paddock.ledger.format_genesis import parse_genesis
 from paddock.ledger.format_lines import BadLine, inspect_line
@@ -56,7 +57,7 @@ def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
 
 
 def run_export(path: Path, options: Options, console: Console) -> int:
-    """Write it; exit 4 where lines of the page hold no entry.
+    """Write it; exit 4 where lines hold no entry, and are left out or on the page for that.
 
     Raises: UsageError, HostError.
     """
@@ -71,17 +72,31 @@ def run_export(path: Path, options: Options, console: Console) -> int:
         raise UsageError("--checkpoint goes with --format html", where="--checkpoint")
     if options.last:
         rows = query_lines(str(path), wanted or Filter(), last=options.last)
-        lines: Iterable[bytes] = (stored.line for stored in rows.entries)
-    else:
-        lines = export_lines(str(path), wanted)
+        chosen = [stored.line for stored in rows.entries]
+        _write(chosen, options, console)
+        return _remark(len(rows.bad) + rows.bad_omitted, rows.unfinished_bytes, console)
+    lines = ExportedLines(str(path), wanted)
+    _write(lines, options, console)
+    return _remark(lines.bad, lines.torn_bytes, console)
+
+
+def _write(lines: Iterable[bytes], options: Options, console: Console) -> None:
     if options.out is None:
         for line in lines:
-            # Lines are UTF-8, or they are damaged: then their bytes are shown.
-            console.print(line.decode(errors="backslashreplace") + "\n")
-        return 0
+            console.write_bytes(line + b"\n")
+        return
     file = Path(console.directory / options.out)
     count = write_new_file(file, (line + b"\n" for line in lines))
-    return _told(file, {"ledger": options.ledger, "lines": count}, options, console)
+    _told(file, {"ledger": options.ledger, "lines": count}, options, console)
+
+
+def _remark(bad: int, torn_bytes: int, console: Console) -> int:
+    """Say what was left out. The exit status."""
+    if torn_bytes:
+        console.warn(f"{unfinished(torn_bytes)} and are left out")
+    if bad:
+        console.warn(f"{bad} lines hold no entry and are left out: paddock ledger verify")
+    return _EXIT_INTEGRITY if bad else 0
 
 
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
@@ -91,9 +106,11 @@ def _export_page(path: Path, wanted: Filter | None, options: Options, console: C
     page = make_page(_page_text(path, found, notes, options), found.rows)
     if found.bad:
         console.warn(f"{found.bad} lines hold no entry: paddock ledger verify")
+    if found.torn_bytes:
+        console.warn(f"{unfinished(found.torn_bytes)} and are left out")
     status = _EXIT_INTEGRITY if found.bad else 0
     if options.out is None:
-        console.print(page.decode())
+        console.write_bytes(page)
         return status
     file = Path(console.directory / options.out)
     write_new_file(file, [page])
@@ -104,16 +121,16 @@ def _export_page(path: Path, wanted: Filter | None, options: Options, console: C
         "checkpoints": len(notes),
         "bad": found.bad,
     }
-    return _told(file, counts, options, console) or status
+    _told(file, counts, options, console)
+    return status
 
 
-def _told(file: Path, counts: dict[str, Json], options: Options, console: Console) -> int:
+def _told(file: Path, counts: dict[str, Json], options: Options, console: Console) -> None:
     if options.json:
         console.write_json({"status": "ok", "file": str(file), **counts})
     else:
         shown = counts.get("shown", counts["lines"])
         console.say(f"exported {shown} entries of {counts['ledger']} to {file}")
-    return 0
 
 
 def _filter(options: Options) -> Filter | None:

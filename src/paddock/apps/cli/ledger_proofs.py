@@ -15,6 +15,7 @@ from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
 from paddock.ledger.format_genesis import VerifierKey
 from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.proof import (
     ConsistencyProof,
     InclusionProof,
@@ -83,7 +84,7 @@ def run_checkpoint(project: Project, options: Options, console: Console) -> int:
             }
         )
     elif options.out is None:
-        console.stdout.write(signed.note)
+        console.write_bytes(signed.note.encode())
     return 0
 
 
@@ -160,7 +161,10 @@ def _end(options: Options, console: Console, gone: list[WentBack], *, is_accepte
 
 
 def _require_ledger(project: Project, name: str) -> None:
-    if not project.layout.ledger_paths()[name].exists():
+    path = project.layout.ledger_paths()[name]
+    if not path.exists():
+        if is_known(path):
+            raise gone_error(path, name)
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
 
 
@@ -185,7 +189,7 @@ def _newest(project: Project, name: str, path: str, needed: int) -> SignedCheckp
 
 def _show_inclusion(proof: InclusionProof, options: Options, console: Console) -> None:
     if not options.json:
-        console.stdout.write(proof.text)
+        console.write_bytes(proof.text.encode())
         return
     console.write_json(
         {
@@ -204,7 +208,7 @@ def _show_consistency(proof: ConsistencyProof, options: Options, console: Consol
         for each in proof.hashes:
             console.say(each.hex())
         console.say("")
-        console.stdout.write(proof.note)
+        console.write_bytes(proof.note.encode())
         return
     console.write_json(
         {

@@ -15,6 +15,7 @@ from paddock.ledger.keys import create_key
 from paddock.ledger.signing import KeySigner, read_signed
 from paddock.plane.files import make_directories
 from paddock.plane.locks import locked
+from paddock.text.show import quote
 
 _INPUT_CHARS_MAX = limits.checkpoint_note_bytes_max
 
@@ -33,7 +34,7 @@ def run_signer(options: Options, console: Console) -> int:
     """
     folder = Path(console.directory / options.directory)
     make_directories(folder)
-    name = hashlib.sha256(options.origin.encode()).hexdigest()[:32]
+    name = hashlib.sha256(_origin_of(options.origin)).hexdigest()[:32]
     key = folder / f"{name}.key"
     signer = KeySigner(key)
     with locked(folder):
@@ -42,13 +43,20 @@ def run_signer(options: Options, console: Console) -> int:
                 create_key(str(key), options.origin, os.urandom)
             console.say(str(signer.verifier))
         elif options.action == "last":
-            console.stdout.write(read_signed(key) or "")
+            console.write_bytes((read_signed(key) or "").encode())
         elif options.action == "forget":
             signer.forget()
         else:
             wanted, proof = _asked(console.stdin.read(_INPUT_CHARS_MAX + 1))
-            console.stdout.write(signer.sign(parse_checkpoint(wanted), proof).note)
+            console.write_bytes(signer.sign(parse_checkpoint(wanted), proof).note.encode())
     return 0
+
+
+def _origin_of(given: str) -> bytes:
+    try:
+        return given.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the origin {quote(given)} is no UTF-8", where="ORIGIN") from None
 
 
 def _asked(text: str) -> tuple[str, list[bytes]]:

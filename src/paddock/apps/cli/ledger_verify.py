@@ -13,6 +13,7 @@ from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.index import find_wrong_runs
+from paddock.ledger.presence import gone_error
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
@@ -33,7 +34,8 @@ def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     parser.add_argument(
         "--full",
         action="store_true",
-        help="read every file, also those that were found whole before and not touched since",
+        help="read every file, also those that were found whole before and not touched since, "
+        "and parse every line, also those that are signed",
     )
     parser.add_argument(
         "--checkpoint",
@@ -59,34 +61,70 @@ def _named(names: tuple[str, ...], given: str) -> str:
 def run_verify(
     project: Project, names: list[str], known: list[str], options: Options, console: Console
 ) -> int:
-    """Verify `names`; those that are `known` and not there are gone. The exit status."""
+    """Verify `names`; those that are `known` and not there are gone. The exit status.
+
+    Raises: PaddockError: one could not be read, and no other one is damaged.
+    """
     paths = project.layout.ledger_paths()
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
     given = [_read_given(each, console) for each in options.checkpoint]
     there = [name for name in names if name not in gone]
     unplaced = _unplaced(given, project, there)
-    reports = {
-        name: _audited(project, name, paths[name], given, unplaced, full=options.full)
-        for name in there
-    }
-    if options.json:
-        console.write_json({name: _report_json(report) for name, report in reports.items()})
-    else:
-        for name, report in reports.items():
-            _say_report(name, report, console)
-        if not names:
-            console.say("there is no ledger yet")
+    reports: dict[str, Verification] = {}
+    faults: dict[str, PaddockError] = {}
+    for name in there:
+        # Threat: one ledger that cannot be read would hide what is wrong with the others.
+        try:
+            reports[name] = _audited(project, name, given, unplaced, full=options.full)
+        except UsageError:
+            raise
+        except PaddockError as fault:
+            faults[name] = fault
+    _say(reports, faults, options, console)
+    if not options.json and not names:
+        console.say("there is no ledger yet")
     for name in gone:
         console.report(gone_error(paths[name], name))
     for problem in unplaced:
         console.report(LedgerDamagedError(problem.why, where=problem.held.source))
-    wrong = [each for name in there if options.full for each in _wrong_postings(paths[name])]
+    wrong = [each for name in reports if options.full for each in _wrong_postings(paths[name])]
     for error in wrong:
         console.report(error)
-    if gone or unplaced or wrong:
-        return _EXIT_INTEGRITY
-    return 0 if all(report.is_whole for report in reports.values()) else _EXIT_INTEGRITY
+    is_damaged = bool(gone or unplaced or wrong) or not all(
+        report.is_whole for report in reports.values()
+    )
+    unread = list(faults.values())
+    if unread and not is_damaged:
+        # The exit status is that of the first, and whoever catches it reports it.
+        raise _reported(unread, console)
+    for fault in unread:
+        console.report(fault)
+    return _EXIT_INTEGRITY if is_damaged else 0
+
+
+def _reported(faults: list[PaddockError], console: Console) -> PaddockError:
+    """The first fault, now that the others are said."""
+    for fault in faults[1:]:
+        console.report(fault)
+    return faults[0]
+
+
+def _say(
+    reports: dict[str, Verification],
+    faults: dict[str, PaddockError],
+    options: Options,
+    console: Console,
+) -> None:
+    if options.json:
+        found = {name: _report_json(report) for name, report in reports.items()}
+        unread = {name: _fault_json(fault) for name, fault in faults.items()}
+        console.write_json({**found, **unread})
+        return
+    for name, report in reports.items():
+        _say_report(name, report, console)
+    for name, fault in faults.items():
+        console.say(f"{name}: NOT VERIFIED, {fault.message}")
 
 
 class _Given:
@@ -121,45 +159,43 @@ def _unplaced(given: list[_Given], project: Project, names: list[str]) -> list[_
 def _origin(project: Project, name: str) -> str:
     """By what name the ledger is known; empty where it does not say."""
     path = project.layout.ledger_paths()[name]
-    genesis = find_genesis(str(path)) if path.exists() else None
+    try:
+        genesis = find_genesis(str(path)) if path.exists() else None
+    except PaddockError:
+        return ""  # what cannot be read is told where it is verified
     return "" if genesis is None else genesis.origin
 
 
 def _audited(
     project: Project,
     name: str,
-    path: Path,
     given: list[_Given],
     unplaced: list[_Given],
     *,
     full: bool,
 ) -> Verification:
-    if not path.exists():
+    if not project.layout.ledger_paths()[name].exists():
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
     origin = _origin(project, name)
     mine = [each.held for each in given if each not in unplaced and each.origin == origin]
-    return audit_ledger(project.layout, project.environment, name, Audit(mine, full=full))
-
-
-def gone_error(path: Path, name: str) -> PaddockError:
-    """What to say of a ledger that was there."""
-    return LedgerDamagedError(
-        f"the ledger {name} is gone: what is kept of it says that there was one",
-        where=str(path),
-        hint="restore it from a backup",
-    )
+    asked = Audit(mine, full=full, parsed=full)
+    return audit_ledger(project.layout, project.environment, name, asked)
 
 
 def _wrong_postings(path: Path) -> list[PaddockError]:
     """What to say of posting files that would hide entries from a question."""
     folder = path.with_suffix(".d")
+    try:
+        wrong = find_wrong_runs(str(path))
+    except PaddockError as fault:
+        return [fault]
     return [
         LedgerDamagedError(
             "posting files do not say what the lines say: ledger query may lack entries",
             where=f"{folder}, {name}",
             hint=f"remove {folder / 'offsets'}: they are made again from the lines",
         )
-        for name in find_wrong_runs(str(path))
+        for name in wrong
     ]
 
 
@@ -177,7 +213,7 @@ def _say_report(name: str, report: Verification, console: Console) -> None:
         call = f"{show_name(open_.tool)} (call {show_name(open_.call_id)}, seq {open_.seq})"
         console.say(f"  unknown outcome: {call}")
     if report.torn_bytes:
-        torn = f"{report.torn_bytes} bytes follow the last whole line"
+        torn = unfinished(report.torn_bytes)
         console.say(f"  {torn}" + ("; the next append sets them aside" if report.is_whole else ""))
     if report.unread_entries:
         console.say(
@@ -190,10 +226,19 @@ def _say_report(name: str, report: Verification, console: Console) -> None:
         console.say(f"  {report.uncovered}")
 
 
+def unfinished(size_bytes: int) -> str:
+    """What to say of an append that is on its way, or torn."""
+    return f"{size_bytes} bytes follow the last whole line"
+
+
 def _place(problem: Problem) -> str:
     if not problem.line:
         return ""
     return f"line {problem.line} (seq {problem.seq}, byte {problem.offset_bytes}): "
+
+
+def _fault_json(fault: PaddockError) -> dict[str, Json]:
+    return {"whole": False, "error": fault.message, "code": fault.code, "where": fault.where}
 
 
 def _report_json(report: Verification) -> dict[str, Json]:

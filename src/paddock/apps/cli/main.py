@@ -9,42 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.apps.cli.console import Console, forget
-from paddock.errors import (
-    ConfigError,
-    HostError,
-    IntegrityError,
-    LedgerBusyError,
-    LedgerFullError,
-    PaddockError,
-    SandboxUnavailableError,
-    StorageFullError,
-    ToolError,
-    UsageError,
+from paddock.apps.cli.exits import (
+    EXIT_DEFECT,
+    EXIT_DONE,
+    EXIT_HOST,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_READ,
+    EXIT_USAGE,
+    exit_of_error,
 )
-
-EXIT_DONE: Final = 0
-EXIT_NO: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_CONFIG: Final = 3
-EXIT_INTEGRITY: Final = 4
-EXIT_HOST: Final = 5
-EXIT_DEFECT: Final = 70
-EXIT_INTERRUPTED: Final = 130
-"""As a shell reports a command that SIGINT ended."""
-EXIT_NOT_READ: Final = 141
-"""As a shell reports a command that SIGPIPE ended."""
-
-_EXITS: Final[tuple[tuple[type[PaddockError], int], ...]] = (
-    (UsageError, EXIT_USAGE),
-    (ConfigError, EXIT_CONFIG),
-    (IntegrityError, EXIT_INTEGRITY),
-    (HostError, EXIT_HOST),
-    (LedgerBusyError, EXIT_HOST),
-    (LedgerFullError, EXIT_HOST),
-    (SandboxUnavailableError, EXIT_HOST),
-    (StorageFullError, EXIT_HOST),
-    (ToolError, EXIT_NO),
-)
+from paddock.errors import HostError, PaddockError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +69,11 @@ COMMANDS: Final = {
             *("query", "tail", "verify", "checkpoint", "proof", "accept-rollback"),
             *("export", "content", "erase"),
         ),
+    ),
+    "collector": Listed(
+        "keep the ledgers of many hosts in one PostgreSQL",
+        "collector",
+        ("init", "keys", "enroll", "push", "accept", "status", "verify"),
     ),
     "package": Listed(
         "make, approve, install and remove packages of a plane",
@@ -158,7 +137,7 @@ def main(arguments: list[str], console: Console) -> int:
         return _run(arguments, console)
     except PaddockError as error:
         console.report(error)
-        return next((code for kind, code in _EXITS if isinstance(error, kind)), EXIT_DEFECT)
+        return exit_of_error(type(error))
     except KeyboardInterrupt:
         console.warn("interrupted")
         return EXIT_INTERRUPTED

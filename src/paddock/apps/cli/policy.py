@@ -15,11 +15,10 @@ from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain, find_nearly
 from paddock.policy.lint import LintFinding, lint
 from paddock.policy.nearness import NearMiss
-from paddock.policy.problems import place_text
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
@@ -74,8 +73,8 @@ class PolicyCommand:
             metavar="ACTION|CALL-ID",
             help=f"{action_help}, or the id of a recorded call",
         )
-        for parsed in (check, explained):
-            parsed.add_argument("--agent", metavar="NAME", help="for whom (default: main)")
+        for parsed, only in ((check, ""), (explained, "; a recorded call has its own")):
+            parsed.add_argument("--agent", metavar="NAME", help=f"for whom (default: main){only}")
         explained.add_argument("--ledger", metavar="NAME|FILE", help=_LEDGER_HELP)
         tested = actions.add_parser("test", help="run the rules' examples", allow_abbrev=False)
         linted = actions.add_parser("lint", help="find doubtful rules", allow_abbrev=False)
@@ -277,7 +276,7 @@ def decision_json(decision: Decision) -> dict[str, Json]:
         "action": decision.action,
         "reason": decision.reason,
         "code": decision.code,
-        "rule": _rule_json(decision.rule),
+        "rule": rule_as_json(decision.rule),
         "matched": [
             {"outcome": m.outcome.word, "text": m.text, "file": m.file, "line": m.line}
             for m in decision.matched
@@ -288,17 +287,11 @@ def decision_json(decision: Decision) -> dict[str, Json]:
 
 
 def _nearly_json(nearly: NearMiss | None) -> Json:
-    return None if nearly is None else {"rule": _rule_json(nearly.rule), "why": nearly.why}
-
-
-def _rule_json(rule: RuleMatch | None) -> Json:
-    if rule is None:
-        return None
-    return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
+    return None if nearly is None else {"rule": rule_as_json(nearly.rule), "why": nearly.why}
 
 
 def _rule_text(rule: RuleMatch) -> str:
-    return f"{rule.text} ({rule.source}, {place_text(rule.file, rule.line)})"
+    return f"{rule.text} ({rule.source}, {rule.place})"
 
 
 COMMAND = PolicyCommand()

@@ -20,12 +20,20 @@ from paddock.assembly import (
     own_candidate,
     read_candidate,
 )
-from paddock.errors import UsageError
+from paddock.errors import PaddockError, UsageError
 from paddock.ledger.decided import find_decided
+from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.plane.policy_files import PolicyFiles
 from paddock.policy.diff import diff
-from paddock.policy.explain_record import TOLD_EVENTS, Kept, RecordedCall, tell_calls
+from paddock.policy.explain_now import Now, explain_now
+from paddock.policy.explain_record import (
+    TOLD_EVENTS,
+    Kept,
+    RecordedCall,
+    tell_calls,
+    with_question,
+)
 from paddock.policy.places import BUILT_IN
 from paddock.policy.recorded import (
     DECIDED_EVENTS,
@@ -37,9 +45,10 @@ from paddock.policy.recorded import (
 )
 from paddock.policy.replay import replay
 from paddock.values.calls import Json
+from paddock.values.entries import Entry
+from paddock.values.events import TOOL_STAGED
 
 DEFAULT_LEDGER: Final = "ho1m"
-HELD_EVENT: Final = "TOOL_STAGED"
 _EXIT_INTEGRITY: Final = 4
 _TOLD_MAX: Final = 5
 
@@ -107,13 +116,19 @@ def _own(files: PolicyFiles, console: Console) -> Candidate:
 
 
 def explain_call(options: Options, console: Console) -> int:
-    """Tell a recorded call from its record.
+    """Tell a recorded call from its record; and what would change it, if the policy is the same.
 
-    Raises: UsageError where there is no such call.
+    Raises: UsageError where there is no such call, or an agent is named for it.
     """
     call_id = options.action
+    if options.agent is not None:
+        raise UsageError(
+            f"--agent is for an action; {call_id[:200]!r} is a recorded call, which has its agent",
+            where="--agent",
+            hint="leave it out",
+        )
     path = ledger_file(options, console)
-    rows = query(str(path), Filter(call_id=call_id)) if path.exists() else None
+    rows = query(str(path), Filter(call_id=call_id)) if stands(path) else None
     found = () if rows is None else rows.entries
     bad = () if rows is None else rows.bad
     kept = [
@@ -130,14 +145,39 @@ def explain_call(options: Options, console: Console) -> int:
             hint="an action begins with tool:, as in tool:file:view src/a.py; "
             "calls: paddock ledger query --ledger ho1m",
         )
-    _tell(calls, options, console)
+    told = tuple(with_question(call, _questions(call, options, console)) for call in calls)
+    _tell(told, _now(calls[0], options, console), options, console)
     return _EXIT_INTEGRITY if bad else 0
+
+
+def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:
+    """The entries of the plane's governance ledger about this call; none beside a file."""
+    if call.decided.entry.metadata.get("outcome") != "ask" or _is_file(options):
+        return
+    paths = find_ledger_paths(
+        console.directory, environment_of(console), override_of(options, console)
+    )
+    path = paths["governance"]
+    if stands(path):
+        wanted = Filter(call_id=call.decided.entry.call_id)
+        yield from (row.entry for row in query(str(path), wanted).entries)
+
+
+def _now(call: RecordedCall, options: Options, console: Console) -> Now:
+    decided = call.decided
+    past = read_recorded(decided.seq, decided.time, decided.entry)
+    try:
+        policy = PlanePolicies(find_project(options, console)).policy_for(decided.entry.agent)
+    except PaddockError as error:
+        # The record is told whatever has become of the project since.
+        return Now(f"no policy is in force now: {error.message}")
+    return explain_now(past, policy)
 
 
 def ledger_file(options: Options, console: Console) -> Path:
     """The ledger that `--ledger` names: one of the plane, or a file."""
     given = options.ledger or DEFAULT_LEDGER
-    if "/" in given or given.endswith(".jsonl"):
+    if _is_file(options):
         path = console.directory / given
         if not path.exists():
             raise UsageError(f"there is no ledger {given!r}", where="--ledger")
@@ -154,20 +194,29 @@ def ledger_file(options: Options, console: Console) -> Path:
     return paths[given]
 
 
-def _tell(calls: tuple[RecordedCall, ...], options: Options, console: Console) -> None:
+def _is_file(options: Options) -> bool:
+    given = options.ledger or DEFAULT_LEDGER
+    return "/" in given or given.endswith(".jsonl")
+
+
+def _tell(calls: tuple[RecordedCall, ...], now: Now, options: Options, console: Console) -> None:
     newest, earlier = calls[0], calls[1:]
     if options.json:
         others: list[Json] = [call.as_json() for call in earlier]
-        console.write_json({**newest.as_json(), "earlier": others})
+        console.write_json({**newest.as_json(), "now": now.as_json(), "earlier": others})
         return
-    for call in (newest, *earlier[: _TOLD_MAX - 1]):
+    console.say(newest.render())
+    rows = now.render()
+    if rows:
+        console.say(rows)
+    for call in earlier[: _TOLD_MAX - 1]:
         console.say(call.render())
     if len(calls) > _TOLD_MAX:
         console.say(f"{len(calls) - _TOLD_MAX} earlier calls of this id are not shown: --json")
 
 
 def _past_calls(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
-    if not path.exists():
+    if not stands(path):
         return
     answered: set[tuple[str, str]] = set()
     for row in find_decided(str(path), DECIDED_EVENTS, wanted):
@@ -177,7 +226,7 @@ def _past_calls(path: Path, wanted: Filter) -> Iterator[PastDecision | Lost]:
             continue
         entry = row.entry
         # Of a call that was held back for a question, the answer counts, where there is one.
-        if entry.event_type == HELD_EVENT and (entry.session_id, entry.call_id) in answered:
+        if entry.event_type == TOOL_STAGED and (entry.session_id, entry.call_id) in answered:
             continue
         if entry.metadata.get("outcome") == "ask":
             answered.add((entry.session_id, entry.call_id))

@@ -5,6 +5,7 @@ from typing import Final
 from paddock import limits
 from paddock.apps.cli.asking import NoTerminalError, ask_yes
 from paddock.apps.cli.console import Console
+from paddock.errors import ApprovalUnavailableError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.question import question_of
 
@@ -30,9 +31,11 @@ class PromptApprover:
         try:
             said = ask_yes(console.stdin, console.stderr, _QUESTION, self._timeout_s)
         except NoTerminalError:
-            return Approval(False, "terminal", "approval.unavailable", "no terminal to ask on")
+            return Approval(
+                False, "terminal", ApprovalUnavailableError.code, "no terminal to ask on"
+            )
         if said is None:
             note = f"no answer within {self._timeout_s:g} s"
             console.warn("")
-            return Approval(False, "terminal", "approval.unavailable", note)
+            return Approval(False, "terminal", ApprovalUnavailableError.code, note)
         return Approval(said, "terminal")

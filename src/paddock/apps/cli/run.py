@@ -109,7 +109,7 @@ def _exit_of(result: TurnResult) -> int:
 
 
 class _Progress:
-    """Calls while they happen, on stderr where that is a terminal."""
+    """On stderr: what a person should know, and calls while they happen where it is a terminal."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -117,15 +117,13 @@ class _Progress:
 
     def heard(self, event: Event) -> None:
         """See `paddock.agent.events.TurnListener`."""
-        if not self._is_shown:
-            return
-        if isinstance(event, CallFinished):
+        if isinstance(event, Noticed):
+            self._console.warn(f"note: {event.text}")
+        elif isinstance(event, CallFinished) and self._is_shown:
             refusal = event.result.refusal
             came = "ok" if refusal is None else refusal.code
             duration = f"{event.duration_us / 1000:.0f} ms" if event.ran else "not run"
             self._console.warn(f"  {show_name(event.tool)}  {came}  {duration}")
-        elif isinstance(event, Noticed):
-            self._console.warn(f"note: {event.text}")
 
 
 COMMAND = Run()

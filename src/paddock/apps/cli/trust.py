@@ -1,7 +1,6 @@
 """`paddock trust`."""
 
 import argparse
-from pathlib import Path
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
@@ -26,9 +25,10 @@ class Trust:
     def run(self, options: Options, console: Console) -> int:
         """0 trusted, 1 not."""
         require_named("DIR", options.directory)
-        start = Path(console.directory / (options.directory or options.plane or "."))
+        named = options.directory or options.plane
+        override = None if named is None else console.directory / named
         environment = environment_of(console)
-        review = review_trust(start, environment)
+        review = review_trust(console.directory, environment, override)
         # Whoever is asked sees what it grants, whatever the form of the answer.
         (console.warn if options.json else console.say)(review.summary)
         if review.is_trusted:

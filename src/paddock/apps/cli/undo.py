@@ -4,13 +4,12 @@ import argparse
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.diff import diffs_json, say_diffs
+from paddock.apps.cli.exits import exit_of_call
 from paddock.apps.cli.offers import none_given
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project, use_project
 from paddock.assembly.past import open_past
 from paddock.errors import UsageError
-
-_HOST_CODES = frozenset({"storage.full", "ledger.busy", "ledger.full"})
 
 
 class UndoCommand:
@@ -52,9 +51,7 @@ class UndoCommand:
             if since is not None:
                 say_diffs(since, console)
             console.warn(result.refusal.as_text().replace("\nhint: ", "\n  hint:  "))
-        if result.refusal is None:
-            return 0
-        return 5 if result.refusal.code in _HOST_CODES else 1
+        return exit_of_call(result.refusal)
 
 
 def _none_given(options: Options, console: Console) -> UsageError:

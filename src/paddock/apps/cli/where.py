@@ -5,6 +5,8 @@ import argparse
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project
+from paddock.assembly import report_of
+from paddock.plane.report import MADE_WITH_DEV
 
 
 class Where:
@@ -18,7 +20,7 @@ class Where:
 
     def run(self, options: Options, console: Console) -> int:
         """Print the report."""
-        report = find_project(options, console).report()
+        report = report_of(find_project(options, console))
         if options.json:
             console.write_json(report.as_json())
             return 0
@@ -33,6 +35,8 @@ class Where:
         console.say(f"user     {report.user_config}")
         if report.gate is not None:
             console.say(f"gate     dual gate {report.gate}")
+        if report.made_with_dev:
+            console.say(f"note     {MADE_WITH_DEV}")
         return 0
 
 

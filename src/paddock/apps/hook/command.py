@@ -21,10 +21,11 @@ from paddock.apps.hook.settings.installing import (
 )
 from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
-from paddock.assembly import Project
+from paddock.assembly import Project, policy_notices
 from paddock.ledger.query import Filter, query
 from paddock.plane.client_files import Edit
 from paddock.values.calls import Json
+from paddock.values.events import HOOK_DECISION
 
 DENIALS_SHOWN: Final = 10
 ONE_MACHINE: Final = (
@@ -226,15 +227,18 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     denials = _denials(project)
     if options.json:
         rows: list[Json] = [each.as_json() for each in found]
-        console.write_json({"installed": rows, "denials": denials})
+        notices: list[Json] = list(policy_notices(project))
+        console.write_json({"installed": rows, "notices": notices, "denials": denials})
         return 0
     for each in found:
         why = f" ({each.why})" if each.why else ""
         console.say(f"{each.client:<7}{each.scope:<8} {each.state}{why}  {each.path}")
+    for notice in policy_notices(project):
+        console.say(f"note: {notice}")
     console.say(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
     for denial in denials:
         console.say(
-            f"  {denial['timestamp']} {denial['agent']} {denial['tool']}: {denial['reason']}"
+            f"  {denial['timestamp']} {denial['agent'] or '-'} {denial['tool']}: {denial['reason']}"
         )
     return 0
 
@@ -261,7 +265,7 @@ def _denials(project: Project) -> list[dict[str, Json]]:
     path = project.layout.ledger_paths()["ho1m"]
     if not path.exists():
         return []
-    wanted = Filter(event_type="HOOK_DECISION", decision="deny")
+    wanted = Filter(event_type=HOOK_DECISION, decision="deny")
     rows = query(str(path), wanted, last=DENIALS_SHOWN).entries
     return [
         {

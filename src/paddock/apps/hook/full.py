@@ -3,29 +3,49 @@
 Total: whatever goes wrong, the answer is a refusal, in words that name the reason.
 """
 
+import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from paddock import limits
+from paddock.apps.hook.early import find_named, record_refusal
 from paddock.apps.hook.ground import Ground, find_ground
 from paddock.apps.hook.images import keep_image
 from paddock.apps.hook.lean import flow
-from paddock.apps.hook.lean.asked import IGNORED_EVENTS, Asked, ShapeError, parse_asked
+from paddock.apps.hook.lean.answers import cut
+from paddock.apps.hook.lean.asked import (
+    IGNORED_EVENTS,
+    PERMISSION_REQUEST,
+    PRE_TOOL_USE,
+    Asked,
+    ShapeError,
+    parse_asked,
+)
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, Verdict
 from paddock.apps.hook.lean.places import find_place
 from paddock.apps.hook.lean.records import Identity, Record, decision_record
 from paddock.apps.hook.lean.seen import is_first
-from paddock.apps.hook.records_of import agent_json, warned_directory
+from paddock.apps.hook.records_of import entry_of, warned_directory
 from paddock.apps.hook.wrapping import CommandPlace, wrapped_input
-from paddock.assembly import HOOK_PACE, open_ledger
-from paddock.errors import PaddockError
+from paddock.assembly import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
+from paddock.errors import (
+    ConfigError,
+    InternalError,
+    InvalidArgumentsError,
+    PaddockError,
+    UsageError,
+)
 from paddock.ledger.ports import Ledger
+from paddock.text.show import show_name
 from paddock.values.agents import AgentChain
-from paddock.values.entries import Entry
+from paddock.values.calls import Json
+
+Said = TypeVar("Said")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +64,92 @@ class Given:
 
 def answer(given: Given) -> bytes:
     """Return the answer to one event; empty where the client goes its usual way."""
+    return guarded(given, _answer, flow.refusal_for)
+
+
+def guarded(
+    given: Given,
+    decide: Callable[[Asked, Given, str], Said],
+    refuse: Callable[[Asked | None, str, str], Said],
+) -> Said:
+    """What `decide` says to an event; whatever goes wrong, what `refuse` says with the reason.
+
+    Both get today's date last.
+    """
     asked: Asked | None = None
     today = today_here()
     try:
         if len(given.data) > limits.hook_input_bytes_max:
             raise ShapeError(f"the input has more than {limits.hook_input_bytes_max} bytes")
         asked = parse_asked(given.data, given.client)
-        if asked.event in IGNORED_EVENTS:
-            return b""
-        return _answer(asked, given, today)
-    except ShapeError as problem:
-        return flow.refusal_for(asked, f"the call was not understood: {problem}", today)
-    except PaddockError as error:
-        where = f" ({error.where})" if error.where else ""
-        hint = f"; {error.hint}" if error.hint else ""
-        said = f"nothing can be decided: {error.message}{where}{hint}"
-        return flow.refusal_for(asked, said, today)
-    except Exception as error:  # The door: a defect of ours is a refusal, not a traceback.
+        return decide(asked, given, today)
+    except Exception as error:  # The door: whatever it is, a refusal and not a traceback.
+        return refuse(asked, _refused_reason(asked, given, error), today)
+
+
+def _refused_reason(asked: Asked | None, given: Given, error: Exception) -> str:
+    """Why nothing was decided; a call that names its tool is put on record with it."""
+    reason, code = _said(error)
+    named = find_named(given.data, given.client) if asked is None else asked
+    if not code or named is None or named.event not in (PRE_TOOL_USE, PERMISSION_REQUEST):
+        return reason
+    try:
+        record_refusal(named, reason, code, given.variables, given.directory)
+    except Exception as fault:  # The door: it is refused, on record or not.
+        what = fault.message if isinstance(fault, PaddockError) else type(fault).__name__
+        return f"{reason}; this refusal could not be recorded: {what}"
+    return reason
+
+
+def _said(error: Exception) -> tuple[str, str]:
+    """What is said of it, and the code of its record; empty where none is tried."""
+    if isinstance(error, ShapeError):
+        return f"the call was not understood: {error}", InvalidArgumentsError.code
+    if not isinstance(error, PaddockError):
         said = f"nothing can be decided: a defect of Paddock, {type(error).__name__}"
-        return flow.refusal_for(asked, said, today)
+        return said, InternalError.code
+    where = f" ({error.where})" if error.where else ""
+    hint = f"; {error.hint}" if error.hint else ""
+    # Where the host or the ledger failed, a second try would take its time and fail alike.
+    code = error.code if isinstance(error, UsageError | ConfigError) else ""
+    return f"nothing can be decided: {error.message}{where}{hint}", code
 
 
 def _answer(asked: Asked, given: Given, today: str) -> bytes:
+    if asked.event in IGNORED_EVENTS:
+        return b""
     ground = find_ground(asked, given.variables, given.directory, today)
     who = identity_of(ground.chain, ground.project.policy.digest)
     base = asked.cwd or given.directory
-    with closing(open_ledger(ground.project, "ho1m", HOOK_PACE)) as ledger:
+    notices = ground.project.notices
+    pace = HOOK_PACE if asked.event in (PRE_TOOL_USE, PERMISSION_REQUEST) else HOOK_EVENT_PACE
+    with closing(open_ledger(ground.project, "ho1m", pace)) as ledger:
         ports = FullPorts(ledger, ground, given.program, base)
         if given.keeps_image:
             _keep_image(ground, asked, given)
         if not asked.is_judged:
-            return flow.answer_event(asked, ground.scene, who, ports)
+            return with_notices(flow.answer_event(asked, ground.scene, who, ports), notices)
         try:
             judged = flow.judge_call(asked, ground.scene, ground.engine, base)
         except ShapeError as problem:
             refused = _refused(f"the call was not understood: {problem}")
             ports.append(decision_record(asked, refused, "deny", [], who, os.urandom))
-            raise
-        return flow.answer_call(judged, ground.scene, ground.engine, who, ports)
+            return with_notices(flow.refusal_for(asked, refused.reason, today), notices)
+        said = flow.answer_call(judged, ground.scene, ground.engine, who, ports)
+        return with_notices(said, notices)
+
+
+def with_notices(said: bytes, notices: Sequence[str]) -> bytes:
+    """An answer with what a person should be told, behind what it tells him already."""
+    if not notices:
+        return said
+    members = cast("dict[str, Json]", json.loads(said)) if said else {}
+    texts = [f"Paddock: {show_name(notice)}" for notice in notices]
+    told = members.get("systemMessage")
+    if isinstance(told, str):
+        texts.insert(0, told)
+    members["systemMessage"] = cut("\n".join(texts))
+    return f"{json.dumps(members)}\n".encode()
 
 
 def _keep_image(ground: Ground, asked: Asked, given: Given) -> None:
@@ -127,22 +195,9 @@ class FullPorts:
         return wrapped_input(asked, self._program, place)
 
 
-def entry_of(record: Record) -> Entry:
-    """The record as the ledger takes it."""
-    return Entry(
-        event_type=record.event_type,
-        decision=record.decision,
-        reason=record.reason,
-        session_id=record.session_id,
-        agent=record.agent,
-        call_id=record.call_id,
-        metadata=record.metadata,
-    )
-
-
 def identity_of(chain: AgentChain, policy_digest: str) -> Identity:
     """Who acts, as entries keep it: enough to decide again."""
-    return Identity(chain[0].name, [agent_json(agent) for agent in chain], policy_digest)
+    return Identity(chain[0].name, [agent.as_json() for agent in chain], policy_digest)
 
 
 def today_here() -> str:

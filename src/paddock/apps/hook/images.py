@@ -30,7 +30,7 @@ from paddock.apps.hook.lean.image import (
     read_private,
     seal,
 )
-from paddock.apps.hook.records_of import agent_json, warned_directory
+from paddock.apps.hook.records_of import warned_directory
 from paddock.errors import ConfigError
 from paddock.ledger.paths import LedgerPaths
 from paddock.plane.discovery import PROJECT_MARKERS
@@ -94,7 +94,7 @@ def make_image(
                 numbers[profile.name] = len(profiles)
                 profiles.append(tables.profile_table(profile.profile))
         own = dict.fromkeys(profile.name for profile in judge_for(policy, chain).profiles())
-        agents[name] = (tuple(numbers[each] for each in own), [agent_json(each) for each in chain])
+        agents[name] = (tuple(numbers[each] for each in own), [each.as_json() for each in chain])
     hook = policy.settings.hook
     ledger = LedgerPaths(str(project.layout.ledger_paths()["ho1m"]))
     status = os.stat(ledger.ledger)

@@ -1,23 +1,23 @@
-"""What the full path and the images both say about agents and places of the plane."""
+"""What the hook leaves on the plane: entries, and which warnings were given."""
 
+from paddock.apps.hook.lean.records import Record
 from paddock.plane.layout import PlaneLayout
-from paddock.values.agents import Agent
-from paddock.values.calls import Json
-
-
-def agent_json(agent: Agent) -> dict[str, Json]:
-    """An agent as entries of the ledger keep it: enough to decide again."""
-    kept: dict[str, Json] = {"name": agent.name, "profile": agent.profile}
-    permissions = agent.permissions
-    if permissions.read != ("**",) or permissions.write != ("**",) or permissions.forbidden:
-        kept["permissions"] = {
-            "read": list(permissions.read),
-            "write": list(permissions.write),
-            "forbidden": list(permissions.forbidden),
-        }
-    return kept
+from paddock.values.entries import Entry
 
 
 def warned_directory(layout: PlaneLayout) -> str:
     """Where the plane keeps which warnings were given."""
     return str(layout.ho2 / "scratch" / "hook-warnings")
+
+
+def entry_of(record: Record) -> Entry:
+    """The record as the ledger takes it."""
+    return Entry(
+        event_type=record.event_type,
+        decision=record.decision,
+        reason=record.reason,
+        session_id=record.session_id,
+        agent=record.agent,
+        call_id=record.call_id,
+        metadata=record.metadata,
+    )

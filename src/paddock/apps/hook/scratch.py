@@ -133,7 +133,8 @@ def clean(root: Path, days: int, today: date, *, dry_run: bool) -> Cleaned:
             try:
                 if not dry_run:
                     shutil.rmtree(name, dir_fd=folder)
-            except OSError:
+            except (OSError, RecursionError):
+                # Threat: a folder deeper than what removes it can go.
                 kept.append(name)
             else:
                 removed.append(name)

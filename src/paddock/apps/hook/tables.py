@@ -12,7 +12,7 @@ from typing import Final
 from paddock.apps.hook.lean.indexes import DEPTH as DEPTH_CODE
 from paddock.apps.hook.lean.indexes import ONE, RUN
 from paddock.apps.hook.policy_engine import anywhere_of, compile_also
-from paddock.policy.actions import ANY, NamePattern
+from paddock.policy.actions import ANY, HeadPattern, NamePattern
 from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.seeing import CHANGERS
 from paddock.policy.commands.tokens import RESERVED
@@ -21,7 +21,15 @@ from paddock.policy.commands.wrappers import NESTING, SHELLS, WRAPPERS
 from paddock.policy.engine import Policy
 from paddock.policy.globs import DEPTH as DEPTH_SEGMENT
 from paddock.policy.globs import RUN as RUN_SEGMENT
-from paddock.policy.globs import CharClass, Glob, Segment, Wild, fold_segment, literal_of
+from paddock.policy.globs import (
+    CharClass,
+    Glob,
+    Segment,
+    Wild,
+    fold_segment,
+    literal_of,
+    split_lead,
+)
 from paddock.policy.matching import comparison_of
 from paddock.policy.pathindex import Indexed
 from paddock.policy.patterns import PathList, PathPattern, indexed
@@ -87,17 +95,23 @@ def profile_table(profile: Profile) -> Json:
         "heads": {head: _head(profile, *head) for head in HEADS},
         "client": (
             tuple(
-                (rule.pattern.head.operation, _rule(rule))
+                (*_operation(rule.pattern.head, rule.outcome), _rule(rule))
                 for rule in profile.rules
                 if rule.pattern.head.category in (ANY, "client") and rule.pattern.kind is None
             ),
             tuple(
-                (entry.head.operation, _otherwise(entry))
+                (*_operation(entry.head, entry.outcome), _otherwise(entry))
                 for entry in profile.otherwise
                 if entry.head.category in (ANY, "client")
             ),
         ),
     }
+
+
+def _operation(head: HeadPattern, outcome: Outcome) -> tuple[str, bool]:
+    """The operation, and whether it is compared whatever its case, as `means_head` does."""
+    is_wide = outcome is not Outcome.ALLOW
+    return head.operation.casefold() if is_wide else head.operation, is_wide
 
 
 def shell_tables() -> Json:
@@ -126,7 +140,7 @@ def _head(profile: Profile, category: str, operation: str) -> Json:
         elif rule.command.is_any:
             any_rules.append(_rule(rule))
         elif rule.command.words[0].is_literal:
-            narrow.add(program_name(rule.command.words[0].parts[0]))
+            narrow.add(program_name(rule.command.words[0].parts[0]).casefold())
         else:
             is_wild = True
     entries = [each for each in profile.otherwise if each.head.matches(category, operation)]
@@ -209,20 +223,10 @@ def _side(entries: Sequence[_Entry]) -> Json:
         if entry.pattern.glob.anywhere:
             anywhere.append((number, entry.segments[0]))
             continue
-        lead, rest = _lead(entry.segments)
+        lead, rest = split_lead(entry.segments)
         under.setdefault(lead, []).append((number, rest))
     nodes = {lead: _node(items) for lead, items in under.items()}
     return (_names(anywhere) if anywhere else None, nodes)
-
-
-def _lead(segments: tuple[Segment, ...]) -> tuple[str, tuple[Segment, ...]]:
-    names: list[str] = []
-    for segment in segments[:-1]:
-        literal = literal_of(segment)
-        if literal is None:
-            break
-        names.append(literal)
-    return "/".join(names), segments[len(names) :]
 
 
 def _node(items: Sequence[tuple[Json, tuple[Segment, ...]]]) -> Json:

@@ -26,6 +26,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from paddock import limits
+from paddock.errors import ApprovalExpiredError, ApprovalRefusedError, ApprovalUnavailableError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.question import question_of
@@ -36,7 +37,6 @@ from paddock.values.cancelling import Cancel
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
 _NAME_CHARS_MAX: Final = 80
-_UNAVAILABLE: Final = "approval.unavailable"
 _SCHEMA: Final[ElicitRequestedSchema] = {
     "type": "object",
     "properties": {
@@ -79,7 +79,9 @@ class ClientApprover:
         """The client's answer, or `approval.unavailable`."""
         asker = CURRENT.get()
         if asker is None:
-            return Approval(False, "client", _UNAVAILABLE, "this client cannot be asked")
+            return Approval(
+                False, "client", ApprovalUnavailableError.code, "this client cannot be asked"
+            )
         return asker.answer(request)
 
 
@@ -118,15 +120,17 @@ class WaitingAsker:
         except TimeoutError:
             future.cancel()
             note = f"no answer within {limits.approval_timeout_s:g} s"
-            return Approval(False, self.name, _UNAVAILABLE, note)
+            return Approval(False, self.name, ApprovalUnavailableError.code, note)
         except (MCPError, NoBackChannelError, ValidationError, concurrent.futures.CancelledError):
-            return Approval(False, self.name, _UNAVAILABLE, "the client could not be asked")
+            return Approval(
+                False, self.name, ApprovalUnavailableError.code, "the client could not be asked"
+            )
         finally:
             forget()
         approval = _approval(said, self.name)
         if approval.is_granted and not self.policy.governs:
             note = "what governs the agent changed while it was asked"
-            return Approval(False, self.name, "approval.expired", note)
+            return Approval(False, self.name, ApprovalExpiredError.code, note)
         return approval
 
 
@@ -179,14 +183,14 @@ class ReturningAsker:
         returned = self._returned
         if returned is None or returned.digest != request.digest:
             self._asked = request
-            return Approval(False, self._name, _UNAVAILABLE, "the client is asked")
+            return Approval(False, self._name, ApprovalUnavailableError.code, "the client is asked")
         approval = _approval(returned.said, self._name)
-        if approval.code == _UNAVAILABLE:
+        if approval.code == ApprovalUnavailableError.code:
             return approval
         approval = replace(approval, request_id=returned.identity)
         if not self._inbox.settle(request, approval):
             note = "the question was answered before, or its time is over"
-            return Approval(False, self._name, "approval.expired", note)
+            return Approval(False, self._name, ApprovalExpiredError.code, note)
         return approval
 
     def question(self, result: ToolResult) -> InputRequiredResult | None:
@@ -204,6 +208,8 @@ class ReturningAsker:
 def _approval(said: ElicitResult, name: str) -> Approval:
     """Only an explicit yes is one; a form that was closed without an answer is none."""
     if said.action == "cancel":
-        return Approval(False, name, _UNAVAILABLE, "the question was closed without an answer")
+        return Approval(
+            False, name, ApprovalUnavailableError.code, "the question was closed without an answer"
+        )
     approves = said.action == "accept" and (said.content or {}).get("approve") is True
-    return Approval(approves, name, "" if approves else "approval.refused")
+    return Approval(approves, name, "" if approves else ApprovalRefusedError.code)

@@ -55,7 +55,8 @@ class SimpleCommand:
     before them. `readings` are the ways that deny and ask read it, the words as
     they stand first. `starts` are the places in `words` where a program's name
     stands: 0, and what wrappers start. `obstacles` say why no narrow allow may
-    match it, whatever its words are; empty where one may.
+    match it, whatever its words are; empty where one may. `is_anything` stands
+    for what was too much to be read: any deny and any ask concerns it.
     """
 
     text: str
@@ -64,6 +65,7 @@ class SimpleCommand:
     readings: tuple[Reading, ...] = ()
     starts: tuple[int, ...] = (0,)
     obstacles: tuple[str, ...] = ()
+    is_anything: bool = False
 
     @property
     def program(self) -> str:

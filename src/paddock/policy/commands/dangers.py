@@ -25,7 +25,8 @@ class Caution:
 
     `long` options without dashes (an abbreviation counts as well), `short`
     letters (anywhere in a cluster), `prefixes` of whole words, `holding` parts
-    of operands. A program is a name, or a name with its subcommand.
+    of operands whatever their case (a name only as a whole word). A program is
+    a name, or a name with its subcommand.
     """
 
     programs: tuple[str, ...]
@@ -89,11 +90,20 @@ CAUTIONS: Final = (
             ("basetemp", "junitxml", "junit-xml", "log-file", "pastebin", "debug", "report-log",
              "resultlog", "cov-report", "rsyncdir", "html", "profile-svg", "cache-clear")),
     Caution(("tree",), WRITES, short="oR"),
-    Caution(("less", "more", "most"), RUNS, ("log-file", "lesskey-file", "lesskey-src",
-                                             "lesskey-content"), "oOk", ("+",)),
+    Caution(("less", "more", "most"), RUNS, ("log-file", "LOG-FILE", "cmd", "lesskey-file",
+                                             "lesskey-src", "lesskey-content"), "oOk", ("+",)),
     Caution(("man",), RUNS, ("pager", "html", "config-file", "gxditview", "preprocessor",
                              "troff-device"), "PHCXpT"),
     Caution(("info",), WRITES, ("output", "restore", "dribble", "init-file"), "o"),
+    Caution(("sdiff", "diff3"), RUNS, ("diff-program",)),
+    Caution(("sdiff",), WRITES, ("output",), "o"),
+    Caution(("ptx",), WRITES, ("traditional",), "G"),
+    Caution(("nm", "objdump", "readelf", "size", "strings"), LOADS, ("plugin",), prefixes=("@",)),
+    Caution(("getent",), LOADS, ("service",), "s"),
+    Caution(("colordiff",), LOADS, ("config",)),
+    Caution(("tput",), LOADS, short="T"),
+    Caution(("jobs",), RUNS, short="x"),
+    Caution(("lsof",), WRITES, short="D"),
     Caution(("date",), WRITES, ("set",), "s"),
     Caution(("hostname",), WRITES, ("file", "boot"), "Fb"),
     Caution(("file",), WRITES, ("compile", "magic-file", "uncompress", "uncompress-noreport"),
@@ -156,8 +166,10 @@ CAUTIONS: Final = (
     Caution(("eslint", "prettier", "tsc", "jest", "vitest", "mocha"), WRITES,
             ("fix", "fix-dry-run", "write", "output-file", "outDir", "outFile", "cache-location",
              "coverageDirectory", "outputFile", "init", "updateSnapshot"), "owu"),
-    Caution(("sqlite3",), RUNS, prefixes=(".", "-cmd", "-init"),
-            holding=("writefile", "load_extension", "edit(", "ATTACH", "attach")),
+    Caution(("sqlite3",), RUNS, prefixes=(".", "-cmd", "-init", "-A", "-archive"),
+            # A function may be named in quotes, and a comment may stand before its bracket.
+            holding=("writefile", "load_extension", "edit", "attach", "vacuum", "zipfile", "fsdir",
+                     "readfile", "\n.")),
     Caution(("psql", "mysql"), RUNS, ("command", "file", "output", "execute", "pager", "tee"),
             "cfoLve", holding=("\\",)),
     Caution(("test", "["), RUNS, prefixes=("-v", "-R")),
@@ -175,6 +187,12 @@ TRUSTED: Final = (
     Trusted(("uniq", "guniq"), "its second operand is written", "cdDiuz", "fsw",
             ("count", "repeated", "all-repeated", "unique", "ignore-case", "zero-terminated",
              "group", "skip-fields", "skip-chars", "check-chars"), operands_max=1),
+    Trusted(("zstdcat",), "its options write files", "cdfkqv", "M",
+            ("stdout", "decompress", "uncompress", "force", "keep", "quiet", "verbose", "memory",
+             "no-progress")),
+    Trusted(("ldd",), "it may run what it is given", "druv", "",
+            ("version", "help", "data-relocs", "function-relocs", "unused", "verbose"),
+            operands_max=0),
     Trusted(("xxd",), "its second operand is written", "abeEipuU", "cglos", operands_max=1),
     Trusted(("python", "python2", "python3", "pypy", "pypy3"), "its options run text and modules",
             "BEIOPqsSuvVdb", "", ("version", "help"), stops=True),
@@ -204,12 +222,12 @@ GENERIC: Final = (
 
 READERS: Final = frozenset(
     "ls dir vdir cat tac head tail wc grep egrep fgrep zgrep echo pwd which whereis stat du df cut "
-    "tr nl od hexdump strings basename dirname realpath readlink true false seq diff cmp comm join "
+    "tr nl od hexdump basename dirname realpath readlink true false seq diff cmp comm join "
     "paste fold fmt expand unexpand column rev sleep id whoami groups users who w uname arch nproc "
-    "uptime free ps pgrep lscpu lsblk lsof printenv tty locale md5sum sha1sum sha224sum sha256sum "
+    "uptime free ps pgrep lscpu lsblk printenv tty locale md5sum sha1sum sha224sum sha256sum "
     "sha384sum sha512sum b2sum cksum sum base32 base64 numfmt factor expr type : exit return break "
-    "continue caller help jobs times jq zcat bzcat xzcat zstdcat nm size objdump readelf ldd cal "
-    "colordiff sdiff tput clear yes pathchk tsort ptx hostid logname getent".split()
+    "continue caller help times jq zcat bzcat xzcat cal "
+    "clear yes pathchk tsort hostid logname".split()
 )
 """Programs that no option makes write or run: anything a wildcard covers is fine."""
 
@@ -221,35 +239,34 @@ WRITERS: Final = frozenset(
 
 SUBCOMMANDS: Final = {
     "git": frozenset(
-        "status diff log show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree "
+        "status diff log show blame shortlog describe rev-parse rev-list ls-files ls-tree "
         "cat-file grep branch tag stash add commit checkout switch restore merge reset mv rm init "
         "fetch pull push remote cherry-pick revert merge-base name-rev for-each-ref show-ref "
         "reflog diff-tree diff-index diff-files whatchanged count-objects check-ignore check-attr "
         "range-diff version".split()
     ),
     "npm": frozenset(
-        "test t run run-script start ls list ll la outdated view info show why explain ping whoami "
-        "root bin fund search doctor".split()
+        "test run start list outdated view explain ping whoami root bin fund search doctor".split()
     ),
-    "pnpm": frozenset("test t run start ls list outdated why".split()),
+    "pnpm": frozenset("test run start list outdated why".split()),
     "yarn": frozenset("test run start list info outdated why".split()),
     "bun": frozenset("test run".split()),
     "pip": frozenset("list show freeze check debug".split()),
     "pip3": frozenset("list show freeze check debug".split()),
     "cargo": frozenset(
-        "build b check c test t run r bench clippy doc d fmt metadata tree search version "
+        "build check test run bench clippy doc fmt metadata tree search version "
         "locate-project".split()
     ),
     "go": frozenset("build test vet list version env doc fmt mod".split()),
     "ruff": frozenset("check rule linter version".split()),
 }
-"""Subcommands that a wildcard covers; any other must be named (an alias, an extension, a new one
-may run anything)."""
+"""Subcommands that a wildcard covers; any other must be named (an extension, a new one may run
+anything). No aliases: a deny that names a subcommand would not meet them."""
 
 VALUED: Final = {
     "git": "S", "sort": "kSt", "rg": "efgtTABCmMjEr", "make": "jlWoO", "pytest": "kmnr",
     "py.test": "kmnr", "fd": "etEdSj", "curl": "XHdAuemxb", "cargo": "pjF", "npm": "w",
-    "ssh": "bcilmpQW",
+    "ssh": "bcilmpQW", "lsof": "cdgipsu",
 }  # fmt: skip
 """Letters whose value may be attached: what follows them in a cluster is no letter.
 One that is a mere flag in some subcommand does not stand here."""

@@ -140,7 +140,7 @@ def _find_subcommand_danger(
 
 
 def _is_caught(word: str, row: Caution, program: str) -> bool:
-    if not word.startswith("-") and any(part in word for part in row.holding):
+    if not word.startswith("-") and any(_is_held(part, word) for part in row.holding):
         return True
     if word.startswith(row.prefixes) or (
         # One dash or two are the same to some programs.
@@ -151,6 +151,13 @@ def _is_caught(word: str, row: Caution, program: str) -> bool:
         name = word[2:].partition("=")[0]
         return bool(name) and any(option.startswith(name) for option in row.long)
     return word.startswith("-") and _has_letter(word[1:], row.short, VALUED.get(program, ""))
+
+
+def _is_held(part: str, word: str) -> bool:
+    text = word.casefold()
+    if not part.isidentifier():
+        return part in re.sub(r"[ \t]+", "", text)
+    return re.search(rf"(?<!\w){part}(?!\w)", text) is not None
 
 
 def _has_letter(cluster: str, wanted: str, valued: str) -> bool:
@@ -171,15 +178,18 @@ def _find_untrusted(
     index = start + 1
     while index < len(words):
         word = words[index]
-        if word == "--" or not word.startswith("-") or word == "-":
-            if index == start + 1 and row.programs[0] == "tar" and word != "--":
+        if word == "--":
+            # Threat: what follows has the look of an option, and is a script or a file.
+            operands.extend(range(index + 1, len(words)))
+            break
+        if not word.startswith("-") or word == "-":
+            if index == start + 1 and row.programs[0] == "tar":
                 # tar's first word is a cluster of options, with a dash or without.
                 if named[index] is not None and not _allowed_option("-" + word, row)[0]:
                     return f"{word!r} is more than listing: {row.why}"
                 index += 1
                 continue
-            if word != "--":
-                operands.append(index)
+            operands.append(index)
             index += 1
             if row.stops:
                 break

@@ -5,6 +5,7 @@ still a tree.
 """
 
 import re
+from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 # What the parser takes as one token, however long it is.
 _OPAQUE: Final = re.compile(
     r"""\\.
-      | <<-?[ \t]*(?P<quote>['"]?)(?P<mark>\w+)(?P=quote)[^\n]*\n(?:.*?\n)??\t*(?P=mark)(?=\n|\Z)
+      | <<-?+[ \t]*+(?P<quote>['"]?+)(?P<mark>\w++)(?P=quote)
       | '[^']*'
       | "(?:[^"\\]|\\.)*"
       | (?<![^\s;&|()])\#[^\n]*
@@ -33,17 +34,50 @@ def parse_tree(text: str) -> "Node | None":
     """
     if len(text) > command_chars_max:
         return None
-    if len(text) > command_code_chars_max and _code_chars(text) > command_code_chars_max:
+    if count_code_chars(text) > command_code_chars_max:
         return None
     return _parser().parse(text.encode()).root_node
 
 
-def _code_chars(text: str) -> int:
+def count_code_chars(text: str) -> int:
+    """Return how many characters stand outside quotes, comments and here-documents.
+
+    Over `command_code_chars_max` the number is no longer exact.
+    """
     at, count = 0, 0
-    for match in _OPAQUE.finditer(text):
+    ends: dict[str, list[int]] = {}
+    while count <= command_code_chars_max:
+        match = _OPAQUE.search(text, at)
+        if match is None:
+            return count + len(text) - at
         count += match.start() - at
         at = match.end()
-    return count + len(text) - at
+        if match["mark"]:
+            ends = ends or _line_ends(text)
+            stop = _document_end(text, at, ends.get(match["mark"], []))
+            if not stop:
+                # What announces no document is code.
+                stop = match.start() + 1
+                count += 1
+            at = stop
+    return count
+
+
+def _line_ends(text: str) -> dict[str, list[int]]:
+    """Return where lines end that may end a here-document, by what stands on them."""
+    found: dict[str, list[int]] = {}
+    at = 0
+    for line in text.split("\n"):
+        at += len(line) + 1
+        found.setdefault(line.lstrip("\t"), []).append(at - 1)
+    return found
+
+
+def _document_end(text: str, at: int, ends: list[int]) -> int:
+    """Return where the document ends that is announced before `at`; 0 where it has no end."""
+    start = text.find("\n", at) + 1
+    found = bisect_left(ends, start)
+    return ends[found] if start and found < len(ends) else 0
 
 
 @cache

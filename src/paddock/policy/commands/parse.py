@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.limits import command_depth_max
+from paddock.limits import command_code_chars_max, command_depth_max
 from paddock.policy.commands.commandline import CommandLine, Reading, SimpleCommand
-from paddock.policy.commands.grammar import parse_tree
+from paddock.policy.commands.grammar import count_code_chars, parse_tree
 from paddock.policy.commands.rough import rough_commands, rough_writes
 from paddock.policy.commands.seeing import STARTING_ENVIRONMENT, Seen, see_through
 from paddock.policy.commands.touched import find_touch
@@ -15,6 +15,14 @@ from paddock.policy.commands.words import Word
 
 SCRIPTS_MAX: Final = 256
 """Texts inside texts (`sh -c '…'`) that one line may hold; a text that occurs twice counts once."""
+SCRIPTS_CODE_CHARS_MAX: Final = 2 * command_code_chars_max
+"""What of all of them together may be code.
+
+Threat: `env -S env -S …`, in which each word begins a script that goes on to the end of the line.
+"""
+READINGS_MAX: Final = 20_000
+"""Ways to read the commands of a line that are looked at."""
+_TOO_MUCH: Final = "scripts inside scripts, too many to follow"
 
 # Threat: characters that a reader of the line does not see, or sees elsewhere than they stand.
 _UNSEEN: Final = re.compile(
@@ -35,6 +43,9 @@ class _Line:
     problems: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     scripts: set[str] = field(default_factory=set[str])
+    script_code_chars: int = 0
+    readings: int = 0
+    is_too_much: bool = False
 
 
 def parse_line(text: str) -> CommandLine:
@@ -44,7 +55,8 @@ def parse_line(text: str) -> CommandLine:
     `problems`, whose `commands` are what a deny can still be held against.
 
     Limits: `command_chars_max`, `command_code_chars_max`, `command_depth_max`,
-    `SCRIPTS_MAX`; over them the line has a problem.
+    `SCRIPTS_MAX`, `SCRIPTS_CODE_CHARS_MAX`, `READINGS_MAX`; over them the line
+    has a problem, and over those of scripts and readings a command that is anything.
     """
     line = _Line()
     _gather(line, text, 0)
@@ -62,6 +74,10 @@ def parse_line(text: str) -> CommandLine:
         )
         for raw, seen in line.found
     )
+    if line.is_too_much:
+        # Threat: a deny that becomes an ask, because what it is about stands behind a limit.
+        unread = Word(text, text, unknown="it is not read")
+        commands += (SimpleCommand(text, (unread,), obstacles=shared, is_anything=True),)
     return CommandLine(
         text,
         commands,
@@ -75,9 +91,11 @@ def parse_line(text: str) -> CommandLine:
 
 
 def _gather(line: _Line, text: str, depth: int) -> None:
+    if depth and _is_too_much(line, text, depth):
+        line.is_too_much = True
+        line.problems[_TOO_MUCH] = None
+        return
     problems = _find_unseen(text)
-    if depth > command_depth_max or len(line.scripts) > SCRIPTS_MAX:
-        problems["scripts inside scripts, too many to follow"] = None
     raws: list[RawCommand] = []
     if not problems:
         found = _walk(text)
@@ -91,9 +109,21 @@ def _gather(line: _Line, text: str, depth: int) -> None:
     if problems:
         line.problems |= problems
         line.writes |= dict.fromkeys(rough_writes(text))
-        raws = raws + [RawCommand(text, list(words)) for words in rough_commands(text)]
+        raws = raws + [_rough(words) for words in rough_commands(text)]
     for raw in raws:
         _add(line, raw, depth)
+
+
+def _rough(words: tuple[Word, ...]) -> RawCommand:
+    # Not the whole text: each of thousands of commands would hold and quote it.
+    return RawCommand(" ".join(word.text for word in words), list(words))
+
+
+def _is_too_much(line: _Line, script: str, depth: int) -> bool:
+    if line.is_too_much or depth > command_depth_max or len(line.scripts) > SCRIPTS_MAX:
+        return True
+    line.script_code_chars += count_code_chars(script)
+    return line.script_code_chars > SCRIPTS_CODE_CHARS_MAX
 
 
 def _walk(text: str) -> Findings:
@@ -110,7 +140,15 @@ STREAMS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/
 
 
 def _add(line: _Line, raw: RawCommand, depth: int) -> None:
-    seen = see_through(tuple(raw.words), raw.documents)
+    words = tuple(raw.words)
+    if line.readings > READINGS_MAX:
+        line.is_too_much = True
+        line.problems[_TOO_MUCH] = None
+    if line.is_too_much:
+        seen = Seen([Reading(words, 0, len(words))], [0])
+    else:
+        seen = see_through(words, raw.documents)
+    line.readings += len(seen.readings)
     line.found.append((raw, seen))
     line.run_time |= seen.run_time
     line.changes |= seen.changes

@@ -16,7 +16,9 @@ from paddock.policy.commands.commandline import (
     program_name,
 )
 from paddock.policy.commands.exact import find_danger, find_loose_word
+from paddock.policy.commands.seeing import CHANGERS, change_by
 from paddock.policy.commands.words import Word
+from paddock.policy.commands.wrappers import ASSIGNMENT
 from paddock.policy.problems import PatternError, quote
 
 _PIECE: Final = re.compile(
@@ -24,23 +26,37 @@ _PIECE: Final = re.compile(
 )
 _OPERATORS: Final = frozenset(";&|<>()`")
 _LITERAL_PREFIX: Final = re.compile(r"[^*?\[\\]*")
+ASSIGNED: Final = "an assignment stands before the command"
 WORDS_DIFFER: Final = "the words do not match"
 """The first of the obstacles: the others say why words that match do not suffice."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternWord:
-    """One word of a pattern: literal parts, with `*` between them."""
+    """One word of a pattern: literal parts, with `*` between them.
+
+    One that `is_folded`, in lower case, is compared whatever the letter case.
+    """
 
     parts: tuple[str, ...]
+    is_folded: bool = False
 
     @property
     def is_literal(self) -> bool:
         """Whether it stands for one word only."""
         return len(self.parts) == 1
 
+    @property
+    def folded(self) -> "PatternWord":
+        """The word as a deny or an ask compares it; an option as it is: `-d` is not `-D`."""
+        if self.parts[0].startswith("-"):
+            return self
+        return PatternWord(tuple(part.casefold() for part in self.parts), is_folded=True)
+
     def matches(self, text: str) -> bool:
         """Whether it stands for `text`."""
+        if self.is_folded:
+            text = text.casefold()
         first, last = self.parts[0], self.parts[-1]
         if len(self.parts) == 1:
             return text == first
@@ -63,9 +79,11 @@ class PatternWord:
         if not word.glob:
             return False
         if self.is_literal:
-            return re.fullmatch(word.glob, self.parts[0]) is not None
+            case = re.IGNORECASE if self.is_folded else re.NOFLAG
+            return re.fullmatch(word.glob, self.parts[0], case) is not None
         prefix = _LITERAL_PREFIX.match(word.text)
         known = prefix[0] if prefix else ""
+        known = known.casefold() if self.is_folded else known
         return known.startswith(self.parts[0]) or self.parts[0].startswith(known)
 
 
@@ -74,11 +92,12 @@ class CommandPattern:
     """A compiled command pattern.
 
     `text` is the pattern as written, `words` its words without a final `*`,
-    which `is_open` stands for.
+    which `is_open` stands for, `wide` the same as a deny or an ask compares them.
     """
 
     text: str
     words: tuple[PatternWord, ...]
+    wide: tuple[PatternWord, ...]
     is_open: bool
 
     @property
@@ -92,7 +111,9 @@ class CommandPattern:
 
     def matches_any_reading(self, command: SimpleCommand) -> bool:
         """Whether a deny or an ask with this pattern concerns `command`."""
-        return any(self._matches_reading(reading) for reading in command.readings)
+        return command.is_anything or any(
+            self._matches_reading(reading) for reading in command.readings
+        )
 
     def matches_exactly(self, command: SimpleCommand) -> bool:
         """Whether an allow with this pattern covers `command`.
@@ -114,7 +135,7 @@ class CommandPattern:
         if command.obstacles:
             return command.obstacles[0]
         if command.assignments:
-            return "an assignment stands before the command"
+            return ASSIGNED
         named = self._named(len(words))
         loose = find_loose_word(words)
         if loose:
@@ -126,6 +147,15 @@ class CommandPattern:
         if "/" in as_named[0] and named[0] is not None:
             return f"{texts[0]!r} is no program of a system directory"
         return ""
+
+    def find_bar(self) -> str:
+        """Return why a narrow allow with this pattern covers no command at all; else empty."""
+        if self.is_any or not self.words[0].is_literal:
+            return ""
+        if ASSIGNMENT.match(self.text.lstrip(" ")):
+            return ASSIGNED
+        name = program_name(self.words[0].parts[0])
+        return change_by(name) if name in CHANGERS else ""
 
     def _named(self, count: int) -> list[str | None]:
         named: list[str | None] = [
@@ -144,10 +174,10 @@ class CommandPattern:
         found = reading.first(len(self.words))
         if not self._matches_program(found[0]):
             return False
-        return all(word.may_match(one) for word, one in zip(self.words[1:], found[1:], strict=True))
+        return all(word.may_match(one) for word, one in zip(self.wide[1:], found[1:], strict=True))
 
     def _matches_program(self, word: Word) -> bool:
-        pattern = self.words[0]
+        pattern = self.wide[0]
         if pattern.may_match(word):
             return True
         name = program_name(word.text)
@@ -156,12 +186,10 @@ class CommandPattern:
         plain = _plain_path(word.text)
         if pattern.matches(plain) or pattern.matches(name):
             return True
-        if pattern.is_literal and _plain_path(pattern.parts[0]) == plain:
+        if pattern.is_literal and _plain_path(pattern.parts[0]) == plain.casefold():
             return True
-        if not word.glob or not pattern.is_literal:
-            return False
         # A pattern of a path: its last component may become the program's name.
-        return re.fullmatch(word.glob, word.text.removesuffix(name) + pattern.parts[0]) is not None
+        return bool(word.glob) and pattern.may_match(Word(name, name, glob=word.name_glob))
 
 
 def _plain_path(path: str) -> str:
@@ -187,7 +215,8 @@ def compile_command_pattern(text: str) -> CommandPattern:
         if not program[0] or program[0].endswith("/"):
             raise PatternError(f"no program is named {quote(program[0])}")
     is_open = words[-1].parts == ("", "") and text.endswith("*")
-    return CommandPattern(text, tuple(words[:-1] if is_open else words), is_open)
+    kept = tuple(words[:-1] if is_open else words)
+    return CommandPattern(text, kept, tuple(word.folded for word in kept), is_open)
 
 
 def _split(text: str) -> list[PatternWord]:

@@ -8,7 +8,7 @@ quotes and escapes ignored. Nothing from here can ever be allowed.
 import re
 from typing import Final
 
-from paddock.policy.commands.words import Word
+from paddock.policy.commands.words import Word, bare_word
 
 WINDOW_WORDS: Final = 100
 """Half of what is read as one command."""
@@ -27,7 +27,7 @@ def rough_commands(text: str) -> list[tuple[Word, ...]]:
         plain += "\n" + plain.replace("{", " ").replace(",", " ").replace("}", " ")
     found: list[tuple[Word, ...]] = []
     for part in _ENDS.split(plain):
-        words = [Word(word, word, inexact="the line does not parse") for word in part.split()]
+        words = [bare_word(word, "the line does not parse") for word in part.split()]
         # Windows that overlap, since seeing through a wrapper looks at every later word.
         found.extend(
             tuple(words[start : start + 2 * WINDOW_WORDS])

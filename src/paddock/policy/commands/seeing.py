@@ -7,8 +7,10 @@ allow never uses them.
 """
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from paddock.policy.commands.commandline import Reading, program_name
@@ -35,12 +37,14 @@ CHANGERS: Final = frozenset(
 """Builtins after which a later word of the line may mean something else: another directory,
 another program of the same name, another environment."""
 STARTING_ENVIRONMENT: Final = re.compile(
-    r"(?:PATH|IFS|ENV|BASH_.*|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|LD_.*|DYLD_.*|GIT_.*"
-    r"|PYTHON.*|PERL.*|RUBY.*|npm_.*|NPM_.*|GCONV_PATH|LESSOPEN|LESSCLOSE|PAGER|MANPAGER"
-    r"|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=).*"
-    r"|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES|RIPGREP_.*|RSYNC_.*"
-    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|RUSTC.*|CARGO_.*|PIP_.*|PYTEST_.*|HOME"
-    r"|XDG_.*|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS|BASH_FUNC.*)(?:\[.*\])?\+?="
+    r"(?:PATH|IFS|ENV|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS4|CDPATH|GCONV_PATH|LESSOPEN|LESSCLOSE"
+    r"|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|TAR_OPTIONS|MAKEFLAGS|GNUMAKEFLAGS|MAKEFILES"
+    r"|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|GOFLAGS|HOME|CC|CXX|SSH_ASKPASS|SUDO_ASKPASS)"
+    r"(?:\[.*\])?\+?="
+    # What follows a family of names takes in a subscript: together they would backtrack.
+    r"|(?:BASH_|LD_|DYLD_|GIT_|PYTHON|PERL|RUBY|npm_|NPM_|RIPGREP_|RSYNC_|RUSTC|CARGO_|PIP_|PYTEST_"
+    r"|XDG_|NODE_(?!(?:ENV|DEBUG|NO_WARNINGS|DISABLE_COLORS|PENDING_DEPRECATION)\+?=)).*=",
+    re.DOTALL,
 )
 """Assignments that decide which program runs or what it loads."""
 
@@ -51,13 +55,14 @@ _MOVING: Final = {
     "sudo": re.compile(r"-[A-Za-z]*[DR].*|--ch[a-z]*(=.*)?", re.DOTALL),
 }
 """Options with which a program changes its directory before it starts another one."""
+_SPLITTING: Final = re.compile(r"--s[a-z-]*|--s.*=.*|-[iv0]*S.*", re.DOTALL)
+"""The option of env whose text is split into words."""
 _ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
     "let unset test [ read printf declare typeset local readonly export mapfile readarray".split()
 )
 """Builtins to which `a[…]`, however it is quoted, is arithmetic, which runs `$(…)`."""
-_SUBSCRIPT: Final = re.compile(r"\[.*[$`]", re.DOTALL)
 OPTIONS_MAX: Final = 64
 """Words after a program's name that are read as its options before a subcommand."""
 
@@ -72,6 +77,11 @@ class Seen:
     run_time: dict[str, None] = field(default_factory=dict[str, None])
     changes: dict[str, None] = field(default_factory=dict[str, None])
     obstacles: dict[str, None] = field(default_factory=dict[str, None])
+
+
+def change_by(name: str) -> str:
+    """Say why a command of one of the `CHANGERS` is in doubt."""
+    return f"{name} can change what a later word of the line means"
 
 
 def see_through(words: tuple[Word, ...], documents: Iterable[str]) -> Seen:
@@ -118,7 +128,7 @@ class _Seeing:
             # What follows an assignment that a wrapper passes on.
             self.queue.append((at + 1, end, False))
         if name in CHANGERS:
-            self.seen.changes[f"{name} can change what a later word of the line means"] = None
+            self.seen.changes[change_by(name)] = None
         if name in WRAPPERS or LOADERS.fullmatch(name):
             self.wrapper(at, end, name, sure=sure)
         elif name in SHELLS:
@@ -151,7 +161,7 @@ class _Seeing:
         if name == "env":
             self.split_string(at, end)
         if name in _MOVING:
-            self.assigned(at, end)
+            self.assigned(at, self.own_end(at, end))
             behind = start.places[0] if start and start.places else self.own_end(at, end)
             self.moved(at, behind, name)
         if name in _WITH_SCRIPT:
@@ -159,24 +169,24 @@ class _Seeing:
 
     def moved(self, at: int, end: int, name: str) -> None:
         """Threat: what is started writes from a directory that its own words do not tell."""
-        own = self.words[at + 1 : end]
-        if any(_MOVING[name].fullmatch(word.text) for word in own):
+        if _holds(self.moving[name], at + 1, end):
             self.run_time(f"{name} starts a program in another directory")
 
     def split_string(self, at: int, end: int) -> None:
-        for index in range(at + 1, self.own_end(at, end)):
-            text = self.words[index].text
-            if text.startswith("--s") and "=" in text:
-                value, rest = text.partition("=")[2], index + 1
-            elif re.fullmatch(r"-[iv0]*S.+", text, re.DOTALL):
-                value, rest = text.partition("S")[2], index + 1
-            elif re.fullmatch(r"-[iv0]*S|--s[a-z-]*", text) and index + 1 < end:
-                value, rest = self.words[index + 1].text, index + 2
-            else:
-                continue
-            self.run_time("env splits a text into words at run time")
-            self.script(f"{value} {self.text(rest, end)}")
+        index = self.splitting[bisect_left(self.splitting, at + 1)]
+        if index >= self.own_end(at, end):
             return
+        text = self.words[index].text
+        if text.startswith("--s"):
+            value, rest = text.partition("=")[2], index + 1
+        else:
+            value, rest = text.partition("S")[2], index + 1
+        if not value and "=" not in text:
+            if rest >= end:
+                return
+            value, rest = self.words[rest].text, rest + 1
+        self.run_time("env splits a text into words at run time")
+        self.script(f"{value} {self.text(rest, end)}")
 
     def shell(self, at: int, end: int) -> None:
         call = find_script(self.words, at, end)
@@ -226,7 +236,7 @@ class _Seeing:
 
     def builtin(self, at: int, end: int, name: str) -> None:
         if name in _SUBSCRIPTING and any(
-            _SUBSCRIPT.search(word.text) for word in self.words[at + 1 : end]
+            _runs_in_subscript(word.text) for word in self.words[at + 1 : end]
         ):
             self.run_time(f"{name} evaluates a subscript")
         match name:
@@ -243,8 +253,7 @@ class _Seeing:
                 for word in self.words[at + 1 : end]:
                     self.script(word.text.partition("=")[2])
             case "export" | "declare" | "typeset" | "local" | "readonly":
-                for place in range(at, end):
-                    self.assigned(place, min(place + 2, end))
+                self.assigned(at, end)
             case _:
                 pass
 
@@ -291,20 +300,53 @@ class _Seeing:
                     self.script(self.words[index + 1].text)
 
     def assigned(self, at: int, end: int) -> None:
-        for word in self.words[at + 1 : self.own_end(at, end)]:
-            if STARTING_ENVIRONMENT.match(word.text):
-                self.run_time("the environment decides which program runs")
+        if _holds(self.environment, at + 1, end):
+            self.run_time("the environment decides which program runs")
 
     def own_end(self, at: int, end: int) -> int:
         """Return where the options and assignments of the program at `at` end, at the latest."""
-        loose = at
-        for index in range(at + 1, end):
-            text = self.words[index].text
-            if text.startswith("-"):
-                loose = index + 1
-            elif not ASSIGNMENT.match(text) and index > loose:
-                return index
-        return end
+        if at + 1 >= end or self.is_operand(at + 1):
+            return min(at + 1, end)
+        return min(end, self.operands[bisect_left(self.operands, at + 2)])
+
+    # Threat: a line whose every word may start a program. What a program is asked of the words
+    # behind it is therefore looked up, not looked for.
+
+    def is_operand(self, index: int) -> bool:
+        """Whether the word is neither an option nor an assignment."""
+        text = self.words[index].text
+        return not text.startswith("-") and not ASSIGNMENT.match(text)
+
+    @cached_property
+    def operands(self) -> list[int]:
+        """The words that are operands, and no values of an option before them; then the end."""
+        return [
+            *(
+                index
+                for index in range(1, len(self.words))
+                if self.is_operand(index) and not self.words[index - 1].text.startswith("-")
+            ),
+            len(self.words),
+        ]
+
+    @cached_property
+    def environment(self) -> list[int]:
+        """The words that are assignments which decide what runs."""
+        return self.places(STARTING_ENVIRONMENT.match)
+
+    @cached_property
+    def moving(self) -> dict[str, list[int]]:
+        """The words with which a program changes its directory."""
+        return {name: self.places(option.fullmatch) for name, option in _MOVING.items()}
+
+    @cached_property
+    def splitting(self) -> list[int]:
+        """The words that are the option of env which splits a text; then the end."""
+        return [*self.places(_SPLITTING.fullmatch), len(self.words)]
+
+    def places(self, matches: Callable[[str], object]) -> list[int]:
+        """Return the places of the words that are so."""
+        return [index for index, word in enumerate(self.words) if matches(word.text)]
 
     def script(self, text: str) -> None:
         if text.strip():
@@ -315,3 +357,13 @@ class _Seeing:
 
     def text(self, start: int, end: int) -> str:
         return " ".join(word.text for word in self.words[start:end])
+
+
+def _runs_in_subscript(text: str) -> bool:
+    start = text.find("[")
+    return 0 <= start < max(text.rfind("$"), text.rfind("`"))
+
+
+def _holds(places: list[int], start: int, end: int) -> bool:
+    found = bisect_left(places, start)
+    return found < len(places) and places[found] < end

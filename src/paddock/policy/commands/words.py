@@ -10,15 +10,16 @@ Source: bash(1), QUOTING and EXPANSION. The rules kept here:
 """
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Final
+
+from paddock.limits import path_bytes_max
 
 EXPANSIONS_MAX: Final = 64
 """Words that one brace expansion may become; one with more counts as unknown."""
 BRACES_MAX: Final = 12
 """Opening braces in one word; as above."""
-STARS_MAX: Final = 8
-"""Stars in one pattern that are told apart; one with more may become any word."""
 
 Char = tuple[str, bool]
 """A character, and whether it was quoted."""
@@ -35,8 +36,8 @@ class Word:
     `text` is the word without its quotes; of an unknown word, its source.
     `unknown` says why the value is only known at run time, `inexact` why a
     narrow allow cannot rest on it; both are empty for a plain word. `glob` is a
-    regular expression for what an unquoted pattern may become. `alternatives`
-    are the words that a brace expansion makes.
+    regular expression for what an unquoted pattern may become, `name_glob` one for
+    its last component. `alternatives` are the words that a brace expansion makes.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Word:
     unknown: str = ""
     inexact: str = ""
     glob: str = ""
+    name_glob: str = ""
     alternatives: tuple["Word", ...] = ()
 
     @property
@@ -65,7 +67,6 @@ _PIECE: Final = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _IN_DOUBLE: Final = re.compile(r'\\([$`"\\])|\\\n', re.DOTALL)
-_PATTERN: Final = re.compile(r"[*?]|\[.+\]", re.DOTALL)
 _RUN_TIME: Final = re.compile(r"[$`]|[<>]\(")
 
 
@@ -108,6 +109,13 @@ def parse_word(source: str) -> Word:
     return _word_of(chars, source, inexact)
 
 
+def bare_word(text: str, inexact: str) -> Word:
+    """Return the word that unquoted `text` is, whose only expansion is that of a pattern."""
+    word = Word(text, text, inexact=inexact)
+    chars = [(char, False) for char in text] if _is_pattern(text) else []
+    return _with_glob(word, chars) if chars else word
+
+
 def _unescape_double(match: re.Match[str]) -> str:
     return match[1] or ""
 
@@ -123,8 +131,8 @@ def _word_of(chars: list[Char], source: str, inexact: str) -> Word:
         word = replace(word, inexact="an unquoted blank that is not ASCII")
     if re.search(r"(?:^|[=:])~", source):
         word = replace(word, inexact="a tilde expansion")
-    if _PATTERN.search(bare):
-        word = replace(word, glob=_glob_of(chars))
+    if _is_pattern(bare):
+        word = _with_glob(word, chars)
     if "{" in bare and "}" in bare and ("," in bare or ".." in bare):
         word = _with_braces(word, chars)
     return word
@@ -143,44 +151,67 @@ def _with_braces(word: Word, chars: list[Char]) -> Word:
 def _alternative(chars: list[Char], source: str) -> Word:
     text = "".join(char for char, _ in chars)
     bare = "".join(char for char, quoted in chars if not quoted)
-    glob = _glob_of(chars) if _PATTERN.search(bare) else ""
-    return Word(text, source, inexact="a brace expansion", glob=glob)
+    word = Word(text, source, inexact="a brace expansion")
+    return _with_glob(word, chars) if _is_pattern(bare) else word
+
+
+def _is_pattern(bare: str) -> bool:
+    """Whether there is a star, a question mark, or a set with something in it."""
+    return "*" in bare or "?" in bare or 0 <= bare.find("[") < bare.rfind("]") - 1
+
+
+def _with_glob(word: Word, chars: list[Char]) -> Word:
+    slash = max((index for index, (char, _) in enumerate(chars) if char == "/"), default=-1)
+    return replace(word, glob=_glob_of(chars), name_glob=_glob_of(chars[slash + 1 :]))
 
 
 def _glob_of(chars: list[Char]) -> str:
     """Return an expression for the names that the pattern may become; wider, never narrower."""
-    made: list[str] = []
+    if len(chars) > path_bytes_max:
+        # No name is so long; and an expression so long takes a while to make.
+        return "(?s:.*)"
+    parts: list[list[str]] = [[]]
+    closings = [index for index, char in enumerate(chars) if char == ("]", False)]
     at = 0
     while at < len(chars):
         char, quoted = chars[at]
         at += 1
         if quoted or char not in "*?[":
-            made.append(re.escape(char))
-            continue
-        if char == "[":
-            closing = _find_bracket(chars, at)
-            made.append("." if closing else r"\[")
-            at = closing or at
+            parts[-1].append(re.escape(char))
+        elif char == "*":
+            # A run of stars is one.
+            if parts[-1] or len(parts) == 1:
+                parts.append([])
+        elif char == "?":
+            parts[-1].append(".")
+        elif not (closing := _find_closing(chars, closings, at)):
+            parts[-1].append(r"\[")
+        elif any(one[0] == "[" for one in chars[at : closing - 1]):
+            # Threat: a class in a set, `[[:alpha:]]`, holds a bracket that does not close it.
+            parts.append([])
+            break
         else:
-            # A run of stars is one: two in a row would backtrack.
-            star = char == "*"
-            if not (star and made and made[-1] == ".*"):
-                made.append(".*" if star else ".")
-    if made.count(".*") > STARS_MAX:
-        return "(?s:.*)"
-    # A pattern does not match a leading dot; and one that matches nothing stays as it is.
-    hidden = r"(?!\.)" if made and made[0] in (".*", ".") else ""
-    literal = "".join(re.escape(char) for char, _ in chars)
-    return f"(?s:{hidden}{''.join(made)}|{literal})"
+            parts[-1].append(".")
+            at = closing
+    return f"(?s:{_parts_regex([''.join(part) for part in parts])})"
 
 
-def _find_bracket(chars: list[Char], at: int) -> int:
+def _parts_regex(parts: list[str]) -> str:
+    # A pattern does not match a leading dot.
+    hidden = r"(?!\.)" if parts[0][:1] in ("", ".") else ""
+    if len(parts) == 1:
+        return hidden + parts[0]
+    # Threat: many stars. What stands between two has a fixed length, so that the leftmost
+    # match is as good as any, and none is given up again (as in `globs`).
+    inner = "".join(f"(?>.*?{part})" for part in parts[1:-1])
+    return f"{hidden}{parts[0]}{inner}.*{parts[-1]}"
+
+
+def _find_closing(chars: list[Char], closings: list[int], at: int) -> int:
     """Return the index after the `]` that closes a set opened before `at`, or 0."""
     start = at + 1 if at < len(chars) and chars[at][0] in "!^" else at
-    for index in range(start + 1, len(chars)):
-        if chars[index] == ("]", False):
-            return index + 1
-    return 0
+    found = bisect_left(closings, start + 1)
+    return closings[found] + 1 if found < len(closings) else 0
 
 
 _ESCAPES: Final = {

@@ -21,7 +21,7 @@ INTERPRETERS: Final = re.compile(
     r"|tclsh[\d.]*|Rscript|osascript|pwsh|ed|ex|bc|dc|gdb|sqlite3|psql|mysql)"
 )
 """Programs that run what stands on their input when no program is named."""
-LOADERS: Final = re.compile(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*")
+LOADERS: Final = re.compile(r"ld-linux.*\.so.*|ld-musl.*\.so.*|ld\.so.*|ld64\.so.*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

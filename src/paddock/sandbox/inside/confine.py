@@ -21,9 +21,9 @@ import struct
 
 from paddock.kernel import mounts, namespaces, processes, seccomp
 from paddock.sandbox.inside.gitconfig import git_config
+from paddock.sandbox.inside.layers import SHIELDED, Layers, detach_into
 from paddock.sandbox.inside.orders import Base
 
-_SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 _DEVICES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 _LINKS = (
     (b"/dev/fd", b"/proc/self/fd"),
@@ -42,66 +42,6 @@ _INTERFACE_UP = 0x1 | 0x40
 _SET_INTERFACE_FLAGS = 0x8914
 """SIOCSIFFLAGS, one number on every machine (linux/sockios.h)."""
 _KILL_SIGNAL = 9
-
-
-class Layers:
-    """What the overlay is made of, as descriptors.
-
-    `stage` holds `upper` and `work`, and nothing else needs it.
-    For a plain user these are directories to be looked at from the new namespaces;
-    for root, trees that the launcher detached while it was root of the host.
-    """
-
-    __slots__ = ("hidden", "stage", "trees", "workspace")
-
-    def __init__(self, workspace: int, stage: int, hidden: int, trees: dict[bytes, int]) -> None:
-        self.workspace = workspace
-        self.stage = stage
-        self.hidden = hidden
-        self.trees = trees
-
-    def descriptors(self) -> list[int]:
-        """All of them that there are."""
-        fds = (self.workspace, self.stage, self.hidden, *self.trees.values())
-        return [fd for fd in fds if fd >= 0]
-
-    def close(self) -> None:
-        """Let go of all of them."""
-        for fd in self.descriptors():
-            os.close(fd)
-
-
-def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
-    """Clone, as root of the host, everything that the sandbox will mount.
-
-    In the sandbox nobody is root of the host any more, and then directories such as
-    /root could not be passed through. The workspace alone shows its owners mapped: so
-    files of root are the command's own to read and to change, in the overlay.
-    """
-    taken = Layers(-1, -1, -1, {})
-    try:
-        taken.workspace = mounts.clone_tree(layers.workspace, b"", recursive=False)
-        mounts.set_tree(taken.workspace, _SHIELDED, recursive=False, id_map=id_map)
-        taken.stage = mounts.clone_tree(layers.stage, b"", recursive=False)
-        if layers.hidden >= 0:
-            taken.hidden = mounts.clone_tree(layers.hidden, b"", recursive=False)
-        for path in base.readable:
-            _detach_into(taken.trees, path, _SHIELDED, -1)
-        for path in base.writable:
-            _detach_into(taken.trees, path, mounts.NO_SUID | mounts.NO_DEVICES, id_map)
-    except OSError:
-        taken.close()
-        raise
-    return taken
-
-
-def _detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: int) -> None:
-    try:
-        tree = mounts.clone_tree(mounts.AT_FDCWD, path, recursive=True)
-    except FileNotFoundError:
-        return
-    trees[path] = tree
-    mounts.set_tree(tree, attributes, recursive=True, id_map=id_map)
 
 
 class Confinement:
@@ -228,7 +168,7 @@ class Confinement:
 
     def _bind_readable(self) -> None:
         for path in self._base.readable:
-            tree = self._take_tree(path, _SHIELDED)
+            tree = self._take_tree(path, SHIELDED)
             if tree is not None:
                 self._attach(tree, path)
         uid, gid = os.getuid(), os.getgid()
@@ -251,7 +191,7 @@ class Confinement:
     def _take_tree(self, path: bytes, attributes: int) -> int | None:
         """A detached tree of a host's path; None where it is not there any more."""
         if not self._as_root:
-            _detach_into(self._layers.trees, path, attributes, -1)
+            detach_into(self._layers.trees, path, attributes, -1)
         return self._layers.trees.get(path)
 
     def _mount_workspace(self) -> None:

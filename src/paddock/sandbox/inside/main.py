@@ -27,6 +27,7 @@ for _name, _path in (("paddock", _PACKAGE), ("paddock.sandbox", f"{_PACKAGE}/san
 from paddock.kernel import namespaces, processes, seccomp  # noqa: E402 - after the path
 from paddock.sandbox.inside import confine, removal, stages  # noqa: E402 - after the path
 from paddock.sandbox.inside.first import First  # noqa: E402 - after the path
+from paddock.sandbox.inside.layers import Layers, detach_layers  # noqa: E402 - after the path
 from paddock.sandbox.inside.orders import NOT_CONFINED, Base, Report  # noqa: E402 - after the path
 from paddock.sandbox.inside.serving import KILL_SIGNAL, send_report  # noqa: E402 - after the path
 
@@ -55,6 +56,7 @@ class Loop:
         self._sandboxes: dict[int, int] = {}
         self._events = select.poll()
         self._programs: dict[bytes, bytes] = {}
+        self._later: list[tuple[set[int], int, bytes]] = []
         self._id_map = -1
         self._arguments = processes.find_arguments()
         self._step = b"start"
@@ -84,6 +86,12 @@ class Loop:
         self._events.unregister(fd)
         os.waitpid(self._sandboxes.pop(fd), 0)
         os.close(fd)
+        for waiting, _, _ in self._later:
+            waiting.discard(fd)
+        ready = [each for each in self._later if not each[0]]
+        self._later = [each for each in self._later if each[0]]
+        for _, area, name in ready:
+            self._remove(area, name)
 
     def _take_order(self) -> bool:
         """Make one sandbox. False when the runtime has closed the socket."""
@@ -109,7 +117,15 @@ class Loop:
         return True
 
     def _drop(self, area: int, name: bytes) -> None:
-        """Remove a stage that nobody needs any more, in a child: it may be large."""
+        """Remove a stage or whiteouts that nobody needs any more."""
+        if name.startswith(stages.HIDDEN_PREFIX) and self._sandboxes:
+            # Threat: a command that has not ended yet, though it will, would see the names.
+            self._later.append((set(self._sandboxes), area, name))
+        else:
+            self._remove(area, name)
+
+    def _remove(self, area: int, name: bytes) -> None:
+        """In a child: it may be large."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -126,7 +142,7 @@ class Loop:
         workspace, area, *rest = fds
         as_root = os.geteuid() == 0
         stage = stages.make_stage(area, os.path.basename(base.stage), workspace, as_root=as_root)
-        layers = confine.Layers(workspace, stage, rest[0] if rest else -1, {})
+        layers = Layers(workspace, stage, rest[0] if rest else -1, {})
         try:
             if as_root:
                 layers = self._detach(base, layers)
@@ -140,7 +156,7 @@ class Loop:
                 layers.close()
             os.chdir("/")
 
-    def _clone(self, base: Base, control: int, layers: confine.Layers, *, as_root: bool) -> None:
+    def _clone(self, base: Base, control: int, layers: Layers, *, as_root: bool) -> None:
         released, release = os.pipe()
         try:
             new = _NAMESPACES | (0 if base.network == b"host" else namespaces.NEW_NETWORK)
@@ -164,13 +180,13 @@ class Loop:
         self._sandboxes[fd] = pid
         self._events.register(fd, select.POLLIN)
 
-    def _detach(self, base: Base, layers: confine.Layers) -> confine.Layers:
+    def _detach(self, base: Base, layers: Layers) -> Layers:
         """What only root of the host can do: reach every path, and show owners mapped."""
         if self._id_map < 0:
             self._step = b"user namespace"
             self._id_map = _make_id_map()
         self._step = b"identity-mapped mounts"
-        return confine.detach_layers(base, layers, self._id_map)
+        return detach_layers(base, layers, self._id_map)
 
     def _become(
         self, room: confine.Confinement, memory_kb: int, control: int, kept: set[int]

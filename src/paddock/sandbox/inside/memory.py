@@ -62,7 +62,8 @@ def used_kb(limit_kb: int) -> int:
 
 def _files_kb() -> int:
     """Files in memory: the private tmpfs, and System V segments that nobody need have mapped."""
-    private = os.statvfs(b"/tmp")
+    # The root itself, and not /tmp, where the workspace or a place of the host may stand.
+    private = os.statvfs(b"/")
     used = (private.f_blocks - private.f_bfree) * private.f_frsize // 1024
     for line in _read(b"/proc/sysvipc/shm").splitlines()[1:]:
         resident, swapped = line.split()[-2:]

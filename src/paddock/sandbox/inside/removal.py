@@ -6,6 +6,10 @@ import errno
 import os
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HELD = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_DIRECTORY = (errno.ENOTDIR, errno.ELOOP)
+_TRIES_MAX = 1000
+"""For one directory to be empty, while somebody goes on filling it."""
 
 
 def remove_tree(parent: int, name: str) -> None:
@@ -15,51 +19,89 @@ def remove_tree(parent: int, name: str) -> None:
     descriptors, are what a command may leave. So each directory is opened up, moved to
     the top and emptied there: no depth, one descriptor.
 
+    Threat: who owns what is removed exchanges it meanwhile, a directory for a link above
+    all. So nothing is changed by a name that he could turn into another thing's.
+
     Another may be removing the same: what is gone is as wanted, what was missed is
     looked for again.
 
-    Raises: OSError where something cannot be removed.
+    Raises: OSError where something cannot be removed; what is left is in a directory that
+        nobody else enters.
     """
     grave = f".{name}-{os.urandom(4).hex()}"
     os.mkdir(grave, 0o700, dir_fd=parent)
     top = os.open(grave, _DIRECTORY, dir_fd=parent)
+    made = at = 0
     try:
         made = int(_move(parent, name, top, "0"))
-        at = 0
         while at < made:
-            made = _empty(top, at, made)
-            if _rmdir(top, str(at)):
-                at += 1
+            made = _bury(top, at, made)
+            at += 1
     finally:
         os.close(top)
-        os.rmdir(grave, dir_fd=parent)
+        if at == made:
+            os.rmdir(grave, dir_fd=parent)
 
 
-def _empty(top: int, at: int, made: int) -> int:
+def _bury(top: int, at: int, made: int) -> int:
+    """Remove what was moved to the top as number `at`; how many are there then."""
+    name = str(at)
+    for _ in range(_TRIES_MAX):
+        try:
+            made = _empty(top, name, made)
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY:
+                raise
+            # It was exchanged before it was moved. Here nobody exchanges anything.
+            _unlink(top, name)
+            return made
+        if _rmdir(top, name):
+            return made
+    raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+
+def _empty(top: int, name: str, made: int) -> int:
     """Remove the files of one directory and move its directories to the top; how many are there."""
-    fd = os.open(str(at), _DIRECTORY, dir_fd=top)
+    _open_up(top, name)
+    fd = os.open(name, _DIRECTORY, dir_fd=top)
     try:
         with os.scandir(fd) as entries:
             found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for name, is_directory in found:
+        for entry_name, is_directory in found:
             if is_directory:
-                made += _move(fd, name, top, str(made))
+                made += _move(fd, entry_name, top, str(made))
             else:
-                _unlink(fd, name)
+                _unlink(fd, entry_name)
     finally:
         os.close(fd)
     return made
 
 
 def _move(source: int, name: str, target: int, new_name: str) -> bool:
-    """False where it is gone."""
+    """False where it is gone, or no directory any more: then it is removed."""
     try:
         # Its `..` changes with the move: that takes the right to write to it.
-        os.chmod(name, 0o700, dir_fd=source)
+        _open_up(source, name)
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        if error.errno not in _NO_DIRECTORY:
+            raise
+        _unlink(source, name)
+        return False
     return True
+
+
+def _open_up(source: int, name: str) -> None:
+    """Let its owner, or root, do anything in a directory. Raises: OSError, for a link too."""
+    fd = os.open(name, _HELD, dir_fd=source)
+    try:
+        # By a descriptor, which is the very directory: chmod(2) of a name follows a link, and
+        # fchmod(2) wants it opened for reading, which its mode may forbid.
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+    finally:
+        os.close(fd)
 
 
 def _unlink(directory: int, name: str) -> None:

@@ -18,6 +18,9 @@ HOST_IDS_COUNT = 0x01000000
 """Owners from here on are not mapped: such a file can be read, as far as its mode allows
 everybody, and not changed (EOVERFLOW)."""
 
+HIDDEN_PREFIX = b"hidden-"
+"""Names of layers of whiteouts, which many sandboxes share."""
+
 
 def make_stage(area: int, name: bytes, workspace: int, *, as_root: bool) -> int:
     """Make `name` in the area, with `upper` as the workspace's root looks; its descriptor.

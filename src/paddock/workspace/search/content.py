@@ -68,7 +68,10 @@ def search_content(
 def require_viewable(engine: Engine, path: WorkspacePath) -> None:
     """Raises: PermissionDeniedError for a file that may not be viewed."""
     if not engine.may_show(path.relative):
-        raise PermissionDeniedError(f"{quote(path.relative)} may not be viewed")
+        raise PermissionDeniedError(
+            f"{quote(path.relative)} may not be viewed",
+            hint="search elsewhere, or ask a person to change the policy",
+        )
 
 
 def is_file(workspace: Workspace, path: WorkspacePath) -> bool:

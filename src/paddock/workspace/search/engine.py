@@ -354,6 +354,7 @@ def _require_usable(pattern: str) -> None:
         raise InvalidPatternError(
             f"the pattern has {size} bytes, over {limits.search_pattern_bytes_max}",
             where="pattern",
+            hint="give a shorter one",
         )
     if "\0" in pattern:
         raise InvalidPatternError(

@@ -12,7 +12,12 @@ from paddock.runtime.approvals import Approval, ApprovalRequest
 
 
 def request(
-    tool="run_shell", digest="sha256:" + "0" * 64, diff="", session="SES-1", **arguments
+    tool="run_shell",
+    digest="sha256:" + "0" * 64,
+    diff="",
+    session="SES-1",
+    warnings=(),
+    **arguments,
 ) -> ApprovalRequest:
     return ApprovalRequest(
         digest=digest,
@@ -23,6 +28,7 @@ def request(
         reason="a rule asks",
         rule="tool:shell:* (paddock.toml:3)",
         diff=diff,
+        warnings=warnings,
         session_id=session,
     )
 
@@ -47,6 +53,12 @@ def test_a_question_says_who_asks_for_what_and_why():
         "  │ call     sha256:0000000000000000…, 10 characters of arguments",
     ]
     assert choices == (Choice.YES, Choice.NO, Choice.ALWAYS)
+
+
+def test_what_policy_warns_of_stands_after_why_it_is_asked():
+    text, _ = shown(request(command="git push", warnings=("it matters",)))
+    rows = text.split("\n")
+    assert rows[rows.index("  │ why      a rule asks") + 1] == "  │ warning  it matters"
 
 
 def test_what_is_cut_is_counted_and_has_no_always():

@@ -66,6 +66,13 @@ def test_a_badge_for_each_thing_that_is_relaxed(gate, sandbox, badges):
     assert replace(STRICT, gate_is_open=gate, sandbox=sandbox).badges == badges
 
 
+def test_a_plane_that_was_made_with_dev_wears_it_first():
+    assert replace(STRICT, made_with_dev=True, gate_is_open=True).badges == (
+        "DEV PLANE",
+        "DEVELOPMENT TOOLS ARE ON",
+    )
+
+
 def test_money_is_nothing_or_unknown_and_never_invented():
     assert STRICT.cost == "none"
     assert replace(STRICT, provider="anthropic").cost == "unknown"

@@ -307,7 +307,7 @@ def test_the_badge_is_loud_and_stays(plane, tmp_path):
     risky = new_plane(tmp_path / "other", "development")
     with risky.open(sandbox="refused", CP_ADMIN_ENABLE_RISKY_TOOLS="1") as terminal:
         terminal.wait_for_prompt()
-        badge = " DEVELOPMENT TOOLS ARE ON  ·  SANDBOX NONE: commands are refused"
+        badge = " DEV PLANE  ·  DEVELOPMENT TOOLS ARE ON  ·  SANDBOX NONE: commands are refused"
         assert badge in terminal.text().split("\n")
         for _ in range(3):
             terminal.say("/help")

@@ -115,14 +115,15 @@ def test_what_is_only_known_at_run_time_is_asked_about(command, client: Client):
     assert run(client, command) == "ask"
 
 
-def test_a_line_without_a_command_is_judged_by_its_writes_alone(client: Client):
-    assert run(client, "# nothing") == "none"
-    assert run(client, "A=1") == "none"
+def test_a_redirection_alone_is_judged_as_a_write(client: Client):
     assert run(client, "> a.txt") == "none"
     assert run(client, "> .env") == "deny"
     assert run(client, "> ../outside/kept.txt") == "deny"
-    assert run(client, "PATH=.") == "ask"
-    assert run(client, "  ") == "deny"
+
+
+@pytest.mark.parametrize("line", ["# nothing", "A=1", "PATH=.", "  "])
+def test_a_line_that_starts_and_writes_nothing_is_refused(line, client: Client):
+    assert run(client, line) == "deny"
 
 
 def test_a_patch_in_a_line_is_judged_file_by_file(client: Client):

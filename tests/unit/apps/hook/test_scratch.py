@@ -1,11 +1,12 @@
 """Scratch folders: made under today's date, cleaned by their names, links never followed."""
 
 import os
+import subprocess
 from datetime import date, datetime, timedelta
 
 import pytest
 
-from paddock.apps.hook.scratch import clean
+from paddock.apps.hook.scratch import Cleaned, clean
 from tests.support.disks import tree
 from tests.support.hooks import Client
 
@@ -43,6 +44,25 @@ def test_a_link_on_the_way_is_not_followed(link, client: Client):
 
     assert client.place.run("scratch", "new", "x").status == 3
     assert tree(client.place.outside) == before
+
+
+def test_a_folder_too_deep_to_be_removed_is_kept_and_the_others_go(tmp_path):
+    old = tmp_path / "agent_sandbox"
+    (old / "2026-01-02/x").mkdir(parents=True)
+    (old / "2026-01-01").mkdir()
+    here = os.open(old / "2026-01-01", os.O_RDONLY)
+    for _ in range(1400):
+        os.mkdir("a", dir_fd=here)
+        below = os.open("a", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+    done = clean(tmp_path, 7, TODAY, dry_run=False)
+
+    assert done == Cleaned(removed=("2026-01-02",), kept=("2026-01-01",))
+    assert os.listdir(old) == ["2026-01-01"]
+    subprocess.run(["rm", "-rf", old], check=True)
 
 
 def test_clean_removes_old_dates_and_nothing_else(client: Client):

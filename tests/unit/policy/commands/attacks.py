@@ -831,6 +831,94 @@ GLOBS = [
     ),
 ]
 
+NSS = """
+mkdir libnss_x
+printf '%s' '#include <fcntl.h>
+__attribute__((constructor)) void f(void) { creat("HARM", 0600); }' > e.c
+cc -shared -fPIC -o libnss_x/evil.so.2 e.c
+"""
+
+LOOKING = [
+    *rows(
+        "a script that has the look of an option",
+        "awk *",
+        "awk -- '{print}' in.txt",
+        "awk -- '-F system(\"./evil\")' in.txt",
+        "awk -F : -- '-v system(\"./evil\")' in.txt",
+        needs=["awk"],
+    ),
+    *rows(
+        "a file that has the look of an option",
+        "uniq *",
+        "uniq -c -- in.txt",
+        "uniq in.txt -- -i",
+        "uniq -- in.txt -i",
+        "uniq -- -c victim",
+        setup="echo x > ./-c; ln -s victim ./-i",
+    ),
+    *rows(
+        "a program that only seems to look",
+        "sdiff * + diff3 *",
+        "sdiff in.txt in.txt",
+        "sdiff --diff-program=./evil in.txt in.txt",
+        "sdiff --diff-p ./evil in.txt in.txt",
+        "diff3 --diff-program=./evil in.txt in.txt in.txt",
+        needs=["sdiff", "diff3"],
+    ),
+    *rows(
+        "a program that only seems to look",
+        "ptx *",
+        "ptx in.txt",
+        "ptx -G in.txt victim",
+        "ptx -fG in.txt victim",
+        "ptx --trad in.txt victim",
+        needs=["ptx"],
+    ),
+    *rows(
+        "a program that only seems to look",
+        "zstdcat *",
+        "zstdcat in.zst",
+        "zstdcat -f -o victim in.zst",
+        "zstdcat --trace=victim in.zst",
+        setup="zstd -q in.txt -o in.zst",
+        needs=["zstd"],
+    ),
+    *rows(
+        "a program that only seems to look",
+        "getent *",
+        "getent passwd root",
+        "getent -s x/evil passwd root",
+        "getent --serv=x/evil passwd root",
+        setup=NSS,
+        needs=["cc", "getent"],
+    ),
+    *rows(
+        "a program that only seems to look",
+        "nm *",
+        "nm in.txt",
+        "nm --plugin=./libnss_x/evil.so.2 in.txt",
+        "nm --plug ./libnss_x/evil.so.2 in.txt",
+        "nm @options",
+        setup=NSS + "echo --plugin=./libnss_x/evil.so.2 in.txt > options",
+        needs=["cc", "nm"],
+    ),
+    *rows("a program that only seems to look", "jobs *", "jobs -l", "jobs -x ./evil"),
+    *rows(
+        "a function of SQL that runs or writes",
+        "sqlite3 *",
+        "sqlite3 :memory: 'SELECT 1 AS edited'",
+        "sqlite3 :memory: \"SELECT edit('x', './evil')\"",
+        "sqlite3 :memory: \"SELECT Edit('x', './evil')\"",
+        "sqlite3 :memory: \"SELECT edit ('x', './evil')\"",
+        "sqlite3 :memory: \"SELECT edit/**/('x', './evil')\"",
+        "sqlite3 :memory: \"SELECT [edit]('x', './evil')\"",
+        "sqlite3 :memory: \"SELECT WRITEFILE('victim', 'x')\"",
+        "sqlite3 :memory: \"ATTACH 'HARM' AS x; CREATE TABLE x.t(a)\"",
+        "sqlite3 :memory: \"CREATE TABLE t(a); Vacuum INTO 'HARM'\"",
+        needs=["sqlite3"],
+    ),
+]
+
 ATTACKS = [
     *PLANTED,
     *ENVIRONMENT,
@@ -844,6 +932,7 @@ ATTACKS = [
     *BEHIND_A_DOCUMENT,
     *EXPANDED_TWICE,
     *GLOBS,
+    *LOOKING,
 ]
 
 REDIRECTIONS = [

@@ -7,6 +7,9 @@ from paddock.policy.commands import compile_command_pattern, parse_line
 PUSHES = (
     "git push origin main",
     "/usr/bin/git push origin main",
+    # Where the file system knows no letter case.
+    "Git push origin main",
+    "/usr/bin/GIT push origin main",
     "./git push origin main",
     "bin/../bin/git push",
     r"\git push origin main",
@@ -167,7 +170,6 @@ INNOCENT_OF_PUSH = (
     "sh -c 'echo git push'",
     "# git push",
     "git status # git push",
-    "Git push",
     "git 'push origin'",
     "find . -name git -print",
     "find . -exec grep git push ';'",

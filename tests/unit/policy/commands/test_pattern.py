@@ -43,7 +43,17 @@ def any_reading(pattern, text):
         ("/usr/bin/git status", "git status", True),
         ("git status", "/usr/bin/git status", True),
         ("git status", "/opt/git status", True),
-        ("Git status", "git status", False),
+        ("Git status", "git status", True),
+        ("git status", "GIT STATUS", True),
+        ("psql -c *DROP*", "psql -c 'drop table t'", True),
+        ("psql -c *drop*", "psql -c 'DROP TABLE t'", True),
+        ("psql -c *drop*", "psql -C 'DROP TABLE t'", False),
+        ("git branch -D *", "git branch -d x", False),
+        ("git branch -D *", "git branch -D x", True),
+        ("straße *", "STRASSE x", True),
+        ("./Run *", "./run x", True),
+        ("git push *", "G?T push", True),
+        ("drop*x *", "DR* x", True),
         ("*", "anything at all", True),
         ("* --version", "node --version", True),
         ("CI=1 npm test", "CI=1 npm test", True),
@@ -74,6 +84,12 @@ def test_an_allow_of_any_command_covers_what_a_narrow_one_does_not():
     for text in ("PATH=. git status", "./x", "echo $(a)", "a 'open"):
         assert exactly("*", text)
         assert not exactly("git *", text)
+
+
+@pytest.mark.parametrize("text", ["Git status", "git STATUS", "GIT status"])
+def test_an_allow_is_exact_about_letter_case(text):
+    assert any_reading("git status", text)
+    assert not exactly("git status", text)
 
 
 INNOCENT = (
@@ -139,6 +155,18 @@ INNOCENT = (
     ("curl *", "curl -sSfL https://example.org/"),
     ("/usr/bin/git status", "/bin/git status"),
     ("date *", "date -u +%F"),
+    ("nm *", "nm -C a.o"),
+    ("objdump *", "objdump -d a.o"),
+    ("strings *", "strings -n 8 a.o"),
+    ("zstdcat *", "zstdcat -q a.zst"),
+    ("getent *", "getent passwd me"),
+    ("ldd ./a", "ldd ./a"),
+    ("lsof *", "lsof -iUDP -n"),
+    ("sqlite3 *", "sqlite3 -readonly db 'SELECT credits, edited FROM editors'"),
+    ("uniq *", "uniq -- f"),
+    ("sed -n *", "sed -n -- p -n"),
+    ("npm *", "npm run build"),
+    ("npm ls *", "npm ls --all"),
 )  # fmt: skip
 
 
@@ -206,6 +234,19 @@ REFUSED = (
     ("vim *", "vim -c x f"),
     ("uv *", "uv run x"),
     ("cd *", "cd x"),
+    ("ldd *", "ldd ./a"),
+    ("readelf *", "readelf @options"),
+    ("less *", "less --cmd=x f"),
+    ("sqlite3 *", "sqlite3 -A -x -f a.sar"),
+    ("sqlite3 *", "sqlite3 db 'SELECT 1;\n  .shell id'"),
+    ("sqlite3 *", "sqlite3 db 'SELECT \"edit\"(1)'"),
+    ("sed *", "sed -- 'w f' x"),
+    ("tar *", "tar -- -xf a.tar host:b"),
+    ("cargo *", "cargo r"),
+    ("cargo *", "cargo b"),
+    ("npm *", "npm run-script x"),
+    ("npm *", "npm t"),
+    ("pnpm *", "pnpm t"),
 )  # fmt: skip
 
 

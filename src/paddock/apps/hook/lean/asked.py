@@ -30,7 +30,7 @@ IGNORED_EVENTS = frozenset(
 
 CLIENTS = ("claude", "codex")
 _BLANKS = " \t\n\r"
-_TEXTS = ("session_id", "agent_id", "agent_type", "cwd", "tool_use_id", "prompt_id", "turn_id")
+TEXTS = ("session_id", "agent_id", "agent_type", "cwd", "tool_use_id", "prompt_id", "turn_id")
 
 
 class ShapeError(Exception):
@@ -129,7 +129,7 @@ def parse_asked(data: bytes, client: str) -> Asked:
     members: Json = parse_json(data)
     if not _is(members, dict):
         raise ShapeError("the input is no object")
-    for name in _TEXTS:
+    for name in TEXTS:
         if name in members and not _is(members[name], str):
             raise ShapeError(f"{name} is no text")
     event = members.get("hook_event_name", PRE_TOOL_USE)

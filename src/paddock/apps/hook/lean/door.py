@@ -13,7 +13,7 @@ from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
-from paddock.apps.hook.lean.records import Identity, Record
+from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, Record
 from paddock.apps.hook.lean.seen import forget, is_first, mark_path
 
 TYPE_CHECKING = False
@@ -29,6 +29,12 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 _ASK = "ask"
 _CLIENT_END = "SessionEnd"
+CHECKPOINT_S = 1.0
+"""As `paddock.limits.checkpoint_interval_s`."""
+WAITED_CHECKPOINT_S = 60.0
+"""The same where the client waits for the record of what is over."""
+_UNHURRIED = ("PostToolUse", "PostToolUseFailure", "SessionStart")
+"""Events behind which no call waits: the full path covers with them what stands before them."""
 
 
 class Attempt:
@@ -118,6 +124,8 @@ class LeanPorts:
         if record.metadata.get("answer") == _ASK or record.metadata.get("event") == _CLIENT_END:
             raise DeclinedError("an entry that a checkpoint has to cover at once")
         ledger, folder, identity = self._image["ledger"]
+        if record.event_type == HOOK_EVENT and is_checkpoint_due(folder, record.metadata):
+            raise DeclinedError("a checkpoint is due, which the full path makes")
         body = encode_body(record, posix.urandom(_ID_BYTES), time.time())
         self.has_begun = True
         append_entry(ledger, folder, identity, body)
@@ -137,6 +145,23 @@ class LeanPorts:
     def wrap(self, asked: Asked) -> str:
         """Commands that are wrapped are the full path's."""
         raise DeclinedError("a command for the sandbox")
+
+
+def is_checkpoint_due(folder: str, metadata: "dict[str, Json]") -> bool:
+    """Whether the full path is to record this event, as a checkpoint is due.
+
+    The directory changes when a checkpoint is stored in it, and one look costs less than a list.
+    """
+    event = metadata["event"]
+    if event not in _UNHURRIED:
+        return False
+    # Codex knows no asynchronous hook.
+    is_waited_for = metadata["client"] != "claude" and event != "SessionStart"
+    pause_s = WAITED_CHECKPOINT_S if is_waited_for else CHECKPOINT_S
+    try:
+        return not 0 <= time.time() - posix.stat(f"{folder}/checkpoints").st_mtime < pause_s
+    except OSError:
+        return True
 
 
 def find_identity(image: "Json", asked: Asked) -> "tuple[tuple[int, ...], Identity]":

@@ -152,7 +152,7 @@ class QuickEngine:
                 "shell", "run"
             ]
             for command, programs in commands:
-                if is_wild or not narrow.isdisjoint(programs):
+                if is_wild or not narrow.isdisjoint([name.casefold() for name in programs]):
                     raise DeclinedError("a rule of the profile may be about this command")
                 asked = f"tool:shell:run {command}"
                 found += _said(profile, [*untargeted, *any_rules], otherwise, asked)
@@ -167,11 +167,13 @@ class QuickEngine:
 
 def _client_head(profile: "Json", operation: str) -> "tuple[list[Json], Json]":
     rules, entries = profile["client"]
-    matched = [rule for wanted, rule in rules if wanted in ("*", operation)]
+    names = (operation, operation.casefold())
+    matched = [rule for wanted, is_wide, rule in rules if wanted in ("*", names[is_wide])]
     otherwise = None
-    for wanted, entry in entries:
+    for wanted, is_wide, entry in entries:
         # Where keys overlap, the strictest, and of equal ones the first.
-        if wanted in ("*", operation) and (otherwise is None or entry[0] > otherwise[0]):
+        is_meant = wanted in ("*", names[is_wide])
+        if is_meant and (otherwise is None or entry[0] > otherwise[0]):
             otherwise = entry
     return matched, otherwise
 

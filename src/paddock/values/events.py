@@ -1,4 +1,4 @@
-"""The names that stand in `event_type`. A name, once written, keeps its meaning.
+"""The names that stand in a ledger's `event_type`. A name, once written, keeps its meaning.
 
 A name is upper case with underscores. Readers accept names they do not know.
 """
@@ -21,6 +21,7 @@ TOOL_STAGED: Final = "TOOL_STAGED"
 """A call acts on a stage, so that somebody can be asked about what it would change: nothing
 of it stands. An intent and a result follow, or a denial."""
 
+PLANE_CREATED: Final = "PLANE_CREATED"
 POLICY_LOADED: Final = "POLICY_LOADED"
 POLICY_TRUSTED: Final = "POLICY_TRUSTED"
 CONFIG_CHANGED: Final = "CONFIG_CHANGED"
@@ -61,6 +62,8 @@ CONTENT_ERASED: Final = "CONTENT_ERASED"
 
 CHECKPOINT: Final = "CHECKPOINT"
 """The signed head of the tier below."""
+CHECKPOINT_ACCEPTED: Final = "CHECKPOINT_ACCEPTED"
+"""The signed head of another host's ledger, whose lines a collector took in."""
 ROLLBACK_ACCEPTED: Final = "ROLLBACK_ACCEPTED"
 """A person accepts that a ledger went back: from here on what was signed before counts no more."""
 PACKAGE_INSTALLED: Final = "PACKAGE_INSTALLED"

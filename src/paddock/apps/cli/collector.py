@@ -1,0 +1,254 @@
+"""`paddock collector`."""
+
+import argparse
+import re
+from typing import Final
+
+from paddock.apps.cli.collector_show import (
+    answer_json,
+    report_json,
+    say_answer,
+    say_report,
+    status_of,
+)
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_DONE, EXIT_INTEGRITY, EXIT_NO
+from paddock.apps.cli.options import Options, add_common
+from paddock.apps.cli.project import find_project, use_project
+from paddock.assembly.collecting import (
+    chain_of,
+    ledger_keys,
+    open_collector,
+    push_plane,
+    record_accepted,
+    recorded_checkpoints,
+)
+from paddock.collector.accepting import accept_offers
+from paddock.collector.chains import Refusal, RefusalCode
+from paddock.collector.store import Store
+from paddock.collector.verifying import verify_store
+from paddock.errors import LedgerDamagedError, UsageError
+from paddock.ledger.format_genesis import VerifierKey
+from paddock.values.calls import Json
+
+VARIABLE: Final = "PADDOCK_COLLECTOR"
+_HOST: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+
+
+class CollectorCommand:
+    """The ledgers of many hosts, kept in one place."""
+
+    summary = (
+        "Keep the ledgers of many hosts in one PostgreSQL. A host pushes what is new; the\n"
+        "collector takes it in where it goes on from what is there and is signed by the key\n"
+        "that was enrolled, and records that in its own plane. Nothing is changed or removed."
+    )
+    examples = (
+        "  paddock collector init --let-push web1        (on the collector)\n"
+        "  paddock collector keys                        (on the host, to be enrolled)\n"
+        "  paddock collector enroll web1 --key KEY       (on the collector)\n"
+        "  paddock collector push web1                   (on the host)\n"
+        "  paddock collector accept                      (on the collector, now and then)\n"
+        "  paddock collector verify"
+    )
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """The sub-commands."""
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        made = actions.add_parser("init", help="make the tables", allow_abbrev=False)
+        made.add_argument(
+            "--let-push",
+            metavar="ROLE",
+            action="append",
+            default=[],
+            help="a role of the database that may push, and do nothing else; again for more",
+        )
+        keys = actions.add_parser(
+            "keys", help="print the keys of this plane's ledgers", allow_abbrev=False
+        )
+        enrolled = actions.add_parser("enroll", help="let a host push", allow_abbrev=False)
+        enrolled.add_argument("host", metavar="HOST", help="what the host is called here")
+        enrolled.add_argument(
+            "--key",
+            metavar="KEY",
+            action="append",
+            required=True,
+            help="of a ledger; again for more",
+        )
+        pushed = actions.add_parser(
+            "push", help="send what is new, up to each ledger's checkpoint", allow_abbrev=False
+        )
+        pushed.add_argument("host", metavar="HOST", help="what this host is called there")
+        accepted = actions.add_parser(
+            "accept", help="take in what was pushed, and record it", allow_abbrev=False
+        )
+        shown = actions.add_parser("status", help="how far each host came", allow_abbrev=False)
+        checked = actions.add_parser(
+            "verify", help="compute all again, and compare with the record", allow_abbrev=False
+        )
+        for parsed in (made, enrolled, pushed, accepted, shown, checked):
+            parsed.add_argument(
+                "--dsn", help=f"the database, as libpq names it (default: {VARIABLE})"
+            )
+        for parsed in (made, keys, enrolled, pushed, accepted, shown, checked):
+            add_common(parsed)
+
+    def run(self, options: Options, console: Console) -> int:
+        """Do it."""
+        if options.action == "keys":
+            return _keys(options, console)
+        dsn = console.variables.get(VARIABLE, "") if options.dsn is None else options.dsn
+        with open_collector(dsn) as store:
+            if options.action == "init":
+                store.prepare(options.let_push)
+                return _done(options, console, "the tables are there")
+            if options.action == "enroll":
+                return _enroll(store, options, console)
+            if options.action == "push":
+                return _push(store, options, console)
+            if options.action == "accept":
+                return _accept(store, options, console)
+            if options.action == "status":
+                return _status(store, options, console)
+            return _verify(store, options, console)
+
+
+def _done(options: Options, console: Console, said: str) -> int:
+    if options.json:
+        console.write_json({"status": "ok"})
+    else:
+        console.say(said)
+    return EXIT_DONE
+
+
+def _keys(options: Options, console: Console) -> int:
+    keys = ledger_keys(find_project(options, console))
+    if options.json:
+        console.write_json({name: str(key) for name, key in keys.items()})
+    else:
+        for key in keys.values():
+            console.say(str(key))
+    return EXIT_DONE
+
+
+def _enroll(store: Store, options: Options, console: Console) -> int:
+    if not _HOST.fullmatch(options.host):
+        raise UsageError(
+            f"no name for a host: {options.host[:80]!a}",
+            where="HOST",
+            hint="lower-case letters, digits, dots, _ and -, at most 63",
+        )
+    chains = [chain_of(options.host, _parse_key(each)) for each in options.key]
+    enrolled: list[Json] = []
+    for chain in chains:
+        is_new = store.enroll(chain)
+        enrolled.append({"host": chain.host, "ledger": chain.ledger, "is_new": is_new})
+        if not options.json:
+            said = "may push" if is_new else "was enrolled already"
+            console.say(f"{chain.host} {chain.ledger}: {said}")
+    if options.json:
+        console.write_json({"enrolled": enrolled})
+    return EXIT_DONE
+
+
+def _parse_key(text: str) -> VerifierKey:
+    try:
+        return VerifierKey.parse(text)
+    except LedgerDamagedError as fault:
+        raise UsageError(
+            fault.message, where="--key", hint="paddock collector keys prints them, on the host"
+        ) from None
+
+
+def _push(store: Store, options: Options, console: Console) -> int:
+    def told(ledger: str, done: int, total: int) -> None:
+        console.warn(f"{ledger}: {done} of {total} entries")
+
+    project = find_project(options, console)
+    push = push_plane(project, store, options.host, told)
+    for name in push.unenrolled:
+        console.warn(f"note: the ledger {name} is not enrolled for this host, and not sent")
+    rows: list[Json] = []
+    for each in push.pushed:
+        before = each.progress
+        rows.append(
+            {
+                "ledger": each.ledger,
+                "sent": each.sent,
+                "size": each.size,
+                "accepted": before.accepted,
+                "refused": before.refused or None,
+            }
+        )
+        if before.refused:
+            console.warn(
+                f"warning: {each.ledger}: the last offer was refused: {before.refused}; "
+                "paddock collector status tells more, on the collector"
+            )
+        if not options.json:
+            console.say(
+                f"{each.ledger}: {each.sent} sent, up to {each.size}; "
+                f"{before.accepted} were taken in before"
+            )
+    if options.json:
+        console.write_json({"ledgers": rows})
+    return EXIT_NO if any(each.progress.refused for each in push.pushed) else EXIT_DONE
+
+
+def _accept(store: Store, options: Options, console: Console) -> int:
+    project = use_project(options, console)
+    told: list[Json] = []
+    codes: set[RefusalCode] = set()
+    recorded = 0
+    # Recorded after so many, and not first when there are no more: senders can go on for ever.
+    while True:
+        answers = list(accept_offers(store))
+        recorded += record_accepted(project, store)
+        for answer in answers:
+            if isinstance(answer.result, Refusal):
+                codes.add(answer.result.code)
+            told.append(answer_json(answer))
+            if not options.json:
+                say_answer(answer, console)
+        if not answers:
+            break
+    if options.json:
+        console.write_json({"offers": told, "recorded": recorded})
+    elif not told:
+        console.say("nothing waits")
+    if RefusalCode.FORKED in codes:
+        return EXIT_INTEGRITY
+    return EXIT_NO if codes else EXIT_DONE
+
+
+def _status(store: Store, options: Options, console: Console) -> int:
+    rows = status_of(store)
+    if options.json:
+        console.write_json({"chains": [each.json() for each in rows]})
+        return EXIT_DONE
+    for each in rows:
+        each.say(console)
+    if not rows:
+        console.say("no host is enrolled")
+    return EXIT_DONE
+
+
+def _verify(store: Store, options: Options, console: Console) -> int:
+    recorded = recorded_checkpoints(find_project(options, console))
+    reports = list(verify_store(store, recorded))
+    if options.json:
+        console.write_json({"chains": [report_json(each) for each in reports]})
+    else:
+        for report in reports:
+            say_report(report, console)
+        if not reports:
+            console.say("no host is enrolled")
+    if not recorded:
+        console.warn(
+            "note: no accepted checkpoint is on record in this plane; what was cut off or put "
+            "back whole does not show here"
+        )
+    return EXIT_INTEGRITY if any(each.problems for each in reports) else EXIT_DONE
+
+
+COMMAND = CollectorCommand()

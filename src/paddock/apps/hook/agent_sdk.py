@@ -1,0 +1,171 @@
+"""The permission callback of the Claude Agent SDK: the hook's judgement, for a program.
+
+The SDK asks its callback where its own rules do not decide. Then nobody else does, so what
+policy leaves to a client's own prompts is a question here, and without an answer a denial.
+The SDK is loaded when a callback is made, and is no dependency.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any, Literal, cast
+
+from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
+from paddock.apps.hook.ground import PROJECT_VARIABLE, Ground, find_ground
+from paddock.apps.hook.lean import answers, flow
+from paddock.apps.hook.lean.asked import Asked
+from paddock.apps.hook.lean.judging import ASK, DENY
+from paddock.apps.hook.lean.records import decision_record
+from paddock.apps.hook.wrapping import command_program
+from paddock.assembly import HOOK_PACE, open_ledger
+from paddock.errors import ConfigError
+from paddock.values.calls import Json
+
+_CLIENT = "claude"
+_NOBODY = "nobody can be asked here"
+
+Callback = Callable[[str, dict[str, Any], Any], Awaitable[Any]]
+"""The SDK's `CanUseTool`: tool, input and context in, one of its two results out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """The answer to one call. `message` says why, to the model; empty for an allow.
+
+    `updated_input` is what is to run instead: a command in Paddock's sandbox.
+    """
+
+    behavior: Literal["allow", "ask", "deny"]
+    message: str = ""
+    updated_input: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """A call as the SDK tells it, and where its program stands."""
+
+    tool: str
+    input: Mapping[str, Any]
+    directory: str
+    tool_use_id: str = ""
+    agent_id: str = ""
+    can_ask: bool = False
+    """Whether somebody answers what policy asks; else that is denied."""
+
+
+def permission_callback(
+    directory: str | os.PathLike[str] = ".", otherwise: Callback | None = None
+) -> Callback:
+    """Return what the SDK takes as `can_use_tool`, for a client that works in `directory`.
+
+    `otherwise` is asked where policy asks or has nothing to say; without it that is denied.
+
+    Raises:
+        ConfigError: the SDK is not installed.
+    """
+    try:
+        sdk: Any = import_module("claude_agent_sdk")
+    except ImportError:
+        raise ConfigError(
+            "the Claude Agent SDK is not installed", hint="pip install claude-agent-sdk"
+        ) from None
+    stands = os.path.abspath(directory)  # now: a program may change its own later
+
+    async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
+        said = await judge_permission(
+            Requested(
+                tool,
+                given,
+                stands,
+                tool_use_id=getattr(context, "tool_use_id", None) or "",
+                agent_id=getattr(context, "agent_id", None) or "",
+                can_ask=otherwise is not None,
+            )
+        )
+        if said.behavior == "ask" and otherwise is not None:
+            return await otherwise(tool, given, context)
+        if said.behavior == "allow":
+            changed = said.updated_input
+            return sdk.PermissionResultAllow(
+                updated_input=None if changed is None else dict(changed)
+            )
+        return sdk.PermissionResultDeny(message=said.message)
+
+    return can_use_tool
+
+
+async def judge_permission(requested: Requested) -> Permission:
+    """Judge a call as the hook does, in a worker thread, and put the answer on record.
+
+    Total: whatever goes wrong, the answer is a denial that says why.
+    """
+    return await asyncio.to_thread(_judge, requested)
+
+
+def _judge(requested: Requested) -> Permission:
+    # The client stands where the program says, whoever has started the program.
+    variables = {name: said for name, said in os.environ.items() if name != PROJECT_VARIABLE}
+    # Not resolved: a link is another name of the project, and judged as one.
+    directory = os.path.abspath(requested.directory)
+    data = _event_of(requested, directory)
+    given = Given(data, _CLIENT, variables, directory, command_program())
+    return guarded(given, partial(_decide, requested), _refuse)
+
+
+def _refuse(asked: Asked | None, reason: str, today: str) -> Permission:
+    del asked, today
+    return Permission("deny", reason)
+
+
+def _event_of(requested: Requested, directory: str) -> bytes:
+    """The call as the client's hook would be told of it; empty where JSON cannot hold it."""
+    event = {
+        "tool_name": requested.tool,
+        "tool_input": requested.input,
+        "tool_use_id": requested.tool_use_id,
+        "agent_id": requested.agent_id,
+        "cwd": directory,
+    }
+    try:
+        return json.dumps(event).encode()
+    except (TypeError, ValueError, RecursionError):
+        return b""
+
+
+def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Permission:
+    ground = find_ground(asked, given.variables, given.directory, today)
+    with closing(open_ledger(ground.project, "ho1m", HOOK_PACE)) as ledger:
+        ports = FullPorts(ledger, ground, given.program, given.directory)
+        judged = flow.judge_call(asked, ground.scene, ground.engine, given.directory)
+        said = _said(judged, ground, ports, requested)
+        who = identity_of(ground.chain, ground.project.policy.digest)
+        record = decision_record(asked, judged.verdict, said.behavior, [], who, os.urandom)
+        if said.updated_input is not None:
+            record.metadata["sandboxed"] = True
+        ports.append(record)
+    return said
+
+
+def _said(
+    judged: flow.Judged, ground: Ground, ports: FullPorts, requested: Requested
+) -> Permission:
+    verdict = judged.verdict
+    if verdict.outcome == DENY:
+        hint = answers.scratch_hint(ground.scene.today)
+        return Permission("deny", f"{verdict.reason}\n{hint}")
+    reason = verdict.reason
+    if verdict.outcome != ASK and verdict.is_granted:
+        if not ground.engine.sandbox_shell or judged.wanted.line is None:
+            return Permission("allow")
+        updated = ports.wrap(judged.asked)
+        if updated:
+            return Permission("allow", "", cast("dict[str, Json]", json.loads(updated)))
+        reason = "the command is allowed in the sandbox, and this one cannot run there"
+    if requested.can_ask:
+        return Permission("ask", reason)
+    return Permission("deny", f"{reason} ({_NOBODY})")

@@ -1,0 +1,169 @@
+"""A plane and a collector: what a host pushes, and what the collector's own plane records.
+
+The governance ledger of the plane where offers are taken in gets one entry for each accepted
+checkpoint, after it was accepted: what a kill in between leaves out, the next run records.
+From there its own checkpoints go to the anchor, as all of governance.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from paddock import limits
+from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
+from paddock.assembly.project import Project
+from paddock.collector.chains import Accepted, Chain
+from paddock.collector.pushing import Pushed, push_ledger, read_key
+from paddock.collector.store import Store
+from paddock.collector.verifying import Recorded
+from paddock.errors import UsageError
+from paddock.ledger.decided import find_decided
+from paddock.ledger.format_genesis import VerifierKey
+from paddock.ledger.query import BadRow, Filter
+from paddock.values.entries import Entry
+from paddock.values.events import CHECKPOINT_ACCEPTED
+
+if TYPE_CHECKING:
+    from paddock.collector.postgres import PostgresStore
+
+_DSN_HINT: Final = "give --dsn, or set PADDOCK_COLLECTOR"
+
+
+def open_collector(dsn: str) -> "PostgresStore":
+    """The collector that a DSN names.
+
+    Raises:
+        UsageError: there is no DSN, or it is none.
+        ConfigError: the library for PostgreSQL is not installed: it is an extra.
+        HostError: the database cannot be reached.
+    """
+    if not dsn:
+        raise UsageError("no collector is named", where="--dsn", hint=_DSN_HINT)
+    # Imported here: nothing else needs the library, and few have it.
+    from paddock.collector.postgres import PostgresStore  # noqa: PLC0415 - an extra
+
+    return PostgresStore(dsn)
+
+
+def chain_of(host: str, key: VerifierKey) -> Chain:
+    """The chain that a key is of: a plane's ledgers end their keys' names with their own.
+
+    Raises: UsageError: the key's name names no ledger of a plane.
+    """
+    ledger = key.name.rpartition("/")[2]
+    tier = LEDGER_TIERS.get(ledger)
+    if tier is None:
+        raise UsageError(
+            f"the key of {key.name!a} is of no ledger of a plane",
+            where="--key",
+            hint="paddock collector keys prints them, on the host",
+        )
+    return Chain(host, ledger, tier, key)
+
+
+def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
+    """The keys of the ledgers that this plane has, by ledger.
+
+    Raises: LedgerDamagedError, HostError.
+    """
+    paths = project.layout.ledger_paths()
+    return {name: read_key(path) for name, path in paths.items() if path.exists()}
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """What a push came to: of each ledger, and those of this plane that nobody enrolled."""
+
+    pushed: tuple[Pushed, ...]
+    unenrolled: tuple[str, ...]
+
+
+def push_plane(
+    project: Project, store: Store, host: str, told: Callable[[str, int, int], object]
+) -> Push:
+    """Send what is new in every ledger of this plane that is enrolled for `host`.
+
+    `told` is given a ledger, and how many lines of how many were sent.
+
+    Raises:
+        UsageError: none is enrolled.
+        LedgerDamagedError: a ledger went back behind what was taken in, or is damaged.
+        HostError, ConfigError: it cannot be read, or the collector not reached.
+    """
+    enrolled = {each.ledger: each for each in store.progress(host)}
+    if not enrolled:
+        raise UsageError(
+            f"the collector knows no host {host!a}",
+            where="HOST",
+            hint="paddock collector enroll, on the collector",
+        )
+    pushed: list[Pushed] = []
+    unenrolled: list[str] = []
+    for name, path in project.layout.ledger_paths().items():
+        if not path.exists():
+            continue
+        if name not in enrolled:
+            unenrolled.append(name)
+            continue
+
+        def heard(done: int, total: int, name: str = name) -> None:
+            told(name, done, total)
+
+        pushed.append(push_ledger(store, path, host, enrolled[name], heard))
+    return Push(tuple(pushed), tuple(unenrolled))
+
+
+def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
+    """What this plane's governance ledger says was accepted, oldest first.
+
+    From the lines: whoever can write beside a ledger could hide rows from a question.
+
+    Raises: HostError.
+    """
+    path = project.layout.ledger_paths()["governance"]
+    if not path.exists():
+        return []
+    found: list[Recorded] = []
+    for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):
+        if isinstance(row, BadRow):
+            continue  # a problem of this ledger, which its own verification tells
+        said = row.entry.metadata
+        size = said.get("size")
+        if isinstance(size, int):
+            host, ledger, root = (str(said.get(name)) for name in ("host", "ledger", "root"))
+            found.append(Recorded(host, ledger, size, root, row.seq))
+    return found[::-1]
+
+
+def record_accepted(project: Project, store: Store) -> int:
+    """Record every accepted checkpoint that is not on record; how many there were.
+
+    Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
+    """
+    known = {
+        (each.host, each.ledger, each.size, each.root) for each in recorded_checkpoints(project)
+    }
+    entries = [
+        _entry(chain, each)
+        for chain in store.chains()
+        for each in store.accepted(chain)
+        if (chain.host, chain.ledger, each.head.size, each.head.root.hex()) not in known
+    ]
+    for at in range(0, len(entries), limits.ledger_batch_entries_max):
+        record_in_governance(project, *entries[at : at + limits.ledger_batch_entries_max])
+    return len(entries)
+
+
+def _entry(chain: Chain, accepted: Accepted) -> Entry:
+    head = accepted.head
+    return Entry(
+        CHECKPOINT_ACCEPTED,
+        metadata={
+            "host": chain.host,
+            "ledger": chain.ledger,
+            "origin": chain.key.name,
+            "size": head.size,
+            "root": head.root.hex(),
+            "note": head.note,
+        },
+    )

@@ -1,0 +1,60 @@
+"""Calls that a person makes with a tool that no agent has: an undo, the commit of kept changes."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paddock.assembly.runtimes import new_call_id, new_session_id
+from paddock.errors import InternalError
+from paddock.history.keeping import History
+from paddock.ledger.ports import Ledger
+from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
+from paddock.runtime.context import Context
+from paddock.runtime.dispatch import Dispatcher
+from paddock.runtime.records import Caller
+from paddock.runtime.registry import Registry
+from paddock.runtime.undo import OperatorJudge
+from paddock.tools.spec import Ports, Tool
+from paddock.values.calls import Json, ToolCall, ToolResult
+from paddock.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorDoor:
+    """The one door, for one tool and on one agent's workspace. What it holds stays the caller's."""
+
+    judge: OperatorJudge
+    workspace: Workspace
+    ledger: Ledger
+    history: History
+
+    def call(self, tool: Tool[Any], arguments: Mapping[str, Json]) -> ToolResult:
+        """Run one call in a session of its own; refusals are results. Nobody is asked.
+
+        Raises: IntegrityError: the ledger is damaged.
+        """
+        context = Context(
+            registry=Registry([tool]),
+            judge=self.judge,
+            ports=Ports(self.workspace, self.judge),
+            ledger=self.ledger,
+            approver=NoApprover(),
+            approvals=_NothingAsked(),
+            caller=Caller(self.judge.chain, new_session_id()),
+            randomness=os.urandom,
+            history=self.history,
+        )
+        return Dispatcher(context).dispatch(ToolCall(new_call_id(), tool.name, arguments))
+
+
+class _NothingAsked:
+    """An operator's own call asks nobody."""
+
+    def asked(self, request: ApprovalRequest) -> None:
+        """Raises: InternalError."""
+        raise InternalError(f"an operator's call asked for an approval: {request.reason}")
+
+    def answered(self, request: ApprovalRequest, approval: Approval) -> None:
+        """Raises: InternalError."""
+        raise InternalError(f"an operator's call got an answer: {approval.by}")

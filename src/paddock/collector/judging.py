@@ -1,0 +1,143 @@
+"""Whether an offer goes on from what was taken in before.
+
+Signature first: whoever does not have the key costs one verification, and no reading of
+lines. Then each line: an entry byte for byte as a writer writes it, its number and its link.
+At the end the tree's root, which is computed here and has to be the one that was signed.
+
+Pure: what was taken in before comes as arguments.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from paddock.collector.chains import Chain, Head, Offer, Refusal, RefusalCode
+from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.format_genesis import parse_genesis
+from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format_merkle import Growing
+from paddock.ledger.format_notes import Checkpoint, NoteError
+from paddock.ledger.signing import open_note
+from paddock.values.events import GENESIS
+
+
+def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | Refusal:
+    """Return the checkpoint of an offer whose lines are worth reading."""
+    try:
+        checkpoint = open_note(offer.note, chain.key).checkpoint
+    except NoteError as fault:
+        return Refusal(RefusalCode.NOTE, fault.message)
+    if checkpoint.size != offer.stop or not 0 <= offer.start < offer.stop:
+        return Refusal(
+            RefusalCode.SIZE,
+            f"lines {offer.start} to {offer.stop} are offered, and {checkpoint.size} were signed",
+        )
+    if offer.start > head.size:
+        return Refusal(
+            RefusalCode.GAP, f"{head.size} lines are here, and line {offer.start} is offered next"
+        )
+    if checkpoint.size == head.size and checkpoint.root != head.root:
+        return Refusal(
+            RefusalCode.FORKED, f"another root of the first {head.size} lines was signed before"
+        )
+    return checkpoint
+
+
+class Judging:
+    """One offer, judged run by run. After a refusal it is over."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        head: Head,
+        offer: Offer,
+        checkpoint: Checkpoint,
+        stored: Callable[[int, int], Iterable[bytes]],
+    ) -> None:
+        """`stored` gives lines that were taken in before, by number: first, and one past last."""
+        self._chain = chain
+        self._head = head
+        self._note = offer.note
+        self._checkpoint = checkpoint
+        self._stored = stored
+        self._seq = offer.start
+        self._leaf: str = head.leaf
+        # An edge of the wrong size is damage: no root comes out right, which `end` says.
+        self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
+
+    def take(self, lines: Sequence[bytes]) -> list[bytes] | Refusal:
+        """Return the lines of the next run that are new."""
+        if self._seq + len(lines) > self._checkpoint.size:
+            return Refusal(
+                RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
+            )
+        known = max(0, min(len(lines), self._head.size - self._seq))
+        if known:
+            different = self._find_different(lines[:known])
+            if different is not None:
+                return Refusal(RefusalCode.FORKED, f"line {different} is here with other bytes")
+            self._seq += known
+        new = list(lines[known:])
+        for line in new:
+            refusal = self._follow(line)
+            if refusal is not None:
+                return refusal
+        return new
+
+    def end(self) -> Head | Refusal:
+        """Return how far the chain reaches with this offer."""
+        wanted = self._checkpoint
+        if self._seq != wanted.size:
+            return Refusal(
+                RefusalCode.SIZE, f"the lines end at {self._seq}, and {wanted.size} were signed"
+            )
+        if wanted.size <= self._head.size:
+            return Refusal(RefusalCode.BEHIND, f"{self._head.size} lines are here already")
+        root = self._growing.root()
+        if root != wanted.root:
+            return Refusal(
+                RefusalCode.ROOT, f"the root of the first {wanted.size} lines is not the signed one"
+            )
+        return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._note)
+
+    def _find_different(self, lines: Sequence[bytes]) -> int | None:
+        here = list(self._stored(self._seq, self._seq + len(lines)))
+        pairs = zip(lines, here, strict=False)
+        found = (number for number, (each, other) in enumerate(pairs) if each != other)
+        different = next(found, None if len(here) == len(lines) else len(here))
+        return None if different is None else self._seq + different
+
+    def _follow(self, line: bytes) -> Refusal | None:
+        """Go on by one line."""
+        seq = self._seq
+        found = inspect_line(line)
+        if isinstance(found, BadLine):
+            return Refusal(RefusalCode.LINE, f"line {seq}: {found.fault}: {found.detail}")
+        if found.seq != seq or found.prev != self._leaf:
+            # Threat: a host that was put back, or made anew, goes on from another last line.
+            is_seam = seq == self._head.size > 0
+            code = RefusalCode.FORKED if is_seam and found.seq == seq else RefusalCode.CHAIN
+            return Refusal(code, f"line {seq} does not follow the line before it")
+        refusal = self._refuse_genesis(found)
+        if refusal is not None:
+            return refusal
+        leaf = found.leaf
+        self._growing.extend([bytes.fromhex(leaf)])
+        self._seq, self._leaf = seq + 1, leaf
+        return None
+
+    def _refuse_genesis(self, found: StoredEntry) -> Refusal | None:
+        if found.seq:
+            is_second = found.entry.event_type == GENESIS
+            return Refusal(RefusalCode.CHAIN, f"line {found.seq} is GENESIS") if is_second else None
+        try:
+            genesis = parse_genesis(found)
+        except (LedgerDamagedError, HostError) as fault:
+            return Refusal(RefusalCode.GENESIS, fault.message)
+        chain = self._chain
+        wanted = (chain.key.name, chain.tier, str(chain.key))
+        if (genesis.origin, genesis.tier, genesis.public_key) == wanted:
+            return None
+        return Refusal(
+            RefusalCode.GENESIS,
+            f"line 0 is of {genesis.origin!a} ({genesis.tier!a}), and the key of "
+            f"{chain.key.name!a} ({chain.tier}) is enrolled",
+        )

@@ -1,0 +1,99 @@
+"""What a sandbox is mounted from: places of the host, held and cloned before it has a root."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from paddock.kernel import mounts
+from paddock.sandbox.inside.orders import Base
+
+SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
+"""How a place looks that a command only reads."""
+
+
+class Layers:
+    """What the overlay is made of, as descriptors.
+
+    `stage` holds `upper` and `work`, and nothing else needs it.
+    For a plain user these are directories to be looked at from the new namespaces;
+    for root, trees that the launcher detached while it was root of the host.
+    """
+
+    __slots__ = ("hidden", "stage", "trees", "workspace")
+
+    def __init__(self, workspace: int, stage: int, hidden: int, trees: dict[bytes, int]) -> None:
+        self.workspace = workspace
+        self.stage = stage
+        self.hidden = hidden
+        self.trees = trees
+
+    def descriptors(self) -> list[int]:
+        """All of them that there are."""
+        fds = (self.workspace, self.stage, self.hidden, *self.trees.values())
+        return [fd for fd in fds if fd >= 0]
+
+    def close(self) -> None:
+        """Let go of all of them."""
+        for fd in self.descriptors():
+            os.close(fd)
+
+
+def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
+    """Clone, as root of the host, everything that the sandbox will mount.
+
+    In the sandbox nobody is root of the host any more, and then directories such as
+    /root could not be passed through. The workspace alone shows its owners mapped: so
+    files of root are the command's own to read and to change, in the overlay.
+    """
+    taken = Layers(-1, -1, -1, {})
+    try:
+        taken.workspace = mounts.clone_tree(layers.workspace, b"", recursive=False)
+        mounts.set_tree(taken.workspace, SHIELDED, recursive=False, id_map=id_map)
+        taken.stage = mounts.clone_tree(layers.stage, b"", recursive=False)
+        if layers.hidden >= 0:
+            taken.hidden = mounts.clone_tree(layers.hidden, b"", recursive=False)
+        for path in base.readable:
+            detach_into(taken.trees, path, SHIELDED, -1)
+        for path in base.writable:
+            detach_into(taken.trees, path, mounts.NO_SUID | mounts.NO_DEVICES, id_map)
+    except OSError:
+        taken.close()
+        raise
+    return taken
+
+
+def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: int) -> None:
+    """Clone what stands at a real path of the host, if it still does. Raises: OSError."""
+    place = _hold_real(path)
+    if place is None:
+        return
+    try:
+        tree = mounts.clone_tree(place, b"", recursive=True)
+    finally:
+        os.close(place)
+    trees[path] = tree
+    mounts.set_tree(tree, attributes, recursive=True, id_map=id_map)
+
+
+def _hold_real(path: bytes) -> int | None:
+    """A descriptor of a path that had no link in it; None where nothing stands there now.
+
+    # Threat: who may write above it has exchanged a directory for a link since the plan was
+    made, and a command would read, or write, what that leads to.
+    """
+    here = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in path.split(b"/"):
+        if not part:
+            continue
+        above = here
+        try:
+            here = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        finally:
+            os.close(above)
+    if stat.S_ISLNK(os.fstat(here).st_mode):
+        os.close(here)
+        return None
+    return here

@@ -1,0 +1,171 @@
+"""A collector without a database: the same answers, in lists.
+
+It keeps the port of `paddock.collector.store` and passes the same contract suite as
+`PostgresStore`.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+
+from paddock.collector.chains import (
+    NOTHING_YET,
+    Accepted,
+    Chain,
+    Head,
+    Offer,
+    Progress,
+    Refusal,
+    Refused,
+)
+from paddock.collector.store import OFFERS_MAX
+from paddock.errors import ConfigError
+
+_NO_TIME = "1970-01-01T00:00:00.000000Z"
+_SENDER = "memory"
+
+_Name = tuple[str, str]
+
+
+class MemoryCollector:
+    """See `Store`. For one thread; time stands still, and everybody is one sender."""
+
+    def __init__(self) -> None:
+        self._chains: dict[_Name, Chain] = {}
+        self._lines: dict[_Name, dict[int, bytes]] = {}
+        self._accepted: dict[_Name, list[Accepted]] = {}
+        self._offers: dict[int, tuple[Offer, list[bytes]]] = {}
+        self._refused: list[tuple[Offer, Refusal]] = []
+        self._refused_since: dict[_Name, str] = {}
+        self._count = 0
+
+    def enroll(self, chain: Chain) -> bool:
+        """See `Store`."""
+        name = _name(chain)
+        known = self._chains.setdefault(name, chain)
+        if known != chain:
+            raise ConfigError(
+                f"the host {chain.host!a} has its ledger {chain.ledger} enrolled with another key",
+                hint="a key is never replaced: enroll the host under another name",
+            )
+        is_new = name not in self._lines
+        self._lines.setdefault(name, {})
+        self._accepted.setdefault(name, [])
+        return is_new
+
+    def chains(self) -> Sequence[Chain]:
+        """See `Store`."""
+        return [self._chains[name] for name in sorted(self._chains)]
+
+    def accepted(self, chain: Chain) -> Sequence[Accepted]:
+        """See `Store`."""
+        return list(self._accepted[_name(chain)])
+
+    def newest(self, chain: Chain) -> Accepted | None:
+        """See `Store`."""
+        found = self._accepted[_name(chain)]
+        return found[-1] if found else None
+
+    def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
+        """See `Store`."""
+        return iter(sorted(self._lines[_name(chain)].items()))
+
+    def progress(self, host: str) -> Sequence[Progress]:
+        """See `Store`."""
+        found: list[Progress] = []
+        for chain in self.chains():
+            if chain.host != host:
+                continue
+            newest = self.newest(chain)
+            accepted = 0 if newest is None else newest.head.size
+            refused = self._refused_since.get(_name(chain), "")
+            found.append(Progress(chain.ledger, accepted, self.waiting(chain), refused))
+        return found
+
+    def send(self, offer: Offer, parts: Iterable[bytes]) -> None:
+        """See `Store`."""
+        laid = list(parts)
+        self._count += 1
+        self._offers[self._count] = replace(offer, number=self._count, sender=_SENDER), laid
+
+    def offers(self) -> Sequence[Offer]:
+        """See `Store`."""
+        return [offer for offer, _ in self._offers.values()][:OFFERS_MAX]
+
+    def waiting(self, chain: Chain) -> int:
+        """See `Store`."""
+        laid = [offer for offer, _ in self._offers.values()]
+        stops = [each.stop for each in laid if (each.host, each.ledger) == _name(chain)]
+        return max(stops, default=0)
+
+    @contextmanager
+    def taking(self, chain: Chain, offer: Offer) -> Generator["MemoryTaking"]:
+        """See `Store`."""
+        newest = self.newest(chain)
+        waiting = self._offers.get(offer.number)
+        taking = MemoryTaking(
+            NOTHING_YET if newest is None else newest.head,
+            self._lines[_name(chain)],
+            None if waiting is None else waiting[1],
+        )
+        yield taking
+        self._lines[_name(chain)] |= taking.added
+        if taking.kept is not None:
+            self._accepted[_name(chain)].append(Accepted(taking.kept, _NO_TIME))
+            self._refused_since.pop(_name(chain), None)
+            del self._offers[offer.number]
+
+    def refuse(self, offer: Offer, refusal: Refusal) -> None:
+        """See `Store`."""
+        if self._offers.pop(offer.number, None) is not None:
+            self._refused.append((offer, refusal))
+            self._refused_since[offer.host, offer.ledger] = refusal.code.value
+
+    def refused(self, host: str, ledger: str) -> Sequence[Refused]:
+        """See `Store`."""
+        newest: dict[str, Refused] = {}
+        for offer, refusal in self._refused:
+            if (offer.host, offer.ledger) == (host, ledger):
+                before = newest.get(refusal.code)
+                times = 1 if before is None else before.times + 1
+                newest[refusal.code] = Refused(offer, refusal, _NO_TIME, times)
+        return [newest[code] for code in sorted(newest)]
+
+    def steady(self) -> nullcontext[None]:
+        """See `Store`."""
+        return nullcontext()
+
+    def close(self) -> None:
+        """See `Store`."""
+
+
+class MemoryTaking:
+    """See `Taking`. What is added is the store's when the block is left."""
+
+    def __init__(self, head: Head, lines: dict[int, bytes], parts: list[bytes] | None) -> None:
+        self.head = head
+        self.is_waiting = parts is not None
+        self.added: dict[int, bytes] = {}
+        self.kept: Head | None = None
+        self._lines = lines
+        self._parts = parts or []
+
+    def parts(self) -> Iterator[bytes]:
+        """See `Taking`."""
+        return iter(self._parts)
+
+    def stored(self, start: int, stop: int) -> Iterable[bytes]:
+        """See `Taking`."""
+        return [self._lines[seq] for seq in range(start, stop) if seq in self._lines]
+
+    def add(self, start: int, lines: Sequence[bytes]) -> None:
+        """See `Taking`."""
+        self.added |= dict(enumerate(lines, start))
+
+    def keep(self, head: Head) -> None:
+        """See `Taking`."""
+        self.kept = head
+
+
+def _name(chain: Chain) -> _Name:
+    return chain.host, chain.ledger

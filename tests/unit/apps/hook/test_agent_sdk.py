@@ -1,0 +1,168 @@
+"""The Agent SDK's permission callback: policy's answer, on record, and never by default a yes."""
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from paddock.apps.hook.agent_sdk import (
+    Permission,
+    Requested,
+    judge_permission,
+    permission_callback,
+)
+from paddock.errors import ConfigError
+from tests.support.hooks import Client
+
+ASKS = """
+[profiles.standard]
+allow = ["tool:file:*"]
+ask = ["tool:file:create docs/**"]
+otherwise = { "tool:shell:*" = "ask" }
+"""
+INSIDE = {"file_path": "notes.md", "content": "x"}
+
+
+@pytest.fixture(autouse=True)
+def at_home(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program's environment; it was started by a client that stands elsewhere."""
+    monkeypatch.setenv("HOME", str(client.place.home))
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", "/somewhere/else")
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "PADDOCK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def judged(client: Client, tool: str, given: Any, **more: Any) -> Permission:
+    return asyncio.run(judge_permission(Requested(tool, given, client.root, **more)))
+
+
+def recorded(client: Client) -> list[tuple[str, str]]:
+    return [(entry.decision, entry.metadata["answer"]) for entry in client.entries()]
+
+
+def test_what_policy_allows_is_allowed_and_on_record(client: Client):
+    assert judged(client, "Write", INSIDE, tool_use_id="toolu_1") == Permission("allow")
+
+    (entry,) = client.entries()
+    assert (entry.agent, entry.call_id, entry.metadata["actions"]) == (
+        "main",
+        "toolu_1",
+        ["tool:file:create notes.md"],
+    )
+    assert recorded(client) == [("allow", "allow")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "reason"),
+    [
+        ("Write", {"file_path": "/elsewhere/x"}, "Path outside project boundary: /elsewhere/x"),
+        ("Edit", {"file_path": ".git/config"}, "Protected path: .git/config cannot be modified"),
+        ("Read", {"file_path": ".env"}, "Secret path: .env cannot be read via Read"),
+        ("Bash", {"command": "echo x > .git/config"}, "Protected path: .git/config"),
+    ],
+)
+def test_what_policy_denies_is_denied_whoever_could_be_asked(tool, given, reason, client: Client):
+    for can_ask in (False, True):
+        said = judged(client, tool, given, can_ask=can_ask)
+        assert (said.behavior, said.message.startswith(reason)) == ("deny", True)
+        assert "agent_sandbox/" in said.message
+    assert recorded(client) == [("deny", "deny")] * 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "decision"),
+    [
+        ("Write", {"file_path": "docs/a"}, "ask"),
+        ("Bash", {"command": "make"}, "ask"),
+        # Outside the project it is not ours to grant.
+        ("Read", {"file_path": "/usr/share/x"}, "allow"),
+    ],
+)
+def test_what_policy_asks_or_leaves_open_is_denied_where_nobody_answers(
+    tool, given, decision, client: Client
+):
+    client.write_policy(ASKS)
+
+    denied = judged(client, tool, given)
+    asked = judged(client, tool, given, can_ask=True)
+
+    assert (denied.behavior, asked.behavior) == ("deny", "ask")
+    assert denied.message == f"{asked.message} (nobody can be asked here)"
+    assert recorded(client) == [(decision, "deny"), (decision, "ask")]
+
+
+def test_a_sub_agent_that_does_not_say_what_it_is_may_little(client: Client):
+    assert judged(client, "Write", INSIDE).behavior == "allow"
+    assert judged(client, "Write", INSIDE, agent_id="a1").behavior == "deny"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"file_path": 7}, {}, {"file_path": "a", "n": float("nan")}, {"file_path": {1, 2}}, "text"],
+)
+def test_an_input_that_is_not_understood_is_denied(given, client: Client):
+    said = judged(client, "Write", given, can_ask=True)
+
+    assert (said.behavior, "the call was not understood" in said.message) == ("deny", True)
+
+
+def test_under_a_policy_that_does_not_load_it_is_denied_and_on_record(client: Client):
+    client.write_policy("nonsense", trusted=False)
+
+    said = judged(client, "Write", INSIDE, can_ask=True)
+
+    assert (said.behavior, "paddock.toml" in said.message) == ("deny", True)
+    assert [entry.metadata["code"] for entry in client.entries()] == ["config.invalid"]
+
+
+def test_a_ledger_that_cannot_be_written_denies(client: Client):
+    judged(client, "Write", INSIDE)
+    ledger = client.ledger
+    ledger.unlink()
+    ledger.mkdir()
+
+    assert judged(client, "Write", INSIDE).behavior == "deny"
+
+
+def test_a_command_for_the_sandbox_is_allowed_as_one(client: Client):
+    client.write_policy(
+        '[hook]\nsandbox_shell = true\non_allow = "approve"\n'
+        '[profiles.standard]\nallow = ["tool:shell:*"]\n'
+    )
+
+    said = judged(client, "Bash", {"command": "make"})
+    kept_out = judged(client, "Bash", {"command": "make", "run_in_background": True})
+
+    assert said.behavior == "allow"
+    assert said.updated_input is not None
+    assert " hook exec " in str(said.updated_input["command"])
+    assert (kept_out.behavior, "cannot run there" in kept_out.message) == ("deny", True)
+
+
+def test_without_the_sdk_there_is_no_callback(client: Client, monkeypatch: pytest.MonkeyPatch):
+    del client
+    monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)
+
+    with pytest.raises(ConfigError, match="not installed"):
+        permission_callback()
+
+
+def test_the_sdk_gets_its_own_results(client: Client):
+    sdk = pytest.importorskip("claude_agent_sdk", reason="the Claude Agent SDK is not installed")
+    client.write_policy(ASKS)
+    context = sdk.ToolPermissionContext(tool_use_id="toolu_1")
+
+    async def no(tool: str, given: dict[str, Any], context: Any) -> Any:
+        return sdk.PermissionResultDeny(message=f"a person said no to {tool}")
+
+    def ask(given: dict[str, Any], *more: Any) -> Any:
+        return asyncio.run(permission_callback(client.root, *more)("Write", given, context))
+
+    assert ask(INSIDE) == sdk.PermissionResultAllow()
+    assert ask({"file_path": "docs/a"}, no) == sdk.PermissionResultDeny(
+        message="a person said no to Write"
+    )
+    denied = ask({"file_path": "/elsewhere/x"}, no)
+    assert isinstance(denied, sdk.PermissionResultDeny)
+    assert denied.message.startswith("Path outside project boundary: /elsewhere/x")

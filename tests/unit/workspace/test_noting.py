@@ -1,0 +1,84 @@
+"""What is noted of a set of changes before it happens."""
+
+import pytest
+
+from paddock.history.journal import Journal
+from paddock.history.keeping import History
+from paddock.history.notes import CallMark, Doing
+from paddock.history.packing import digest_of
+from paddock.workspace import Workspace
+from paddock.workspace.changes import (
+    Absent,
+    AtVersion,
+    ChangeReceipt,
+    MakeDirectory,
+    MakeLink,
+    RemoveFile,
+    StoredContent,
+    WriteFile,
+)
+from paddock.workspace.disk import Disk
+from paddock.workspace.noting import NotingWitness
+from tests.support.stores import NoSyncStoreDisk
+
+MARK = CallMark("CALL-1", "run_shell", "main", "SES-1")
+ONE, NEW = digest_of(b"one"), digest_of(b"new")
+
+
+@pytest.fixture
+def history(tmp_path):
+    history = History(str(tmp_path / "objects"), bytes_max=1 << 30, disk=NoSyncStoreDisk())
+    history.store.recover()
+    history.store.put_bytes(b"new")
+    yield history
+    history.close()
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    root = tmp_path / "ws"
+    root.mkdir()
+    for name in ("kept", "gone", "lock"):
+        (root / name).write_bytes(b"one")
+        (root / name).chmod(0o644)
+    (root / "link").symlink_to("kept")
+    with Workspace.open(str(root)) as workspace:
+        yield workspace
+
+
+def commit(tmp_path, workspace: Workspace, history: History) -> ChangeReceipt:
+    """Over `lock` and `gone` nothing is kept: only commands write them."""
+
+    def path(name: str):
+        return workspace.resolve_entry(name).path
+
+    changes = [
+        WriteFile(path("kept"), StoredContent(NEW), AtVersion(ONE), 0o600),
+        WriteFile(path("lock"), StoredContent(NEW), AtVersion(ONE), keeps_old=False),
+        RemoveFile(path("gone"), AtVersion(ONE), keeps_old=False),
+        MakeLink(path("link"), "lock", AtVersion(digest_of(b"kept"))),
+        MakeDirectory(path("made"), Absent(), 0o755),
+    ]
+    with Journal.open(str(tmp_path / "objects/journal"), Disk()) as journal:
+        witness = NotingWitness(history)
+        return workspace.commit([changes], history.store, journal, witness=witness)
+
+
+def test_a_note_says_of_each_path_whether_what_stood_there_is_kept(tmp_path, workspace, history):
+    with history.running(MARK):
+        commit(tmp_path, workspace, history)
+
+    assert [note.doing for note in history.notes.read_all()] == [
+        Doing("gone", "deleted", before=ONE, mode=0o644, is_kept=False),
+        Doing("kept", "overwritten", before=ONE, after=NEW, mode=0o644, mode_after=0o600),
+        Doing("link", "overwritten", "link", before=digest_of(b"kept"), after=digest_of(b"lock")),
+        Doing("lock", "overwritten", before=ONE, after=NEW, mode_after=0o644, is_kept=False),
+        Doing("made", "created", "directory", mode_after=0o755),
+    ]
+
+
+def test_what_no_call_commits_leaves_no_note(tmp_path, workspace, history):
+    receipt = commit(tmp_path, workspace, history)
+
+    assert len(receipt.changes) == 5
+    assert history.notes.read_all() == ()
