@@ -158,16 +158,17 @@ def while_running(
     """Run `before`, then do `act` out here, then run `line`: all while one command runs."""
     root = terminal.yard.root
     (root / "flags").mkdir()
-    mark = f"4{time.monotonic_ns() % 10**9}"
+    mark = f"{time.monotonic_ns() % 10**9}"
 
     def interfere() -> None:
-        wait_for(f"sleep {mark}")
+        wait_for(f"sleep 4{mark}")
         act()
         (root / "flags/go").touch()
 
     thread = threading.Thread(target=interfere)
     thread.start()
-    waiting = f"sleep {mark} & until ls flags | grep -q go; do sleep 0.02; done"
+    # In quotes: the shell that is given all of this would be taken for what it starts.
+    waiting = f"sleep '4'{mark} & until ls flags | grep -q go; do sleep 0.02; done"
     said = terminal.run(f"{before}; {waiting}; {line}")
     thread.join()
     return said

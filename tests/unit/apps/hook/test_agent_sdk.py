@@ -146,23 +146,3 @@ def test_without_the_sdk_there_is_no_callback(client: Client, monkeypatch: pytes
 
     with pytest.raises(ConfigError, match="not installed"):
         permission_callback()
-
-
-def test_the_sdk_gets_its_own_results(client: Client):
-    sdk = pytest.importorskip("claude_agent_sdk", reason="the Claude Agent SDK is not installed")
-    client.write_policy(ASKS)
-    context = sdk.ToolPermissionContext(tool_use_id="toolu_1")
-
-    async def no(tool: str, given: dict[str, Any], context: Any) -> Any:
-        return sdk.PermissionResultDeny(message=f"a person said no to {tool}")
-
-    def ask(given: dict[str, Any], *more: Any) -> Any:
-        return asyncio.run(permission_callback(client.root, *more)("Write", given, context))
-
-    assert ask(INSIDE) == sdk.PermissionResultAllow()
-    assert ask({"file_path": "docs/a"}, no) == sdk.PermissionResultDeny(
-        message="a person said no to Write"
-    )
-    denied = ask({"file_path": "/elsewhere/x"}, no)
-    assert isinstance(denied, sdk.PermissionResultDeny)
-    assert denied.message.startswith("Path outside project boundary: /elsewhere/x")
