@@ -19,6 +19,7 @@ from paddock.collector.verifying import Recorded
 from paddock.errors import UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.format_genesis import VerifierKey
+from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter
 from paddock.values.entries import Entry
 from paddock.values.events import CHECKPOINT_ACCEPTED
@@ -67,7 +68,7 @@ def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
     Raises: LedgerDamagedError, HostError.
     """
     paths = project.layout.ledger_paths()
-    return {name: read_key(path) for name, path in paths.items() if path.exists()}
+    return {name: read_key(path) for name, path in paths.items() if stands(path)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def push_plane(
     pushed: list[Pushed] = []
     unenrolled: list[str] = []
     for name, path in project.layout.ledger_paths().items():
-        if not path.exists():
+        if not stands(path):
             continue
         if name not in enrolled:
             unenrolled.append(name)
@@ -118,10 +119,10 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
 
     From the lines: whoever can write beside a ledger could hide rows from a question.
 
-    Raises: HostError.
+    Raises: HostError; LedgerDamagedError where the ledger is gone.
     """
     path = project.layout.ledger_paths()["governance"]
-    if not path.exists():
+    if not stands(path):
         return []
     found: list[Recorded] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):

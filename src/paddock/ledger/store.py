@@ -13,9 +13,8 @@ The sequence of an append, and why:
   7. `wait()`: group commit (commit.py), then a look whether the file is still
      the one at its path.
 
-A failure at 4 cuts the file back. A failure at 5 leaves the lines: the mark may
-or may not have been stored, and recovery is right in both cases. Either way the
-entries are not acknowledged.
+A failure at 4 cuts the file back. One at 5 leaves the lines, whether or not the mark was
+stored: recovery is right in both cases. Either way the entries are not acknowledged.
 """
 
 import os

@@ -50,7 +50,11 @@ class ShellArguments(ArgumentType):
         limit="shell_timeout_s",
     )
     cwd: str = filled_text("Directory to run it in, relative to the workspace root.", ".")
-    dry_run: bool = flag("Run it, show what it would change, and change nothing.", default=False)
+    dry_run: bool = flag(
+        "Run it, show what it would change, and change nothing: outside of the workspace "
+        "everything is read-only, and the host's network is closed.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,6 +203,26 @@ def test_a_refused_fork_is_damage_and_the_host_is_told(place, operator, web1, tm
 
 
 @needs_server
+def test_a_removed_ledger_is_no_host_that_has_nothing_to_push(operator, web1):
+    web1.ledgers()["ho1m"].unlink()
+
+    for arguments in (("keys",), ("push", "web1")):
+        ran = web1.collector(*arguments)
+        assert (ran.status, "the ledger ho1m is gone" in ran.err) == (4, True)
+
+
+@needs_server
+def test_a_removed_record_is_no_collector_that_recorded_nothing(operator, web1):
+    web1.collector("push", "web1")
+    assert operator.collector("accept").status == 0
+    operator.ledgers()["governance"].unlink()
+
+    ran = operator.collector("verify")
+
+    assert (ran.status, "the ledger governance is gone" in ran.err) == (4, True)
+
+
+@needs_server
 def test_a_changed_row_ends_with_4(operator, web1):
     import psycopg
 
