@@ -10,6 +10,7 @@ from typing import Final, cast
 from paddock.assembly.lazy_packages import settle_left_packages
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project, find_project, read_project
+from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
 from paddock.plane import records
 from paddock.plane.contracts import contract_digests, is_contract
@@ -170,5 +171,5 @@ def _recorded_files(governance: Path) -> dict[str, Json]:
 
 def _newest(governance: Path, event: str) -> Mapping[str, Json] | None:
     """The metadata of the newest such entry; None where there is none."""
-    rows = query(str(governance), Filter(event), last=1).entries if governance.exists() else ()
+    rows = query(str(governance), Filter(event), last=1).entries if stands(governance) else ()
     return rows[-1].entry.metadata if rows else None

@@ -51,5 +51,6 @@ class NoAcceptance:
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
         """Raises: SandboxUnavailableError."""
         raise SandboxUnavailableError(
-            f"the acceptance command {acceptance.command!r} cannot run without a sandbox"
+            f"the acceptance command {acceptance.command!r} cannot run without a sandbox",
+            hint="paddock doctor says what this host lacks for one",
         )

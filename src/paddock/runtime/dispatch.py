@@ -106,11 +106,11 @@ class Dispatcher:
                 )
             return self._read(ready) if ready.tool.reads_only else self._write(ready)
         finally:
-            _release(ready)
+            _release(ready.tool, ready.plan)
 
     def let_go(self, ready: Prepared) -> None:
         """Give up what was prepared and will not run."""
-        _release(ready)
+        _release(ready.tool, ready.plan)
 
     def refuse(self, call: ToolCall, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
         """Record and answer a call that does not run, whatever it asks for."""
@@ -147,7 +147,6 @@ class Dispatcher:
             if isinstance(asked, ToolResult):
                 return asked
             plan, judged = asked
-        ready: tuple[Any, ...] = (call, tool, plan, clamped, (), actions, judged, bounds)
         try:
             kept = kept_arguments(call.arguments, tool, self._contents)
             if holds_contents(kept):
@@ -155,9 +154,9 @@ class Dispatcher:
                 self._contents.sync()
         except (ToolError, ConfigError, HostError) as error:
             # No content, no record, no call. What was held back for it goes.
-            _release(quick(Prepared, ready))
+            _release(tool, plan)
             return self._deny(call, tool, actions, not_recorded(error), bounds, judged)
-        return quick(Prepared, (*ready[:4], kept, *ready[5:]))
+        return quick(Prepared, (call, tool, plan, clamped, kept, actions, judged, bounds))
 
     def _ask(self, question: Question) -> Granted | ToolResult:
         answer = ask(self._context, self._recorder, question)
@@ -316,8 +315,8 @@ def _shown(error: PaddockError) -> tuple[str, ...]:
     return (f"{type(error).__name__}: {clean(error.message)}",)
 
 
-def _release(ready: Prepared) -> None:
-    """Let go of what was held back for this call, whether it stands by now or not."""
-    release = getattr(ready.tool.handler, "release", None)
+def _release(tool: Tool[Any], plan: Plan) -> None:
+    """Let go of what was held back for a call, whether it stands by now or not."""
+    release = getattr(tool.handler, "release", None)
     if release is not None:
-        release(ready.plan)
+        release(plan)

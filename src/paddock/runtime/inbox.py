@@ -44,6 +44,7 @@ _NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
 _ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
 _FILE_MODE: Final = 0o600
+_ANSWER_THEM: Final = "ask a person to answer what waits: paddock approvals list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +347,8 @@ class Inbox:
         if len(content) > limits.approval_kept_bytes_max:
             raise ApprovalUnavailableError(
                 f"the call has {len(content)} bytes, and at most"
-                f" {limits.approval_kept_bytes_max} are kept"
+                f" {limits.approval_kept_bytes_max} are kept",
+                hint="make smaller calls, or ask a person to be there for this one",
             )
         create_file(self._path(parked), content, _FILE_MODE)
 
@@ -370,12 +372,15 @@ class Inbox:
         own = sum(each.request.agent == request.agent for each in kept)
         if own >= limits.approvals_of_agent_max or len(kept) >= limits.approvals_max:
             raise ApprovalUnavailableError(
-                f"{own} requests of this agent wait already, {len(kept)} in all"
+                f"{own} requests of this agent wait already, {len(kept)} in all",
+                hint=_ANSWER_THEM,
             )
         with host_errors("looking into", self.directory):
             held = sum(self._path(each).lstat().st_size for each in kept)
         if held >= limits.approvals_bytes_max:
-            raise ApprovalUnavailableError(f"the requests that wait have {held} bytes already")
+            raise ApprovalUnavailableError(
+                f"the requests that wait have {held} bytes already", hint=_ANSWER_THEM
+            )
 
 
 def _id_in(name: str) -> str:

@@ -70,7 +70,7 @@ class InboxApprover:
             parked = self._inbox.keep(request)
         except ApprovalUnavailableError as error:
             note = f"{said.note}; it is not kept: {error.message}"
-            return Approval(False, said.by, said.code, note)
+            return Approval(False, said.by, said.code, note, hint=error.hint)
         note = f"{said.note}; it is kept as {parked.id}"
         return Approval(False, said.by, said.code, note, parked.id, parked.changes_digest)
 

@@ -339,7 +339,7 @@ def kept_arguments(
 
 def holds_contents(kept: Mapping[str, Json]) -> bool:
     """Whether something stands in for a content among kept arguments."""
-    return any(type(value) is dict for value in kept.values())
+    return dict in map(type, kept.values())
 
 
 def _bytes_of(value: Json) -> bytes:

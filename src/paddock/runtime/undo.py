@@ -5,6 +5,7 @@ after, and what it replaces is kept: so an undo can be undone.
 """
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -145,12 +146,16 @@ def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -
         PathNotFoundError: the history has the old content no more.
     """
     if not call.changes:
-        raise PathNotFoundError(f"no change of the call {quote(call.call_id)} is on record")
+        raise PathNotFoundError(
+            f"no change of the call {quote(call.call_id)} is on record",
+            hint="paddock history lists the calls that changed something",
+        )
     changed = changed_since(call.changes, workspace)
     if changed:
         if is_as_before(call.changes, workspace):
             raise FileChangedError(
-                f"there is nothing to undo: all is as it was before {quote(call.call_id)}"
+                f"there is nothing to undo: all is as it was before {quote(call.call_id)}",
+                hint=f"paddock diff {shlex.quote(call.call_id)} shows what it changed",
             )
         raise refusal_of_changed(changed)
     missing = unkept(call.changes, store)

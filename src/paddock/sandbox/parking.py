@@ -80,7 +80,8 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
     if total > limits.approval_staged_bytes_max:
         raise ApprovalUnavailableError(
             f"what it changed has {total} bytes, and at most"
-            f" {limits.approval_staged_bytes_max} are kept"
+            f" {limits.approval_staged_bytes_max} are kept",
+            hint="split the command into smaller ones, or ask a person to be there for it",
         )
     with store.held():
         parked = [[_written(change, store) for change in phase] for phase in phases]

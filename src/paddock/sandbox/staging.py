@@ -161,7 +161,10 @@ class StagedCommand:
         """
         conflict = describe_conflict(self._differences, settled)
         if conflict or not self._differences.is_whole:
-            raise ApprovalUnavailableError(conflict or _OVER)
+            raise ApprovalUnavailableError(
+                conflict or _OVER,
+                hint="run it again" if conflict else "split the command into smaller ones",
+            )
         phases = park_settled(settled, self._held(), self._room.place, name)
         return park_set(phases, self._refusals(settled))
 

@@ -147,6 +147,7 @@ def test_a_call_that_is_too_large_is_not_kept_and_the_refusal_says_so(place):
     said = InboxApprover(NoApprover(), place.inbox).answer(large)
     assert (said.is_granted, said.code, said.request_id) == (False, "approval.unavailable", "")
     assert "it is not kept" in said.note
+    assert said.hint == "make smaller calls, or ask a person to be there for this one"
     assert place.names() == []
 
 

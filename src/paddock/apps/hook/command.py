@@ -22,6 +22,7 @@ from paddock.apps.hook.settings.installing import (
 from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly import Project, policy_notices
+from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
 from paddock.plane.client_files import Edit
 from paddock.values.calls import Json
@@ -261,9 +262,9 @@ def _standings(options: argparse.Namespace, places: Places) -> list[Standing]:
 
 
 def _denials(project: Project) -> list[dict[str, Json]]:
-    """The latest refusals, newest last."""
+    """The latest refusals, newest last. Raises: LedgerDamagedError: their ledger is gone."""
     path = project.layout.ledger_paths()["ho1m"]
-    if not path.exists():
+    if not stands(path):
         return []
     wanted = Filter(event_type=HOOK_DECISION, decision="deny")
     rows = query(str(path), wanted, last=DENIALS_SHOWN).entries

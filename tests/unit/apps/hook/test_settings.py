@@ -355,6 +355,16 @@ def test_status_tells_where_it_is_and_what_it_denied(name, scope, client: Client
     assert place.run("hook", "status", *options, "--json").json["installed"][0]["state"] == "stale"
 
 
+def test_a_ledger_that_was_removed_is_not_taken_for_nothing_denied(client: Client):
+    place = client.place
+    client.ask("Write", tool_input={"file_path": "{root}/.git/x"}, tool_use_id="T-1")
+    Path(place.run("where", "--json").json["ledgers"]["ho1m"]).unlink()
+
+    ran = place.run("hook", "status", "--json")
+    assert (ran.status, ran.out) == (4, "")
+    assert "the ledger ho1m is gone" in ran.err
+
+
 BEGIN = "# >>> paddock hook (paddock hook uninstall --client codex takes it out)"
 OWN = {
     "claude": (".claude/settings.json", ("{}\n", "{}", "{ }\n", '{"hooks": {}}\n')),
