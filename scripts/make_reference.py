@@ -315,8 +315,11 @@ def _errors() -> Iterator[str]:
     rows = {}
     for kind in _kinds(errors.PaddockError):
         about = _prose(cleandoc(kind.__doc__ or "")).split("\n")[0]
-        actor = "the model" if issubclass(kind, errors.ToolError) else _exit_of(kind)
-        rows.setdefault(kind.code, f"| `{kind.code}` | {_cell(about)} | {actor} |")
+        row = f"| `{kind.code}` | {_cell(about)} | {_actor(kind)} |"
+        if "code" in vars(kind):
+            rows[kind.code] = row  # of a base and its child the child: it says more
+        else:
+            rows.setdefault(kind.code, row)
     yield from (row for _, row in sorted(rows.items()))
     yield ""
 
@@ -328,8 +331,11 @@ def _kinds(kind: type[errors.PaddockError]) -> Iterator[type[errors.PaddockError
         yield from _kinds(child)
 
 
-def _exit_of(kind: type[errors.PaddockError]) -> str:
+def _actor(kind: type[errors.PaddockError]) -> str:
+    """Who can do something about it. What a model reads of a defect is no work of its own."""
     actors = (
+        (errors.InternalToolError, "us: report it"),
+        (errors.ToolError, "the model"),
         (errors.UsageError, "whoever types (exit 2)"),
         (errors.ConfigError, "the operator (exit 3)"),
         (errors.IntegrityError, "the auditor (exit 4)"),

@@ -65,8 +65,11 @@ def test_the_session_prints_what_is_shown(project: Path, environment: dict[str, 
     steps = session()
     assert len(steps) >= 6
     for step in steps:
+        command = step.command
+        if "CALL-…" in command:
+            command = command.replace("CALL-…", newest_change(project, environment))
         done = subprocess.run(
-            ["sh", "-c", step.command],
+            ["sh", "-c", command],
             cwd=project,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -85,6 +88,24 @@ def test_the_session_prints_what_is_shown(project: Path, environment: dict[str, 
         assert done.returncode == EXITS[printed["status"]], step
     assert list((project / ".git" / "hooks").iterdir()) == []
     assert (project / "README.md").read_bytes() == b"# Widgets\n\nWidgets for the web.\n\nMore.\n"
+
+
+def newest_change(project: Path, environment: dict[str, str]) -> str:
+    """The id of the call that changed something last."""
+    asked = ["paddock", "history", "--json"]
+    shown = subprocess.run(asked, cwd=project, env=environment, capture_output=True, check=True)
+    return json.loads(shown.stdout)["calls"][-1]["call"]
+
+
+def test_what_it_says_of_other_tools_is_what_the_comparison_found():
+    rows = [line for line in README.splitlines() if line.startswith(("| a", "| ten", "| 5 s"))]
+    found = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 6
+    for row in rows:
+        case, *cells = row.strip("| ").split(" | ")
+        (whole,) = [line for line in found if line.startswith(f"| {case} |")]
+        others = whole.strip("| ").split(" | ")[1:]
+        assert [a.startswith(b) for a, b in zip(others, cells, strict=True)] == [True] * 4, row
 
 
 def test_the_commands_that_the_text_names_work_as_they_are_written(
