@@ -461,6 +461,19 @@ def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
     assert list(user.home.iterdir()) == []
 
 
+@pytest.mark.needs("stage")
+def test_the_demo_has_a_command_judged_one_held_one_only_shown_and_the_first_undone(user):
+    scenes = {scene["title"]: scene for scene in user.run("demo", "--json").json}
+    command = scenes["It runs a command; each change is judged like a tool's"]
+    assert command["outcome"] == "allowed"
+    assert "  overwritten paddock-demo-list.md\nchanges refused: 1\n" in command["detail"]
+    out = scenes["A command tries to get out, and the kernel holds it"]
+    assert (out["outcome"], "not for agents" in out["detail"]) == ("held", False)
+    shown = scenes["Or it only shows what a command would change"]
+    assert (shown["outcome"], "-two\n+2\n" in shown["detail"]) == ("allowed", True)
+    assert scenes["What the first command did is taken back"]["outcome"] == "undone"
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.demo_commands import CommandTour
 from paddock.apps.cli.demo_copy import TOUR, copy_project
 from paddock.apps.cli.demo_scene import Scene
 from paddock.apps.cli.demo_session import SessionTour
@@ -36,7 +37,11 @@ _ASK_RULE = """
 [profiles.standard]
 allow = ["tool:file:*", "tool:search:*", "tool:output:*"]
 ask   = ["tool:file:delete **"]                # someone is asked before anything is deleted
+otherwise = { "tool:shell:*" = "ask" }         # and before a command runs
 """
+_NEXT = """
+In a project of yours: paddock init, then paddock call view '{"path": "."}'
+Beside Claude Code or Codex: paddock hook install. In your own agent: docs/guides/embed.md"""
 _NOTE = f"{TOUR}-note.md"
 _LINK = f"{TOUR}-shortcut"
 _MARGIN = "    "
@@ -51,8 +56,8 @@ class Demo:
 
     summary = (
         "Take the tour on a fresh governed copy of the project at hand: an allowed call, a\n"
-        "question, refusals, an escape attempt that the kernel stops, an explanation, a whole\n"
-        "session of the built-in model, and a ledger that catches an edited byte."
+        "question, refusals, an explanation, commands that the kernel holds and that are taken\n"
+        "back, a whole session of the built-in model, and a ledger that catches an edited byte."
     )
     examples = "  paddock demo\n  paddock demo --keep /tmp/paddock-demo"
 
@@ -91,6 +96,8 @@ def _play(directory: Path, options: Options, console: Console) -> int:
         console.write_json([scene.as_json() for scene in scenes])
     elif tour.surprises:
         console.say(f"unexpected: {', '.join(tour.surprises)}")
+    else:
+        console.say(_NEXT)
     return 1 if tour.surprises else 0
 
 
@@ -115,9 +122,12 @@ def _show(scene: Scene, console: Console) -> None:
     console.print(console.paint(scene.title, "1") + "\n")
     # What is said to a model has a prompt of its own.
     prompt = "" if scene.did.startswith("> ") else "$ "
-    console.say(f"  {prompt}{scene.did}")
-    console.print(f"  {console.paint(scene.outcome, colour)}\n")
     width = min(_columns(console) - len(_MARGIN), _ROW_CHARS_MAX)
+    for line in textwrap.wrap(
+        f"{prompt}{scene.did}", width, subsequent_indent=_MARGIN, break_on_hyphens=False
+    ):
+        console.say(f"  {line}")
+    console.print(f"  {console.paint(scene.outcome, colour)}\n")
     rows = [line for row in scene.detail.split("\n") for line in _wrapped(row, width)]
     for line in rows[:_ROWS_MAX]:
         console.say(f"{_MARGIN}{line}")
@@ -152,6 +162,9 @@ class Tour:
         """One after another, each when it has happened."""
         for act in self._acts():
             yield act()
+        commands = CommandTour(self._project, self._outside)
+        yield from commands.scenes()
+        self.surprises += commands.surprises
         session = SessionTour(self._project)
         yield from session.scenes()
         self.surprises += session.surprises
@@ -236,12 +249,11 @@ class Tour:
 
     def link(self) -> Scene:
         """Out by a link that stands in the workspace: the kernel refuses to pass it."""
-        outside = self._directory / "outside"
-        outside.mkdir(exist_ok=True)
-        (outside / "diary.txt").write_text("not for agents\n", encoding="utf-8")
-        (self._project.root.path / _LINK).symlink_to(outside)
+        self._outside.parent.mkdir()
+        self._outside.write_text("not for agents\n", encoding="utf-8")
+        (self._project.root.path / _LINK).symlink_to(self._outside.parent)
         result = self._call("create_file", {"path": f"{_LINK}/diary.txt", "content": "gotcha\n"})
-        if (outside / "diary.txt").read_text(encoding="utf-8") != "not for agents\n":
+        if self._outside.read_text(encoding="utf-8") != "not for agents\n":
             self.surprises.append("the file outside was changed")
         return self._scene(
             "A link leads out of the workspace, and the kernel will not pass it",
@@ -302,6 +314,10 @@ class Tour:
             "caught",
             said,
         )
+
+    @property
+    def _outside(self) -> Path:
+        return self._directory / "outside" / "diary.txt"
 
     def _call(
         self, tool: str, arguments: dict[str, Json], approver: Approver | None = None
