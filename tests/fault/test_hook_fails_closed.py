@@ -6,6 +6,7 @@ The installed command is started as a client starts it, without a shell, in a ne
 import json
 import os
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -285,20 +286,28 @@ def test_closed_streams_refuse(client: Client):
         assert done.returncode == 2 or refused(done)
 
 
-def test_a_refusal_that_nobody_can_be_told_is_status_two(client: Client):
-    line = " ".join(f"'{word}'" for word in command_line())
+TYPED = (sys.executable, "-c", "from paddock.apps.cli.main import console; console()", "hook")
+"""What a person who wires it by hand may name."""
+
+
+@pytest.mark.parametrize("command", [command_line(), TYPED], ids=["installed", "typed"])
+@pytest.mark.parametrize("out", [">/dev/full 2>/dev/full", ">/dev/full", ">&-", ">&- 2>&-"])
+def test_a_refusal_that_nobody_can_be_told_is_status_two(out, command, client: Client):
+    line = shlex.join(command)
     done = subprocess.run(
-        ["sh", "-c", f"{line} >/dev/full 2>/dev/full"], env=client.environment, cwd=client.root,
+        ["sh", "-c", f"{line} {out}"], env=client.environment, cwd=client.root,
         input=client.event("Write", tool_input={"file_path": "/etc/x"}), check=False,
+        capture_output=True,
     )  # fmt: skip
-    assert done.returncode == 2
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n") <= 1) == (2, b"", True)
 
 
-def test_a_reader_that_is_gone_ends_in_status_two(client: Client):
+@pytest.mark.parametrize("command", [command_line(), TYPED], ids=["installed", "typed"])
+def test_a_reader_that_is_gone_ends_in_status_two(command, client: Client):
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
-        command_line(), input=client.event("Write", tool_input={"file_path": "/etc/x"}),
+        command, input=client.event("Write", tool_input={"file_path": "/etc/x"}),
         env=client.environment, cwd=client.root, stdout=write_end, stderr=subprocess.PIPE, check=False,
     )  # fmt: skip
     os.close(write_end)

@@ -28,6 +28,33 @@ def test_the_ledger_is_asked_by_path(user):
     assert user.run("ledger", "query", "--path", "").status == 2
 
 
+def test_what_a_query_leaves_out_is_said_and_shown_by_last_0(user):
+    for number in range(6):
+        user.call("create_file", path=f"{number}.md", content="x")
+    short = user.run("ledger", "query", "--ledger", "ho1m")
+    user.call("create_file", path="a.md", content="x")
+    user.call("create_file", path="b.md", content="x")
+    user.call("create_file", path="c.md", content="x")
+    user.call("create_file", path="d.md", content="x")
+
+    cut = user.run("ledger", "query", "--ledger", "ho1m", "--json")
+    whole = user.run("ledger", "query", "--ledger", "ho1m", "--json", "--last", "0")
+    asked = user.run("ledger", "query", "--ledger", "ho1m", "--json", "--last", "3")
+    said = "older entries than these 20 match, too: --last 0 shows all\n"
+    assert (short.err, cut.err, whole.err, asked.err) == ("", said, "", "")
+    rows = whole.out.splitlines()
+    assert len(rows) > 20
+    assert (cut.out.splitlines(), asked.out.splitlines()) == (rows[-20:], rows[-3:])
+
+
+def test_a_row_of_a_query_names_the_call(user):
+    ran = user.run("call", "view", '{"path": ".env"}', "--json")
+    (row,) = user.run(
+        "ledger", "query", "--ledger", "ho1m", "--type", "TOOL_DENIED"
+    ).out.splitlines()
+    assert row.endswith(f"({ran.json['details'].get('call_id', '')})") or "(CALL-" in row
+
+
 def test_help_lists_every_command_and_exits_zero(user):
     ran = user.run("--help")
     assert ran.status == 0

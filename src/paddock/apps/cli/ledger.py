@@ -66,7 +66,9 @@ class LedgerCommand:
         asked = actions.add_parser("query", help="entries, newest last", allow_abbrev=False)
         asked.add_argument("--ledger", choices=NAMES, default="governance")
         asked.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
-        asked.add_argument("--last", type=int, default=_LAST, metavar="N", help="0: all")
+        asked.add_argument(
+            "--last", type=int, metavar="N", help=f"the newest so many; 0: all (default: {_LAST})"
+        )
         asked.add_argument("--session", metavar="ID")
         asked.add_argument("--call", metavar="ID")
         asked.add_argument("--agent", metavar="NAME")
@@ -149,7 +151,7 @@ class LedgerCommand:
         return run_verify(project, named, known, options, console)
 
     def _query(self, project: Project, options: Options, console: Console) -> int:
-        if options.last < 0:
+        if options.last is not None and options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
         path = project.layout.ledger_paths()[options.ledger]
         if not is_known(path):
@@ -166,9 +168,14 @@ class LedgerCommand:
             until=seconds_of(options.until, "--until"),
             path=_path_of(options.path),
         )
-        rows = query(str(path), wanted, last=options.last or None)
-        for stored in rows.entries:
+        # One more than is shown by itself tells whether there are more.
+        last = _LAST + 1 if options.last is None else options.last or None
+        rows = query(str(path), wanted, last=last)
+        is_cut = options.last is None and len(rows.entries) > _LAST
+        for stored in rows.entries[1:] if is_cut else rows.entries:
             _show(stored, options, console)
+        if is_cut:
+            console.warn(f"older entries than these {_LAST} match, too: --last 0 shows all")
         if not rows.entries and not rows.bad:
             calls = "; calls stand in ho1m: --ledger ho1m" if options.ledger == "governance" else ""
             console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
@@ -234,6 +241,7 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         return
     entry = stored.entry
     subject = entry.metadata.get("tool", "")
+    call = f"({show_name(entry.call_id)})" if entry.call_id else ""
     parts = [
         f"{stored.seq:>6}",
         stored.timestamp,
@@ -242,20 +250,20 @@ def _show(stored: StoredEntry, options: Options, console: Console) -> None:
         f"{show_name(entry.agent):<10}",
         show_name(str(subject)),
         show_name(entry.reason) or _answered(entry),
+        call,
     ]
-    console.say("  ".join(parts).rstrip())
+    console.say("  ".join(part for part in parts if part).rstrip())
 
 
 def _answered(entry: Entry) -> str:
-    """Who answered a question, what, and of which call; empty where none was answered."""
+    """Who answered a question, and what; empty where none was answered."""
     answered = entry.metadata
     if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
         return ""
     usual = "granted" if entry.decision == "allow" else "refused"
     answer, by = (show_name(str(each)) for each in (answered.get("answer", usual), answered["by"]))
-    call = f" ({show_name(entry.call_id)})" if entry.call_id else ""
     note = f": {show_name(str(answered['note']))}" if answered.get("note") else ""
-    return f"{answer} by {by}{call}{note}"
+    return f"{answer} by {by}{note}"
 
 
 def entry_json(stored: StoredEntry) -> dict[str, Json]:

@@ -1,7 +1,9 @@
 """`paddock hook`."""
 
 import argparse
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from paddock import limits
@@ -29,6 +31,8 @@ from paddock.values.calls import Json
 from paddock.values.events import HOOK_DECISION
 
 DENIALS_SHOWN: Final = 10
+_REFUSED: Final = 2
+"""Of all statuses the one that a client takes for a no."""
 ONE_MACHINE: Final = (
     "note: it names the Python and the Paddock of this machine; where the file is committed, "
     "another machine needs its own (for one person: --scope local or user)"
@@ -90,18 +94,30 @@ class Hook:
 
 def _answer(options: argparse.Namespace, console: Console) -> int:
     """One event. An installed hook does not come through here: see `launch.py`."""
-    data = console.stdin.buffer.read(limits.hook_input_bytes_max + 1)
-    given = Given(
-        data,
+    try:
+        console.print(answer(_given(options, console)).decode())
+        console.stdout.flush()
+    except BaseException as error:  # noqa: BLE001 - the door: nothing may let a call run undecided
+        said = f"paddock hook cannot answer ({error!r}): the call is refused\n"
+        with suppress(OSError):
+            os.write(console.stderr.fileno(), said.encode("ascii", "replace"))
+        # The interpreter's own end would flush once more, and fail with another status.
+        os._exit(_REFUSED)
+    return 0
+
+
+def _given(options: argparse.Namespace, console: Console) -> Given:
+    variables = dict(console.variables)
+    if options.plane is not None:
+        variables["PADDOCK_PLANE"] = str(console.directory / options.plane)
+    return Given(
+        console.stdin.buffer.read(limits.hook_input_bytes_max + 1),
         options.client or "",
-        console.variables,
+        variables,
         str(console.directory),
         command_program(),
         keeps_image=True,
     )
-    console.print(answer(given).decode())
-    console.stdout.flush()
-    return 0
 
 
 def _execute(options: argparse.Namespace, console: Console) -> int:
