@@ -21,6 +21,7 @@ BROAD_DOORS: Final = frozenset(
         "apps/mcp/server.py",
         "runtime/dispatch.py",
         # A client's hook: whatever goes wrong is a refusal.
+        "apps/hook/command.py",
         "apps/hook/full.py",
         "apps/hook/launch.py",
         "apps/hook/lean/start.py",

@@ -345,9 +345,9 @@ class Inbox:
     def _write(self, parked: Parked) -> None:
         content = write_parked(parked)
         if len(content) > limits.approval_kept_bytes_max:
+            most = limits.approval_kept_bytes_max
             raise ApprovalUnavailableError(
-                f"the call has {len(content)} bytes, and at most"
-                f" {limits.approval_kept_bytes_max} are kept",
+                f"the call has {len(content)} bytes, and at most {most} are kept",
                 hint="make smaller calls, or ask a person to be there for this one",
             )
         create_file(self._path(parked), content, _FILE_MODE)
@@ -371,10 +371,8 @@ class Inbox:
         # requests of others.
         own = sum(each.request.agent == request.agent for each in kept)
         if own >= limits.approvals_of_agent_max or len(kept) >= limits.approvals_max:
-            raise ApprovalUnavailableError(
-                f"{own} requests of this agent wait already, {len(kept)} in all",
-                hint=_ANSWER_THEM,
-            )
+            said = f"{own} requests of this agent wait already, {len(kept)} in all"
+            raise ApprovalUnavailableError(said, hint=_ANSWER_THEM)
         with host_errors("looking into", self.directory):
             held = sum(self._path(each).lstat().st_size for each in kept)
         if held >= limits.approvals_bytes_max:

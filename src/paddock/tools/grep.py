@@ -26,6 +26,7 @@ from paddock.tools.search_rows import (
 )
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
+from paddock.tools.viewing import shown_for, viewing_actions
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import ReadPath
@@ -83,7 +84,7 @@ class Grep:
             path,
             EVERYTHING if arguments.glob is None else compile_glob(arguments.glob),
             Wanted(regex, arguments.context, arguments.limit),
-            path_actions("search", "grep", path),
+            (*path_actions("search", "grep", path), *viewing_actions(path, ports)),
         )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
@@ -93,8 +94,9 @@ class Grep:
         )
 
         until = Until(ports.cancel)
+        shown = shown_for(plan.actions, plan.path, ports)
         found = search_content(
-            ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob, until
+            ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
         )
         refuse_cancelled(ports)
         return _output(found, plan.wanted.matches_max, ports.limits)

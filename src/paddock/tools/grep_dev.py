@@ -23,6 +23,7 @@ from paddock.tools.search_rows import (
 )
 from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
+from paddock.tools.viewing import shown_for, viewing_actions
 from paddock.values.calls import Json
 from paddock.workspace.search.asked import FileLines, Regex, Wanted
 from paddock.workspace.search.globs import compile_glob
@@ -62,7 +63,7 @@ class GrepDev:
         """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
         wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
-        actions = path_actions("search", "grep", path)
+        actions = (*path_actions("search", "grep", path), *viewing_actions(path, ports))
         return GrepPlan(path, compile_glob(arguments.glob), wanted, actions)
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
@@ -73,8 +74,9 @@ class GrepDev:
 
         try:
             until = Until(ports.cancel)
+            shown = shown_for(plan.actions, plan.path, ports)
             counted = search_counted(
-                ports.workspace, ports.shown, plan.path.real, plan.wanted, plan.glob, until
+                ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
             )
         except PathNotFoundError:
             raise PathNotFoundError(

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paddock.errors import PermissionDeniedError
-from paddock.text.show import quote, show_name
+from paddock.text.show import show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_text
 from paddock.tools.effects import change_of_move
 from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
@@ -34,17 +33,15 @@ class MoveFilePlan:
     actions: tuple[Action, ...]
 
 
-def _require_no_disclosure(entry: EntryPath, to: WritePath, ports: Ports) -> None:
-    """Refuse a move by which a file that may not be viewed becomes one that may.
+def _disclosing_actions(entry: EntryPath, to: WritePath, ports: Ports) -> tuple[Action, ...]:
+    """To view it, where a file that may not be viewed becomes one that may.
 
     Threat: an agent that may delete and create, and not view, reads by moving.
     """
     source, target = entry.path.relative, to.real.relative
     if not ports.shown.may_view(source) and ports.shown.may_view(target):
-        raise PermissionDeniedError(
-            f"{quote(source)} may not be viewed, and as {quote(target)} it could be",
-            hint="move it to a place that is as closed",
-        )
+        return (Action("file", "view", source),)
+    return ()
 
 
 class MoveFile:
@@ -54,10 +51,10 @@ class MoveFile:
         """Raises: ToolError for paths that cannot be used."""
         entry = ports.workspace.resolve_entry(arguments.path)
         to = ports.workspace.resolve_write(arguments.to)
-        _require_no_disclosure(entry, to, ports)
         actions = (
             Action("file", "delete", entry.path.relative),
             *path_actions("file", "create", to),
+            *_disclosing_actions(entry, to, ports),
         )
         return MoveFilePlan(entry, to, arguments.if_version, actions)
 

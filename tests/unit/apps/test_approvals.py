@@ -110,9 +110,9 @@ def test_a_row_of_the_ledger_says_who_answered_what_of_which_call(asking):
     said = [row.rpartition("create_file  ")[2] for row in rows]
     by = operator()
     assert said == [
-        f"kept by nobody ({asked}): there is no approver; it is kept as {kept}",
-        f"granted by {by} ({asked})",
-        f"used by {by} ({done})",
+        f"kept by nobody: there is no approver; it is kept as {kept}  ({asked})",
+        f"granted by {by}  ({asked})",
+        f"used by {by}  ({done})",
     ]
 
 

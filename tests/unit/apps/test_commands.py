@@ -48,11 +48,11 @@ def test_what_a_query_leaves_out_is_said_and_shown_by_last_0(user):
 
 
 def test_a_row_of_a_query_names_the_call(user):
-    ran = user.run("call", "view", '{"path": ".env"}', "--json")
-    (row,) = user.run(
-        "ledger", "query", "--ledger", "ho1m", "--type", "TOOL_DENIED"
-    ).out.splitlines()
-    assert row.endswith(f"({ran.json['details'].get('call_id', '')})") or "(CALL-" in row
+    user.call("view", path=".env")
+    asked = ("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_DENIED")
+    (row,) = user.run(*asked).out.splitlines()
+    call = json.loads(user.run(*asked, "--json").out)["call_id"]
+    assert row.endswith(f"  ({call})")
 
 
 def test_help_lists_every_command_and_exits_zero(user):

@@ -410,14 +410,23 @@ def test_what_may_not_be_shown_or_viewed_has_no_rows_and_does_not_count(desk, li
     assert output.details["truncated"] is False
 
 
-def test_a_file_that_may_not_be_viewed_is_refused_by_name_whatever_stands_in_it(desk):
+def test_a_search_in_a_file_that_may_not_be_viewed_asks_to_view_it(desk):
     desk.write("closed/x", b"needle\n")
-    said = set()
-    for pattern in ("needle", "absent"):
-        with pytest.raises(PermissionDeniedError) as refusal:
-            desk.run("grep", pattern=pattern, path="closed/x")
-        said.add(refusal.value.message)
-    assert said == {"'closed/x' may not be viewed"}
+    desk.write("a", b"needle\n")
+    asked = ["tool:search:grep closed/x", "tool:file:view closed/x"]
+    assert desk.actions("grep", pattern="needle", path="closed/x") == asked
+    # Decided on, it is searched.
+    assert desk.run("grep", pattern="needle", path="closed/x").content == "closed/x:1:needle"
+    for path in ("a", "closed", "closed/none", "."):
+        whole = [f"tool:search:grep {path}"]
+        assert desk.actions("grep", pattern="needle", path=path) == whole
+
+
+def test_a_file_whose_viewing_nobody_decided_on_is_not_searched(desk):
+    plan = desk.plan("grep", pattern="needle", path="closed/x")
+    desk.write("closed/x", b"needle\n")
+    with pytest.raises(PermissionDeniedError, match="'closed/x' may not be viewed"):
+        desk.tool("grep").handler.run(plan, desk.ports)
 
 
 def test_paddocks_temporary_files_are_not_searched(desk):

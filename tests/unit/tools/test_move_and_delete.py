@@ -12,7 +12,6 @@ from paddock.errors import (
     PathNotFoundError,
     PathThroughLinkError,
     PathTraversalError,
-    PermissionDeniedError,
     SpecialFileError,
 )
 from paddock.tools.spec import Change
@@ -209,10 +208,10 @@ def test_only_the_version_that_the_caller_wants_is_pinned(desk, tool):
         handler.pin(desk.plan(tool, **given, if_version=version_of(b"two")), desk.ports)
 
 
-def test_a_file_that_may_not_be_viewed_does_not_move_to_where_it_may(desk):
+def test_a_move_to_where_a_file_may_be_viewed_asks_to_view_it(desk):
     desk.write("closed/a", b"hidden")
-    with pytest.raises(PermissionDeniedError):
-        desk.run("move_file", path="closed/a", to="open")
-    assert desk.tree() == {"closed/a": b"hidden"}
-    desk.run("move_file", path="closed/a", to="closed/b")
-    assert desk.tree() == {"closed/b": b"hidden"}
+    source = "tool:file:delete closed/a"
+    out = desk.actions("move_file", path="closed/a", to="open")
+    assert out == [source, "tool:file:create open", "tool:file:view closed/a"]
+    within = desk.actions("move_file", path="closed/a", to="closed/b")
+    assert within == [source, "tool:file:create closed/b"]
