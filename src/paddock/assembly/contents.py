@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, cast
 
+from paddock.assembly.history import look_at_history
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
@@ -23,13 +24,16 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class NamedContent:
-    """An argument of a recorded call whose content is kept apart."""
+    """An argument of a recorded call, or what its command printed, that is kept apart."""
 
     call_id: str
     seq: int
     argument: str
+    """Its name; of an output the stream's."""
     digest: str
     size_bytes: int
+    is_output: bool = False
+    """Kept in the history, and not to be erased alone."""
 
 
 def open_blobs(project: Project) -> BlobStore:
@@ -52,13 +56,28 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
     )
 
 
+def read_output(project: Project, digest: str) -> bytes | None:
+    """What a command printed, from the history; None where it is not there any more.
+
+    Raises: ConfigError, HostError, IntegrityError.
+    """
+    with look_at_history(project) as store:
+        return store.read(f"sha256:{digest}") if store.has(f"sha256:{digest}") else None
+
+
+def has_output(project: Project, digest: str) -> bool:
+    """Whether `read_output` has something to read. Raises: ConfigError, HostError."""
+    with look_at_history(project) as store:
+        return store.has(f"sha256:{digest}")
+
+
 def require_digest(text: str) -> str:
     """The salted digest that somebody typed. Raises: UsageError where it is none."""
     digest = text.removeprefix("sha256:")
     if _DIGEST.fullmatch(digest) is None:
         raise UsageError(
-            f"{text[:80]!r} is no salted digest",
-            hint="64 hexadecimal digits, as salted_sha256 of an entry; or --call ID",
+            f"{text[:80]!r} is no digest of a content",
+            hint="64 hexadecimal digits, as salted_sha256 or output_kept of an entry; or --call ID",
         )
     return digest
 
@@ -101,10 +120,10 @@ def _erased(digests: Sequence[str], reason: str) -> Entry:
 
 
 def _named(entry: Entry, seq: int) -> list[NamedContent]:
+    found = _outputs(entry, seq)
     arguments = entry.metadata.get("arguments")
     if not isinstance(arguments, dict):
-        return []
-    found: list[NamedContent] = []
+        return found
     for name, value in cast("dict[str, Json]", arguments).items():
         if not isinstance(value, dict):
             continue
@@ -113,4 +132,18 @@ def _named(entry: Entry, seq: int) -> list[NamedContent]:
         # One with its salt in the entry was never kept.
         if isinstance(digest, str) and type(size) is int and "salt" not in kept:
             found.append(NamedContent(entry.call_id, seq, name, digest, size))
+    return found
+
+
+def _outputs(entry: Entry, seq: int) -> list[NamedContent]:
+    streams = entry.metadata.get("output_kept")
+    if not isinstance(streams, dict):
+        return []
+    found: list[NamedContent] = []
+    for name, value in cast("dict[str, Json]", streams).items():
+        kept = cast("dict[str, Json]", value) if isinstance(value, dict) else {}
+        digest, size = kept.get("digest"), kept.get("bytes")
+        if isinstance(digest, str) and type(size) is int:
+            text = digest.removeprefix("sha256:")
+            found.append(NamedContent(entry.call_id, seq, name, text, size, is_output=True))
     return found

@@ -113,6 +113,11 @@ class Recorder:
             metadata["exit"] = output.exit.code
             if output.exit.timed_out:
                 metadata["timed_out"] = True
+            if output.exit.kept:
+                metadata["output_kept"] = {
+                    each.stream: {"digest": each.digest, "bytes": each.kept_bytes}
+                    for each in output.exit.kept
+                }
         if output.changes or output.bytes_written:
             metadata["effects"] = [_change_json(change) for change in output.changes]
             metadata["bytes_written"] = output.bytes_written

@@ -15,7 +15,7 @@ from paddock.text.show import show_name
 from paddock.tools.effects import change_of_path, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.shell_port import Shell
-from paddock.tools.spec import Change, CommandExit, RefusedPath, ToolOutput
+from paddock.tools.spec import Change, CommandExit, OutputKept, RefusedPath, ToolOutput
 from paddock.values.calls import Json
 
 _SHOWN_MAX: Final = 50
@@ -39,7 +39,15 @@ def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
         outcome.bytes_written,
         stored,
         tuple(RefusedPath(each.path, each.code, each.rule) for each in outcome.refused),
-        CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT),
+        CommandExit(outcome.exit_code, outcome.ending is Ending.TIMED_OUT, _kept(outcome)),
+    )
+
+
+def _kept(outcome: ShellOutcome) -> tuple[OutputKept, ...]:
+    return tuple(
+        OutputKept(name, kept.digest, kept.kept_bytes, kept.total_bytes)
+        for name, stream in (("stdout", outcome.stdout), ("stderr", outcome.stderr))
+        if (kept := stream.kept) is not None
     )
 
 
@@ -96,7 +104,10 @@ def _stream(name: str, stream: Stream) -> list[str]:
     if stream.kept is not None:
         kept = stream.kept
         cut = "" if kept.kept_bytes == kept.total_bytes else f" of {kept.total_bytes}"
-        said.append(f"[kept in the history: {kept.kept_bytes}{cut} bytes as {kept.digest}]")
+        said.append(
+            f"[kept in the history: {kept.kept_bytes}{cut} bytes as {kept.digest};"
+            " a person prints it with paddock ledger content]"
+        )
     return [*said, stream.text.removesuffix("\n")]
 
 
@@ -136,13 +147,9 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
     }
     if any(count > 0 for count in missing.values()):
         details["not_listed"] = {name: max(0, count) for name, count in missing.items()}
-    kept = {
-        name: stream.kept.digest
-        for name, stream in (("stdout", outcome.stdout), ("stderr", outcome.stderr))
-        if stream.kept is not None
-    }
+    kept = _kept(outcome)
     if kept:
-        details["output_kept"] = kept
+        details["output_kept"] = {each.stream: each.digest for each in kept}
     if outcome.conflict:
         details["conflict"] = outcome.conflict
     if outcome.warnings:

@@ -76,12 +76,23 @@ class RefusedPath(NamedTuple):
     rule: str
 
 
+class OutputKept(NamedTuple):
+    """Where a command's stream is kept of which more was printed than is shown."""
+
+    stream: str
+    digest: str
+    """In the history."""
+    kept_bytes: int
+    total_bytes: int
+
+
 class CommandExit(NamedTuple):
     """How a command ended that a tool ran."""
 
     code: int
     """-1 on a time-out, 128 + N for signal N."""
     timed_out: bool = False
+    kept: tuple[OutputKept, ...] = ()
 
 
 class ToolOutput(NamedTuple):

@@ -104,3 +104,21 @@ def test_a_content_that_was_never_here_is_a_no_and_makes_nothing(user):
     ran = user.run("ledger", "content", "0" * 64)
     assert (ran.status, "is not kept here" in ran.err) == (1, True)
     assert sorted(user.home.rglob("*")) == []
+
+
+@pytest.mark.needs("stage")
+def test_the_whole_output_of_a_command_is_named_by_its_result_and_printed(user):
+    assert user.call("run_shell", "--yes", command="seq 1 30000").status == 0
+    line = user.run("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_RESULT", "--json").out
+    entry = json.loads(line.splitlines()[-1])
+    whole = "".join(f"{number}\n" for number in range(1, 30_001))
+    kept = entry["metadata"]["output_kept"]
+    assert kept == {"stdout": {"digest": kept["stdout"]["digest"], "bytes": len(whole)}}
+
+    shown = user.run("ledger", "content", kept["stdout"]["digest"], "--json").json
+    assert (shown["status"], shown["content"]) == ("ok", whole)
+    (row,) = user.run("ledger", "content", "--call", entry["call_id"], "--json").json
+    assert (row["argument"], row["bytes"], row["kept"]) == ("stdout", len(whole), True)
+    assert user.run("ledger", "erase", "--call", entry["call_id"], "--yes").status == 1
+    assert user.run("ledger", "content", kept["stdout"]["digest"]).status == 0
+    assert user.run("ledger", "content", "sha256:" + "0" * 64).status == 1

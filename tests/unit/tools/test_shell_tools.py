@@ -229,7 +229,10 @@ def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports)
         "[a note]",
         "sandbox: landlock, partial, with 1 gaps",
         "stdout: 1 line",
-        "[kept in the history: 10 of 20 bytes as sha256:log]",
+        (
+            "[kept in the history: 10 of 20 bytes as sha256:log;"
+            " a person prints it with paddock ledger content]"
+        ),
         "files changed: 9",
         "stderr: 1 line",
         "Command timed out after 3 seconds",

@@ -1,4 +1,4 @@
-"""`paddock ledger content` and `erase`: contents that entries name by a salted digest."""
+"""`paddock ledger content` and `erase`: contents that entries name by a digest."""
 
 import argparse
 from contextlib import closing
@@ -13,7 +13,9 @@ from paddock.assembly.contents import (
     contents_of_call,
     erase_contents,
     find_erasure,
+    has_output,
     open_blobs,
+    read_output,
     require_digest,
 )
 from paddock.errors import UsageError
@@ -25,7 +27,9 @@ _EXIT_NO: Final = 1
 
 def add_content(parser: argparse.ArgumentParser) -> None:
     """The options of `content`."""
-    parser.add_argument("digest", nargs="?", metavar="DIGEST", help="salted_sha256 of an entry")
+    parser.add_argument(
+        "digest", nargs="?", metavar="DIGEST", help="salted_sha256 or output_kept of an entry"
+    )
     parser.add_argument("--call", metavar="ID", help="list the contents that a call's entries name")
     parser.add_argument(
         "--out", metavar="FILE", help="a new file for its bytes (default: shown, escaped)"
@@ -54,6 +58,8 @@ def run_content(project: Project, options: Options, console: Console) -> int:
     digest = require_digest(options.digest)
     with closing(open_blobs(project)) as blobs:
         content = blobs.read(digest)
+    if content is None:
+        content = read_output(project, digest)
     if content is None:
         said = _why_gone(project, digest)
         if options.json:
@@ -86,7 +92,7 @@ def run_erase(project: Project, options: Options, console: Console) -> int:
         named = contents_of_call(project, options.call)
         if not named:
             raise UsageError(f"no entry of the call {options.call[:200]!r} names a content")
-        digests = [each.digest for each in named]
+        digests = [each.digest for each in named if not each.is_output]
     question = f"erase {len(set(digests))} contents for good? [y/N] "
     if not options.yes and not console.agrees(question):
         return _end(options, console, (), "nothing was erased")
@@ -113,7 +119,13 @@ def _list(project: Project, options: Options, console: Console) -> int:
     if not named:
         raise UsageError(f"no entry of the call {options.call[:200]!r} names a content")
     with closing(open_blobs(project)) as blobs:
-        rows = [(each, blobs.has(each.digest)) for each in named]
+        rows = [
+            (
+                each,
+                has_output(project, each.digest) if each.is_output else blobs.has(each.digest),
+            )
+            for each in named
+        ]
     if options.json:
         console.write_json([_row_json(each, is_there) for each, is_there in rows])
     else:
