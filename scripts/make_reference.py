@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code: tools, command line, policy, error codes.
+"""Write docs/reference/ from the code: tools, command line, policy, error codes, Python.
 
     make reference        (python scripts/make_reference.py)
 
@@ -20,6 +20,8 @@ from typing import Any
 
 os.environ["COLUMNS"] = "88"  # argparse wraps by the terminal's width
 os.environ["NO_COLOR"] = "1"
+
+from python_reference import python_page
 
 from paddock import errors
 from paddock.apps.cli import main as command_line
@@ -49,6 +51,7 @@ def pages() -> dict[str, str]:
         "cli.md": "\n".join(_commands()),
         "policy.md": "\n".join(_policy()),
         "errors.md": "\n".join(_errors()),
+        "python.md": "\n".join(python_page(MADE)),
     }
 
 

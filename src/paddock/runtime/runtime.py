@@ -46,7 +46,8 @@ class Tools:
 class Runtime:
     """One agent on one workspace. A context manager; closing lets go of the workspace.
 
-    `call` and `acall` return error results, for a loop; the typed methods raise
+    `tools` are those of the agent: `tools.for_provider("anthropic")` gives their schemas to
+    hand to a model. `call` and `acall` return error results, for a loop; the typed methods raise
     the matching class of `paddock.errors`.
     """
 
