@@ -197,7 +197,9 @@ def test_a_version_below_the_last_one_is_refused_after_an_uninstall_too(bench):
 
 def test_another_package_has_versions_of_its_own(bench):
     bench.install(FILES, version="2.0.0")
-    bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B", version="0.1.0")
+    other = bench.install({"HOT/kernel/b": b"b"}, package_id="PKG-B", version="0.1.0")
+    assert other.status == "installed"
+    assert (bench.root / "HOT/kernel/b").read_bytes() == b"b"
 
 
 # Dependencies

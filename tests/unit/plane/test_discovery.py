@@ -201,7 +201,8 @@ def test_state_that_a_link_leads_into_the_root_is_refused(project, environment, 
 
 def test_a_sibling_whose_name_begins_like_the_root_is_outside(project, environment):
     sibling = replace(environment, paddock_home=Path(f"{project}-state"))
-    plane_for(ProjectRoot(project, "project"), sibling)
+    plane = plane_for(ProjectRoot(project, "project"), sibling)
+    assert plane.root.is_relative_to(f"{project}-state")
 
 
 def test_a_root_inside_the_state_directory_is_refused(environment):
