@@ -122,9 +122,9 @@ class Diff:
                 " Others may be: what was not tried is not proved alike"
             )
         return (
-            f"no witness: {self.tried} calls were tried{cut}, made from all that differs, and"
-            " each has the same answer in both. That is no proof: a call where three or more"
-            " patterns meet, or a command in a form that was not tried, may still differ"
+            f"no example was found: {self.tried} calls were tried{cut}, made from all that"
+            " differs, and each has the same answer in both. That is no proof: a call where three"
+            " or more patterns meet, or a command in a form that was not tried, may still differ"
         )
 
     def as_json(self) -> dict[str, Json]:
@@ -152,7 +152,7 @@ class Diff:
         if len(rows) > SHOWN_MAX:
             lines += [f"… and {len(rows) - SHOWN_MAX} more such rows: --json", ""]
         if self.unseen:
-            lines.append("differs, and no witness was found for it:")
+            lines.append("differs, and no example was found for it:")
             lines += [f"  {item.render()}" for item in self.unseen]
         for change in self.differences.settings:
             lines.append(f"setting {change.key}: {change.old} → {change.new}")

@@ -204,7 +204,8 @@ def _takes(piece: Piece, char: str) -> bool:
     if isinstance(piece, CharClass):
         inside = any(low <= char <= high for low, high in piece.ranges)
         return inside is not piece.negated and char != "/"
-    return char != "/"
+    # A part of a path has no slash that it could be asked about; a word of a command may.
+    return True
 
 
 def _starred(word: str) -> Segment:

@@ -96,9 +96,21 @@ def _command_actions(item: Item, other: Parts, heads: list[tuple[str, str]]) -> 
     lines = [" ".join(row) for row in common_texts(item.parts, other)]
     if item.kind is None:
         lines = [*_SAMPLE_COMMANDS, *lines]
+    else:
+        lines += _as_written(item)
     for category, operation in heads:
         for line in lines:
             yield Action(category, operation, line)
+
+
+def _as_written(item: Item) -> list[str]:
+    """Return the rule's own text without its star, and with a word in its place.
+
+    Rows are made of words between spaces: a quoted word with a space in it is none there.
+    """
+    _, _, target = item.text.partition(" ")
+    line = target.removesuffix("*").strip(" ")
+    return [line, f"{line} {PART_FILL}"] if line else []
 
 
 def _name_actions(

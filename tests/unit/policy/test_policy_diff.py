@@ -65,6 +65,28 @@ def test_a_change_that_decides_has_its_witness(new: str, witness: tuple[str, str
     assert witness in found(compared(new))
 
 
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("make *", "make"),
+        ("scripts/run.sh *", "scripts/run.sh"),
+        ("./run.sh *", "./run.sh"),
+        (".venv/bin/python -m pytest *", ".venv/bin/python -m pytest"),
+        ("python -m pytest tests/*", "python -m pytest tests/"),
+        ("echo 'two words' *", "echo 'two words'"),
+        ("*", "example"),
+    ],
+)
+def test_a_rule_for_a_command_has_an_example_however_it_is_written(rule: str, line: str) -> None:
+    new = BASE.replace("git diff *", f'git diff *", "tool:shell:run {rule}')
+    report = compared(new)
+    assert (f"tool:shell:run {line}", "ask", "allow") in found(report)
+    assert report.unseen == ()
+    # A rule that allows nothing, since another one denies it, has none to show.
+    denied = compared(new.replace("git push *", rule), BASE.replace("git push *", rule))
+    assert (denied.witnesses, [item.says for item in denied.unseen]) == ([], ["allow"])
+
+
 def test_a_witness_may_need_two_patterns_that_meet() -> None:
     old = '[profiles.p]\nallow = ["tool:file:view /src/**"]\ndeny = ["tool:file:view *.py"]\n'
     report = compared(old.replace('deny = ["tool:file:view *.py"]\n', ""), old)
@@ -88,6 +110,11 @@ def test_a_change_without_effect_finds_none_and_says_what_that_does_not_prove() 
     report = compared(new)
     assert report.witnesses == []
     assert [item.text for item in report.unseen] == ["tool:shell:run git push origin"]
+    assert report.render().split("\n")[:2] == [
+        "differs, and no example was found for it:",
+        "  deny tool:shell:run git push origin (new.toml:3)",
+    ]
+    assert report.conclusion.startswith("no example was found: ")
     assert "That is no proof" in report.conclusion
     assert report.tried > 0
 
@@ -249,4 +276,5 @@ def test_the_common_text_of_two_command_patterns() -> None:
     rows = common_texts(word_parts("git * --force *"), word_parts("git push *"))
     assert " ".join(rows[0]) == "git push --force"
     assert common_texts(word_parts("git"), word_parts("ls")) == ()
+    assert common_texts(word_parts("bin/* *"), word_parts("*/a *"))[0] == ("bin/a",)
     assert common_texts(ANYTHING, ANYTHING)[0] == ("example",)
