@@ -2,7 +2,8 @@
 
 What stands above every profile is named with the line to remove; a rule is
 removed, or an exact one added, on a changed policy, and the outcome that this
-policy gives is part of the proposal.
+policy gives is part of the proposal. Where a file is not trusted, all is tried
+on what would hold if it were: a rule that stands in it need not be added.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Final
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.lines import judge_line
-from paddock.policy.places import BUILT_IN
+from paddock.policy.places import BUILT_IN, Place
 from paddock.policy.problems import PatternError, quote
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
 from paddock.policy.rules import Profile, Rule, compile_rule
@@ -21,6 +22,7 @@ from paddock.values.agents import AgentChain
 from paddock.values.decisions import Outcome, RuleMatch
 
 DEFAULT_FILE: Final = "paddock.toml"
+_TRUST: Final = "paddock trust"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,20 @@ def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[
         return ()
     if before.outcome is Outcome.ALLOW:
         return _tightening(policy, chain, action)
-    fixed = (
-        *_fixed(policy, chain, action, before.outcome),
-        *_untrusted(policy, chain, action, before.outcome),
-    )
+    if policy.untrusted is None:
+        return _loosening(policy, chain, action, before.outcome)
+    trusted, file = policy.as_if_trusted(), policy.untrusted.file
+    after = decide(trusted, chain, (action,))
+    if after.outcome < before.outcome:
+        return (Change(f"look at {file}, which is not trusted, and trust it: {_TRUST}", after.outcome),)
+    return _loosening(trusted, chain, action, before.outcome, file)
+
+
+def _loosening(
+    policy: Policy, chain: AgentChain, action: Action, outcome: Outcome, untrusted: str = ""
+) -> tuple[Change, ...]:
+    """Return what makes the decision milder than `outcome`; `untrusted` is a file to trust then."""
+    fixed = tuple(_fixed(policy, chain, action, outcome))
     edits = tuple(_edits(policy, chain, action))
     if not edits:
         return fixed
@@ -69,7 +81,9 @@ def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[
         changed = changed.with_profile(edit.edited)
     after = decide(changed, chain, (action,))
     text = "; ".join(_edit_text(policy, edit) for edit in edits)
-    if after.outcome < before.outcome:
+    if untrusted in (_file_of(policy, edit.profile) for edit in edits):
+        text += f"; then trust {untrusted}: {_TRUST}"
+    if after.outcome < outcome:
         return (*fixed, Change(text, after.outcome))
     # Shown only where something above the profile stands in the way besides.
     return (*fixed, Change(f"and besides: {text}")) if fixed else ()
@@ -120,22 +134,6 @@ def _fixed(policy: Policy, chain: AgentChain, action: Action, outcome: Outcome) 
             yield Change(text)
 
 
-def _untrusted(
-    policy: Policy, chain: AgentChain, action: Action, outcome: Outcome
-) -> Iterator[Change]:
-    """Yield what an untrusted file lays over the profiles: no rule in them lifts it."""
-    overlays = [profile.overlay for profile in judge_for(policy, chain).profiles()]
-    for overlay in filter(None, overlays):
-        said = [verdict.finding.outcome for _, verdict in _parts(overlay, action)]
-        if max(said, default=Outcome.ALLOW) >= outcome:
-            place = overlay.profile.place
-            yield Change(
-                f"{place.file} is not trusted, and its [profiles.{overlay.name}] "
-                f"({place}) says {max(said).word}: change it there, "
-                "or look at the file and trust it: paddock trust"
-            )
-
-
 def _fixed_text(finding: Finding) -> str:
     rule = finding.rule
     if rule is None:
@@ -168,7 +166,7 @@ def _path_text(rule: RuleMatch) -> str:
     else:
         place = rule.place
         how = f"remove {quote(rule.text)} from [paths] {name}, {place}"
-    return f"cannot be lifted: {name} stands above any profile; {how}"
+    return f"no rule lifts it, since {name} stands above every profile: {how}"
 
 
 def _edits(policy: Policy, chain: AgentChain, action: Action) -> Iterator[_Edit]:
@@ -216,23 +214,49 @@ def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, 
 
 
 def _edit_text(policy: Policy, edit: _Edit) -> str:
-    name, parts = edit.profile.name, list[str]()
+    profile, parts = edit.profile, list[str]()
     for rule in edit.removed:
         parts.append(f"remove {_string(rule.pattern.text)} from {rule.source}, {rule.place}")
     for outcome in Outcome:
         texts = [_string(rule.pattern.text) for rule in edit.added if rule.outcome is outcome]
         if texts:
-            parts.append(f"add `{outcome.word} = [{', '.join(texts)}]` to [profiles.{name}]")
-    place = edit.profile.place
-    if place.file == BUILT_IN:
-        file = policy.documents[-1].file if policy.documents else DEFAULT_FILE
+            parts.append(_added_text(policy, profile, outcome.word, ", ".join(texts)))
+    if profile.place.file == BUILT_IN:
         parts.append(
-            f"in {file}, with the rest of the built-in profile {quote(name)} written out there, "
+            f"in {_file_of(policy, profile)}, with the rest of the built-in profile "
+            f"{quote(profile.name)} written out there, "
             "since a profile in a file replaces it whole"
         )
-    elif edit.added:
-        parts.append(f"in {place}")
     return ", ".join(parts)
+
+
+def _added_text(policy: Policy, profile: Profile, word: str, texts: str) -> str:
+    table, place = f"[profiles.{profile.name}]", _list_place(policy, profile, word)
+    if place is None:
+        where = "" if profile.place.file == BUILT_IN else f", in {profile.place}"
+        return f"add `{word} = [{texts}]` to {table}{where}"
+    # Written as a line of its own the key would stand there twice, and nothing load.
+    where = "" if place.file == BUILT_IN else f", {place}"
+    return f"add {texts} to the list {word} of {table}{where}"
+
+
+def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
+    """Return where the profile has a list of that outcome already."""
+    source = f"profiles.{profile.name}.{word}"
+    if profile.place.file == BUILT_IN:
+        return profile.place if any(each.source == source for each in profile.rules) else None
+    for each in policy.documents:
+        # A list may be empty, and then no rule has its place.
+        if profile in each.profiles and word in each.document.values["profiles"][profile.name]:
+            return each.document.place(("profiles", profile.name, word))
+    return None
+
+
+def _file_of(policy: Policy, profile: Profile) -> str:
+    """Return the file to change: the profile's own, or the one that it is written out in."""
+    if profile.place.file != BUILT_IN:
+        return profile.place.file
+    return policy.documents[-1].file if policy.documents else DEFAULT_FILE
 
 
 def _string(text: str) -> str:

@@ -63,6 +63,8 @@ class Policy:
     held_to_locked: frozenset[str] = frozenset()
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
+    untrusted: PolicyDocument | None = None
+    """The one of `documents` that only tightens, if one does."""
     plane_kind: PlaneKind = PlaneKind.PROJECT
     compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
     """Profiles compiled so far: a cache, filled as names are asked for."""
@@ -99,6 +101,23 @@ class Policy:
         """Return this policy with `profile` in place of the one of its name: for a "what if"."""
         others = tuple(each for each in self.profile_table if each.name != profile.name)
         return replace(self, profile_table=(*others, profile), compiled={})
+
+    def as_if_trusted(self) -> "Policy":
+        """Return what holds once the untrusted file is trusted: for a "what if"."""
+        if self.untrusted is None:
+            return self
+        profiles = (*self.profile_table, *self.untrusted.profiles)
+        return replace(
+            self,
+            settings=self.untrusted.settings,
+            guards=compile_guards(self.plane_kind, tuple(each.paths for each in self.documents)),
+            profile_table=tuple({profile.name: profile for profile in profiles}.values()),
+            overlays=(),
+            held_to_locked=frozenset(),
+            ignored=(),
+            untrusted=None,
+            compiled={},
+        )
 
 
 def load_policy(
@@ -148,6 +167,7 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
         policy,
         guards=tighten(policy.guards, document.paths),
         overlays=overlays,
+        untrusted=document,
         held_to_locked=held,
         ignored=tuple(_ignored(document, frozenset(known))),
     )

@@ -306,8 +306,8 @@ def test_what_nearly_matched_a_recorded_call_and_what_would_change_it_is_told(us
         "  nearly matched: tool:file:create Docs/* (allow, profiles.standard.allow, paddock.toml:2):"
         " letter case or Unicode form differs, and an allow compares exactly\n"
         '  to change it: remove "tool:file:create docs/**" from profiles.standard.ask, '
-        'paddock.toml:3, add `allow = ["tool:file:create docs/a.md"]` to [profiles.standard], '
-        "in paddock.toml:1 (then: allow)"
+        'paddock.toml:3, add "tool:file:create docs/a.md" to the list allow of '
+        "[profiles.standard], paddock.toml:2 (then: allow)"
     )
     (user.project / "paddock.toml").write_text(NEAR + "# more\n")
     user.run("trust", "--yes")

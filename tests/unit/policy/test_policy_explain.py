@@ -54,7 +54,7 @@ def test_a_denying_rule_is_proposed_for_removal_and_the_proposal_was_tried() -> 
 def test_an_exact_rule_is_proposed_where_none_matches() -> None:
     assert explained("tool:file:view README.md").changes == (
         Change(
-            'add `allow = ["tool:file:view /README.md"]` to [profiles.p], in paddock.toml:3',
+            'add "tool:file:view /README.md" to the list allow of [profiles.p], paddock.toml:4',
             Outcome.ALLOW,
         ),
     )
@@ -62,18 +62,52 @@ def test_an_exact_rule_is_proposed_where_none_matches() -> None:
     assert both == (
         Change(
             'remove "tool:shell:run git push *" from profiles.p.deny, paddock.toml:7, '
-            'add `allow = ["tool:shell:run make", "tool:shell:run git push"]` to [profiles.p], '
-            "in paddock.toml:3",
+            'add "tool:shell:run make", "tool:shell:run git push" to the list allow of '
+            "[profiles.p], paddock.toml:4",
             Outcome.ALLOW,
         ),
     )
+
+
+def written(text: str, change: Change) -> str:
+    """The file with the change made, word for word as it is told."""
+    lines = text.split("\n")
+    number = int(change.text.rpartition(":")[2]) - 1
+    if " to the list " in change.text:
+        added = change.text.removeprefix("add ").partition(" to the list ")[0]
+        lines[number] = lines[number].replace("[", f"[{added}, ", 1)
+    else:
+        lines.insert(number + 1, change.text.partition("`")[2].partition("`")[0])
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('allow = ["tool:file:view a"]', "to the list allow of [profiles.p], paddock.toml:2"),
+        ("allow = []", "to the list allow of [profiles.p], paddock.toml:2"),
+        ("# none yet\nallow = []", "to the list allow of [profiles.p], paddock.toml:3"),
+        ('deny = ["tool:file:view a"]', "to [profiles.p], in paddock.toml:1"),
+        ("", "to [profiles.p], in paddock.toml:1"),
+    ],
+)
+def test_a_file_with_the_change_made_as_it_is_told_loads_and_decides_so(
+    body: str, says: str
+) -> None:
+    text = f'[profiles.p]\n{body}\notherwise = {{ "tool:shell:*" = "ask" }}'
+    for action in ("tool:file:view b", "tool:shell:run make"):
+        (change,) = explained(action, "p", policy(text)).changes
+        assert change.text.endswith(says)
+        after = policy(written(text, change))
+        assert decide(after, (Agent("main", "p"),), [parse_action(action)]).outcome is Outcome.ALLOW
 
 
 @pytest.mark.parametrize("word", ["x" * 300, "'a\"b\\\\c'", "é"])
 def test_the_change_shown_is_whole_and_the_one_that_was_tried(word: str) -> None:
     action = parse_action(f"tool:shell:run npm run {word}")
     (change,) = explain(load_policy(None), (Agent("main", "standard"),), action).changes
-    shown = change.text.partition("`")[2].partition("` to ")[0]
+    added = change.text.removeprefix("add ").partition(" to the list allow of ")[0]
+    shown = f"allow = [{added}]"
     assert tomllib.loads(shown) == {"allow": [str(action)]}
     tried = load_policy(PolicySource("paddock.toml", f"[profiles.standard]\n{shown}".encode()))
     assert decide(tried, (Agent("main", "standard"),), [action]).outcome is change.outcome
@@ -82,33 +116,51 @@ def test_the_change_shown_is_whole_and_the_one_that_was_tried(word: str) -> None
 def test_a_change_of_a_preset_says_that_a_profile_in_a_file_replaces_it_whole() -> None:
     (change,) = explained("tool:mcp:call mcp__x", "standard").changes
     assert change.outcome is Outcome.ALLOW
-    assert '`allow = ["tool:mcp:call mcp__x"]` to [profiles.standard]' in change.text
-    assert 'the rest of the built-in profile "standard" written out' in change.text
+    assert change.text == (
+        'add "tool:mcp:call mcp__x" to the list allow of [profiles.standard], in paddock.toml, '
+        'with the rest of the built-in profile "standard" written out there, '
+        "since a profile in a file replaces it whole"
+    )
+    (denied,) = explained("tool:file:view a", "standard").changes
+    assert denied.text.startswith(
+        'add `deny = ["tool:file:view /a"]` to [profiles.standard], in paddock.toml, with the rest'
+    )
+
+
+PATHS = "no rule lifts it, since {} stands above every profile: "
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "says"),
     [
-        ("tool:file:create conf/a", 'remove "conf/" from [paths] protected, paddock.toml:2'),
+        (
+            "tool:file:create conf/a",
+            PATHS.format("protected") + 'remove "conf/" from [paths] protected, paddock.toml:2',
+        ),
         (
             "tool:file:create yarn.lock",
-            'give generated under [paths] in paddock.toml, without "yar',
+            PATHS.format("generated")
+            + 'give generated under [paths] in paddock.toml, without "yarn.lock"',
         ),
-        ("tool:file:create paddock.toml", "operators change them, agents never"),
-        ("tool:file:view .env", "secret stands above any profile"),
+        (
+            "tool:file:view .env",
+            PATHS.format("secret") + 'give secret under [paths] in paddock.toml, without ".env*"',
+        ),
+        (
+            "tool:file:create paddock.toml",
+            'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
+            "operators change them, agents never",
+        ),
     ],
 )
-def test_what_no_profile_lifts_is_said_to_be_so(text: str, words: str) -> None:
-    changes = explained(text, "open").changes
-    assert [change.was_tried for change in changes] == [False] * len(changes)
-    assert changes[0].text.startswith("cannot be lifted: ")
-    assert words in changes[0].text
+def test_what_no_profile_lifts_is_said_to_be_so(text: str, says: str) -> None:
+    assert explained(text, "open").changes == (Change(says),)
 
 
 def test_what_stands_above_and_in_the_profile_are_both_named() -> None:
     first, second = explained("tool:file:create conf/a").changes
-    assert first.text.startswith("cannot be lifted: ")
-    assert second.text.startswith("and besides: add `allow = ")
+    assert first.text.startswith("no rule lifts it, since protected ")
+    assert second.text.startswith('and besides: add "tool:file:create conf/a" to the list allow ')
 
 
 def test_permissions_are_named_with_their_file() -> None:
@@ -125,7 +177,7 @@ def test_permissions_are_named_with_their_file() -> None:
 def test_an_allow_is_flipped_by_a_deny() -> None:
     assert explained("tool:file:create out/a").changes == (
         Change(
-            'add `deny = ["tool:file:create out/a"]` to [profiles.p], in paddock.toml:3',
+            'add "tool:file:create out/a" to the list deny of [profiles.p], paddock.toml:7',
             Outcome.DENY,
         ),
     )
@@ -237,8 +289,8 @@ operator can allow it in [profiles.p]
   agents: main (profiles: p)
   nearly matched: tool:file:view Docs/*.md (allow, profiles.p.allow, paddock.toml:4): letter case \
 or Unicode form differs, and an allow compares exactly
-  to change it: add `allow = ["tool:file:view docs/a.md"]` to [profiles.p], in paddock.toml:3 \
-(then: allow)
+  to change it: add "tool:file:view docs/a.md" to the list allow of [profiles.p], \
+paddock.toml:4 (then: allow)
   policy: {POLICY.digest}"""
     )
     data = json.loads(json.dumps(explanation.as_json()))
@@ -273,18 +325,69 @@ def test_the_exact_pattern_of_an_action_matches_it_alone(action: Action, pattern
     assert exact_pattern(action) == pattern
 
 
-def test_an_untrusted_rule_is_not_proposed_as_if_a_profile_could_lift_it() -> None:
+TRUST = "look at paddock.toml, which is not trusted, and trust it: paddock trust"
+
+
+def test_where_an_untrusted_file_has_the_rule_already_the_change_is_to_trust_it() -> None:
+    text = """[paths]
+protected = [".git/", ".env*"]
+[profiles.standard]
+allow = ["tool:shell:run make", "tool:file:*"]
+ask = ["tool:file:view x"]
+otherwise = { "tool:mcp:*" = "deny" }
+[profiles.mine]
+allow = ["tool:file:*"]
+"""
+    cloned, trusted = policy(text, trusted=False), policy(text)
+    for profile, line, outcome in (
+        ("standard", "tool:shell:run make", Outcome.ALLOW),
+        ("standard", "tool:file:create a.pem", Outcome.ALLOW),
+        # Unknown until then, and so locked.
+        ("mine", "tool:file:create a", Outcome.ALLOW),
+    ):
+        chain, action = (Agent("main", profile),), parse_action(line)
+        assert explain(cloned, chain, action).changes == (Change(TRUST, outcome),)
+        assert decide(trusted, chain, (action,)).outcome is outcome
+        assert decide(cloned, chain, (action,)).outcome > outcome
+
+
+def test_where_trust_alone_changes_nothing_what_to_write_first_is_said() -> None:
     text = '[profiles.standard]\nallow = ["tool:file:view"]\ndeny = ["tool:file:create x"]'
-    decided = policy(text, trusted=False)
-    says = (
-        "paddock.toml is not trusted, and its [profiles.standard] (paddock.toml:1) says deny: "
-        "change it there, or look at the file and trust it: paddock trust"
+    cloned = policy(text, trusted=False)
+    then = "; then trust paddock.toml: paddock trust"
+    assert explained("tool:file:create x", "standard", cloned).changes == (
+        Change(
+            'remove "tool:file:create x" from profiles.standard.deny, paddock.toml:3, '
+            'add "tool:file:create /x" to the list allow of [profiles.standard], paddock.toml:2'
+            + then,
+            Outcome.ALLOW,
+        ),
     )
-    for action in ("tool:file:create x", "tool:file:create y"):
-        assert explained(action, "standard", decided).changes == (Change(says),)
-    # What stands in the way without the file is told as without it.
-    asked = explained("tool:client:Agent", "open", decided)
-    assert asked.changes == explained("tool:client:Agent", "open", policy("")).changes
+    (whole,) = explained("tool:mcp:call a", "locked", cloned).changes
+    assert whole.text.endswith(f"since a profile in a file replaces it whole{then}")
+    # Denying needs nobody's trust, and neither does what stands elsewhere.
+    (denied,) = explained("tool:client:Agent", "open", cloned).changes
+    assert (denied.outcome, then in denied.text) == (Outcome.DENY, False)
+    who = Agent("main", "open", permissions=Permissions(forbidden=("a",)), source="agent.json")
+    (forbidden,) = explain(cloned, (who,), Action("file", "view", "a")).changes
+    assert forbidden.text.startswith("no profile lifts it: remove what names the path from ")
+
+
+def test_as_if_trusted_a_policy_decides_as_the_trusted_one() -> None:
+    text = """[paths]
+secret = ["/keys/"]
+[profiles.standard]
+allow = ["tool:file:*"]
+[agents.helper]
+profile = "open"
+"""
+    cloned, trusted = policy(text, trusted=False), policy(text)
+    assert trusted.as_if_trusted() is trusted
+    changed = cloned.as_if_trusted()
+    for who in (Agent("main", "standard"), Agent("helper", "locked"), Agent("x", "open")):
+        for line in ("tool:file:view .env", "tool:file:create keys/a", "tool:shell:run make"):
+            asked = (parse_action(line),)
+            assert decide(changed, (who,), asked).outcome is decide(trusted, (who,), asked).outcome
 
 
 def test_a_rule_of_an_untrusted_file_that_nearly_matches_is_named() -> None:
