@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 from paddock.errors import ConfigError
 from paddock.limits import policy_bytes_max
@@ -88,7 +88,8 @@ def parse_document(file: str, text: bytes) -> Document:
     source = _decode(file, text)
     if file.endswith(".json"):
         return Document(file, _json_values(file, source), dict(_json_lines(text)))
-    return Document(file, _toml_values(file, source), dict(_toml_lines(text)))
+    values = _toml_values(file, source)
+    return Document(file, values, {each.key: each.line for each in _toml_lines(text)})
 
 
 def _decode(file: str, text: bytes) -> str:
@@ -114,6 +115,8 @@ def _toml_values(file: str, source: str) -> dict[str, Json]:
         found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", text)
         line = int(found[1]) if found and found[1] else source.count("\n") + 1
         what = text[: found.start()] if found else text
+        if what.startswith(("Cannot ", "Duplicate ")):
+            _refuse_repeated(file, source, error)
         _refuse(file, line, f"not TOML: {_lowered(what)}", "correct the syntax", error)
     except RecursionError as error:
         _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
@@ -181,7 +184,27 @@ def _line_of(node: "Node") -> int:
 # TOML -----------------------------------------------------------------------
 
 
-def _toml_lines(text: bytes) -> Iterator[tuple[Key, int]]:
+class _Line(NamedTuple):
+    """The line of a key; `is_given` where the key itself stands there, and not just begins."""
+
+    key: Key
+    line: int
+    is_given: bool
+
+
+def _refuse_repeated(file: str, source: str, cause: BaseException) -> None:
+    """Refuse a key or a table that is given twice; return where there is none."""
+    first: dict[Key, int] = {}
+    for key, line, is_given in _toml_lines(source.encode("utf-8")):
+        if is_given and key in first:
+            name = ".".join(part for part in key if isinstance(part, str))
+            message = f"the key {quote(name)} is given twice, first in line {first[key]}"
+            _refuse(file, line, message, "put what both say into one of them", cause)
+        if is_given:
+            first[key] = line
+
+
+def _toml_lines(text: bytes) -> Iterator[_Line]:
     """Yield the way to each key and array element, with its line."""
     import tree_sitter  # noqa: PLC0415 - only a file of a project pays for the grammar
     import tree_sitter_toml  # noqa: PLC0415 - as above
@@ -195,9 +218,9 @@ def _toml_lines(text: bytes) -> Iterator[tuple[Key, int]]:
             base = _resolved(_toml_key(child.named_children[0]), counts)
             if child.type == "table_array_element":
                 counts[base] = counts.get(base, -1) + 1
-                yield base, _line_of(child)
+                yield _Line(base, _line_of(child), is_given=False)
                 base = (*base, counts[base])
-            yield base, _line_of(child)
+            yield _Line(base, _line_of(child), is_given=True)
         elif child.type != "pair":
             continue
         pairs = [child] if child.type == "pair" else child.named_children
@@ -216,7 +239,7 @@ def _resolved(key: Key, counts: dict[Key, int]) -> Key:
     return way
 
 
-def _toml_pair(base: Key, pair: "Node") -> Iterator[tuple[Key, int]]:
+def _toml_pair(base: Key, pair: "Node") -> Iterator[_Line]:
     # An explicit stack: a hostile text nests deeper than Python recurses.
     stack: list[tuple[Key, Node]] = [(base, pair)]
     while stack:
@@ -227,14 +250,14 @@ def _toml_pair(base: Key, pair: "Node") -> Iterator[tuple[Key, int]]:
                 continue
             names = _toml_key(named[0])
             for depth in range(1, len(names) + 1):
-                yield key + names[:depth], _line_of(named[0])
+                yield _Line(key + names[:depth], _line_of(named[0]), depth == len(names))
             stack.append((key + names, named[1]))
         elif node.type == "inline_table":
             stack.extend((key, child) for child in node.named_children if child.type == "pair")
         elif node.type == "array":
             elements = [child for child in node.named_children if child.type != "comment"]
             for position, child in enumerate(elements):
-                yield (*key, position), _line_of(child)
+                yield _Line((*key, position), _line_of(child), is_given=True)
                 stack.append(((*key, position), child))
 
 

@@ -175,6 +175,52 @@ def test_a_mistake_stops_the_load_with_its_line(text: str, line: int, words: str
     assert words in error.message
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (
+            '[profiles.p]\nallow = [\n"tool:file:view"\n]\nallow = ["tool:file:create"]\n',
+            5,
+            'the key "profiles.p.allow" is given twice, first in line 2',
+        ),
+        (
+            '[profiles.p]\nallow = []\n[paths]\n[profiles.p]\ndeny = []\n',
+            4,
+            'the key "profiles.p" is given twice, first in line 1',
+        ),
+        (
+            "[shell]\nlimits = { processes = 1, processes = 2 }\n",
+            2,
+            'the key "shell.limits.processes" is given twice, first in line 2',
+        ),
+        (
+            '[profiles.p]\nshell = { git = "none" }\n[profiles.p.shell]\n',
+            3,
+            'the key "profiles.p.shell" is given twice, first in line 2',
+        ),
+        (
+            '[[profiles.p.rules]]\naction = "tool:*"\n[[profiles.p.rules]]\n'
+            'action = "tool:*"\n"action" = "tool:*"\n',
+            5,
+            'the key "profiles.p.rules.action" is given twice, first in line 4',
+        ),
+    ],
+)
+def test_a_key_that_is_given_twice_is_named_with_both_lines(
+    text: str, line: int, says: str
+) -> None:
+    error = refused(text)
+    assert (error.message, error.where) == (says, f"paddock.toml:{line}")
+    assert error.hint == "put what both say into one of them"
+
+
+def test_keys_of_one_name_in_tables_of_their_own_are_not_given_twice() -> None:
+    rule = '[[profiles.p.rules]]\naction = "tool:file:view"\noutcome = "allow"\n'
+    load(f'{rule}{rule}[profiles.q]\nallow = []\nshell.git = "none"\nshell.commit = "all"\n')
+    # What is no key given twice is told in the parser's own words.
+    assert refused("shell = 1\n[shell.limits]\n").message.startswith("not TOML: cannot ")
+
+
 def test_all_mistakes_are_counted_and_the_first_is_named_with_a_hint() -> None:
     error = refused('[paths]\nprotectd = []\nsafe = ["", "ok"]\n[hook]\nx = 1\n')
     assert error.message == 'unknown key "protectd" in [paths] (and 2 more)'
