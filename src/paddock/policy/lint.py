@@ -12,20 +12,13 @@ from paddock.policy.coverage import covering_rules, is_swallowed, path_samples
 from paddock.policy.document import PolicyDocument
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
+from paddock.policy.interpreters import find_interpreter
 from paddock.policy.places import BUILT_IN, Place
 from paddock.policy.problems import quote
 from paddock.policy.rules import Profile, Rule
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
-
-INTERPRETERS: Final = frozenset(
-    (
-        "awk bash bun busybox dash deno docker env eval find gawk ksh lua make node npx parallel "
-        "perl php pip podman python python3 ruby sed sh sudo tclsh uv uvx vim xargs zsh"
-    ).split()
-)
-"""Programs that run whatever their arguments or a file say."""
 
 _ANYTHING: Final = "tool:*"
 _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
@@ -177,14 +170,13 @@ def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
             "name the programs, and leave the rest to otherwise",
         )
         return
-    words = rule.pattern.target.split()
-    program = words[0].rpartition("/")[2]
-    if program in INTERPRETERS and words[-1].endswith("*"):
+    interpreter = find_interpreter(rule)
+    if interpreter:
         yield LintFinding(
             "lint.interpreter",
-            f"{text} allows every command: {program} runs what its arguments say",
+            f"{text} allows every command: {interpreter} runs what its arguments say",
             rule.place,
-            "name the arguments, as in python -m pytest *",
+            "name what it runs, as in python -m pytest * or make test",
         )
 
 

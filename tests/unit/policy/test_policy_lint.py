@@ -2,9 +2,10 @@
 
 import pytest
 
-from paddock.policy import Policy, PolicySource, load_policy
+from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
 from paddock.policy.examples import run_examples
 from paddock.policy.lint import lint
+from paddock.values.agents import Agent
 
 
 def policy(text: str) -> Policy:
@@ -146,6 +147,61 @@ keep_model_contents = true
         ("lint.git_none", 19),
         ("lint.contents_kept", 21),
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "interpreter"),
+    [
+        ("python -m pytest *", ""),
+        ("python -m pytest tests/*", ""),
+        (".venv/bin/python -m pytest *", ""),
+        ("/usr/bin/python3 -I -m unittest *", ""),
+        ("python -m mypackage.tool *", ""),
+        ("python -m http.server", ""),
+        ("pytest *", ""),
+        ("python *", "python"),
+        (".venv/bin/python *", "python"),
+        ("python -m *", "python"),
+        ("python -m py*", "python"),
+        ("python -c *", "python"),
+        ("python -c x -m pytest *", "python"),
+        ("python * -m pytest *", "python"),
+        ("env python -m pytest *", "env"),
+        ("python -m timeit *", "python -m timeit"),
+        ("python -m pdb *", "python -m pdb"),
+        ("python3 -m runpy *", "python3 -m runpy"),
+        ("python -m cProfile *", "python -m cProfile"),
+        ("python -m cProfile -o out *", "python -m cProfile"),
+        ("python -m code *", "python -m code"),
+        ("python -m trace --trace *", "python -m trace"),
+        ("python -m torch.distributed.run *", "python -m torch.distributed.run"),
+        ("python -m idlelib.idle *", "python -m idlelib.idle"),
+        ("python -m pip *", "python -m pip"),
+        ("make *", "make"),
+        ("make test", ""),
+    ],
+)
+def test_an_interpreter_is_found_where_a_star_says_what_it_runs(
+    command: str, interpreter: str
+) -> None:
+    rule = f"tool:shell:run {command}"
+    said = [each.render() for each in lint(policy(f'[profiles.p]\nallow = ["{rule}"]'))]
+    assert said == [
+        f'paddock.toml:2: lint.interpreter: "{rule}" allows every command: '
+        f"{interpreter} runs what its arguments say\n"
+        "  hint: name what it runs, as in python -m pytest * or make test"
+    ] * bool(interpreter)
+
+
+def test_what_the_star_of_a_named_module_covers_is_judged_as_of_the_program_alone() -> None:
+    for program in ("pytest", "python -m pytest"):
+        text = f"""[profiles.p]
+allow = ["tool:shell:run {program} *"]
+otherwise = {{ "tool:shell:*" = "ask" }}
+"""
+        for words, outcome in (("tests -k fast", "allow"), ("-p evil", "ask"), ("-c x", "ask")):
+            action = parse_action(f"tool:shell:run {program} {words}")
+            assert decide(policy(text), (Agent("main", "p"),), [action]).outcome.word == outcome
 
 
 def test_the_defaults_and_an_ordinary_policy_give_no_findings() -> None:
