@@ -19,6 +19,7 @@ from paddock.plane.admin_config import (
     ModelChoice,
 )
 from paddock.plane.policy_files import PolicyFile
+from paddock.plane.replaced import repeats, unnamed_answer
 from paddock.policy.actions import HeadPattern
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import PathPattern
@@ -311,9 +312,10 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
         # Nothing held before, and what a new profile denies was denied to it anyway.
         return
     name = f"profile {show_name(profile.name)}"
-    which = "the built-in one" if preset in presets() else "that of your configuration"
-    replaced = f"{name} replaces {which} whole: what it does not name is denied"
-    yield Grant(replaced, _where(profile.place))
+    if not repeats(profile, preset):
+        which = "the built-in one" if preset in presets() else "that of your configuration"
+        text = f"{name} replaces {which} whole: what it does not name is {unnamed_answer(profile)}"
+        yield Grant(text, _where(profile.place))
     known = {(rule.pattern.text, rule.outcome) for rule in preset.rules}
     for rule in profile.rules:
         is_known = (rule.pattern.text, rule.outcome) in known

@@ -64,7 +64,9 @@ def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[
     trusted, file = policy.as_if_trusted(), policy.untrusted.file
     after = decide(trusted, chain, (action,))
     if after.outcome < before.outcome:
-        return (Change(f"look at {file}, which is not trusted, and trust it: {_TRUST}", after.outcome),)
+        return (
+            Change(f"look at {file}, which is not trusted, and trust it: {_TRUST}", after.outcome),
+        )
     return _loosening(trusted, chain, action, before.outcome, file)
 
 

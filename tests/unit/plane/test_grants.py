@@ -6,6 +6,7 @@ from paddock.errors import ConfigError
 from paddock.plane.grants import list_grants, list_restraints, summarise
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.template import POLICY_TEMPLATE
+from paddock.policy.presets import presets
 
 
 def policy(text: str) -> PolicyFile:
@@ -53,8 +54,8 @@ otherwise = { "tool:shell:*" = "ask", "tool:client:*" = "deny" }
 """,
             [
                 (
-                    "profile standard replaces the built-in one whole: "
-                    "what it does not name is denied (line 1)"
+                    "profile standard replaces the built-in one whole: what it does not name is "
+                    "denied (client), asked about (shell), else denied (line 1)"
                 ),
                 "profile standard allows tool:search:grep (line 2)",
                 "profile standard asks about tool:file:delete ** (line 3)",
@@ -90,9 +91,61 @@ def test_a_rule_that_is_stricter_in_a_part_alone_is_a_grant(rule, said):
     text = f"[profiles.locked]\n{rule}"
     assert grants(text) == [f"profile locked {said} (line 2)"]
     restraints = [str(each) for each in list_restraints(policy(text))]
+    unnamed = "asked about" if rule.startswith("otherwise") else "denied"
     assert [each.split(" ", 2)[2] for each in restraints] == [
-        "replaces the built-in one whole: what it does not name is denied (line 1)"
+        f"replaces the built-in one whole: what it does not name is {unnamed} (line 1)"
     ]
+
+
+STANDARD = (
+    """[profiles.standard]
+allow = [RULES]
+otherwise = { "tool:mcp:*" = "ask", "tool:shell:*" = "ask", "tool:client:*" = "ask" }
+"""
+).replace("RULES", ", ".join(f'"{rule.pattern.text}"' for rule in presets()[1].rules))
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "unnamed"),
+    [
+        ("", "denied"),
+        ('"tool:*" = "deny"', "denied"),
+        ('"tool:mcp:*" = "deny"', "denied"),
+        (
+            '"tool:shell:*" = "ask", "tool:mcp:*" = "ask", "tool:client:*" = "ask"',
+            "asked about (shell, mcp, client), else denied",
+        ),
+        ('"tool:client:Bash" = "ask"', "asked about (client:Bash), else denied"),
+        ('"tool:*" = "ask"', "asked about"),
+        ('"tool:mcp:*" = "deny", "tool:*" = "ask"', "denied (mcp), else asked about"),
+        # Of two that overlap the strictest holds.
+        ('"tool:search:*" = "allow", "tool:*" = "ask"', "asked about"),
+        (
+            '"tool:search:*" = "allow", "tool:shell:*" = "ask"',
+            "asked about (shell), allowed (search), else denied",
+        ),
+    ],
+)
+def test_what_a_profile_does_not_name_is_told_as_it_is_answered(otherwise, unnamed):
+    text = f'[profiles.standard]\nallow = ["tool:file:*"]\notherwise = {{ {otherwise} }}'
+    (replaced,) = (str(each) for each in list_restraints(policy(text)) if "replaces" in str(each))
+    assert replaced == (
+        "profile standard replaces the built-in one whole: "
+        f"what it does not name is {unnamed} (line 1)"
+    )
+
+
+def test_a_profile_that_repeats_the_built_in_one_takes_nothing_away():
+    assert list_restraints(policy(STANDARD)) == ()
+    more = STANDARD.replace("allow = [", 'allow = ["tool:shell:run make *", ')
+    assert list_restraints(policy(more)) == ()
+    assert grants(more) == ["profile standard allows tool:shell:run make * (line 2)"]
+    for less in (
+        STANDARD.replace('"tool:search:*", ', ""),
+        STANDARD.replace('"ask" }', '"deny" }'),
+    ):
+        assert less != STANDARD
+        assert "replaces the built-in one whole" in str(list_restraints(policy(less))[0])
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def test_a_mistake_stops_the_load_with_its_line(text: str, line: int, words: str
             'the key "profiles.p.allow" is given twice, first in line 2',
         ),
         (
-            '[profiles.p]\nallow = []\n[paths]\n[profiles.p]\ndeny = []\n',
+            "[profiles.p]\nallow = []\n[paths]\n[profiles.p]\ndeny = []\n",
             4,
             'the key "profiles.p" is given twice, first in line 1',
         ),
