@@ -1,8 +1,11 @@
 """The agents of a plane: declared, listed, removed; never by a model."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
@@ -34,6 +37,9 @@ from paddock.plane.paths import real_directory
 from paddock.plane.quoting import quote
 from paddock.plane.workspaces import require_within_parent, require_workspace
 from paddock.values.agents import Agent, AgentChain, Permissions
+
+_OPTIONS: Final = ("workspace", "parent", "toolsets")
+"""Fields of a declaration that `paddock agent create` takes as options of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +148,15 @@ class AgentStore:
         file = self.layout.agent_file(new.name)
         content = write_agent(agent, workspace)
         record = parse_agent(content, file, self.layout)
-        require_workspace(record, self.layout, self.environment)
+        with _naming_options(file):
+            require_workspace(record, self.layout, self.environment)
         make_directories(self.layout.agents)
         with locked(self.layout.agents):
             self._require_private(new.name)
             if file.exists():
                 raise _exists(new.name, file)
-            self._lineage_of(record)
+            with _naming_options(file):
+                self._lineage_of(record)
             make_directories(self.layout.agent_directory(new.name))
             if workspace is None:
                 make_directories(self.layout.agent_workspace(new.name))
@@ -280,6 +288,19 @@ def _toolsets(new: NewAgent, parent: AgentRecord | None) -> tuple[str, ...]:
     if parent is None:
         return DEFAULT_TOOLSETS
     return tuple(name for name in DEFAULT_TOOLSETS if name in parent.agent.toolsets)
+
+
+@contextmanager
+def _naming_options(file: Path) -> Generator[None]:
+    """Say which option was wrong, in place of a field of `file`, which is not written then."""
+    try:
+        yield
+    except ConfigError as error:
+        options = {f"{file}, field {name!r}": f"--{name}" for name in _OPTIONS}
+        if error.where not in options:
+            raise
+        where = options[error.where]
+        raise ConfigError(error.message, where=where, hint=error.hint) from error
 
 
 def _exists(name: str, file: Path) -> UsageError:

@@ -246,14 +246,21 @@ def test_a_child_works_in_no_part_of_its_parents_workspace(store, project):
     (project / "sub").mkdir()
     with pytest.raises(ConfigError, match="is not that of its parent") as caught:
         store.create(NewAgent("inside", workspace=project / "sub", parent="main"))
+    assert caught.value.where == "--workspace"
     assert caught.value.hint.startswith("give it the parent's workspace, or none")
     assert store.names() == ("main",)
+    # Of a declaration that is there, its file is named.
+    file = declare(store, "inside", parent="main", workspace=str(project / "sub"))
+    with pytest.raises(ConfigError, match="is not that of its parent") as caught:
+        store.read("inside")
+    assert caught.value.where == f"{file}, field 'workspace'"
 
 
 def test_a_child_has_no_toolset_that_its_parent_lacks(store):
     store.create(NewAgent("reader", toolsets=("search",)))
-    with pytest.raises(ConfigError, match="lacks: shell"):
+    with pytest.raises(ConfigError, match="lacks: shell") as caught:
         store.create(NewAgent("child", parent="reader", toolsets=("search", "shell")))
+    assert caught.value.where == "--toolsets"
     assert store.create(NewAgent("child", parent="reader")).agent.toolsets == ("search",)
     declare(store, "other", parent="reader", toolsets=["shell"])
     with pytest.raises(ConfigError, match="lacks: shell"):

@@ -199,8 +199,10 @@ def test_a_mistake_stops_the_load_with_its_line(text: str, line: int, words: str
             'the key "profiles.p.shell" is given twice, first in line 2',
         ),
         (
-            '[[profiles.p.rules]]\naction = "tool:*"\n[[profiles.p.rules]]\n'
-            'action = "tool:*"\n"action" = "tool:*"\n',
+            (
+                '[[profiles.p.rules]]\naction = "tool:*"\n[[profiles.p.rules]]\n'
+                'action = "tool:*"\n"action" = "tool:*"\n'
+            ),
             5,
             'the key "profiles.p.rules.action" is given twice, first in line 4',
         ),

@@ -148,8 +148,10 @@ PATHS = "no rule lifts it, since {} stands above every profile: "
         ),
         (
             "tool:file:create paddock.toml",
-            'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
-            "operators change them, agents never",
+            (
+                'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
+                "operators change them, agents never"
+            ),
         ),
     ],
 )

@@ -187,9 +187,11 @@ def test_an_interpreter_is_found_where_a_star_says_what_it_runs(
     rule = f"tool:shell:run {command}"
     said = [each.render() for each in lint(policy(f'[profiles.p]\nallow = ["{rule}"]'))]
     assert said == [
-        f'paddock.toml:2: lint.interpreter: "{rule}" allows every command: '
-        f"{interpreter} runs what its arguments say\n"
-        "  hint: name what it runs, as in python -m pytest * or make test"
+        (
+            f'paddock.toml:2: lint.interpreter: "{rule}" allows every command: '
+            f"{interpreter} runs what its arguments say\n"
+            "  hint: name what it runs, as in python -m pytest * or make test"
+        )
     ] * bool(interpreter)
 
 

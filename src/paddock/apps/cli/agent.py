@@ -20,7 +20,7 @@ class Agents:
     summary = "Create, list, show and remove agents. Only people change agents."
     examples = (
         "  paddock agent create writer --profile standard\n"
-        "  paddock agent create helper --parent writer --profile locked\n"
+        "  paddock agent create reader --parent main --profile locked --workspace .\n"
         "  paddock agent list"
     )
 
@@ -30,7 +30,12 @@ class Agents:
         create = actions.add_parser("create", help="make an agent", allow_abbrev=False)
         create.add_argument("name", metavar="NAME")
         create.add_argument("--profile", default="standard", metavar="NAME")
-        create.add_argument("--workspace", metavar="DIR", help="default: one of its own")
+        create.add_argument(
+            "--workspace",
+            metavar="DIR",
+            help="where it works (default: an empty one of its own); with --parent "
+            "that one, or the parent's, as with . in a project",
+        )
         create.add_argument("--parent", metavar="NAME", help="whose permissions it never exceeds")
         create.add_argument("--toolsets", metavar="A,B", help="default: all that its parent has")
         show = actions.add_parser("show", help="show an agent", allow_abbrev=False)
