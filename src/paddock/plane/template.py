@@ -30,7 +30,8 @@ _BODY: Final = b"""\
 # is below it, and ! takes back what an earlier line of the same list said.
 #
 # [paths]
-# # Nobody writes these.
+# # Nobody writes these. What git itself writes in .git/ lands all the same, as by
+# # git commit in a command, but no hook and no configuration: git under [shell].
 # protected = [".git/", ".env*", "*.key", "*.pem"]
 # # Only commands write these; file tools do not.
 # generated = ["node_modules/", "package-lock.json", "yarn.lock"]
@@ -83,7 +84,8 @@ _BODY: Final = b"""\
 # Commands run in a sandbox. network: none, loopback (a private one) or host. git:
 # safe, read-only or none. enforcement: required, or best-effort where a host lacks
 # a part of it. commit: each (allowed changes land, others are refused) or all (all
-# or nothing). approve: the command line, or the diff of what it did.
+# or nothing). approve: the command line, or the diff of what it did. In a command's
+# PATH, directories of the workspace come last: write .venv/bin/python.
 #
 # [shell]
 # network     = "loopback"

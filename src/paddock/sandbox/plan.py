@@ -9,7 +9,7 @@ readable but for `hidden`; it stands in neither list.
 import re
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 from paddock.ledger.format_json import encode_json
 from paddock.policy.engine import Policy
@@ -54,6 +54,8 @@ class CompiledPlan:
     left_out: tuple[LeftOut, ...]
     toolchains: tuple[str, ...]
     """`name: directory` of those that are in it."""
+    moved_last: tuple[str, ...] = ()
+    """Directories of PATH that stand behind others there, since commands can change them."""
 
 
 def compile_plan(
@@ -80,7 +82,7 @@ def compile_plan(
     reach = (*readable, *writable, facts.workspace)
     links = _needed_links(making.links(), reach)
     changeable = (*writable, facts.workspace, *facts.changeable)
-    environment = _environment(facts, reach, changeable)
+    search_path = _search_path(facts, reach, changeable)
     plan = SandboxPlan(
         workspace=facts.workspace,
         readable=readable,
@@ -91,12 +93,13 @@ def compile_plan(
         commit=shell.commit,
         enforcement=shell.enforcement,
         limits=shell.limits,
-        environment=environment,
+        environment=_environment(facts, reach, search_path.directories),
         policy_digest=policy.digest,
         git_identity=facts.git_identity,
         links=links,
     )
-    return CompiledPlan(plan, tuple(dict.fromkeys(making.left_out)), names)
+    left_out = tuple(dict.fromkeys(making.left_out))
+    return CompiledPlan(plan, left_out, names, search_path.moved_last)
 
 
 def contained(plan: SandboxPlan) -> SandboxPlan:
@@ -279,14 +282,14 @@ def _needed_links(links: tuple[Link, ...], reach: tuple[str, ...]) -> tuple[Link
 
 
 def _environment(
-    facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
+    facts: HostFacts, reach: tuple[str, ...], search_path: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     places = [pair for pair in facts.variables if pair[0] in PLACE_VARIABLES]
     places += [pair for toolchain in facts.toolchains for pair in toolchain.variables]
     allowed = [pair for pair in facts.variables if _is_plain(pair[0])]
     allowed += [pair for pair in places if pair[1][:1] == "/" and is_covered(pair[1], reach)]
     made = {name: value for name, value in allowed if _is_harmless(value)}
-    made["PATH"] = ":".join(_search_path(facts, reach, changeable))
+    made["PATH"] = ":".join(search_path)
     return tuple(sorted(made.items()))
 
 
@@ -298,9 +301,16 @@ def _is_harmless(value: str) -> bool:
     return len(value) <= _VALUE_CHARS_MAX and value.isprintable()
 
 
+class _SearchPath(NamedTuple):
+    """PATH as a command gets it, and what of it stood further in front."""
+
+    directories: tuple[str, ...]
+    moved_last: tuple[str, ...]
+
+
 def _search_path(
     facts: HostFacts, reach: tuple[str, ...], changeable: tuple[str, ...]
-) -> tuple[str, ...]:
+) -> _SearchPath:
     """PATH from what is readable, in its order, but what a command can change comes last.
 
     # Threat: `.venv/bin/git`, planted by one command, would run in place of the `git`
@@ -308,9 +318,13 @@ def _search_path(
     """
     found = [each for each in facts.search_path if ":" not in each.asked]
     readable = [each for each in found if is_covered(each.real, reach)]
-    first = [each.asked for each in readable if not _is_fickle(each, changeable)]
-    last = [each.asked for each in readable if _is_fickle(each, changeable)]
-    return tuple(dict.fromkeys((*first, *last))) or _DEFAULT_PATH
+    fickle = {each.asked for each in readable if _is_fickle(each, changeable)}
+    asked = tuple(dict.fromkeys(each.asked for each in readable))
+    # Stable: both kinds keep their order.
+    made = tuple(sorted(asked, key=lambda each: each in fickle))
+    behind = max((place for place, each in enumerate(asked) if each not in fickle), default=0)
+    moved = tuple(each for each in asked[:behind] if each in fickle)
+    return _SearchPath(made or _DEFAULT_PATH, moved)
 
 
 def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:

@@ -2,6 +2,8 @@
 
 import os
 
+from tests.support.places import run_command
+
 
 def test_the_plan_is_printed_with_its_digest_and_hidden_names(user):
     (user.project / ".env").write_text("SECRET")
@@ -36,6 +38,24 @@ def test_a_trusted_policy_changes_the_plan_and_its_digest(user):
         {"path": os.path.realpath(user.home), "why": "it is, or holds, the home directory"}
     ]
     assert len({each["digest"] for each in (before, after)}) == 2
+
+
+def test_a_directory_of_the_workspace_is_told_to_come_last_in_path(user):
+    programs = user.project.resolve() / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    note = (
+        f"last in PATH {programs}: commands can change it; to run what is there, "
+        "name it by its path\n"
+    )
+
+    def shown(path: str) -> str:
+        variables = {"HOME": str(user.home), "PATH": path}
+        return run_command("sandbox", "plan", variables=variables, here=user.project).out
+
+    assert note in shown(f"{programs}:/usr/bin")
+    assert f"PATH=/usr/bin:{programs}\n" in shown(f"{programs}:/usr/bin")
+    assert "last in PATH" not in shown("/usr/bin")
+    assert "last in PATH" not in shown(f"/usr/bin:{programs}")
 
 
 def test_another_agents_workspace_is_closed(user):

@@ -43,6 +43,10 @@ def left_out(text: str = "", facts: HostFacts = FACTS) -> tuple[LeftOut, ...]:
     return compile_plan(policy(text), MAIN, facts).left_out
 
 
+def moved_last(facts: HostFacts) -> tuple[str, ...]:
+    return compile_plan(policy(), MAIN, facts).moved_last
+
+
 def test_by_default_the_system_directories_that_exist_are_readable():
     assert plan() == SandboxPlan(
         workspace="/work/ws",
@@ -197,6 +201,13 @@ def test_what_a_command_can_change_comes_last_on_the_search_path():
         ),
     )
     assert dict(plan(facts=facts).environment)["PATH"] == "/usr/bin:/bin:/work/ws/.venv/bin"
+    assert moved_last(facts) == ("/work/ws/.venv/bin",)
+    # What stood last anyway was not moved.
+    behind = replace(facts, search_path=(*FACTS.search_path, facts.search_path[0]))
+    assert dict(plan(facts=behind).environment)["PATH"] == "/usr/bin:/bin:/work/ws/.venv/bin"
+    assert moved_last(behind) == ()
+    alone = replace(facts, search_path=facts.search_path[:1])
+    assert moved_last(alone) == ()
 
 
 @pytest.mark.parametrize(

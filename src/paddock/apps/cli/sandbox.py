@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
@@ -18,6 +19,7 @@ from paddock.values.calls import Json
 
 _SHOWN_MAX = 20
 """Hidden names in the table; `--json` has all."""
+_MOVED: Final = "commands can change it; to run what is there, name it by its path"
 
 
 class Sandbox:
@@ -103,6 +105,9 @@ def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
     _list("links", tuple(f"{name} -> {text}" for name, text in plan.links), "none", console)
     variables = tuple(f"{name}={value}" for name, value in plan.environment)
     _list("environment", variables, "nothing", console)
+    if compiled.moved_last:
+        rows = tuple(f"{each}: {_MOVED}" for each in compiled.moved_last)
+        _list("last in PATH", rows, "", console)
     if compiled.left_out:
         lines = tuple(f"{each.path}: {each.why}" for each in compiled.left_out)
         _list("left out", lines, "", console)
