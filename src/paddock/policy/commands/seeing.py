@@ -57,6 +57,9 @@ _MOVING: Final = {
 """Options with which a program changes its directory before it starts another one."""
 _SPLITTING: Final = re.compile(r"--s[a-z-]*|--s.*=.*|-[iv0]*S.*", re.DOTALL)
 """The option of env whose text is split into words."""
+_PYTHON_CLUSTER: Final = re.compile(r"-[^\-cmWXQ]*([cmWXQ])(.*)|-[^\-cmWXQ][^cmWXQ]*", re.DOTALL)
+"""Options of Python in one word: up to the first that takes a value, and what of it follows."""
+_PYTHON_VALUED: Final = frozenset({"--check-hash-based-pycs"})
 _ANSWERS: Final = re.compile(r"-[A-Za-z]*[cemrvVhf]|--\w[\w-]*(=.*)?")
 
 _SUBSCRIPTING: Final = frozenset(
@@ -211,13 +214,29 @@ class _Seeing:
         ):
             self.run_time(f"{name} runs what stands on its input")
         if name.startswith(("python", "pypy")):
-            for index in range(at + 1, end):
-                text = self.words[index].text
-                if re.fullmatch(r"-[A-Za-z]*m", text):
-                    self.queue.append((index + 1, end, True))
+            self.module(at + 1, end)
+
+    def module(self, at: int, end: int) -> None:
+        """What `-m` of a Python names is run in its place (python(1), its options up to that)."""
+        while at < end:
+            text = self.words[at].text
+            at += 1
+            if text in _PYTHON_VALUED:
+                at += 1
+                continue
+            cluster = _PYTHON_CLUSTER.fullmatch(text)
+            if cluster is None:
+                if not text.startswith("--"):
                     return
-                if not text.startswith("-") or "c" in text:
-                    return
+                continue
+            letter, value = cluster.groups()
+            if letter == "m" and value:
+                self.run_time("python runs a module; write -m and its name as two words")
+            elif letter == "m":
+                self.queue.append((at, end, True))
+            if letter in ("c", "m"):
+                return
+            at += letter in ("W", "X", "Q") and not value
 
     def find(self, at: int, end: int) -> None:
         for start, stop in find_executed(self.words, at, end):
