@@ -1,6 +1,7 @@
 """`paddock policy`."""
 
 import argparse
+import re
 from typing import Final
 
 from paddock.apps.cli.console import Console
@@ -29,6 +30,7 @@ _ASKED: Final = {
     "paddock ledger query --ledger ho1m --json",
 }
 """Questions about one action, and what to type where none is given."""
+_CUT_ID: Final = re.compile(r"… \(\d+ more characters[^()]*\)\Z")
 _LEDGER_HELP: Final = "a ledger of the plane, or a .jsonl file (default: ho1m)"
 
 
@@ -220,7 +222,8 @@ def _past(options: Options, console: Console) -> int:
 
 def is_call_id(text: str) -> bool:
     """Whether it is meant as the id of a recorded call, not as an action."""
-    return " " not in text and not text.startswith("tool:")
+    # What the ledger keeps cut says so behind it, with spaces.
+    return not text.startswith("tool:") and (" " not in text or _CUT_ID.search(text) is not None)
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:
