@@ -21,7 +21,7 @@ class AcceptanceResult:
     """It exited by itself, with 0."""
     exit_code: int
     output: str
-    """The end of what it printed, within `limits.acceptance_output_chars_max`."""
+    """The end of what it printed, within `limits.acceptance_output_chars_max`; a cut is said."""
     duration_s: float
 
     def as_json(self) -> dict[str, Json]:
