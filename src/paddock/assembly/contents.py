@@ -15,6 +15,7 @@ from paddock.history.blobs import BlobStore
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query, query_lines
 from paddock.values.calls import Json
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.entries import Entry
 from paddock.values.events import CONTENT_ERASED
 
@@ -73,7 +74,7 @@ def has_output(project: Project, digest: str) -> bool:
 
 def require_digest(text: str) -> str:
     """The salted digest that somebody typed. Raises: UsageError where it is none."""
-    digest = text.removeprefix("sha256:")
+    digest = text.removeprefix(DIGEST_PREFIX)
     if _DIGEST.fullmatch(digest) is None:
         raise UsageError(
             f"{text[:80]!r} is no digest of a content",

@@ -6,7 +6,6 @@ small value spaces make unsalted digests guessable.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +24,7 @@ from paddock.values.agents import AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import RuleMatch
+from paddock.values.digests import DIGEST_PREFIX, digest_of_json
 from paddock.values.entries import Entry, Shared
 from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
 from paddock.values.quick import quick
@@ -258,7 +258,8 @@ class Recorder:
 
 def _digest_of(content: str) -> str:
     """Of the text that a model is told, before what a decision adds to it."""
-    return "sha256:" + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+    # Of every call, so written out: `digest_of` would be one call more.
+    return DIGEST_PREFIX + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
@@ -272,8 +273,7 @@ def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
     more = f"{len(actions) - effects_listed_max} more actions"
     metadata["actions"] = [*actions[:effects_listed_max], more]
     metadata["actions_total"] = len(actions)
-    whole = json.dumps(list(actions), separators=(",", ":")).encode("ascii")
-    metadata["actions_digest"] = "sha256:" + hashlib.sha256(whole).hexdigest()
+    metadata["actions_digest"] = digest_of_json(list(actions))
 
 
 def _decision_json(judged: Judged) -> dict[str, Json]:
