@@ -16,6 +16,7 @@ from paddock.agent.results import TurnOutcome
 from paddock.ledger.format import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.runtime.records import clean
+from paddock.text.show import cut
 from paddock.values import events
 from paddock.values.budgets import Shortage
 from paddock.values.calls import Json
@@ -253,9 +254,7 @@ def _size(text: str) -> int:
 
 
 def _short(text: str, chars_max: int = _REASON_CHARS_MAX) -> str:
-    missing = len(text) - chars_max
-    kept = clean(text[:chars_max])
-    return kept if missing <= 0 else f"{kept} [{missing} more characters]"
+    return clean(cut(text, chars_max))
 
 
 def _name(text: str) -> str:

@@ -1,7 +1,6 @@
 """`paddock policy`."""
 
 import argparse
-import re
 from typing import Final
 
 from paddock.apps.cli.console import Console
@@ -16,6 +15,7 @@ from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain, find_nearly
 from paddock.policy.lint import LintFinding, lint
 from paddock.policy.nearness import NearMiss
+from paddock.text.show import is_cut
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
@@ -30,7 +30,6 @@ _ASKED: Final = {
     "paddock ledger query --ledger ho1m --json",
 }
 """Questions about one action, and what to type where none is given."""
-_CUT_ID: Final = re.compile(r"… \(\d+ more characters[^()]*\)\Z")
 _LEDGER_HELP: Final = "a ledger of the plane, or a .jsonl file (default: ho1m)"
 
 
@@ -223,7 +222,7 @@ def _past(options: Options, console: Console) -> int:
 def is_call_id(text: str) -> bool:
     """Whether it is meant as the id of a recorded call, not as an action."""
     # What the ledger keeps cut says so behind it, with spaces.
-    return not text.startswith("tool:") and (" " not in text or _CUT_ID.search(text) is not None)
+    return not text.startswith("tool:") and (" " not in text or is_cut(text))
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:
