@@ -16,8 +16,8 @@ from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
 from paddock.plane.files import read_file, require_private
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.quoting import quote
 from paddock.plane.strict_json import Fields, parse_object
+from paddock.text.show import quote
 from paddock.values.agents import Permissions
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of

@@ -7,8 +7,8 @@ from typing import Final
 
 from paddock.errors import ConfigError
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.quoting import quote
 from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.text.show import quote
 from paddock.values.agents import Agent, Permissions
 from paddock.values.digests import digest_of
 

@@ -17,9 +17,9 @@ from paddock.plane.files import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
-from paddock.plane.quoting import quote
 from paddock.plane.trust import find_trust
 from paddock.policy.presets import PlaneKind
+from paddock.text.show import quote
 from paddock.values.digests import digest_of
 
 PROJECT_POLICY: Final = "paddock.toml"

@@ -3,7 +3,8 @@
 import re
 
 from paddock import limits
-from paddock.text.check import BOM
+
+BOM = b"\xef\xbb\xbf"
 
 # Threat: a file name or a line that holds a line break, a terminal sequence or a
 # bidirectional override could pass for a row or a notice of ours.
