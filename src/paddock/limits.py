@@ -286,7 +286,7 @@ package_archive_bytes_max: Final = 64_000_000
 package_bytes_max: Final = 128_000_000
 """One archive unpacked: what installing it holds in memory."""
 skills_max: Final = 100
-"""Skills of which a model is told."""
+"""Skills of which a model is told; of more it is told how many."""
 skill_bytes_max: Final = 1_000_000
 package_tool_bytes_max: Final = 1_000_000
 """The module of one tool that a package brings."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import LedgerBusyError
-from paddock.ledger.disk import hang_bell, hang_no_bell
-from tests.support.ledgers import QUICK, assert_holds, note, open_ledger
+from paddock.ledger.disk import hang_bell
+from tests.support.ledgers import QUICK, assert_holds, hang_no_bell, note, open_ledger
 
 
 def stop_holding(path: str) -> int:

@@ -22,7 +22,6 @@ from paddock.ledger.store import LedgerFile
 from paddock.ledger.verify import Verification, verify
 from paddock.packages.approvals import make_approval, write_approval
 from paddock.packages.approving import approve
-from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_rows
 from paddock.packages.keys import enrol_key, public_half
@@ -32,6 +31,7 @@ from paddock.packages.vouching import sign_installed_set
 from paddock.plane import records
 from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.layout import PlaneLayout
+from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
 from paddock.workspace import Workspace
 from tests.support.changes import memory_directory

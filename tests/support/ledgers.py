@@ -31,6 +31,10 @@ RESULT = Entry(
 )
 
 
+def hang_no_bell(descriptor: int, offset: int, /) -> None:
+    """As on a system that has none: who waits looks again and again."""
+
+
 def no_time() -> float:
     """1970-01-01."""
     return 0.0

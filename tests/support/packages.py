@@ -21,7 +21,6 @@ from paddock.packages.acceptance import AcceptanceResult, NoAcceptance
 from paddock.packages.archive import Archive, PackedFile, read_archive, write_archive
 from paddock.packages.checking import check_package
 from paddock.packages.depot import Depot
-from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed
 from paddock.packages.log import PackageLedger
@@ -29,6 +28,7 @@ from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.uninstall import uninstall
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
+from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
 from paddock.workspace.disk import Disk
 

@@ -12,9 +12,9 @@ from typing import Any
 from paddock.gates.results import GateResult, Status
 from paddock.ledger.keys import SigningKey
 from paddock.packages.approvals import make_approval, write_approval
-from paddock.packages.hashing import digest_of
 from paddock.packages.keys import find_operator_key
 from paddock.packages.refusals import Failure
+from paddock.values.digests import digest_of
 from tests.support.changes import memory_directory
 from tests.support.gates import Plane, failed_files
 from tests.support.packages import archive_bytes

@@ -19,6 +19,7 @@ from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.plane.admin_config import Attention, Stage
+from paddock.text.show import cut
 from paddock.values.calls import Json
 
 _VALUE_CHARS_MAX = 400
@@ -120,16 +121,11 @@ def _entry(stage: Stage, stored: StoredEntry) -> dict[str, Json]:
         "ledger": stage.ledger,
         "event_type": entry.event_type,
         "timestamp": stored.timestamp,
-        "reason": _cut(entry.reason),
+        "reason": cut(entry.reason, _VALUE_CHARS_MAX),
     }
     for name, value in entry.metadata.items():
-        shown[name] = _cut(value) if isinstance(value, str) else value
+        shown[name] = cut(value, _VALUE_CHARS_MAX) if isinstance(value, str) else value
     return {name: value for name, value in shown.items() if value != ""}
-
-
-def _cut(text: str) -> str:
-    missing = len(text) - _VALUE_CHARS_MAX
-    return text if missing <= 0 else f"{text[:_VALUE_CHARS_MAX]} [{missing} more characters]"
 
 
 def _row(value: Mapping[str, Json]) -> str:

@@ -14,7 +14,6 @@ and so is a name that the input schema does not have. Values are put in once, as
 are: two braces in a value are text. Pure.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -28,6 +27,7 @@ from paddock.providers.structured import require_schema, schema_problem
 from paddock.providers.wire_json import as_map
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 from paddock.values.models import OutputSchema
 
 _ID: Final = re.compile(r"PRC-[A-Z0-9]+(?:-[A-Z0-9]+)*")
@@ -144,7 +144,7 @@ def parse_contract(content: bytes, file: str) -> PromptContract:
         template=_template(fields),
         output_schema=_output(fields),
         boundary=_boundary(fields.table("boundary")),
-        digest="sha256:" + hashlib.sha256(content).hexdigest(),
+        digest=digest_of(content),
     )
     _require_known_variables(fields, contract)
     if contract.boundary.structured_output is not (contract.output_schema is not None):

@@ -19,6 +19,7 @@ from paddock.agent.loop import OrderStoppedError, Run
 from paddock.agent.steps import Answer, Fail
 from paddock.errors import BudgetExhaustedError, IntegrityError, PaddockError
 from paddock.providers.failures import FailureKind, ProviderError
+from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.models import Message
@@ -114,7 +115,7 @@ class _Attempt:
             return _failed(OrderFailure.BUDGET_EXHAUSTED, said)
         contract = self._hands.contracts.find(constraints.prompt_contract_id)
         if contract is None:
-            said = f"there is no prompt contract {constraints.prompt_contract_id!r}"
+            said = f"there is no prompt contract {quote(constraints.prompt_contract_id)}"
             return _failed(OrderFailure.CONTRACT_NOT_FOUND, said)
         problem = contract.input_problem(order.input_context)
         if problem:

@@ -6,8 +6,6 @@ kept only where the configuration says so; otherwise their digest. What a model 
 user said is made fit for a line, and a long one is cut, which is said.
 """
 
-import hashlib
-import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,9 +16,11 @@ from paddock.agent.results import TurnOutcome
 from paddock.ledger.format import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.runtime.records import clean
+from paddock.text.show import cut
 from paddock.values import events
 from paddock.values.budgets import Shortage
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of_json
 from paddock.values.entries import Entry
 from paddock.values.models import ModelTurn, Usage
 from paddock.values.orders import OrderCost, OrderState, WorkOrder
@@ -90,7 +90,7 @@ class Scribe:
             "cost": order.cost.as_json(),
         }
         if order.output_result is not None:
-            metadata["result_digest"] = digest_of(order.output_result)
+            metadata["result_digest"] = digest_of_json(dict(order.output_result))
         if order.state is OrderState.COMPLETED:
             return self._entry(events.WO_COMPLETED, order.wo_id, metadata)
         error = order.error
@@ -126,7 +126,7 @@ class Scribe:
             "turn_limit": bounds.turn_limit,
             "token_budget": bounds.token_budget,
             "timeout_seconds": _whole(bounds.timeout_s),
-            "input_digest": digest_of(order.input_context),
+            "input_digest": digest_of_json(dict(order.input_context)),
         }
         if message:
             metadata |= _said("user_message", message)
@@ -210,12 +210,6 @@ class TurnRecord:
     reason: str = ""
 
 
-def digest_of(value: Mapping[str, Json]) -> str:
-    """`sha256:…` of an object, the same for the same object."""
-    text = json.dumps(dict(value), ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
 def _exchange_json(exchange: Exchange) -> dict[str, Json]:
     kept: dict[str, Json] = {
         "wo_id": exchange.wo_id,
@@ -260,9 +254,7 @@ def _size(text: str) -> int:
 
 
 def _short(text: str, chars_max: int = _REASON_CHARS_MAX) -> str:
-    missing = len(text) - chars_max
-    kept = clean(text[:chars_max])
-    return kept if missing <= 0 else f"{kept} [{missing} more characters]"
+    return clean(cut(text, chars_max))
 
 
 def _name(text: str) -> str:

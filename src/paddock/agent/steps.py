@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
-from paddock.text.show import quote, show_name
+from paddock.text.show import cut, quote, show_name
 from paddock.values.calls import Json
 from paddock.values.models import ModelTurn, Stop, ToolUse
 from paddock.values.orders import OrderError, OrderFailure
@@ -193,9 +193,7 @@ def _answer(turn: ModelTurn, allowed: Allowed) -> Answer | Fail:
 
 def _one_line(text: str) -> str:
     """What a provider says about a refusal, for people: it may repeat the model's own words."""
-    missing = len(text) - _SAID_CHARS_MAX
-    shown = show_name(text[:_SAID_CHARS_MAX])
-    return shown if missing <= 0 else f"{shown} [{missing} more characters]"
+    return show_name(cut(text, _SAID_CHARS_MAX))
 
 
 def _fail(code: OrderFailure, said: str, turn: ModelTurn, allowed: Allowed) -> Fail:

@@ -25,7 +25,7 @@ from paddock.agent.records import TurnRecord
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.errors import IntegrityError, PaddockError
 from paddock.providers.budgets import Budget
-from paddock.text.show import show_name
+from paddock.text.show import cut, show_name
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.models import AssistantMessage, Message, UserMessage
@@ -314,11 +314,9 @@ def _failure(order: WorkOrder) -> OrderFailure | None:
 def _correction(problem: str) -> str:
     # Threat: a problem repeats what the model wrote, and this stands in front of the user's
     # own words: without marks and line ends it is a reason, and speaks for nobody.
-    why = without_marks(show_name(problem[:_CORRECTION_CHARS_MAX]))
-    missing = len(problem) - _CORRECTION_CHARS_MAX
-    cut = f" [{missing} more characters]" if missing > 0 else ""
+    why = without_marks(show_name(cut(problem, _CORRECTION_CHARS_MAX)))
     return (
-        f"Your last answer was not accepted: {why}{cut}. What was done stays done: do not repeat "
+        f"Your last answer was not accepted: {why}. What was done stays done: do not repeat "
         "it. Answer again.\n"
     )
 

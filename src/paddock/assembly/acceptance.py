@@ -9,7 +9,7 @@ from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.history.keeping import History
 from paddock.packages.acceptance import AcceptanceResult
 from paddock.packages.manifest import Acceptance
-from paddock.sandbox.outcome import CommandLine, ShellOutcome
+from paddock.sandbox.outcome import CommandLine, ShellOutcome, Stream
 from paddock.sandbox.values import Ending
 from paddock.values.agents import Agent
 from paddock.values.cancelling import NEVER
@@ -49,8 +49,18 @@ class ShellAcceptance:
 
 
 def _output_of(outcome: ShellOutcome) -> str:
-    texts = (outcome.stderr.text.strip(), outcome.stdout.text.strip())
-    said = next((text for text in texts if text), "")
-    if outcome.ending is not Ending.EXITED:
-        said = f"{outcome.ending.value}: {said}" if said else outcome.ending.value
-    return said[-limits.acceptance_output_chars_max :]
+    streams = (outcome.stderr, outcome.stdout)
+    said = next((end for stream in streams if (end := _end_of(stream))), "")
+    if outcome.ending is Ending.EXITED:
+        return said
+    return f"{outcome.ending.value}: {said}" if said else outcome.ending.value
+
+
+def _end_of(stream: Stream) -> str:
+    """The end of what a stream has, which says how it came out; what is missing is counted."""
+    said = stream.text.strip()
+    missing = len(said) - limits.acceptance_output_chars_max
+    if missing <= 0:
+        return said
+    least = "at least " if stream.kept is not None else ""
+    return f"[{least}{missing} characters before this are not shown] {said[missing:]}"

@@ -141,9 +141,11 @@ class _NewTape:
         try:
             self._descriptor = os.open(file, flags, 0o600)
         except FileExistsError:
-            raise UsageError(f"{str(file)!r} is there already", hint="name a new file") from None
+            raise UsageError(
+                f"{quote(str(file))} is there already", hint="name a new file"
+            ) from None
         except OSError as error:
-            raise HostError(f"{str(file)!r} cannot be made: {error.strerror}") from None
+            raise HostError(f"{quote(str(file))} cannot be made: {error.strerror}") from None
 
     def write(self, line: str) -> None:
         """One exchange, whole: a shorter write is gone on with."""

@@ -14,7 +14,9 @@ from paddock.errors import UsageError
 from paddock.history.blobs import BlobStore
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query, query_lines
+from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.entries import Entry
 from paddock.values.events import CONTENT_ERASED
 
@@ -73,10 +75,10 @@ def has_output(project: Project, digest: str) -> bool:
 
 def require_digest(text: str) -> str:
     """The salted digest that somebody typed. Raises: UsageError where it is none."""
-    digest = text.removeprefix("sha256:")
+    digest = text.removeprefix(DIGEST_PREFIX)
     if _DIGEST.fullmatch(digest) is None:
         raise UsageError(
-            f"{text[:80]!r} is no digest of a content",
+            f"{quote(text)} is no digest of a content",
             hint="64 hexadecimal digits, as salted_sha256 or output_kept of an entry; or --call ID",
         )
     return digest
@@ -144,6 +146,6 @@ def _outputs(entry: Entry, seq: int) -> list[NamedContent]:
         kept = cast("dict[str, Json]", value) if isinstance(value, dict) else {}
         digest, size = kept.get("digest"), kept.get("bytes")
         if isinstance(digest, str) and type(size) is int:
-            text = digest.removeprefix("sha256:")
+            text = digest.removeprefix(DIGEST_PREFIX)
             found.append(NamedContent(entry.call_id, seq, name, text, size, is_output=True))
     return found

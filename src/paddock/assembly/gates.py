@@ -21,10 +21,10 @@ from paddock.gates.records import gate_entry
 from paddock.gates.results import GateResult, Status
 from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.packages.acceptance import AcceptanceRunner, NoAcceptance
-from paddock.packages.hashing import digest_of
 from paddock.plane import records
 from paddock.plane.files import read_file
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 from paddock.workspace import Workspace
 
 OPERATOR: Final = "operator"

@@ -17,6 +17,7 @@ from paddock.plane.policy_files import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.presets import PlaneKind
+from paddock.text.show import quote
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:
     """
     content = read_file_through_links(path, limits.policy_bytes_max)
     if content is None:
-        raise UsageError(f"there is no policy file {name!r}", where=str(path))
+        raise UsageError(f"there is no policy file {quote(name)}", where=str(path))
     return Candidate(name, content, files)
 
 

@@ -30,7 +30,7 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import new_session_id, open_runtime, tools_allowed
-from paddock.assembly.skills import installed_skills
+from paddock.assembly.skills import skill_facts
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
@@ -307,7 +307,7 @@ class _Shop:
             "agent_class": config.agent_class,
             "framework_id": config.framework_id,
             "development_tools": project.gate.is_open,
-            "skills": installed_skills(project),
+            **skill_facts(project),
         }
         return Charter(
             agent,

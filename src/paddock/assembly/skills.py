@@ -26,6 +26,19 @@ _HEAD: Final = re.compile(
 )
 
 
+def skill_facts(project: Project) -> dict[str, Json]:
+    """The skills that a model is told of, and how many more there are where it is not told of all.
+
+    Limits: `skills_max`. Raises: as `installed_skills`.
+    """
+    found = installed_skills(project)
+    named = limits.skills_max
+    if len(found) <= named:
+        return {"skills": found}
+    more = f"{len(found) - named} more skills are not named: {named} are, the first by path"
+    return {"skills": found[:named], "skills_left_out": more}
+
+
 def installed_skills(project: Project) -> list[Json]:
     """Each skill of the plane as `{name, description, path}`, by path.
 
@@ -37,7 +50,7 @@ def installed_skills(project: Project) -> list[Json]:
         found = sorted(_skills(packages))
     return [
         {"name": name, "description": description, "path": path}
-        for path, name, description in found[: limits.skills_max]
+        for path, name, description in found
     ]
 
 

@@ -8,13 +8,13 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.gates.ground import Ground
-from paddock.packages.hashing import digest_of
 from paddock.packages.names import PLANE_MARKER
 from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.files import read_file
 from paddock.plane.strict_json import parse_object
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.presets import PlaneKind
+from paddock.values.digests import digest_of
 
 POLICIES: Final = frozenset({"HOT/config/policy.toml", "HOT/config/policy.json"})
 

@@ -9,7 +9,6 @@ from paddock import limits
 from paddock.gates.ground import Ground
 from paddock.gates.walk import Kind, Standing
 from paddock.ledger.details import Detail, find_detail
-from paddock.packages.hashing import digest_of
 from paddock.packages.names import (
     APPROVALS,
     approval_file,
@@ -18,6 +17,7 @@ from paddock.packages.names import (
     receipt_path,
 )
 from paddock.plane.files import read_file
+from paddock.values.digests import digest_of
 
 LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
     directory: re.compile(rf"(?:{names})(?:(?:\.\d{{16}})?\.jsonl|(?P<details>\.d))", re.ASCII)

@@ -15,8 +15,8 @@ from typing import Final
 from paddock.errors import IntegrityError
 from paddock.history.disk import StoreDisk
 from paddock.history.objects import ObjectStore
-from paddock.history.packing import DIGEST_PREFIX
 from paddock.plane.files import make_directories
+from paddock.values.digests import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16
 """128 bits: nobody tries them all."""

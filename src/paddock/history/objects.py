@@ -26,12 +26,13 @@ from paddock.history.contents import OpenObject, content_of, open_object
 from paddock.history.disk import StoreDisk, converting
 from paddock.history.holding import Held, can_be_held, hold
 from paddock.history.locking import StoreLock
-from paddock.history.packing import digest_of, digest_of_file, name_of
+from paddock.history.packing import digest_of_file, name_of
 from paddock.history.pins import pinned, remove_pin, write_pin
 from paddock.history.pruning import prune, remove
 from paddock.history.shelf import Shelf, Staged
 from paddock.history.usage import add_usage, read_usage
 from paddock.plane.files import require_private
+from paddock.values.digests import digest_of
 
 _STAGED_MAX: Final = 64
 """Puts that wait for `sync` at most, each holding a descriptor."""

@@ -14,8 +14,8 @@ from typing import Final
 from paddock.errors import IntegrityError
 from paddock.history.disk import StoreDisk
 from paddock.text.show import quote
+from paddock.values.digests import DIGEST_PREFIX
 
-DIGEST_PREFIX: Final = "sha256:"
 PACKED: Final = ".z"
 _DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
 OBJECT_NAME: Final = re.compile(r"([0-9a-f]{64})(\.z)?")
@@ -40,11 +40,6 @@ def name_of(digest: str) -> str:
     if found is None:
         raise IntegrityError(f"{quote(digest)} is no digest of an object")
     return found[1]
-
-
-def digest_of(content: bytes) -> str:
-    """`sha256:` and the hexadecimal digest."""
-    return DIGEST_PREFIX + hashlib.sha256(content).hexdigest()
 
 
 def chunks_of(fd: int, size_bytes: int) -> Generator[bytes]:

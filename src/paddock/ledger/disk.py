@@ -179,10 +179,6 @@ def hang_bell(descriptor: int, offset: int, /) -> Bell | None:
         return None
 
 
-def hang_no_bell(descriptor: int, offset: int, /) -> None:
-    """As on a system that has none: who waits looks again and again."""
-
-
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """How long to wait for others, by which clock, and what ends it. Seconds."""

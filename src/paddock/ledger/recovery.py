@@ -46,6 +46,7 @@ from paddock.ledger.format_lines import StoredEntry, inspect_line
 from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.segments import LedgerText, Segment, sync_directory
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.entries import Entry
 from paddock.values.events import LEDGER_RECOVERED
 
@@ -250,7 +251,7 @@ class Quarantined:
             metadata={
                 "bytes": self.size_bytes,
                 "offset": self.offset,
-                "digest": f"sha256:{self.digest}",
+                "digest": DIGEST_PREFIX + self.digest,
                 "file": f"torn/{self.offset}-{self.digest}",
             },
         )

@@ -258,11 +258,6 @@ class KeptLedger:
         """The newest entry of any process."""
         return self._ledger.head
 
-    @property
-    def checkpoint_problem(self) -> str:
-        """Why the last checkpoint could not be made; empty where it was."""
-        return self._keeper.problem
-
     def append(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
     ) -> Receipt:

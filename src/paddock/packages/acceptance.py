@@ -9,6 +9,7 @@ from typing import Protocol
 
 from paddock.errors import SandboxUnavailableError
 from paddock.packages.manifest import Acceptance
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 
@@ -21,7 +22,7 @@ class AcceptanceResult:
     """It exited by itself, with 0."""
     exit_code: int
     output: str
-    """The end of what it printed, within `limits.acceptance_output_chars_max`."""
+    """The end of what it printed, within `limits.acceptance_output_chars_max`; a cut is said."""
     duration_s: float
 
     def as_json(self) -> dict[str, Json]:
@@ -51,6 +52,6 @@ class NoAcceptance:
     def run(self, acceptance: Acceptance) -> AcceptanceResult:
         """Raises: SandboxUnavailableError."""
         raise SandboxUnavailableError(
-            f"the acceptance command {acceptance.command!r} cannot run without a sandbox",
+            f"the acceptance command {quote(acceptance.command)} cannot run without a sandbox",
             hint="paddock doctor says what this host lacks for one",
         )

@@ -15,7 +15,6 @@ from typing import Final
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
 from paddock.packages.gzipformat import unwrap, wrap
-from paddock.packages.hashing import digest_of
 from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.names import MANIFEST, find_collision, path_problem, shown_collision
 from paddock.packages.refusals import ArchiveRefusedError, Failure
@@ -31,6 +30,7 @@ from paddock.packages.tarformat import (
 )
 from paddock.plane.files import read_file_through_links
 from paddock.text.show import quote
+from paddock.values.digests import digest_of
 
 _PADDING_BYTES_MAX: Final = len(END) + 2 * RECORD_BYTES
 

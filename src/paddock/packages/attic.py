@@ -15,7 +15,6 @@ from typing import Final, Self
 
 from paddock import limits
 from paddock.errors import IntegrityError
-from paddock.packages.hashing import digest_of
 from paddock.packages.names import CHANGES, TRANSACTION
 from paddock.packages.transaction import Transaction, parse_transaction
 from paddock.plane.files import (
@@ -31,6 +30,7 @@ from paddock.plane.files import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked, try_locked
+from paddock.values.digests import DIGEST_PREFIX, digest_of
 
 _KEPT: Final = "kept"
 _ID: Final = re.compile(r"TX-[0-9a-f]{32}", re.ASCII)
@@ -159,7 +159,7 @@ class Attic:
             return tuple(directory / name for name in found if name not in names)
 
     def _kept_path(self, digest: str) -> Path:
-        return self._directory / _KEPT / digest.removeprefix("sha256:")
+        return self._directory / _KEPT / digest.removeprefix(DIGEST_PREFIX)
 
     def _read(self, path: Path, version: str) -> bytes:
         content = read_file(path, limits.package_bytes_max)

@@ -28,7 +28,6 @@ from paddock.packages.archive import (
     write_archive,
     write_members,
 )
-from paddock.packages.hashing import digest_of
 from paddock.packages.names import is_digest, path_problem
 from paddock.packages.order import install_order
 from paddock.packages.packing import is_litter, read_source
@@ -37,6 +36,7 @@ from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
 from paddock.plane.files import host_errors, read_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
+from paddock.values.digests import digest_of
 
 NAME: Final = "CP_BOOTSTRAP.tar.gz"
 INDEX: Final = "bootstrap.json"

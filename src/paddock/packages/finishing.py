@@ -24,12 +24,12 @@ from paddock.errors import HostError, IntegrityError, PathError
 from paddock.packages.attic import sweep_drafts
 from paddock.packages.contents import given
 from paddock.packages.depot import Depot
-from paddock.packages.hashing import digest_of
 from paddock.packages.installed import read_installed
 from paddock.packages.names import manifest_path, receipt_path
 from paddock.packages.recorded import find_deviations, replay
 from paddock.packages.transaction import Before, Kind, PathChange, Phase, Transaction
 from paddock.plane.files import FILE_MODE, host_errors, read_file
+from paddock.values.digests import digest_of
 from paddock.workspace import EntryPath, WorkspacePath
 from paddock.workspace.change_recovery import Settled, recover
 from paddock.workspace.changes import (

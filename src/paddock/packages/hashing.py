@@ -9,15 +9,11 @@ from typing import Final
 from paddock.errors import ConfigError
 from paddock.plane.files import host_errors
 from paddock.text.show import quote
+from paddock.values.digests import DIGEST_PREFIX
 
 _CHUNK_BYTES: Final = 1 << 20
 # Never waits for a FIFO's writer, and never passes a link in the last place.
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-def digest_of(content: bytes) -> str:
-    """The digest of bytes."""
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def compute_sha256(path: Path) -> str:
@@ -37,4 +33,4 @@ def compute_sha256(path: Path) -> str:
                 found.update(piece)
         finally:
             os.close(descriptor)
-    return f"sha256:{found.hexdigest()}"
+    return DIGEST_PREFIX + found.hexdigest()

@@ -33,7 +33,6 @@ from paddock.packages.changing import (
 from paddock.packages.checking import check_package
 from paddock.packages.depot import Depot
 from paddock.packages.finishing import complete, decide, undo
-from paddock.packages.hashing import digest_of
 from paddock.packages.installed import InstalledPackage, digest_of_rows, row_of
 from paddock.packages.judging import (
     Bench,
@@ -57,6 +56,7 @@ from paddock.packages.tarformat import FILE_MODE
 from paddock.packages.transaction import Phase, Transaction
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 
 _LONGEST_S: Final = 1e9
 """More than any command takes, with what it takes to end it."""

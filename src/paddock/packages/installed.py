@@ -4,7 +4,6 @@ A package is installed when its manifest and its receipt stand there and agree. 
 else in that directory is a problem that is named, never passed over.
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from paddock.packages.receipts import InstalledFile, Receipt, parse_receipt
 from paddock.packages.refusals import Failure
 from paddock.plane.files import host_errors, read_file
 from paddock.plane.layout import PlaneLayout
+from paddock.values.digests import digest_of
 from paddock.workspace.temporary import is_temporary_name
 
 
@@ -101,7 +101,7 @@ def row_of(manifest: Manifest) -> SetRow:
 def digest_of_rows(rows: Iterable[SetRow]) -> str:
     """SHA-256 over `<id> <version> <digest>` LF of every package, sorted by id."""
     text = "".join(f"{' '.join(row)}\n" for row in sorted(rows))
-    return f"sha256:{hashlib.sha256(text.encode('utf-8')).hexdigest()}"
+    return digest_of(text.encode("utf-8"))
 
 
 def read_installed(layout: PlaneLayout) -> InstalledSet:

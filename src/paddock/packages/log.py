@@ -15,13 +15,13 @@ from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.verify import Verification, verify
 from paddock.packages.approvals import Approval
-from paddock.packages.hashing import digest_of
 from paddock.packages.installed import SetRow, row_of
 from paddock.packages.keys import PublicKey
 from paddock.packages.manifest import Manifest
 from paddock.packages.receipts import Receipt
 from paddock.packages.versions import Version, parse_version
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
 from paddock.values.events import (
     OPERATOR_KEY_ENROLLED,

@@ -6,7 +6,6 @@ so it stands in the plane: `sha256sum manifest.json` prints the identity. How so
 out the text that it was read from does not count.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -27,6 +26,7 @@ from paddock.packages.versions import Version, parse_version
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 
 SCHEMA_VERSION: Final = 1
 CONFIG: Final = "config"
@@ -103,7 +103,7 @@ class Manifest:
     def __post_init__(self) -> None:
         text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         canonical = text.encode("utf-8") + b"\n"
-        digest = f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+        digest = digest_of(canonical)
         by_path = MappingProxyType({asset.path: asset for asset in self.assets})
         # Worked out once; a frozen value takes its own fields only so.
         object.__setattr__(self, "canonical", canonical)

@@ -16,7 +16,7 @@ from typing import Final, cast
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, read_archive, write_archive
-from paddock.packages.hashing import compute_sha256, digest_of
+from paddock.packages.hashing import compute_sha256
 from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.names import MANIFEST, path_problem
 from paddock.packages.refusals import Failure, GateRefusedError
@@ -25,6 +25,7 @@ from paddock.plane.files import host_errors, read_file, replace_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 
 _LITTER_NAMES: Final = frozenset(
     {

@@ -11,7 +11,6 @@ from typing import Final
 
 from paddock.errors import ConfigError
 from paddock.ledger.format_lines import StoredEntry
-from paddock.packages.hashing import digest_of
 from paddock.packages.installed import (
     InstalledPackage,
     InstalledSet,
@@ -21,6 +20,7 @@ from paddock.packages.installed import (
 from paddock.packages.names import manifest_path, receipt_path
 from paddock.packages.refusals import Failure
 from paddock.plane.strict_json import Fields
+from paddock.values.digests import digest_of
 from paddock.values.events import (
     PACKAGE_APPROVED,
     PACKAGE_INSTALLED,

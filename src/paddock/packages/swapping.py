@@ -14,7 +14,6 @@ from paddock.errors import InternalError, PathError, SpecialFileError, ToolError
 from paddock.packages.archive import PackedFile
 from paddock.packages.attic import Attic
 from paddock.packages.contents import given
-from paddock.packages.hashing import digest_of
 from paddock.packages.names import PLANE_MARKER
 from paddock.packages.ownership import Act, Put, Remove, Restore
 from paddock.packages.receipts import HandOver
@@ -23,6 +22,7 @@ from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
 from paddock.packages.transaction import After, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.text.show import quote
+from paddock.values.digests import digest_of
 from paddock.workspace import EntryPath, Workspace, WorkspacePath
 from paddock.workspace.changes import (
     Absent,

@@ -8,7 +8,6 @@ A field that is absent has the default that stands here. What is not understood
 does not load: an unknown key, a value of another type, a profile by another name.
 """
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -17,10 +16,11 @@ from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
 from paddock.plane.files import read_file, require_private
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.quoting import quote
 from paddock.plane.strict_json import Fields, parse_object
+from paddock.text.show import quote
 from paddock.values.agents import Permissions
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 
 BudgetMode = Literal["enforce", "warn", "off"]
 BUDGET_MODES: Final[tuple[BudgetMode, ...]] = ("enforce", "warn", "off")
@@ -185,7 +185,7 @@ def parse_admin_config(content: bytes, file: Path) -> AdminConfig:
     absent = AdminConfig(file, "")
     return AdminConfig(
         file=file,
-        digest="sha256:" + hashlib.sha256(content).hexdigest(),
+        digest=digest_of(content),
         agent_id=fields.short_text("agent_id", absent.agent_id, ID_CHARS_MAX),
         agent_class=fields.short_text("agent_class", absent.agent_class, ID_CHARS_MAX),
         framework_id=fields.short_text("framework_id", absent.framework_id, ID_CHARS_MAX),

@@ -1,6 +1,5 @@
 """The format of `agent.json`: bytes to a record and back. No I/O."""
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +7,10 @@ from typing import Final
 
 from paddock.errors import ConfigError
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.quoting import quote
 from paddock.plane.strict_json import Fields, parse_object, write_object
+from paddock.text.show import quote
 from paddock.values.agents import Agent, Permissions
+from paddock.values.digests import digest_of
 
 DEFAULT_TOOLSETS: Final = ("workspace", "search", "output", "shell")
 
@@ -98,7 +98,7 @@ def parse_agent(content: bytes, file: Path, layout: PlaneLayout) -> AgentRecord:
         workspace=workspace or layout.agent_workspace(name),
         owns_workspace=workspace is None,
         file=file,
-        digest="sha256:" + hashlib.sha256(content).hexdigest(),
+        digest=digest_of(content),
     )
 
 

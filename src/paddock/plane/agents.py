@@ -34,8 +34,8 @@ from paddock.plane.files import (
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory
-from paddock.plane.quoting import quote
 from paddock.plane.workspaces import require_within_parent, require_workspace
+from paddock.text.show import quote
 from paddock.values.agents import Agent, AgentChain, Permissions
 
 _OPTIONS: Final = ("workspace", "parent", "toolsets")

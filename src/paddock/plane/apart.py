@@ -6,7 +6,7 @@ from pathlib import Path
 from paddock.errors import ConfigError
 from paddock.plane.environment import Environment
 from paddock.plane.paths import real_path
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 
 def contains(outer: Path, inner: Path) -> bool:
@@ -54,14 +54,15 @@ def require_outside(root: Path, environment: Environment) -> None:
         real = real_path(directory)
         if _contains_real(real_root, real):
             raise ConfigError(
-                f"Paddock's {what} directory {quote(directory)} lies inside {quote(root)},"
-                " where agents work",
+                f"Paddock's {what} directory {quote(str(directory))} lies inside"
+                f" {quote(str(root))}, where agents work",
                 where=str(root),
                 hint=f"work in a directory further down, or set {name} to one outside",
             )
         if _contains_real(real, real_root):
             raise ConfigError(
-                f"{quote(root)} lies inside Paddock's {what} directory {quote(directory)}",
+                f"{quote(str(root))} lies inside Paddock's {what} directory"
+                f" {quote(str(directory))}",
                 where=str(root),
                 hint="work in a directory of your own",
             )

@@ -34,8 +34,8 @@ from paddock.plane.files import (
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory
-from paddock.plane.quoting import quote
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+from paddock.text.show import quote
 
 _DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
 """A file or directory on its way, of the plane's own or of a set of changes."""
@@ -167,7 +167,7 @@ def _require_no_plane_above(root: Path) -> None:
     for parent in root.parents:
         if is_bare_plane(parent):
             raise ConfigError(
-                f"{quote(root)} lies in the bare plane {quote(parent)}",
+                f"{quote(str(root))} lies in the bare plane {quote(str(parent))}",
                 where=str(root),
                 hint="make it somewhere else: agents of the outer plane could change it",
             )
@@ -184,7 +184,7 @@ def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) 
             continue
         if not _is_ours(path, relative, blueprint, known, leftovers):
             raise UsageError(
-                f"{quote(root)} is neither empty nor a bare plane: it holds {quote(relative)}",
+                f"{quote(str(root))} is neither empty nor a bare plane: it holds {quote(relative)}",
                 where=str(root),
                 hint="name an empty directory or a new one; nothing was changed",
             )

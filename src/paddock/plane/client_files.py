@@ -21,6 +21,7 @@ from paddock.plane.files import (
     sync_directory,
 )
 from paddock.plane.paths import real_path
+from paddock.text.show import quote
 
 CLIENT_FILE_BYTES_MAX: Final = 16_000_000
 _SHARED_MODE: Final = 0o644
@@ -139,7 +140,7 @@ def read_client_file(path: Path, *, follows: bool) -> ClientFile:
         parent = path.parent
         if parent.is_symlink():
             raise ConfigError(
-                f"{str(parent)!r} is a link, and links are not followed here",
+                f"{quote(str(parent))} is a link, and links are not followed here",
                 where=str(parent),
                 hint="replace the link with a directory of its own",
             )

@@ -1,11 +1,11 @@
 """The files of a plane that hold prompt contracts: which they are, and their digests."""
 
-from hashlib import sha256
 from pathlib import Path
 
 from paddock import limits
 from paddock.plane.files import host_errors, read_file
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 
 
 def contract_names(directory: Path) -> list[str]:
@@ -40,4 +40,4 @@ def is_contract(name: str) -> bool:
 
 def _digest(file: Path) -> str:
     content = read_file(file, limits.prompt_contract_bytes_max)
-    return f"sha256:{sha256(content or b'').hexdigest()}"
+    return digest_of(content or b"")

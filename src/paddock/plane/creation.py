@@ -25,7 +25,7 @@ from paddock.plane.files import (
 from paddock.plane.identity import identity_of, parse_identity, require_identity
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 from paddock.values.agents import Agent
 
 MAIN_AGENT: Final = "main"
@@ -120,7 +120,7 @@ def _sweep(planes: Path) -> None:
 
 def _damaged(layout: PlaneLayout) -> ConfigError:
     return ConfigError(
-        f"the plane {quote(layout.root)} has no {layout.record.name}",
+        f"the plane {quote(str(layout.root))} has no {layout.record.name}",
         where=str(layout.root),
         hint="restore that file from a backup, or move the directory away",
     )

@@ -12,8 +12,8 @@ from paddock.plane.environment import Environment
 from paddock.plane.identity import read_identity
 from paddock.plane.layout import PlaneLayout, RootKind, plane_name
 from paddock.plane.paths import real_directory, real_path, require_utf8
-from paddock.plane.quoting import quote
 from paddock.plane.registry import is_registered_bare_plane
+from paddock.text.show import quote
 
 PROJECT_MARKERS: Final = ("paddock.toml", "paddock.json", ".git")
 """Policy keeps agents from making the first two at any depth."""
@@ -118,7 +118,8 @@ def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot 
     root = real_directory(identity.root)
     if plane_name(root) != plane.name:
         raise ConfigError(
-            f"the plane {quote(plane)} says that it governs {quote(root)}, and its name does not",
+            f"the plane {quote(str(plane))} says that it governs {quote(str(root))},"
+            " and its name does not",
             where=str(plane / "plane.json"),
             hint="work from the project's own directory",
         )
@@ -130,7 +131,7 @@ def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
     # pulls a commit with HOT/config in it and becomes a plane with its own policy.
     if _is_project(directory) and not is_registered_bare_plane(directory, environment):
         raise ConfigError(
-            f"{quote(directory)} is a project and looks like a bare plane as well",
+            f"{quote(str(directory))} is a project and looks like a bare plane as well",
             where=str(directory),
             hint="if it is your plane: paddock trust DIR; otherwise remove HOT/config",
         )
@@ -150,7 +151,7 @@ def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Enviro
             continue
         if is_registered_bare_plane(candidate, environment):
             raise ConfigError(
-                f"{quote(marker)} is not a regular file",
+                f"{quote(str(marker))} is not a regular file",
                 where=str(marker),
                 hint="put the plane's own configuration back",
             )
@@ -200,4 +201,4 @@ def _lstat(path: Path) -> os.stat_result | None:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except OSError as error:
-        raise HostError(f"looking at {quote(path)} failed: {error.strerror}") from error
+        raise HostError(f"looking at {quote(str(path))} failed: {error.strerror}") from error

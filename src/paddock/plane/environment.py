@@ -9,7 +9,7 @@ from pathlib import Path
 from paddock.errors import ConfigError
 from paddock.plane.dual_gate import allows_risky_tools
 from paddock.plane.paths import require_utf8
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
@@ -40,7 +40,7 @@ def host_errors(act: str, path: Path) -> Generator[None, None, None]:
         yield
     except OSError as error:
         raise HostError(
-            f"{act} {quote(path)} failed: {error.strerror or error}",
+            f"{act} {quote(str(path))} failed: {error.strerror or error}",
             where=str(path),
             hint="check permissions, free space and that the file system is writable",
         ) from error
@@ -92,14 +92,14 @@ def _read(
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise ConfigError(
-                    f"{quote(path)} is not a regular file",
+                    f"{quote(str(path))} is not a regular file",
                     where=str(path),
                     hint="put a regular file there, or remove it",
                 )
             problem = "" if owners is None else _open_to_others(status, owners)
             if problem:
                 raise ConfigError(
-                    f"{quote(path)} {problem}",
+                    f"{quote(str(path))} {problem}",
                     where=str(path),
                     hint="only you may be able to write it: chmod go-w",
                 )
@@ -108,7 +108,7 @@ def _read(
         os.close(descriptor)
     if len(content) > bytes_max:
         raise ConfigError(
-            f"{quote(path)} has more than {bytes_max} bytes",
+            f"{quote(str(path))} has more than {bytes_max} bytes",
             where=str(path),
             hint="make it smaller",
         )
@@ -118,23 +118,23 @@ def _read(
 def _unreadable(path: Path, error: OSError) -> ConfigError | HostError:
     if error.errno == errno.ELOOP:
         return ConfigError(
-            f"{quote(path)} is a link, and links are not followed here",
+            f"{quote(str(path))} is a link, and links are not followed here",
             where=str(path),
             hint="replace the link with a copy of the file",
         )
     if error.errno in (errno.EACCES, errno.EPERM):
         return ConfigError(
-            f"{quote(path)} may not be read: {error.strerror}",
+            f"{quote(str(path))} may not be read: {error.strerror}",
             where=str(path),
             hint="give yourself read permission, or remove the file",
         )
     if error.errno in (errno.ENXIO, errno.ENODEV):
         return ConfigError(
-            f"{quote(path)} is not a regular file",
+            f"{quote(str(path))} is not a regular file",
             where=str(path),
             hint="put a regular file there, or remove it",
         )
-    return HostError(f"reading {quote(path)} failed: {error.strerror}", where=str(path))
+    return HostError(f"reading {quote(str(path))} failed: {error.strerror}", where=str(path))
 
 
 def _read_up_to(descriptor: int, bytes_max: int) -> bytes:
@@ -284,7 +284,7 @@ def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
         problem = "is not a directory"
     if problem:
         raise ConfigError(
-            f"{quote(directory)} {problem}",
+            f"{quote(str(directory))} {problem}",
             where=str(directory),
             hint=f"only you may be able to write there: chmod go-w, or choose another {variable}",
         )
@@ -303,7 +303,7 @@ def require_own_link(path: Path) -> None:
         return
     if status.st_uid not in trusted_owners(path):
         raise ConfigError(
-            f"{quote(path)} is a link that belongs to user {status.st_uid}",
+            f"{quote(str(path))} is a link that belongs to user {status.st_uid}",
             where=str(path),
             hint="remove it, and make your own",
         )

@@ -8,8 +8,8 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.files import read_file
 from paddock.plane.layout import path_id
-from paddock.plane.quoting import quote
 from paddock.plane.strict_json import parse_object, write_object
+from paddock.text.show import quote
 
 FORMAT: Final = 1
 
@@ -75,7 +75,8 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
     if found == identity_of(root):
         return
     raise ConfigError(
-        f"the plane for {quote(root)} belongs to {quote(found.root)} (id {quote(found.id)})",
+        f"the plane for {quote(str(root))} belongs to {quote(str(found.root))}"
+        f" (id {quote(found.id)})",
         where=str(record),
         hint="move that plane away, or set PADDOCK_HOME to another directory",
     )

@@ -15,9 +15,9 @@ from paddock.plane.environment import Environment
 from paddock.plane.files import create_file, host_errors
 from paddock.plane.paths import real_directory
 from paddock.plane.policy_files import own_policy_path, read_own_policy
-from paddock.plane.quoting import quote
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
+from paddock.text.show import quote
 
 _PUBLIC_FILE_MODE: Final = 0o666
 """Cut by the umask: the file is committed and read by everyone on the project."""
@@ -67,12 +67,12 @@ def init_project(
             os.makedirs(directory, exist_ok=True)
         except FileExistsError:
             raise UsageError(
-                f"{quote(directory)} is not a directory", hint="name a directory"
+                f"{quote(str(directory))} is not a directory", hint="name a directory"
             ) from None
     path = real_directory(directory)
     if is_bare_plane(path):
         raise UsageError(
-            f"{quote(path)} is a bare plane", hint="paddock init --bare for one of those"
+            f"{quote(str(path))} is a bare plane", hint="paddock init --bare for one of those"
         )
     root = ProjectRoot(path, "project")
     policy_file = own_policy_path(root)

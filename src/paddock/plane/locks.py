@@ -11,7 +11,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import HostError
 from paddock.plane.files import host_errors
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 _POLL_S: Final = 0.01
 
@@ -51,7 +51,7 @@ def _acquire(descriptor: int, directory: Path) -> None:
     while not _try(descriptor, directory):
         if time.monotonic() >= until:
             raise HostError(
-                f"{quote(directory)} was locked by another process"
+                f"{quote(str(directory))} was locked by another process"
                 f" for {limits.path_lock_timeout_s:g} s",
                 where=str(directory),
                 hint="end the other paddock process, then try again",

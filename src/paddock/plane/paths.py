@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from paddock.errors import ConfigError, HostError, UsageError
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 
 def real_path(path: Path) -> Path:
@@ -31,12 +31,12 @@ def real_directory(path: Path) -> Path:
         is_directory = stat.S_ISDIR(os.stat(real).st_mode)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(
-            f"there is no directory {quote(path)}", hint="name one that exists"
+            f"there is no directory {quote(str(path))}", hint="name one that exists"
         ) from None
     except (OSError, ValueError) as error:
-        raise HostError(f"{quote(path)} cannot be reached: {error}") from error
+        raise HostError(f"{quote(str(path))} cannot be reached: {error}") from error
     if not is_directory:
-        raise UsageError(f"{quote(path)} is not a directory", hint="name a directory")
+        raise UsageError(f"{quote(str(path))} is not a directory", hint="name a directory")
     require_utf8(real)
     return real
 
@@ -53,7 +53,7 @@ def require_utf8(path: Path, variable: str = "") -> None:
         str(path).encode("utf-8")
     except UnicodeEncodeError:
         raise ConfigError(
-            f"the path {quote(path)} is not UTF-8",
+            f"the path {quote(str(path))} is not UTF-8",
             where=variable,
             hint=f"set {variable} to another one" if variable else "rename the directory",
         ) from None

@@ -17,9 +17,10 @@ from paddock.plane.files import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
-from paddock.plane.quoting import quote
-from paddock.plane.trust import content_digest, find_trust
+from paddock.plane.trust import find_trust
 from paddock.policy.presets import PlaneKind
+from paddock.text.show import quote
+from paddock.values.digests import digest_of
 
 PROJECT_POLICY: Final = "paddock.toml"
 PROJECT_POLICY_JSON: Final = "paddock.json"
@@ -38,7 +39,7 @@ class PolicyFile:
     @property
     def digest(self) -> str:
         """`sha256:` and the digest of the content."""
-        return content_digest(self.content)
+        return digest_of(self.content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from paddock.errors import UsageError
 from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
 from paddock.plane.layout import PlaneLayout, path_id
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 
 @contextmanager

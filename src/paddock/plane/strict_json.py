@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar, cast
 
 from paddock.errors import ConfigError
-from paddock.plane.quoting import quote
 from paddock.policy.places import Key, parse_document
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 Choice = TypeVar("Choice", bound=str)

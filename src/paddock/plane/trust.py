@@ -5,7 +5,6 @@ by its real path and by the digest of its bytes: a copy elsewhere, or one change
 byte, is another file.
 """
 
-import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from paddock.plane.files import make_directories, read_file, replace_file, requi
 from paddock.plane.layout import path_id
 from paddock.plane.paths import real_path
 from paddock.plane.strict_json import parse_object, write_object
+from paddock.values.digests import digest_of
 
 _KEYS: Final = frozenset({"path", "digest", "trusted_at"})
 
@@ -40,11 +40,6 @@ class TrustRecord:
     trusted_at: str
 
 
-def content_digest(content: bytes) -> str:
-    """`sha256:` and the digest of `content` in hex."""
-    return "sha256:" + hashlib.sha256(content).hexdigest()
-
-
 def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAnswer:
     """Whether the user trusts exactly `content` at `file`. Never raises for what is stored.
 
@@ -61,7 +56,7 @@ def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAns
         return TrustAnswer(False, "it was never trusted")
     if record.path != real:
         return TrustAnswer(False, "the record of its trust names another file")
-    if record.digest != content_digest(content):
+    if record.digest != digest_of(content):
         return TrustAnswer(False, "it has changed since it was trusted")
     return TrustAnswer(True)
 
@@ -83,7 +78,7 @@ def plan_trust(file: Path, content: bytes, now: datetime) -> TrustRecord:
 
     Give the bytes that were shown, not the file's newest: the answer was about those.
     """
-    return TrustRecord(_real(file), content_digest(content), now.astimezone(UTC).isoformat())
+    return TrustRecord(_real(file), digest_of(content), now.astimezone(UTC).isoformat())
 
 
 def write_trust(record: TrustRecord, environment: Environment) -> None:

@@ -8,7 +8,7 @@ from paddock.plane.apart import contains, require_outside
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
-from paddock.plane.quoting import quote
+from paddock.text.show import quote
 
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
@@ -30,7 +30,7 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     real = real_path(workspace)
     if ".git" in (part.lower() for part in real.parts):
         raise ConfigError(
-            f"the workspace {quote(workspace)} lies inside a .git directory",
+            f"the workspace {quote(str(workspace))} lies inside a .git directory",
             where=where,
             hint="give the agent the work tree, or a directory of its own",
         )
@@ -38,7 +38,8 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
         return
     if contains(layout.root, real) or contains(real, layout.root):
         raise ConfigError(
-            f"the workspace {quote(workspace)} and the plane {quote(layout.root)} overlap",
+            f"the workspace {quote(str(workspace))} and the plane"
+            f" {quote(str(layout.root))} overlap",
             where=where,
             hint="give the agent a directory outside the plane, or leave --workspace out",
         )
@@ -60,8 +61,8 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     """
     if not child.owns_workspace and real_path(child.workspace) != real_path(parent.workspace):
         raise ConfigError(
-            f"the workspace {quote(child.workspace)} of agent {quote(child.agent.name)} is"
-            f" not that of its parent {quote(parent.agent.name)}: {quote(parent.workspace)}",
+            f"the workspace {quote(str(child.workspace))} of agent {quote(child.agent.name)} is"
+            f" not that of its parent {quote(parent.agent.name)}: {quote(str(parent.workspace))}",
             where=f"{child.file}, field 'workspace'",
             hint="give it the parent's workspace, or none: then it has a directory of its own",
         )

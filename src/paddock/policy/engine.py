@@ -30,6 +30,7 @@ from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
 from paddock.policy.settings import Settings
 from paddock.values.decisions import Outcome
+from paddock.values.digests import DIGEST_PREFIX
 
 KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
 LOOSENING_KEYS: Final = ("allow", "otherwise")
@@ -226,4 +227,4 @@ def _digest(project: PolicySource | None, user: PolicySource | None, kind: Plane
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big"))
         hashed.update(part)
-    return f"sha256:{hashed.hexdigest()}"
+    return DIGEST_PREFIX + hashed.hexdigest()

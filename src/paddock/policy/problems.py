@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from paddock.errors import ConfigError
 from paddock.limits import message_value_chars_max
+from paddock.text.show import cut
 
 LISTED_PROBLEMS_MAX = 5
 """Further problems that a message names after the first; the rest is counted."""
@@ -50,10 +51,7 @@ def quote(value: object) -> str:
     if text.startswith("'"):
         # A policy is written with double quotes; repr prefers single ones.
         text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
-    if len(text) <= message_value_chars_max:
-        return text
-    missing = len(text) - message_value_chars_max
-    return f"{text[:message_value_chars_max]}… ({missing} more characters)"
+    return cut(text, message_value_chars_max)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from typing import Final, cast
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.lines import judge_line
 from paddock.policy.places import BUILT_IN
+from paddock.text.show import is_cut
 from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
 from paddock.values.agents import Agent, AgentChain, Permissions
 from paddock.values.calls import Json
@@ -26,10 +27,9 @@ DECIDED_EVENTS: Final = (TOOL_INTENT, TOOL_DENIED, TOOL_STAGED, HOOK_DECISION)
 
 OPERATOR_SOURCE: Final = "operator"
 _OUTCOMES: Final = tuple(outcome.word for outcome in Outcome)
-# The hook keeps a long action cut, and what no line may hold as an escape.
-_CUT: Final = re.compile(r"… \(\d+ more characters\)\Z")
 # Of too many actions the first are kept, and then this.
 _COUNTED: Final = re.compile(r"\d+ more actions\Z")
+# The hook keeps what no line may hold as an escape.
 _ESCAPE: Final = re.compile(r"\\u(0000|d[89a-f][0-9a-f]{2})")
 
 
@@ -169,7 +169,7 @@ def _obstacle(door: Door, metadata: Mapping[str, Json], actions: tuple[str, ...]
         return Why.HOOK
     if code and not code.startswith("policy."):
         return Why.BOUNDARY if code.startswith("path.") else Why.UNDECIDED
-    if any(_CUT.search(text) for text in actions):
+    if any(is_cut(text) for text in actions):
         return Why.CUT
     # Threat: an escaped name is another name, and another rule may match it.
     if any(_ESCAPE.search(text) for text in actions):

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from paddock.policy.decide import decide, judge_for, writer_of
 from paddock.policy.engine import Policy
 from paddock.policy.recorded import MEANINGS, Door, Lost, PastDecision, Recorded, Why
-from paddock.text.show import show_name
+from paddock.text.show import cut, show_name
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
 
@@ -285,9 +285,6 @@ def _example_lines(examples: list[Example], calls: int) -> list[str]:
 
 
 def _example_text(example: Example) -> str:
-    where, action = example.where, example.action
-    if len(action) > EXAMPLE_CHARS_MAX:
-        more = len(action) - EXAMPLE_CHARS_MAX
-        action = f"{action[:EXAMPLE_CHARS_MAX]}… ({more} more characters)"
-    shown = action or where.tool
+    where = example.where
+    shown = cut(example.action, EXAMPLE_CHARS_MAX) or where.tool
     return f"{where.time}  {where.call_id or '-'} (seq {where.seq})  {shown}"

@@ -1,6 +1,5 @@
 """Conversations as JSON and back: for sessions that are resumed, for digests and scripts."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import cast
@@ -9,6 +8,7 @@ from paddock.errors import ConfigError
 from paddock.providers.wire_json import as_map, as_maps, as_text
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
+from paddock.values.digests import digest_of
 from paddock.values.models import (
     AssistantMessage,
     Message,
@@ -167,5 +167,4 @@ def request_text(request: ModelRequest) -> str:
 
 def request_digest(request: ModelRequest) -> str:
     """`sha256:…` of the request: equal exactly for equal requests."""
-    content = request_text(request).encode("utf-8", "surrogatepass")
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return digest_of(request_text(request).encode("utf-8", "surrogatepass"))

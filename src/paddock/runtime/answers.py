@@ -17,6 +17,7 @@ from paddock.errors import (
 )
 from paddock.runtime.approvals import Approval
 from paddock.runtime.prepared import Bounds, Failed, Prepared, Ran
+from paddock.runtime.records import kept_name
 from paddock.text.show import quote, show_name
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Tool
@@ -103,7 +104,7 @@ def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
         asked = f"{shlex.quote(action)} --agent {agent}"
     else:
         # What does not stand on one line, or is long, is on record with the call.
-        asked = show_name(shlex.quote(call.id))
+        asked = show_name(shlex.quote(kept_name(call.id)))
     return (
         "no rule allows it; choose another way, or ask a person to look: "
         f"paddock policy explain {asked}"

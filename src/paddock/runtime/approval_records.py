@@ -11,7 +11,7 @@ from typing import Final
 from paddock.errors import ApprovalRefusedError
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.parked import Parked
-from paddock.runtime.records import clean, kept_id
+from paddock.runtime.records import clean, kept_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import APPROVAL_ANSWERED, APPROVAL_ASKED
@@ -35,7 +35,7 @@ def approval_asked(request: ApprovalRequest, session_id: str) -> Entry:
         reason=clean(request.reason),
         session_id=session_id,
         agent=request.agent,
-        call_id=kept_id(request.call_id),
+        call_id=kept_name(request.call_id),
         metadata=_request_json(request),
     )
 
@@ -55,7 +55,7 @@ def approval_answered(request: ApprovalRequest, approval: Approval, session_id: 
         decision="allow" if approval.is_granted else "deny",
         session_id=session_id,
         agent=request.agent,
-        call_id=kept_id(request.call_id),
+        call_id=kept_name(request.call_id),
         metadata={**_request_json(request), **answer},
     )
 
@@ -72,7 +72,7 @@ def answered_later(parked: Parked, answer: str) -> Entry:
         decision="deny" if answer == REFUSED else "allow",
         session_id=request.session_id,
         agent=request.agent,
-        call_id=kept_id(request.call_id),
+        call_id=kept_name(request.call_id),
         metadata={
             **_request_json(request),
             "by": clean(parked.answered_by),

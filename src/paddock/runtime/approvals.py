@@ -1,7 +1,5 @@
 """Someone's answer to an `ask`, bound to a digest of exactly what will run."""
 
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from paddock import limits
 from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of_json
 
 
 class Parking(Protocol):
@@ -206,5 +205,4 @@ def approval_digest(
     """
     call = [tool, SCHEMA_VERSION, dict(arguments), list(actions)]
     bound = [*call, list(agents), policy_digest, target_digest]
-    text = json.dumps(bound, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+    return digest_of_json(bound)

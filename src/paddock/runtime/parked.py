@@ -4,7 +4,6 @@ The arguments are kept whole, for the call may be resumed: the file is private t
 plane's owner (mode 0600), and ledgers hold only the digest.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from paddock.plane.strict_json import Fields, parse_object
 from paddock.runtime.approvals import ApprovalRequest
 from paddock.text.show import quote
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of_json
 
 FORMAT: Final = 1
 State = Literal["waiting", "granted", "refused"]
@@ -166,8 +166,7 @@ def _texts(fields: Fields, name: str) -> tuple[str, ...]:
 
 def digest_of_changes(changes: Json) -> str:
     """SHA-256 over the changes' canonical JSON."""
-    text = json.dumps(changes, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()
+    return digest_of_json(changes)
 
 
 def _arguments(fields: Fields, name: str) -> Mapping[str, Json]:

@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from paddock.runtime.approvals import ApprovalRequest
-from paddock.text.show import show_line, show_name
+from paddock.text.show import cut, show_line, show_name
 
 _SHOWN_CHARS_MAX: Final = 2000
 _DIFF_LINES_MAX: Final = 1000
@@ -18,8 +18,7 @@ _DIFF_LINES_MAX: Final = 1000
 def question_of(request: ApprovalRequest) -> str:
     """Who asks to run what, why that is asked about, and by which rule."""
     arguments = json.dumps(dict(request.arguments), ensure_ascii=True)
-    missing = len(arguments) - _SHOWN_CHARS_MAX
-    shown = arguments[:_SHOWN_CHARS_MAX] + (f" … {missing} more characters" if missing > 0 else "")
+    shown = cut(arguments, _SHOWN_CHARS_MAX)
     rows = [
         f"agent {show_name(request.agent)} asks to run {show_name(request.tool)} {shown}",
         *(f"  action: {show_name(action)}" for action in request.actions),

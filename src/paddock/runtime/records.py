@@ -6,7 +6,6 @@ small value spaces make unsalted digests guessable.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +24,7 @@ from paddock.values.agents import AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import RuleMatch
+from paddock.values.digests import DIGEST_PREFIX, digest_of_json
 from paddock.values.entries import Entry, Shared
 from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
 from paddock.values.quick import quick
@@ -32,6 +32,8 @@ from paddock.values.quick import quick
 _TEXT_KEPT_MAX: Final = 4096
 """Longer argument texts are kept as a digest, in characters."""
 _NAME_KEPT_MAX: Final = 200
+_NAME_DIGITS: Final = 16
+"""So much of a cut name's digest tells it from another."""
 _ARGUMENTS_KEPT_MAX: Final = 100
 """So many arguments are kept, so that no call is too large for its entry; the rest is counted."""
 _SHARED_KEPT_MAX: Final = 256
@@ -194,7 +196,7 @@ class Recorder:
     ) -> Entry:
         """`TOOL_DENIED`: a call that did not run, with its code."""
         metadata: dict[str, Json] = {
-            "tool": clean(call.tool[:_NAME_KEPT_MAX]),
+            "tool": kept_name(call.tool),
             "arguments": arguments,
         }
         _put_actions(metadata, actions)
@@ -223,16 +225,16 @@ class Recorder:
     ) -> Entry:
         session, agent, call_id = self._session, self._agent, call.id
         if len(call_id) > _NAME_KEPT_MAX or not _is_plain(call_id):
-            call_id = kept_id(call_id)
+            call_id = kept_name(call_id)
         if bounds.client_call:
-            metadata["client_call"] = kept_id(bounds.client_call)
+            metadata["client_call"] = kept_name(bounds.client_call)
         order_id = bounds.order_id
         kept = (event, order_id, decision, reason, session, agent, call_id, metadata, shared)
         return quick(Entry, kept)
 
     def mark(self, call: ToolCall, intent: str) -> CallMark:
         """The call as the history notes it: by what its entries say, and its intent's id."""
-        return CallMark(kept_id(call.id), call.tool, self._agent, self._session, intent)
+        return CallMark(kept_name(call.id), call.tool, self._agent, self._session, intent)
 
     def _judgement(self, judged: Judged, metadata: dict[str, Json]) -> Shared:
         """What all calls under one rule share; what this call has besides goes to `metadata`."""
@@ -256,7 +258,8 @@ class Recorder:
 
 def _digest_of(content: str) -> str:
     """Of the text that a model is told, before what a decision adds to it."""
-    return "sha256:" + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+    # Of every call, so written out: `digest_of` would be one call more.
+    return DIGEST_PREFIX + hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
@@ -270,8 +273,7 @@ def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
     more = f"{len(actions) - effects_listed_max} more actions"
     metadata["actions"] = [*actions[:effects_listed_max], more]
     metadata["actions_total"] = len(actions)
-    whole = json.dumps(list(actions), separators=(",", ":")).encode("ascii")
-    metadata["actions_digest"] = "sha256:" + hashlib.sha256(whole).hexdigest()
+    metadata["actions_digest"] = digest_of_json(list(actions))
 
 
 def _decision_json(judged: Judged) -> dict[str, Json]:
@@ -334,9 +336,9 @@ def kept_arguments(
                 kept[name] = value
                 continue
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
-            kept[clean(str(name)[:_NAME_KEPT_MAX])] = value
+            kept[kept_name(str(name))] = value
             continue
-        kept[clean(str(name)[:_NAME_KEPT_MAX])] = contents.stand_in(_bytes_of(value))
+        kept[kept_name(str(name))] = contents.stand_in(_bytes_of(value))
     if len(given) > _ARGUMENTS_KEPT_MAX:
         kept["…"] = f"{len(given) - _ARGUMENTS_KEPT_MAX} more arguments"
     return kept
@@ -353,9 +355,14 @@ def _bytes_of(value: Json) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def kept_id(call_id: str) -> str:
-    """Somebody's id of a call, fit for a ledger line."""
-    return clean(call_id[:_NAME_KEPT_MAX])
+def kept_name(name: str) -> str:
+    """A name or an id that somebody gave, fit for a ledger line; a long one cut, which is said."""
+    missing = len(name) - _NAME_KEPT_MAX
+    if missing <= 0:
+        return name if _is_plain(name) else clean(name)
+    # Threat: of two long names that begin alike one would stand for the other.
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
+    return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
 
 
 def _is_plain(value: str) -> bool:

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import Final
 
-from paddock.workspace.reading import VERSION_PREFIX
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_resolution
 
 _ORIGIN: Final = "user.overlay.origin"
@@ -89,6 +89,6 @@ def _common_version(one: int, other: int) -> str | None:
         if chunk != os.pread(other, _CHUNK_BYTES, offset):
             return None
         if not chunk:
-            return VERSION_PREFIX + digest.hexdigest()
+            return DIGEST_PREFIX + digest.hexdigest()
         digest.update(chunk)
         offset += len(chunk)

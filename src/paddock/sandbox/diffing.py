@@ -4,7 +4,6 @@ Only what would land is shown with its content: what is refused is none of it, a
 be secret. The digest binds an answer to all of it, shown or cut.
 """
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,8 @@ from paddock.sandbox.judging import ChangeKind
 from paddock.sandbox.settling import Settled
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
-from paddock.workspace.reading import digest_of
+from paddock.values.digests import digest_of
+from paddock.workspace.reading import version_of_file
 from paddock.workspace.resolution import READ_FILE
 
 _FILE_BYTES_MAX: Final = 400_000
@@ -69,9 +69,9 @@ def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -
     if hidden:
         rows.append(f"[{hidden} more changed paths are not shown: the diff is cut]")
     text = "\n".join(rows) if rows else "[nothing would change]"
-    digest = hashlib.sha256(encode_json(bound).encode("utf-8", "surrogateescape"))
+    digest = digest_of(encode_json(bound).encode("utf-8", "surrogateescape"))
     warnings = dict.fromkeys(said for each in landing for said in each.judgement.warnings)
-    return Shown(text, f"sha256:{digest.hexdigest()}", tuple(warnings))
+    return Shown(text, digest, tuple(warnings))
 
 
 def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str | int]:
@@ -81,7 +81,7 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
     if is_written and change.node is NodeKind.FILE:
         fd = comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)
         try:
-            version = digest_of(fd, os.fstat(fd).st_size)
+            version = version_of_file(fd, os.fstat(fd).st_size)
         finally:
             os.close(fd)
     return [

@@ -69,7 +69,7 @@ class Survey:
 class NameIndex:
     """The closed names of one workspace, by one judge. Safe for threads; one asks at a time."""
 
-    __slots__ = ("_clock_ns", "_judge", "_known", "_lock", "_resolution", "reads")
+    __slots__ = ("_clock_ns", "_judge", "_known", "_lock", "_resolution")
 
     def __init__(
         self,
@@ -82,8 +82,6 @@ class NameIndex:
         self._clock_ns = clock_ns
         self._known: Mapping[str, KnownDirectory] = {}
         self._lock = threading.Lock()
-        self.reads = 0
-        """Directories read so far: for measuring."""
 
     def find(self, root_fd: int) -> tuple[str, ...]:
         """The closed names alone. Raises: as `survey`."""
@@ -154,7 +152,6 @@ class NameIndex:
             os.close(fd)
 
     def _scan(self, fd: int, path: str) -> KnownDirectory:
-        self.reads += 1
         found = os.fstat(fd)
         read_at_ns = self._clock_ns()
         prefix = "" if path == "." else f"{path}/"

@@ -8,7 +8,6 @@ readable but for `hidden`; it stands in neither list.
 
 import re
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import Final, NamedTuple
 
 from paddock.ledger.format_json import encode_json
@@ -19,6 +18,7 @@ from paddock.sandbox.shells import strictest_shell
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
+from paddock.values.digests import digest_of
 
 SECRET_PLACES: Final = (
     ".aws",
@@ -124,7 +124,7 @@ def plan_digest(plan: SandboxPlan) -> str:
     """
     described = plan_json(plan)
     text = encode_json({name: described[name] for name in sorted(described) if name != "hidden"})
-    return f"sha256:{sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()}"
+    return digest_of(text.encode("utf-8", "surrogateescape"))
 
 
 def plan_json(plan: SandboxPlan) -> dict[str, Json]:

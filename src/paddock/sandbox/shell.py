@@ -6,7 +6,6 @@ run      in a stage: run, judged, committed as one set of changes;
 stage    run and held back, for somebody to be asked about what it changed; then `commit`
 """
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Generator
@@ -40,6 +39,7 @@ from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.digests import digest_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,10 @@ class HeldCommand:
         self._shown, refused = command.show(grants_asks=True)
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
-        bound = hashlib.sha256(digests.encode("utf-8", "surrogateescape")).hexdigest()
         self._command = command
         self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
         self.diff: str = f"{heading}{self._shown.text}"
-        self.digest: str = f"sha256:{bound}"
+        self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
 
     def commit(self) -> ShellOutcome:

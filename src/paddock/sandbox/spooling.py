@@ -16,7 +16,7 @@ from paddock.sandbox.following import FollowingDigest
 from paddock.sandbox.outcome import KeptOutput, Stream
 from paddock.sandbox.streams import BYTES_A_CHARACTER_MAX, render_stream
 from paddock.sandbox.values import Captured, CommandEnd
-from paddock.workspace.reading import VERSION_PREFIX
+from paddock.values.digests import DIGEST_PREFIX
 
 OUTPUT_BYTES: Final = limits.shell_output_chars_max * BYTES_A_CHARACTER_MAX
 """Held of each stream: enough for head and tail, whatever the characters are."""
@@ -103,7 +103,7 @@ class Spooling:
 
     def _digest(self, number: int, size_bytes: int) -> str:
         try:
-            return VERSION_PREFIX + self._digests[number].hexdigest(size_bytes)
+            return DIGEST_PREFIX + self._digests[number].hexdigest(size_bytes)
         except OSError as error:
             raise HostError(
                 f"a command's output cannot be read again: {os.strerror(error.errno or 0)}"

@@ -2,8 +2,7 @@
 
 from paddock import limits
 from paddock.errors import BinaryFileError, TextEncodingError, TextTooLargeError
-
-BOM = b"\xef\xbb\xbf"
+from paddock.text.show import quote
 
 
 def require_text(content: bytes, name: str) -> None:
@@ -15,7 +14,7 @@ def require_text(content: bytes, name: str) -> None:
     """
     if b"\0" in content[: limits.binary_probe_bytes]:
         raise BinaryFileError(
-            f"{name!r} is a binary file: it has a NUL byte at offset {content.index(0)}",
+            f"{quote(name)} is a binary file: it has a NUL byte at offset {content.index(0)}",
             hint="only UTF-8 text can be viewed or edited",
         )
     try:
@@ -23,7 +22,7 @@ def require_text(content: bytes, name: str) -> None:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise TextEncodingError(
-            f"{name!r} is not UTF-8: byte 0x{content[error.start]:02x} "
+            f"{quote(name)} is not UTF-8: byte 0x{content[error.start]:02x} "
             f"at offset {error.start}, line {line}",
             hint="convert the file to UTF-8 first; nothing was changed",
         ) from None

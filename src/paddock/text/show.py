@@ -3,7 +3,8 @@
 import re
 
 from paddock import limits
-from paddock.text.check import BOM
+
+BOM = b"\xef\xbb\xbf"
 
 # Threat: a file name or a line that holds a line break, a terminal sequence or a
 # bidirectional override could pass for a row or a notice of ours.
@@ -14,6 +15,8 @@ _DANGEROUS = re.compile(
 _NAME_DANGEROUS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]"
 )
+# The hook and the ledger's names write the same without this module.
+_CUT = re.compile(r"… \(\d+ more characters(, sha256 [0-9a-f]{16})?\)\Z")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -48,6 +51,17 @@ def quote(value: object) -> str:
     shown = show_name(text[: limits.message_value_chars_max])
     missing = len(text) - limits.message_value_chars_max
     return f"'{shown}'" if missing <= 0 else f"'{shown}' (and {missing} more characters)"
+
+
+def cut(text: str, chars_max: int) -> str:
+    """The text, or its first `chars_max` characters and how many more there are."""
+    missing = len(text) - chars_max
+    return text if missing <= 0 else f"{text[:chars_max]}… ({missing} more characters)"
+
+
+def is_cut(text: str) -> bool:
+    """Whether it ends as what `cut` left, or as a name of which the ledger keeps a part."""
+    return _CUT.search(text) is not None
 
 
 def text_of(value: object) -> str:

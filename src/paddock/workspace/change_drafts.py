@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Final
 
+from paddock.values.digests import DIGEST_PREFIX
 from paddock.workspace.change_looks import state_of
 from paddock.workspace.change_plan import CreatedBranch
 from paddock.workspace.change_taking import take_file, take_tree
@@ -29,7 +30,7 @@ from paddock.workspace.disk import Disk
 from paddock.workspace.failures import converting
 from paddock.workspace.metadata import FileStatus, carry_metadata, status_at, status_of
 from paddock.workspace.names import WorkspacePath
-from paddock.workspace.reading import VERSION_PREFIX, digest_of, version_of
+from paddock.workspace.reading import version_of, version_of_file
 from paddock.workspace.resolution import PASS, READ_DIRECTORY, READ_FILE
 from paddock.workspace.writing import parted_note
 
@@ -157,11 +158,11 @@ class Drafts:
             digest.update(chunk)
             self.disk.write(fd, chunk)
             offset += len(chunk)
-        return VERSION_PREFIX + digest.hexdigest()
+        return DIGEST_PREFIX + digest.hexdigest()
 
     @staticmethod
     def _digest(fd: int) -> str:
-        return digest_of(fd, os.fstat(fd).st_size)
+        return version_of_file(fd, os.fstat(fd).st_size)
 
     def _directory(
         self, branch: CreatedBranch, change: MakeDirectory, dir_fd: int, name: str

@@ -30,7 +30,7 @@ from paddock.workspace.entries import EntryKind
 from paddock.workspace.failures import special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at
 from paddock.workspace.names import WorkspacePath, child_of
-from paddock.workspace.reading import digest_of, require_versionable, version_of
+from paddock.workspace.reading import require_versionable, version_of, version_of_file
 from paddock.workspace.resolution import READ_FILE
 
 _OPEN_ENTRY: Final = READ_FILE | os.O_NOFOLLOW
@@ -201,7 +201,7 @@ class Look:
         try:
             require_same(fd, status, path)
             if not keeps:
-                return digest_of(fd, status.size_bytes)
+                return version_of_file(fd, status.size_bytes)
             version = self.objects.put_file(fd)
             require_same(fd, status, path)
             self.kept.add(path)

@@ -16,7 +16,7 @@ from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import changed
 from paddock.workspace.metadata import status_at, status_of
 from paddock.workspace.names import WorkspacePath
-from paddock.workspace.reading import digest_of, version_of
+from paddock.workspace.reading import version_of, version_of_file
 from paddock.workspace.resolution import READ_DIRECTORY, READ_FILE
 
 _DEFAULT_ACL: Final = "system.posix_acl_default"
@@ -113,7 +113,7 @@ class _Adopting:
                 status = status_of(fd)
                 if not status.is_regular or status.links != 1:
                     raise changed(branch.path)
-                version = digest_of(fd, status.size_bytes)
+                version = version_of_file(fd, status.size_bytes)
             finally:
                 os.close(fd)
             self._looks[branch.path] = state_of(status, version)

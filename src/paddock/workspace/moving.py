@@ -28,7 +28,7 @@ from paddock.workspace.entries import EntryKind
 from paddock.workspace.failures import NOT_FOUND_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
-from paddock.workspace.reading import digest_of, require_versionable, version_of
+from paddock.workspace.reading import require_versionable, version_of, version_of_file
 from paddock.workspace.receipts import DeleteReceipt, EntryVersion, MoveReceipt
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
 from paddock.workspace.writing import Site, locked_with_parents, require_version
@@ -286,7 +286,7 @@ def _version(place: Place, status: FileStatus) -> str:
     try:
         if status_of(fd) != status:
             raise changed(place.path)
-        return digest_of(fd, status.size_bytes)
+        return version_of_file(fd, status.size_bytes)
     finally:
         os.close(fd)
 

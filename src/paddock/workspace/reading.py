@@ -20,6 +20,7 @@ from typing import Final, Self
 from paddock import limits
 from paddock.errors import PathNotAFileError, TextTooLargeError
 from paddock.text.show import quote
+from paddock.values.digests import DIGEST_PREFIX, digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
 from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles, wall_clock_ns
 from paddock.workspace.metadata import FileStatus, status_of
@@ -39,12 +40,11 @@ _HASHED_ALONGSIDE_BYTES: Final = 4_194_304
 """From here on a thread costs less than it saves."""
 _PIECES_AHEAD: Final = 3
 """Read and not hashed yet."""
-VERSION_PREFIX: Final = "sha256:"
 
 
 def version_of(content: bytes) -> str:
     """`sha256:` and the hexadecimal digest of these bytes."""
-    return VERSION_PREFIX + hashlib.sha256(content).hexdigest()
+    return digest_of(content)
 
 
 def require_regular(path: WorkspacePath, status: FileStatus) -> None:
@@ -74,7 +74,7 @@ def require_versionable(path: WorkspacePath, status: FileStatus) -> None:
         )
 
 
-def digest_of(fd: int, size_bytes: int) -> str:
+def version_of_file(fd: int, size_bytes: int) -> str:
     """The version of an open file's first `size_bytes` bytes, streamed."""
     digest = hashlib.sha256()
     buffer = bytearray(min(_CHUNK_BYTES, size_bytes) or 1)
@@ -86,7 +86,7 @@ def digest_of(fd: int, size_bytes: int) -> str:
             break  # cut shorter meanwhile; the caller sees it by the status
         digest.update(view[:count])
         offset += count
-    return VERSION_PREFIX + digest.hexdigest()
+    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def read_bytes(fd: int, size_bytes: int) -> bytes:
@@ -183,7 +183,7 @@ class OpenFile:
             return known
         require_versionable(self.path, self.status)
         with converting(self.path, "read"):
-            version = digest_of(self._fd, self.size_bytes)
+            version = version_of_file(self._fd, self.size_bytes)
             self._keep(KnownFile(version, None))
         return version
 
@@ -263,7 +263,7 @@ class _Hashing(threading.Thread):
         """The version of all that passed."""
         self._pieces.put(b"")
         self.join()
-        return VERSION_PREFIX + self._digest.hexdigest()
+        return DIGEST_PREFIX + self._digest.hexdigest()
 
 
 def open_file(

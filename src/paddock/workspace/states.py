@@ -8,7 +8,7 @@ from paddock.workspace.drafts import changed
 from paddock.workspace.failures import converting, special_file
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath
-from paddock.workspace.reading import digest_of, require_versionable, version_of
+from paddock.workspace.reading import require_versionable, version_of, version_of_file
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_FILE
 from paddock.workspace.writing import Site
 
@@ -59,6 +59,6 @@ def _state(path: WorkspacePath, dir_fd: int, status: FileStatus) -> EntryState:
     try:
         if status_of(fd) != status:
             raise changed(path)
-        return state_of(status, digest_of(fd, status.size_bytes))
+        return state_of(status, version_of_file(fd, status.size_bytes))
     finally:
         os.close(fd)

@@ -41,10 +41,10 @@ from paddock.workspace.metadata import FileStatus, carry_metadata, require_writa
 from paddock.workspace.names import WorkspacePath, WritePath
 from paddock.workspace.parents import Parents
 from paddock.workspace.reading import (
-    digest_of,
     read_bytes,
     require_regular,
     require_versionable,
+    version_of_file,
 )
 from paddock.workspace.receipts import WriteReceipt
 from paddock.workspace.resolution import READ_FILE, Resolution
@@ -197,7 +197,7 @@ def _write(
         return _create(place, content, expected, made)
     with _old_file(place, before) as old:
         require_versionable(place.path, old.status)
-        version_before = digest_of(old.fd, old.status.size_bytes)
+        version_before = version_of_file(old.fd, old.status.size_bytes)
         require_version(place.path, if_version, version_before)
         return _replace(place, old, content, KnownVersion(version_before), "overwritten")
 

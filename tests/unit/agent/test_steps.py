@@ -140,7 +140,7 @@ def test_what_a_server_says_of_its_stop_stands_on_one_line_and_is_bounded():
     assert unknown.error.message == (
         f"the turn ended for an unknown reason '{said}' (and 200 more characters)"
     )
-    assert refused.error.message == "no\\n" * 333 + "n [2000 more characters]"
+    assert refused.error.message == "no\\n" * 333 + "n… (2000 more characters)"
     assert stuck.error.message == "the same call came 3 times in a row: 'view\\nyes'"
 
 

@@ -351,7 +351,7 @@ def test_why_a_provider_failed_never_speaks_for_the_user(room):
     prompt = model.requests[1].messages[-1].text
     assert prompt.count("<user_message>") == 1
     assert prompt.count("\n") == 1
-    assert " more characters]. What was done stays done" in prompt
+    assert " more characters). What was done stays done" in prompt
     assert len(prompt) < 1_000
 
 

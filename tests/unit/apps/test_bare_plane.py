@@ -18,8 +18,8 @@ from paddock.assembly.bootstrap import init_bare_plane
 from paddock.ledger.verify import verify
 from paddock.packages.bootstrap import load_packages
 from paddock.plane.contracts import contract_digests
-from paddock.plane.trust import content_digest
 from paddock.runtime.approvals import NoApprover
+from paddock.values.digests import digest_of
 from tests.support.planes import RISKY, Operator, operator_in
 
 POLICY = "HOT/config/policy.toml"
@@ -123,8 +123,8 @@ def test_a_new_plane_and_its_configuration_are_on_record(operator):
     [changed] = operator.entries("governance", "CONFIG_CHANGED")
     assert changed["reason"] == "the configuration was first loaded"
     assert changed["metadata"]["files"] == {
-        "HOT/config/admin_config.json": content_digest(config.read_bytes()),
-        "HOT/config/policy.toml": content_digest(policy.read_bytes()),
+        "HOT/config/admin_config.json": digest_of(config.read_bytes()),
+        "HOT/config/policy.toml": digest_of(policy.read_bytes()),
         **contract_digests(operator.plane / "HO1/contracts", operator.plane),
     }
     assert len(operator.entries("governance", "POLICY_LOADED")) == 1
@@ -135,9 +135,9 @@ def test_a_new_plane_and_its_configuration_are_on_record(operator):
 
 
 def test_a_changed_file_is_on_record_when_it_is_first_loaded_and_not_again(operator):
-    before = content_digest(operator.config.read_bytes())
+    before = digest_of(operator.config.read_bytes())
     operator.change(classify=False)
-    after = content_digest(operator.config.read_bytes())
+    after = digest_of(operator.config.read_bytes())
     for _ in range(3):
         assert operator.call("list_files").status == 0
     [_, changed] = operator.entries("governance", "CONFIG_CHANGED")

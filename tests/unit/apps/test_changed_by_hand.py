@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.plane.trust import content_digest
+from paddock.values.digests import digest_of
 from tests.support.planes import Operator, operator_in
 
 
@@ -22,7 +22,7 @@ def changes(user, event_type="AGENT_CHANGED"):
 def edit(file: Path, **fields) -> tuple[str, str]:
     before = file.read_bytes()
     file.write_text(json.dumps(json.loads(before) | fields))
-    return content_digest(before), content_digest(file.read_bytes())
+    return digest_of(before), digest_of(file.read_bytes())
 
 
 def test_an_edited_agent_is_on_record_when_it_is_first_loaded_and_not_again(user):
@@ -114,7 +114,7 @@ def operator(tmp_path: Path) -> Operator:
 def test_a_changed_contract_is_on_record_with_the_digests_before_and_after(operator):
     name = "HO1/contracts/PRC-EXECUTE-001.json"
     file = operator.plane / name
-    before = content_digest(file.read_bytes())
+    before = digest_of(file.read_bytes())
     file.write_bytes(file.read_bytes() + b"\n")
     for _ in range(2):
         assert operator.call("list_files").status == 0
@@ -124,7 +124,7 @@ def test_a_changed_contract_is_on_record_with_the_digests_before_and_after(opera
     assert first["metadata"]["files"][name] == before
     assert changed["metadata"]["changed"] == [name]
     assert changed["metadata"]["before"][name] == before
-    assert changed["metadata"]["files"][name] == content_digest(file.read_bytes())
+    assert changed["metadata"]["files"][name] == digest_of(file.read_bytes())
 
 
 def test_a_contract_that_is_gone_or_new_is_on_record(operator):

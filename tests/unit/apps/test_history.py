@@ -12,9 +12,9 @@ from paddock.assembly.past import open_past
 from paddock.errors import HostError
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing
-from paddock.history.packing import digest_of
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import NoApprover
+from paddock.values.digests import digest_of
 from tests.support.disks import tree
 from tests.support.places import new_place
 from tests.support.stores import objects_in

@@ -346,6 +346,20 @@ def test_an_acceptance_command_that_fails_undoes_the_install(dev):
 
 
 @pytest.mark.needs("stage")
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("printf '%02000d'", "0" * 2000),
+        ("printf '1%02000d'", "[1 characters before this are not shown] " + "0" * 2000),
+    ],
+)
+def test_a_failed_acceptance_command_says_how_much_of_its_output_is_missing(dev, command, said):
+    acceptance = [{"command": f"{command} 0; exit 3", "timeout_s": 20}]
+    ran = package(dev, "install", packed(dev, acceptance=acceptance))
+    assert ran.json["failures"][0]["reason"].endswith(f" ended with 3: {said}")
+
+
+@pytest.mark.needs("stage")
 def test_an_acceptance_command_that_hangs_undoes_the_install(dev):
     ran = package(dev, "install", packed(dev, acceptance=[{"command": "sleep 60", "timeout_s": 1}]))
     assert (ran.status, ran.json["gate"]) == (2, "G4")

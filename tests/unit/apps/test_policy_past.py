@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.runtime.records import kept_name
 from paddock.values.entries import Entry
 from tests.support.hooks import Client
 from tests.support.ledgers import open_ledger
@@ -386,6 +387,17 @@ def staged(event, decision, **more):
         **more,
     }
     return Entry(event, "", decision, "", "SES-1", "main", "CALL-1", metadata)
+
+
+@pytest.mark.parametrize("call", ["c" * 300, "CALL-1"])
+def test_a_call_is_found_by_the_id_that_its_entries_have(user, tmp_path, call):
+    path = tmp_path / "long.jsonl"
+    kept = kept_name(call)
+    ledger = open_ledger(path)
+    ledger.append([staged("TOOL_INTENT", "allow")._replace(call_id=kept)])
+    ledger.close()
+    found = user.run("policy", "explain", kept, "--ledger", str(path), "--json")
+    assert (found.status, found.json["call_id"]) == (0, kept)
 
 
 @pytest.mark.parametrize(

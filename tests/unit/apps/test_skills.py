@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock import limits
 from paddock.agent.attention import attend
 from paddock.assembly import open_project
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.assembly.skills import installed_skills
+from paddock.assembly.skills import installed_skills, skill_facts
 from paddock.ledger.named import NO_LEDGERS
 from paddock.plane.admin_config import Attention, Stage
 from tests.support.packages import archive_bytes, manifest_json
@@ -27,12 +28,14 @@ def skills(operator: Operator) -> dict[str, str]:
     return {row["path"]: row["description"] for row in installed_skills(project)}
 
 
-def install(
-    operator: Operator, content: bytes, *options: str, path: str = "HO1/skills/greet/SKILL.md"
-):
-    files = {path: content}
+def install(operator: Operator, content: bytes, *options: str):
+    install_files(operator, {"HO1/skills/greet/SKILL.md": content}, *options)
+
+
+def install_files(operator: Operator, files: dict[str, bytes], *options: str):
     value = manifest_json(files, package_id="PKG-GREET", plane_id="ho1")
-    value["assets"][0]["classification"] = "skill"
+    for asset in value["assets"]:
+        asset["classification"] = "skill"
     archive = operator.base / "greet.tar.gz"
     archive.write_bytes(archive_bytes(files, **value))
     if not options:
@@ -92,3 +95,19 @@ def test_the_model_is_told_of_them_with_the_tier(operator):
     attention = Attention(stages=(Stage("tier"),))
     said = attend(attention, NO_LEDGERS, facts, "SES-0").text
     assert all(path in said for path in BROUGHT)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_model_is_told_how_many_skills_are_over_the_limit(operator, more):
+    names = [f"greet-{number:03}" for number in range(limits.skills_max - len(BROUGHT) + more)]
+    install_files(
+        operator,
+        {f"HO1/skills/{name}/SKILL.md": GOOD.replace(b"greet", name.encode(), 1) for name in names},
+    )
+
+    facts = skill_facts(open_project(operator.plane, operator.environment()))
+
+    paths = [f"HO1/skills/{name}/SKILL.md" for name in names] + BROUGHT
+    assert [row["path"] for row in facts.pop("skills")] == paths[: limits.skills_max]
+    said = "1 more skills are not named: 100 are, the first by path"
+    assert facts == ({"skills_left_out": said} if more else {})

@@ -10,7 +10,7 @@ import pytest
 import paddock
 from paddock.ledger.query import Filter, query
 from paddock.plane.environment import read_environment
-from paddock.plane.trust import content_digest
+from paddock.values.digests import digest_of
 from tests.support.places import Ran, run_command
 from tests.support.trusting import record_trust
 
@@ -64,7 +64,7 @@ def terminal(tmp_path: Path) -> Terminal:
 
 
 def trust_in(file: Path, by: str) -> tuple[object, object, object]:
-    return (str(file), content_digest(file.read_bytes()), by)
+    return (str(file), digest_of(file.read_bytes()), by)
 
 
 # A directory that is named wins over PADDOCK_PLANE

@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from paddock.errors import HostError, LedgerBusyError
-from paddock.ledger.disk import SystemDisk, Waiting, hang_bell, hang_no_bell
+from paddock.ledger.disk import SystemDisk, Waiting, hang_bell
 from paddock.ledger.head import TURN_OFFSET, HeadFile
 from paddock.ledger.lock import FileLock
 from tests.support.children import start
-from tests.support.ledgers import assert_holds, note, open_ledger
+from tests.support.ledgers import assert_holds, hang_no_bell, note, open_ledger
 
 BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4

@@ -28,10 +28,10 @@ from paddock.packages.bootstrap import (
     load_packages,
     read_unpacked,
 )
-from paddock.packages.hashing import digest_of
 from paddock.packages.names import place_problem
 from paddock.packages.packing import write_hashes
 from paddock.packages.refusals import ArchiveRefusedError, Failure
+from paddock.values.digests import digest_of
 from tests.support.bad_archives import BAD
 from tests.support.disks import tree
 from tests.support.planes import operator_in
@@ -47,7 +47,7 @@ try:
 except locale.Error:
     pass
 from paddock.packages.bootstrap import build_bootstrap
-from paddock.packages.hashing import digest_of
+from paddock.values.digests import digest_of
 print(digest_of(build_bootstrap()))
 """
 

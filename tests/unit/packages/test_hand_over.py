@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish
 from paddock.packages.installed import read_installed
 from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
+from paddock.values.digests import digest_of
 from tests.support.changes import memory_directory
 from tests.support.packages import PROGRAM, Runner, open_bench, require_whole
 

@@ -18,13 +18,13 @@ from paddock.errors import (
 from paddock.ledger.keys import make_key
 from paddock.packages.approving import approve
 from paddock.packages.finishing import Outcome, settle
-from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.keys import enrol_key, public_half
 from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
 from paddock.packages.signatures import sign_digest
 from paddock.packages.transaction import Phase, Transaction
+from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
 from tests.support.changes import memory_directory
 from tests.support.packages import (

@@ -21,8 +21,8 @@ from paddock.plane.admin_config import (
     read_admin_config,
 )
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.trust import content_digest
 from paddock.values.agents import Permissions
+from paddock.values.digests import digest_of
 
 FILE = Path("/plane/HOT/config/admin_config.json")
 
@@ -34,7 +34,7 @@ def parse(value: Any) -> AdminConfig:
 def test_an_empty_object_is_every_default_and_production():
     assert parse_admin_config(b"{}", FILE) == AdminConfig(
         file=FILE,
-        digest=content_digest(b"{}"),
+        digest=digest_of(b"{}"),
         agent_id="admin",
         agent_class="ADMIN",
         framework_id="FMWK-000",
@@ -245,7 +245,7 @@ def layout(tmp_path: Path) -> PlaneLayout:
 
 
 def test_a_configuration_is_read_where_it_stands(layout):
-    assert read_admin_config(layout) == AdminConfig(layout.admin_config, content_digest(b"{}"))
+    assert read_admin_config(layout) == AdminConfig(layout.admin_config, digest_of(b"{}"))
 
 
 def test_a_configuration_that_is_a_link_does_not_load(layout, tmp_path):

@@ -6,9 +6,10 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFile, PolicyFiles
-from paddock.plane.trust import TrustRecord, content_digest
+from paddock.plane.trust import TrustRecord
 from paddock.policy.presets import PlaneKind
 from paddock.values.agents import Agent
+from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
 
 RECORD = AgentRecord(
@@ -47,7 +48,7 @@ def test_a_loaded_policy_is_recorded_with_its_files_and_their_trust():
             "kind": "project",
             "project": {
                 "path": "/w/paddock.toml",
-                "digest": content_digest(b"x"),
+                "digest": digest_of(b"x"),
                 "trusted": False,
                 "reason": "it was never trusted",
             },

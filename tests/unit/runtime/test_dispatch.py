@@ -204,6 +204,12 @@ def test_what_no_line_shows_whole_is_looked_at_by_its_call(door, command):
     assert result.refusal.hint.endswith("ask a person to look: paddock policy explain C-1")
 
 
+def test_a_call_with_a_long_id_is_looked_at_by_what_is_on_record(door):
+    result = door.dispatcher().dispatch(ToolCall("c" * 300, "run_shell", {"command": "ls "}))
+    assert result.refusal.hint.endswith(f"policy explain '{cut('c' * 300)}'")
+    assert [stored.entry.call_id for stored in door.ledger.entries] == [cut("c" * 300)]
+
+
 def test_a_link_does_not_lend_its_name_to_a_protected_target(door):
     (door.root / ".git").mkdir()
     (door.root / ".git/config").write_bytes(b"[core]\n")
@@ -491,6 +497,27 @@ def test_ids_that_a_door_brings_cannot_break_a_ledger_line(door):
     result = door.dispatcher().dispatch(ToolCall("a\0\ud800\n" * 300, "view", {"path": "x"}))
     assert result.refusal.code == "path.not_found"
     assert len(door.events()) == 2
+
+
+def cut(name: str) -> str:
+    """A name of 300 characters, as entries have it."""
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name[:200]}… (100 more characters, sha256 {digest[:16]})"
+
+
+def test_long_names_that_begin_alike_stay_two_on_record(door):
+    one, other = "n" * 299 + "1", "n" * 299 + "2"
+    calls = [ToolCall(name, name, {one: 1, other: True, "n" * 200: None}) for name in (one, other)]
+
+    codes = [door.dispatcher().dispatch(call).refusal.code for call in calls]
+
+    kept = [
+        (e.call_id, e.metadata["tool"], e.metadata["arguments"])
+        for e in (stored.entry for stored in door.ledger.entries)
+    ]
+    arguments = {cut(one): 1, cut(other): True, "n" * 200: None}
+    assert kept == [(cut(name), cut(name), arguments) for name in (one, other)]
+    assert codes == ["tool.unknown", "tool.unknown"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,9 @@ import pytest
 
 from paddock import limits
 from paddock.text.show import (
+    cut,
     escape_notices,
+    is_cut,
     number_line,
     number_lines,
     quote,
@@ -51,6 +53,14 @@ def test_a_forged_row_stays_inside_its_own_row() -> None:
     assert (row, escaped) == ("     1\tx\\r     2\tforged", 1)
     assert len(escape_notices(escaped)) == 1
     assert escape_notices(0) == []
+
+
+def test_a_cut_text_says_so_and_is_known_by_it() -> None:
+    texts = ["abcd", "abcde", "", "a… (more characters)"]
+    shown = [cut(text, 4) for text in texts]
+    assert shown == ["abcd", "abcd… (1 more characters)", "", "a… (… (16 more characters)"]
+    assert [is_cut(text) for text in shown] == [False, True, False, True]
+    assert [is_cut(text) for text in texts] == [False] * 4
 
 
 def test_a_quoted_value_is_cut_at_the_limit_and_says_so() -> None:

@@ -7,7 +7,7 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
 from paddock.errors import UsageError
-from paddock.text.show import show_name
+from paddock.text.show import quote, show_name
 
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
@@ -67,7 +67,7 @@ def _names(given: str | None) -> tuple[str, ...]:
     name = given.upper()
     if name not in ALL_GATES:
         raise UsageError(
-            f"there is no gate {show_name(given[:80])!r}",
+            f"there is no gate {quote(given)}",
             where="--gate",
             hint=f"the gates are: {', '.join(ALL_GATES)}",
         )

@@ -19,7 +19,7 @@ from paddock.assembly.contents import (
     require_digest,
 )
 from paddock.errors import UsageError
-from paddock.text.show import show_name
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 _EXIT_NO: Final = 1
@@ -91,7 +91,7 @@ def run_erase(project: Project, options: Options, console: Console) -> int:
     if options.call is not None:
         named = contents_of_call(project, options.call)
         if not named:
-            raise UsageError(f"no entry of the call {options.call[:200]!r} names a content")
+            raise UsageError(f"no entry of the call {quote(options.call)} names a content")
         digests = [each.digest for each in named if not each.is_output]
     question = f"erase {len(set(digests))} contents for good? [y/N] "
     if not options.yes and not console.agrees(question):
@@ -117,7 +117,7 @@ def _end(options: Options, console: Console, erased: tuple[str, ...], said: str)
 def _list(project: Project, options: Options, console: Console) -> int:
     named = contents_of_call(project, options.call)
     if not named:
-        raise UsageError(f"no entry of the call {options.call[:200]!r} names a content")
+        raise UsageError(f"no entry of the call {quote(options.call)} names a content")
     with closing(open_blobs(project)) as blobs:
         rows = [
             (

@@ -23,6 +23,7 @@ from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.query import Filter, query_lines
 from paddock.plane.files import read_file_through_links
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 FORMATS: Final = ("jsonl", "html")
@@ -154,7 +155,7 @@ def _notes(path: Path, given: list[str], console: Console) -> list[str]:
             console.directory / name, limits.checkpoint_note_bytes_max
         )
         if content is None:
-            raise UsageError(f"there is no checkpoint {name!r}", where="--checkpoint")
+            raise UsageError(f"there is no checkpoint {quote(name)}", where="--checkpoint")
         # What is no note is shown as such on the page.
         notes.append(content.decode(errors="replace"))
     return list(dict.fromkeys(notes))

@@ -168,7 +168,9 @@ def _run(arguments: list[str], console: Console) -> int:
         elif option.startswith("--plane="):
             plane = option.removeprefix("--plane=")
         else:
-            raise UsageError(f"unknown option {option!r}", hint="paddock --help lists them")
+            from paddock.text.show import quote
+
+            raise UsageError(f"unknown option {quote(option)}", hint="paddock --help lists them")
     if rest[:1] == ["help"]:
         console.print(help_text())
         return EXIT_DONE
@@ -182,9 +184,10 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
     listed = COMMANDS.get(name)
     if listed is None:
         from paddock.apps.cli.options import nearest
+        from paddock.text.show import quote
 
         raise UsageError(
-            f"unknown command {name[:80]!r}",
+            f"unknown command {quote(name)}",
             hint=nearest(name, list(COMMANDS)) or "paddock --help lists them",
         )
     from importlib import import_module

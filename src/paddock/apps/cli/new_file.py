@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from paddock.errors import HostError, UsageError
+from paddock.text.show import quote
 
 
 def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
@@ -17,7 +18,7 @@ def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
         file = path.open("xb")
     except FileExistsError:
         raise UsageError(
-            f"{str(path)!r} is there already", where="--out", hint="name a new file"
+            f"{quote(str(path))} is there already", where="--out", hint="name a new file"
         ) from None
     except OSError as error:
         raise _unwritten(path, error) from error
@@ -36,4 +37,4 @@ def write_new_file(path: Path, parts: Iterable[bytes]) -> int:
 
 
 def _unwritten(path: Path, error: OSError) -> HostError:
-    return HostError(f"{str(path)!r} cannot be written: {error.strerror}")
+    return HostError(f"{quote(str(path))} cannot be written: {error.strerror}")

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import environment_of, find_project, use_project
@@ -16,7 +15,7 @@ from paddock.packages.refusals import (
     GateRefusedError,
     OwnershipRefusedError,
 )
-from paddock.text.show import show_name
+from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
@@ -330,7 +329,7 @@ def _seconds(text: str) -> float:
     matched = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text, re.ASCII)
     if matched is None:
         raise UsageError(
-            f"{text[: limits.message_value_chars_max]!r} is no span of time",
+            f"{quote(text)} is no span of time",
             where="--expires",
             hint="a number and s, m, h or d: 24h",
         )

@@ -15,6 +15,7 @@ from paddock.policy.examples import ExampleResult, run_examples
 from paddock.policy.explain import explain, find_nearly
 from paddock.policy.lint import LintFinding, lint
 from paddock.policy.nearness import NearMiss
+from paddock.text.show import is_cut
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
@@ -220,7 +221,8 @@ def _past(options: Options, console: Console) -> int:
 
 def is_call_id(text: str) -> bool:
     """Whether it is meant as the id of a recorded call, not as an action."""
-    return " " not in text and not text.startswith("tool:")
+    # What the ledger keeps cut says so behind it, with spaces.
+    return not text.startswith("tool:") and (" " not in text or is_cut(text))
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:

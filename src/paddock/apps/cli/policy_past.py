@@ -44,6 +44,7 @@ from paddock.policy.recorded import (
     read_recorded,
 )
 from paddock.policy.replay import replay
+from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import TOOL_STAGED
@@ -123,7 +124,7 @@ def explain_call(options: Options, console: Console) -> int:
     call_id = options.action
     if options.agent is not None:
         raise UsageError(
-            f"--agent is for an action; {call_id[:200]!r} is a recorded call, which has its agent",
+            f"--agent is for an action; {quote(call_id)} is a recorded call, which has its agent",
             where="--agent",
             hint="leave it out",
         )
@@ -141,7 +142,7 @@ def explain_call(options: Options, console: Console) -> int:
         console.warn(f"{len(bad)} lines of the ledger hold no entry: paddock ledger verify")
     if not calls:
         raise UsageError(
-            f"there is no call {call_id[:200]!r} in {path.name}",
+            f"there is no call {quote(call_id)} in {path.name}",
             hint="an action begins with tool:, as in tool:file:view src/a.py; "
             "calls: paddock ledger query --ledger ho1m",
         )
@@ -180,14 +181,14 @@ def ledger_file(options: Options, console: Console) -> Path:
     if _is_file(options):
         path = console.directory / given
         if not path.exists():
-            raise UsageError(f"there is no ledger {given!r}", where="--ledger")
+            raise UsageError(f"there is no ledger {quote(given)}", where="--ledger")
         return path
     paths = find_ledger_paths(
         console.directory, environment_of(console), override_of(options, console)
     )
     if given not in paths:
         raise UsageError(
-            f"there is no ledger {given!r}",
+            f"there is no ledger {quote(given)}",
             where="--ledger",
             hint=f"one of {', '.join(paths)}, or a file that ends in .jsonl",
         )

@@ -10,11 +10,11 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
 from paddock.errors import HostError
-from paddock.plane.quoting import quote
 from paddock.sandbox.closing import ReadJudge
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.plan import CompiledPlan, compile_plan, plan_digest, plan_json
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 _SHOWN_MAX = 20

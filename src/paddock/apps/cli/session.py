@@ -12,7 +12,7 @@ from paddock.apps.cli.run import add_model, answer
 from paddock.assembly import Project
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import HostError, UsageError
-from paddock.text.show import show_name
+from paddock.text.show import quote, show_name
 
 _MESSAGE_SHOWN_MAX = 60
 
@@ -93,10 +93,10 @@ class Sessions:
                 out.write("\n")
         except FileExistsError:
             raise UsageError(
-                f"{str(file)!r} is there already", where="--out", hint="name a new file"
+                f"{quote(str(file))} is there already", where="--out", hint="name a new file"
             ) from None
         except OSError as error:
-            raise HostError(f"{str(file)!r} cannot be written: {error.strerror}") from None
+            raise HostError(f"{quote(str(file))} cannot be written: {error.strerror}") from None
         if options.json:
             console.write_json({"status": "ok", "file": str(file)})
         else:

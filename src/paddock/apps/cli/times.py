@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from paddock.errors import UsageError
+from paddock.text.show import quote
 
 
 def seconds_of(text: str | None, option: str) -> float | None:
@@ -13,6 +14,6 @@ def seconds_of(text: str | None, option: str) -> float | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{text[:80]!r} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
+            f"{quote(text)} is no time", where=option, hint="such as 2026-01-31T12:00:00Z"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -79,7 +79,7 @@ def make_image(
     is_plain = len(default) == 1 and _is_plain(policy, default)
     if project.layout.kind != "project" or not is_plain:
         return None
-    looked = _looked(ground, homes)
+    looked = _looked(ground)
     if looked is None:
         return None
     numbers: dict[str, int] = {}
@@ -125,7 +125,7 @@ def _is_plain(policy: Policy, chain: AgentChain) -> bool:
     return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
 
 
-def _looked(ground: Ground, homes: Homes) -> list[Json] | None:
+def _looked(ground: Ground) -> list[Json] | None:
     """Return everything that root, plane, trust and policy were found by, as it is now."""
     project = ground.project
     layout, files = project.layout, project.files

@@ -17,6 +17,7 @@ from typing import Final
 
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.files import host_errors
+from paddock.text.show import quote
 
 FOLDER: Final = "agent_sandbox"
 IGNORED: Final = b"*\n"
@@ -89,7 +90,7 @@ def new_folder(root: Path, topic: str, today: date, *, ignored: bool) -> Path:
     """
     if not _TOPIC.fullmatch(topic):
         raise UsageError(
-            f"{topic[:80]!r} cannot be a topic",
+            f"{quote(topic)} cannot be a topic",
             hint="1 to 64 letters, digits, dots, dashes and underscores, no dot or dash in front",
         )
     make_folder(root, ignored=ignored)
@@ -106,7 +107,7 @@ def parse_age(text: str) -> int:
     """Days from `7d`. Raises: UsageError."""
     match = _AGE.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text[:80]!r} is no age", where="--older-than", hint="as in 7d")
+        raise UsageError(f"{quote(text)} is no age", where="--older-than", hint="as in 7d")
     return int(match[1])
 
 
@@ -174,7 +175,7 @@ def _made(name: str, parent: int) -> int:
     except FileExistsError:
         return _entered(name, parent)
     except OSError as error:
-        raise HostError(f"{name!r} cannot be made: {error.strerror}") from error
+        raise HostError(f"{quote(name)} cannot be made: {error.strerror}") from error
     return _entered(name, parent)
 
 
@@ -183,6 +184,6 @@ def _entered(name: str, parent: int) -> int:
         return os.open(name, _DIRECTORY, dir_fd=parent)
     except OSError as error:
         raise ConfigError(
-            f"{name!r} in {FOLDER} is no directory: {error.strerror}",
+            f"{quote(name)} in {FOLDER} is no directory: {error.strerror}",
             hint="remove what stands there",
         ) from error

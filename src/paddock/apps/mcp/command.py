@@ -11,6 +11,7 @@ from paddock.errors import UsageError
 from paddock.plane.client_files import Edit
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.tokens import make_token, token_path
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ class Mcp:
         address = Address.parse(options.http)
         if not address.is_loopback and not options.allow_remote:
             raise UsageError(
-                f"{address.host!r} can be reached from other machines",
+                f"{quote(address.host)} can be reached from other machines",
                 where="--http",
                 hint="add --allow-remote if that is meant; the token is all that protects it",
             )

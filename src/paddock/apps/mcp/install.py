@@ -11,6 +11,7 @@ from paddock.apps.mcp.json_members import set_member
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import Edit, read_client_file
 from paddock.plane.strict_json import parse_object
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]
@@ -119,7 +120,7 @@ def _value(value: Json) -> str:
 
 def _toml_text(text: str) -> str:
     if not text.isprintable():
-        raise UsageError(f"{text!r} cannot stand in the file")
+        raise UsageError(f"{quote(text)} cannot stand in the file")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

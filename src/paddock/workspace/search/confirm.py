@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from paddock import limits
-from paddock.text.check import BOM
+from paddock.text.show import BOM
 from paddock.workspace.reading import OpenFile, read_bytes
 from paddock.workspace.search.until import Until
 

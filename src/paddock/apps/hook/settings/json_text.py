@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from paddock.errors import ConfigError
+from paddock.text.show import quote
 from paddock.values.calls import Json
 
 DEPTH_MAX: Final = 200
@@ -121,7 +122,7 @@ class _Scanner:
             raise self.broken(at, "a name in quotes is expected")
         name = self.decoded(match[0], at)
         if node.find(name) is not None:
-            raise self.broken(at, f"the key {name[:80]!r} is given twice")
+            raise self.broken(at, f"the key {quote(name)} is given twice")
         colon = self.skip(match.end())
         if self.text[colon : colon + 1] != ":":
             raise self.broken(colon, "a colon is expected")
