@@ -510,6 +510,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "offered-lines-follow-anything.toml",
                 "offered-root-is-not-compared.toml",
                 "second-history-is-taken.toml",
+                "junk-makes-two-histories.toml",
+                "one-bad-offer-stops-all.toml",
                 "record-is-not-compared.toml",
             ),
         ),

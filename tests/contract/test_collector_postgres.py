@@ -1,12 +1,14 @@
 """What the database itself holds: who may do what, and that hosts do not wait for each other."""
 
 import itertools
+import random
+import string
 import threading
 
 import pytest
 
-from paddock.collector.accepting import accept_offer, accept_offers
-from paddock.collector.chains import RefusalCode
+from paddock.collector.accepting import Left, accept_offer, accept_offers
+from paddock.collector.chains import Offer, RefusalCode
 from paddock.collector.verifying import verify_store
 from paddock.errors import HostError, UsageError
 from tests.support.collected import Host, head_of, renamed
@@ -168,6 +170,121 @@ def test_a_part_has_a_size(pusher, host):
         pusher.send(host.offer(), [b"x" * (9 << 20)])
 
 
+def long_name():
+    """As long as an index of the database has no room for, and no compression helps."""
+    return "".join(random.Random(1).choices(string.ascii_letters, k=2682))
+
+
+@pytest.mark.parametrize("field", ["host", "ledger"])
+def test_a_name_has_a_size(pusher, host, field):
+    fits, longer = (renamed(host.offer(), **{field: "x" * size}) for size in (63, 64))
+
+    pusher.send(fits, [])
+    with pytest.raises(HostError, match="offers_names"):
+        pusher.send(longer, [])
+
+
+def as_they_were(store):
+    """The tables as they were before names had a size."""
+    store._connection.execute(
+        "ALTER TABLE paddock_collector.offers DROP CONSTRAINT offers_names, DROP COLUMN edge"
+    )
+
+
+def test_tables_that_are_there_get_what_they_lack(store, host):
+    as_they_were(store)
+    store._connection.execute(
+        "INSERT INTO paddock_collector.offers (batch, host, ledger, start, stop, note)"
+        " VALUES (gen_random_uuid(), %s, 'x', 0, 1, '')",
+        (long_name(),),
+    )
+
+    store.prepare()
+
+    assert store.offers() == []
+    with pytest.raises(HostError, match="offers_names"):
+        store.send(renamed(host.offer(), host=long_name()), [])
+    assert host.push(store) == head_of(host.lines, host.note())
+
+
+def test_an_offer_that_can_be_neither_taken_nor_refused_does_not_stop_the_others(store, host):
+    store._connection.execute("ALTER TABLE paddock_collector.offers DROP CONSTRAINT offers_names")
+    store.send(renamed(host.offer(), host=long_name(), ledger="x"), [])
+    store.send(host.offer(), text(host.lines))
+
+    first, second = accept_offers(store)
+
+    assert isinstance(first.result, Left)
+    assert "refusals_of" in first.result.message
+    assert second.result == head_of(host.lines, host.note())
+    assert store.offers() == [first.offer]
+
+
+def test_an_offer_that_its_sender_holds_does_not_stop_the_others(store, host, pusher):
+    for _ in range(2):
+        pusher.send(renamed(host.offer(), host="web9"), [])
+    store.send(host.offer(), text(host.lines))
+
+    with pusher._connection.transaction():
+        pusher._connection.execute(
+            # Any row that refers to an offer keeps a lock on it.
+            "INSERT INTO paddock_collector.parts (batch, part, lines) SELECT %s, 7, 'x'",
+            (batches(store)[0],),
+        )
+        first, second, third = accept_offers(store)
+        assert store.offers() == [first.offer]
+
+    assert isinstance(first.result, Left)
+    assert "could not obtain lock" in first.result.message
+    assert second.result.code == RefusalCode.NOT_ENROLLED
+    assert third.result == head_of(host.lines, host.note())
+    (again,) = accept_offers(store)
+    assert again.result.code == RefusalCode.NOT_ENROLLED
+
+
+def test_an_offer_for_an_enrolled_host_that_its_sender_holds_is_left(store, host, pusher):
+    pusher.send(host.offer(), text(host.lines))
+
+    with pusher._connection.transaction():
+        pusher._connection.execute(
+            "INSERT INTO paddock_collector.parts (batch, part, lines) VALUES (%s, 7, 'x')",
+            (batches(store)[0],),
+        )
+        (left,) = accept_offers(store)
+        pusher._connection.execute("ROLLBACK")
+        pusher._connection.execute("BEGIN")
+    (taken,) = accept_offers(store)
+
+    assert isinstance(left.result, Left)
+    assert taken.result == head_of(host.lines, host.note())
+
+
+def batches(store):
+    found = store._connection.execute("SELECT batch FROM paddock_collector.offers ORDER BY number")
+    return [batch for (batch,) in found]
+
+
+def test_a_sender_that_keeps_a_transaction_open_stops_no_init_and_no_push(
+    store, dsn, host, pusher, monkeypatch
+):
+    monkeypatch.setattr("paddock.collector.postgres._LOCK_TIMEOUT", "10ms")
+    with opened(dsn) as second, pusher._connection.transaction():
+        pusher.send(renamed(host.offer(), host="web9"), [b"x"])
+        pusher.progress("web1")
+        second.prepare([pusher.role])
+        assert host.push(second) == head_of(host.lines, host.note())
+
+
+def test_nothing_waits_for_a_lock_without_end(store, dsn, host, monkeypatch):
+    monkeypatch.setattr("paddock.collector.postgres._LOCK_TIMEOUT", "10ms")
+    with opened(dsn) as second, store._connection.transaction():
+        store._connection.execute("LOCK TABLE paddock_collector.offers")
+        with pytest.raises(HostError, match="lock timeout") as refused:
+            second.send(host.offer(), text(host.lines))
+
+    assert "pg_stat_activity" in refused.value.hint
+
+
 def test_hosts_do_not_wait_for_each_other(store, dsn, host):
     other = Host("web2", seed=2).append(3)
     store.enroll(other.chain)
@@ -194,6 +311,56 @@ def test_a_chain_that_somebody_holds_is_not_waited_for_without_end(store, dsn, h
         accept_offer(second, offer)
 
     assert accept_offer(store, offer) == head_of(host.lines, host.note())
+
+
+def test_a_chain_that_somebody_holds_is_waited_for_once(store, dsn, host, monkeypatch):
+    monkeypatch.setattr("paddock.collector.postgres._LOCK_TIMEOUT", "10ms")
+    for _ in range(2):
+        store.send(host.offer(), text(host.lines))
+    first, _ = store.offers()
+
+    with opened(dsn) as second, store.taking(host.chain, first):
+        said = [answer.result.message.splitlines()[0] for answer in accept_offers(second)]
+
+    cannot = "the collector's database cannot take an offer in"
+    assert said == [
+        f"{cannot}: canceling statement due to lock timeout",
+        f'{cannot}: could not obtain lock on row in relation "chains"',
+    ]
+
+
+def test_a_database_that_is_gone_ends_all(store, dsn, host):
+    for _ in range(2):
+        store.send(host.offer(), text(host.lines))
+    with opened(dsn) as second:
+        answers = accept_offers(second)
+        assert next(answers).result == head_of(host.lines, host.note())
+        second._connection.close()
+        with pytest.raises(HostError, match="the connection is closed"):
+            next(answers)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_keeps_text_otherwise_is_refused(dsn, encoding):
+    name = f"as_{encoding.lower()}"
+    with opened(dsn) as own:
+        own._connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'"
+            " LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+
+    with pytest.raises(HostError) as refused:
+        opened(dsn.replace("dbname=postgres", f"dbname={name}"))
+
+    assert f"the encoding {encoding}, and UTF8 is needed" in refused.value.message
+    assert "--encoding=UTF8" in refused.value.hint
+
+
+def test_text_comes_as_it_is_whatever_a_client_asks_for(store, dsn):
+    with opened(f"{dsn} client_encoding=latin1") as second:
+        store.send(Offer("web1", "ho1m", 0, 1, "— a note"), [])
+
+        assert [each.note for each in second.offers()] == ["— a note"]
 
 
 def test_two_processes_take_one_offer_once(store, dsn, host):
@@ -241,6 +408,9 @@ UNREADABLE = [
     "postgresql//me:correct-horse@db/x",
     "host=db password=correct-horse what",
     "postgresql://me:correct-horse@db:port:5/x?no",
+    "host=db password=correct-horse connect_timeout=abc",
+    "host=db password=correct-horse connect_timeout=1.5",
+    "host=\udcff password=correct-horse",
 ]
 
 

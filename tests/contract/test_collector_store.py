@@ -224,6 +224,16 @@ def test_what_is_sent_twice_is_taken_once(store, host):
     assert problems(store) == [()]
 
 
+def test_two_pushes_that_overlap_are_nothing_that_a_host_is_told_of(store, host):
+    for _ in range(2):
+        store.send(host.offer(), [b"".join(line + b"\n" for line in host.lines)])
+
+    assert len(list(accept_offers(store))) == 2
+
+    assert store.progress("web1") == [Progress("ho1m", 10, 0, "")]
+    assert (store.refused("web1", "ho1m"), store.offers()) == ([], [])
+
+
 def test_an_offer_that_another_process_took_is_left_alone(store, host):
     store.send(host.offer(), [b"".join(line + b"\n" for line in host.lines)])
     (offer,) = store.offers()
@@ -256,6 +266,17 @@ def test_many_offers_are_looked_at_in_several_goes(store, host, monkeypatch):
 
     assert [len(list(accept_offers(store))) for _ in range(3)] == [3, 1, 0]
     assert store.waiting(host.chain) == 0
+
+
+def test_offers_are_looked_at_from_one_of_them_on(store, host):
+    for _ in range(3):
+        store.send(Offer("web1", "ho1m", 0, 5, "x"), [])
+    first, second, third = store.offers()
+
+    assert store.offers(first.number) == [second, third]
+    assert [each.offer for each in accept_offers(store, second.number)] == [third]
+    assert store.offers(third.number) == []
+    assert store.offers() == [first, second]
 
 
 def test_an_offer_that_breaks_off_was_never_laid_down(store, host):

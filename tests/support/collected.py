@@ -15,10 +15,14 @@ from paddock.values.entries import Entry
 from tests.support.ledgers import note
 
 
-def root_of(lines: Sequence[bytes]) -> bytes:
+def tree_of(lines: Sequence[bytes]) -> Growing:
     growing = Growing()
     growing.extend([bytes.fromhex(leaf_hash(line)) for line in lines])
-    return growing.root()
+    return growing
+
+
+def root_of(lines: Sequence[bytes]) -> bytes:
+    return tree_of(lines).root()
 
 
 class Host:
@@ -53,7 +57,9 @@ class Host:
     def offer(self, start: int = 0, stop: int | None = None) -> Offer:
         """Its lines from `start`, with the checkpoint of those before `stop`."""
         signed = self.lines[:stop]
-        return Offer(self.chain.host, self.chain.ledger, start, len(signed), self.note(signed))
+        edge = tuple(tree_of(self.lines[:start]).hashes())
+        name = (self.chain.host, self.chain.ledger)
+        return Offer(*name, start, len(signed), self.note(signed), edge)
 
     def push(self, store, start: int = 0, stop: int | None = None) -> Head | Refusal:
         """Send these lines, and have them looked at."""
@@ -69,11 +75,8 @@ def give(store, offer: Offer, lines: Sequence[bytes], part_lines: int = 3) -> He
 
 def head_of(lines: Sequence[bytes], note_text: str) -> Head:
     """What a chain's head is after these lines."""
-    growing = Growing()
-    growing.extend([bytes.fromhex(leaf_hash(line)) for line in lines])
-    return Head(
-        len(lines), growing.root(), leaf_hash(lines[-1]), tuple(growing.hashes()), note_text
-    )
+    tree = tree_of(lines)
+    return Head(len(lines), tree.root(), leaf_hash(lines[-1]), tuple(tree.hashes()), note_text)
 
 
 def renamed(offer: Offer, **fields: object) -> Offer:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from paddock import limits
+from paddock.assembly.auditing import Audit, audit_ledger, is_there
 from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
 from paddock.assembly.project import Project
 from paddock.collector.chains import Accepted, Chain
 from paddock.collector.pushing import Pushed, push_ledger, read_key
 from paddock.collector.store import Store
 from paddock.collector.verifying import Recorded
-from paddock.errors import UsageError
+from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter
 from paddock.values.entries import Entry
 from paddock.values.events import CHECKPOINT_ACCEPTED
@@ -65,10 +65,14 @@ def chain_of(host: str, key: VerifierKey) -> Chain:
 def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
     """The keys of the ledgers that this plane has, by ledger.
 
-    Raises: LedgerDamagedError, HostError.
+    Raises: LedgerDamagedError: also where one is gone. HostError, ConfigError.
     """
     paths = project.layout.ledger_paths()
-    return {name: read_key(path) for name, path in paths.items() if stands(path)}
+    return {name: read_key(path) for name, path in paths.items() if _is_there(project, name)}
+
+
+def _is_there(project: Project, name: str) -> bool:
+    return is_there(project.layout, project.environment, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def push_plane(
 
     Raises:
         UsageError: none is enrolled.
-        LedgerDamagedError: a ledger went back behind what was taken in, or is damaged.
+        LedgerDamagedError: a ledger went back behind what was taken in, is damaged or gone.
         HostError, ConfigError: it cannot be read, or the collector not reached.
     """
     enrolled = {each.ledger: each for each in store.progress(host)}
@@ -101,7 +105,16 @@ def push_plane(
     pushed: list[Pushed] = []
     unenrolled: list[str] = []
     for name, path in project.layout.ledger_paths().items():
-        if not stands(path):
+        if not _is_there(project, name):
+            # Threat: whoever removes a ledger could remove all that says so here.
+            if name in enrolled and enrolled[name].accepted:
+                raise LedgerDamagedError(
+                    f"the collector took in {enrolled[name].accepted} entries of the ledger "
+                    f"{name}, and there is none here",
+                    where=ascii(str(path)),
+                    hint="restore it from a backup; have the collector enroll a new plane under "
+                    "another name",
+                )
             continue
         if name not in enrolled:
             unenrolled.append(name)
@@ -119,10 +132,10 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
 
     From the lines: whoever can write beside a ledger could hide rows from a question.
 
-    Raises: HostError; LedgerDamagedError where the ledger is gone.
+    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
     path = project.layout.ledger_paths()["governance"]
-    if not stands(path):
+    if not _is_there(project, "governance"):
         return []
     found: list[Recorded] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):
@@ -134,6 +147,25 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
             host, ledger, root = (str(said.get(name)) for name in ("host", "ledger", "root"))
             found.append(Recorded(host, ledger, size, root, row.seq))
     return found[::-1]
+
+
+def audit_record(project: Project) -> Sequence[str]:
+    """What is wrong with the ledger that `recorded_checkpoints` reads: a line each.
+
+    # Threat: whoever cuts a chain off could cut its record off, too.
+
+    Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
+    """
+    if not _is_there(project, "governance"):
+        return []
+    found = audit_ledger(project.layout, project.environment, "governance", Audit(full=True))
+    problems = [
+        f"{f'entry {each.seq}: ' if each.line else ''}{each.kind}: {each.detail}"
+        for each in found.problems
+    ]
+    if found.problems_omitted:
+        problems.append(f"{found.problems_omitted} more problems are not shown")
+    return problems
 
 
 def record_accepted(project: Project, store: Store) -> int:

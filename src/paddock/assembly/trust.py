@@ -11,9 +11,10 @@ from paddock.assembly.project import policy_of
 from paddock.errors import ConfigError
 from paddock.plane import records
 from paddock.plane.admin_config import AdminConfig, read_admin_config
+from paddock.plane.admin_grants import summarise_admin
 from paddock.plane.discovery import ProjectRoot, find_root, is_bare_plane
 from paddock.plane.environment import Environment
-from paddock.plane.grants import summarise, summarise_admin
+from paddock.plane.grants import summarise
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_directory
 from paddock.plane.policy_files import PolicyFile, read_policy_files

@@ -1,4 +1,9 @@
-"""Taking offers in: each is judged here, and taken whole or not at all."""
+"""Taking offers in: each is judged here, and taken whole or not at all.
+
+# Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
+# hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
+# next is looked at.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,8 +12,16 @@ from typing import TypeVar
 from paddock.collector.chains import Chain, Head, Offer, Refusal, RefusalCode
 from paddock.collector.judging import Judging, open_offer
 from paddock.collector.store import Store, Taking
+from paddock.errors import HostError
 
 _Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An offer that could not be looked at, and waits on: why."""
+
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +29,7 @@ class Answer:
     """What came of an offer: how far its chain reaches now, or why it was not taken."""
 
     offer: Offer
-    result: Head | Refusal
+    result: Head | Refusal | Left
 
 
 class _NotTakenError(Exception):
@@ -27,14 +40,29 @@ class _NotTakenError(Exception):
         self.refusal = refusal
 
 
-def accept_offers(store: Store) -> Iterator[Answer]:
-    """Judge offers that wait, oldest first: those of `Store.offers`. Raises: HostError."""
-    for offer in store.offers():
-        yield Answer(offer, accept_offer(store, offer))
+def accept_offers(store: Store, after: int = 0) -> Iterator[Answer]:
+    """Judge offers that wait, oldest first: those of `Store.offers`.
+
+    Raises: HostError: the store cannot be reached or says no, whatever the offer.
+    """
+    for offer in store.offers(after):
+        yield Answer(offer, _accept_or_leave(store, offer))
+
+
+def _accept_or_leave(store: Store, offer: Offer) -> Head | Refusal | Left:
+    try:
+        return accept_offer(store, offer)
+    except HostError as fault:
+        # Where it was not this offer's, this raises it again.
+        store.chains()
+        return Left(fault.message)
 
 
 def accept_offer(store: Store, offer: Offer) -> Head | Refusal:
-    """Take one offer in, or drop it and keep why. Raises: HostError."""
+    """Take one offer in, or drop it and keep why. Raises: HostError.
+
+    One that is BEHIND is dropped, and that is all: two pushes may overlap.
+    """
     chain = find_chain(store, offer.host, offer.ledger)
     try:
         if chain is None:
@@ -44,7 +72,10 @@ def accept_offer(store: Store, offer: Offer) -> Head | Refusal:
         with store.taking(chain, offer) as taking:
             return _take(chain, offer, taking)
     except _NotTakenError as signal:
-        store.refuse(offer, signal.refusal)
+        if signal.refusal.code is RefusalCode.BEHIND:
+            store.drop(offer)
+        else:
+            store.refuse(offer, signal.refusal)
         return signal.refusal
 
 

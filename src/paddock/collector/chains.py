@@ -53,8 +53,10 @@ class Accepted:
 class Offer:
     """Lines `start` to `stop` of a host's ledger, and the checkpoint that covers them.
 
-    All of it is a claim. `number` is the store's, in the order of arrival; `sender` is whom
-    the store knows the connection by.
+    All of it is a claim. `edge` is the right edge of the tree of the lines before `start`, as
+    the sender has them: from there the lines make the signed root, whatever is here.
+    `number` is the store's, in the order of arrival; `sender` is whom the store knows the
+    connection by.
     """
 
     host: str
@@ -62,6 +64,7 @@ class Offer:
     start: int
     stop: int
     note: str
+    edge: tuple[bytes, ...] = ()
     number: int = 0
     sender: str = ""
 
@@ -77,7 +80,8 @@ class RefusalCode(StrEnum):
     GAP = "collector.gap"
     """Lines between what is here and what is offered are missing."""
     BEHIND = "collector.behind"
-    """All of it is here already: an offer that was sent twice, or an older one."""
+    """All of it is here already: an offer that was sent twice, or an older one. Dropped, and
+    not kept: nothing is wrong with who sent it."""
     LINE = "collector.line"
     """Bytes that are no entry."""
     GENESIS = "collector.genesis"
@@ -85,7 +89,8 @@ class RefusalCode(StrEnum):
     CHAIN = "collector.chain"
     """A line does not follow the one before it."""
     FORKED = "collector.forked"
-    """Other lines than those that were taken in before: two histories of one ledger."""
+    """Other lines than those that were taken in before, which the key signed: two histories
+    of one ledger."""
     ROOT = "collector.root"
     """The lines do not make the root that was signed."""
 

@@ -4,6 +4,10 @@ Signature first: whoever does not have the key costs one verification, and no re
 lines. Then each line: an entry byte for byte as a writer writes it, its number and its link.
 At the end the tree's root, which is computed here and has to be the one that was signed.
 
+# Threat: a checkpoint is public, and anybody who may push can send one with lines of his own
+# under it. So lines that depart from what is here are a second history only where they are those
+# that were signed.
+
 Pure: what was taken in before comes as arguments.
 """
 
@@ -11,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from paddock.collector.chains import Chain, Head, Offer, Refusal, RefusalCode
 from paddock.errors import HostError, LedgerDamagedError
+from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_genesis import parse_genesis
 from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.format_merkle import Growing
@@ -34,11 +39,17 @@ def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | Refusal:
         return Refusal(
             RefusalCode.GAP, f"{head.size} lines are here, and line {offer.start} is offered next"
         )
-    if checkpoint.size == head.size and checkpoint.root != head.root:
-        return Refusal(
-            RefusalCode.FORKED, f"another root of the first {head.size} lines was signed before"
-        )
-    return checkpoint
+    if checkpoint.size != head.size:
+        return checkpoint
+    if checkpoint.root == head.root:
+        return _behind(head)
+    return Refusal(
+        RefusalCode.FORKED, f"another root of the first {head.size} lines was signed before"
+    )
+
+
+def _behind(head: Head) -> Refusal:
+    return Refusal(RefusalCode.BEHIND, f"{head.size} lines are here already")
 
 
 class Judging:
@@ -55,13 +66,17 @@ class Judging:
         """`stored` gives lines that were taken in before, by number: first, and one past last."""
         self._chain = chain
         self._head = head
-        self._note = offer.note
+        self._offer = offer
         self._checkpoint = checkpoint
         self._stored = stored
         self._seq = offer.start
         self._leaf: str = head.leaf
         # An edge of the wrong size is damage: no root comes out right, which `end` says.
         self._growing = Growing.from_hashes(head.size, head.edge) or Growing()
+        self._departed = ""
+        """How the lines departed from what is here, if they did."""
+        self._theirs: Growing | None = None
+        """The tree of lines that departed, from the sender's edge; None where that is none."""
 
     def take(self, lines: Sequence[bytes]) -> list[bytes] | Refusal:
         """Return the lines of the next run that are new."""
@@ -69,12 +84,15 @@ class Judging:
             return Refusal(
                 RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
             )
+        if not self._departed:
+            self._find_departure(lines)
+        if self._departed:
+            self._seq += len(lines)
+            if self._theirs is not None:
+                self._theirs.extend([bytes.fromhex(leaf_hash(line)) for line in lines])
+            return []
         known = max(0, min(len(lines), self._head.size - self._seq))
-        if known:
-            different = self._find_different(lines[:known])
-            if different is not None:
-                return Refusal(RefusalCode.FORKED, f"line {different} is here with other bytes")
-            self._seq += known
+        self._seq += known
         new = list(lines[known:])
         for line in new:
             refusal = self._follow(line)
@@ -89,21 +107,55 @@ class Judging:
             return Refusal(
                 RefusalCode.SIZE, f"the lines end at {self._seq}, and {wanted.size} were signed"
             )
+        if self._departed:
+            return self._refuse_departed()
         if wanted.size <= self._head.size:
-            return Refusal(RefusalCode.BEHIND, f"{self._head.size} lines are here already")
+            return _behind(self._head)
         root = self._growing.root()
         if root != wanted.root:
             return Refusal(
                 RefusalCode.ROOT, f"the root of the first {wanted.size} lines is not the signed one"
             )
-        return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._note)
+        return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note)
+
+    def _find_departure(self, lines: Sequence[bytes]) -> None:
+        """Look whether these lines depart from what is here, and where."""
+        known = max(0, min(len(lines), self._head.size - self._seq))
+        different = self._find_different(lines[:known]) if known else None
+        if different is not None:
+            self._departed = f"line {self._seq + different} is here with other bytes"
+            self._begin_theirs()
+        elif known < len(lines) and self._seq + known == self._head.size > 0:
+            # Threat: a host that was put back, or made anew, goes on from another last line.
+            found = inspect_line(lines[known])
+            if (
+                isinstance(found, StoredEntry)
+                and found.seq == self._head.size
+                and found.prev != self._leaf
+            ):
+                self._departed = f"line {found.seq} does not follow the line before it"
+                self._begin_theirs()
 
     def _find_different(self, lines: Sequence[bytes]) -> int | None:
         here = list(self._stored(self._seq, self._seq + len(lines)))
         pairs = zip(lines, here, strict=False)
         found = (number for number, (each, other) in enumerate(pairs) if each != other)
-        different = next(found, None if len(here) == len(lines) else len(here))
-        return None if different is None else self._seq + different
+        return next(found, None if len(here) == len(lines) else len(here))
+
+    def _begin_theirs(self) -> None:
+        """The tree of the sender's lines, up to those that come now: so far they are as here."""
+        theirs = Growing.from_hashes(self._offer.start, self._offer.edge)
+        if theirs is not None:
+            for line in self._stored(self._offer.start, self._seq):
+                theirs.extend([bytes.fromhex(leaf_hash(line))])
+        self._theirs = theirs
+
+    def _refuse_departed(self) -> Refusal:
+        if self._theirs is not None and self._theirs.root() == self._checkpoint.root:
+            return Refusal(RefusalCode.FORKED, self._departed)
+        return Refusal(
+            RefusalCode.ROOT, f"{self._departed}, and what is offered does not make the signed root"
+        )
 
     def _follow(self, line: bytes) -> Refusal | None:
         """Go on by one line."""
@@ -112,10 +164,7 @@ class Judging:
         if isinstance(found, BadLine):
             return Refusal(RefusalCode.LINE, f"line {seq}: {found.fault}: {found.detail}")
         if found.seq != seq or found.prev != self._leaf:
-            # Threat: a host that was put back, or made anew, goes on from another last line.
-            is_seam = seq == self._head.size > 0
-            code = RefusalCode.FORKED if is_seam and found.seq == seq else RefusalCode.CHAIN
-            return Refusal(code, f"line {seq} does not follow the line before it")
+            return Refusal(RefusalCode.CHAIN, f"line {seq} does not follow the line before it")
         refusal = self._refuse_genesis(found)
         if refusal is not None:
             return refusal

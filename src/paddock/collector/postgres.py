@@ -20,14 +20,23 @@ from paddock.collector.chains import (
     Offer,
     Progress,
     Refusal,
-    RefusalCode,
     Refused,
+)
+from paddock.collector.rows import (
+    HEADS,
+    LOCKED_CHAIN,
+    LOCKED_OFFER,
+    OFFERS,
+    REFUSED,
+    accepted_of,
+    bytes_of,
+    offer_of,
+    refused_of,
 )
 from paddock.collector.schema import GRANTS, SCHEMA
 from paddock.collector.store import OFFERS_MAX
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.format_merkle import HASH_BYTES
 
 try:
     import psycopg
@@ -41,14 +50,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 _CONNECT_TIMEOUT_S: Final = 10
 _LOCK_TIMEOUT: Final = "30s"
+"""Longer nothing waits for a lock: a role that pushes, or a process that stopped, may hold it."""
 _LINES_FETCHED: Final = 64
 """A line has up to 1 MiB, so few are held at a time."""
 _PARTS_FETCHED: Final = 2
-_HEADS: Final = (
-    "SELECT size, root, leaf, edge, note, "
-    """to_char(accepted AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') """
-    "FROM paddock_collector.checkpoints WHERE host = %s AND ledger = %s ORDER BY size"
-)
 
 
 class PostgresStore:
@@ -63,7 +68,8 @@ class PostgresStore:
         """
         try:
             named = conninfo_to_dict(dsn)
-        except psycopg.ProgrammingError:
+            timeout_s = int(str(named.get("connect_timeout") or _CONNECT_TIMEOUT_S))
+        except (psycopg.ProgrammingError, ValueError):
             # What the library says of it quotes it.
             raise UsageError(
                 "the DSN of the collector cannot be read",
@@ -74,10 +80,19 @@ class PostgresStore:
         shown = ("host", "port", "dbname", "user")
         self.where = " ".join(f"{key}={named[key]!a}" for key in shown if named.get(key))
         with self._asking("reach it"):
-            timeout = named.get("connect_timeout") or _CONNECT_TIMEOUT_S
             self._connection = psycopg.connect(
-                dsn, autocommit=True, connect_timeout=int(timeout), application_name="paddock"
+                dsn,
+                autocommit=True,
+                connect_timeout=timeout_s,
+                application_name="paddock",
+                client_encoding="utf8",
             )
+        self._held_chains: set[tuple[str, str]] = set()
+        try:
+            self._begin()
+        except HostError:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -88,6 +103,20 @@ class PostgresStore:
     def close(self) -> None:
         """See `Store`."""
         self._connection.close()
+
+    def _begin(self) -> None:
+        """Look whether it keeps text as it is, and set how long to wait."""
+        encoding = self._connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            raise HostError(
+                f"the collector's database has the encoding {encoding}, and UTF8 is needed",
+                where=self.where,
+                hint="make another one: createdb --encoding=UTF8 --template=template0 NAME",
+            )
+        with self._asking("set a limit"):
+            self._connection.execute(
+                "SELECT set_config('lock_timeout', %s, false)", (_LOCK_TIMEOUT,)
+            )
 
     def prepare(self, pushers: Sequence[str] = ()) -> None:
         """Make the tables where they are missing, and let these roles push.
@@ -131,16 +160,16 @@ class PostgresStore:
     def accepted(self, chain: Chain) -> Sequence[Accepted]:
         """See `Store`."""
         with self._asking("read checkpoints"):
-            found = self._connection.execute(_HEADS, (chain.host, chain.ledger))
-            return [_accepted(row) for row in found]
+            found = self._connection.execute(HEADS, (chain.host, chain.ledger))
+            return [accepted_of(row) for row in found]
 
     def newest(self, chain: Chain) -> Accepted | None:
         """See `Store`."""
         with self._asking("read a checkpoint"):
             row = self._connection.execute(
-                _HEADS + " DESC LIMIT 1", (chain.host, chain.ledger)
+                HEADS + " DESC LIMIT 1", (chain.host, chain.ledger)
             ).fetchone()
-            return None if row is None else _accepted(row)
+            return None if row is None else accepted_of(row)
 
     def lines(self, chain: Chain) -> Iterator[tuple[int, bytes]]:
         """See `Store`."""
@@ -168,9 +197,13 @@ class PostgresStore:
         batch = uuid4()
         with self._asking("lay an offer down"), self._connection.transaction():
             self._connection.execute(
-                "INSERT INTO paddock_collector.offers (batch, host, ledger, start, stop, note) "
-                "VALUES (%s, %s, %s, %s, %s, %s)",
-                (batch, offer.host, offer.ledger, offer.start, offer.stop, offer.note),
+                "INSERT INTO paddock_collector.offers "
+                "(batch, host, ledger, start, stop, note, edge) "
+                "VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                (
+                    *(batch, offer.host, offer.ledger, offer.start, offer.stop),
+                    *(offer.note, b"".join(offer.edge)),
+                ),
             )
             for number, part in enumerate(parts):
                 self._connection.execute(
@@ -178,15 +211,11 @@ class PostgresStore:
                     (batch, number, part),
                 )
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self, after: int = 0) -> Sequence[Offer]:
         """See `Store`."""
         with self._asking("read what waits"):
-            found = self._connection.execute(
-                "SELECT host, ledger, start, stop, note, number, sender "
-                "FROM paddock_collector.offers ORDER BY number LIMIT %s",
-                (OFFERS_MAX,),
-            )
-            return [Offer(*row) for row in found]
+            found = self._connection.execute(OFFERS, (after, OFFERS_MAX))
+            return [offer_of(row) for row in found]
 
     def waiting(self, chain: Chain) -> int:
         """See `Store`."""
@@ -202,24 +231,37 @@ class PostgresStore:
     def taking(self, chain: Chain, offer: Offer) -> Generator["PostgresTaking"]:
         """See `Store`."""
         with self._asking("take an offer in"), self._connection.transaction():
-            # A process that was stopped may hold it.
-            self._connection.execute(
-                "SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,)
-            )
-            # The row of this chain alone. What is read after it is newer than the lock.
-            self._connection.execute(
-                "SELECT 1 FROM paddock_collector.chains WHERE host = %s AND ledger = %s FOR UPDATE",
-                (chain.host, chain.ledger),
-            )
+            self._lock_chain(chain)
             yield PostgresTaking(self, self._connection, chain, offer)
+
+    def _lock_chain(self, chain: Chain) -> None:
+        """The row of this chain alone. What is read after it is newer than the lock."""
+        name = (chain.host, chain.ledger)
+        # A process that was stopped may hold it: that is waited for once.
+        wait = " NOWAIT" if name in self._held_chains else ""
+        try:
+            self._connection.execute(LOCKED_CHAIN + wait, name)
+        except psycopg.errors.LockNotAvailable:
+            self._held_chains.add(name)
+            raise
+
+    def drop(self, offer: Offer) -> None:
+        """See `Store`."""
+        with self._asking("drop an offer"), self._connection.transaction():
+            self._drop(offer)
+
+    def _drop(self, offer: Offer) -> bool:
+        """Whether it was still there."""
+        is_waiting = self._connection.execute(LOCKED_OFFER, (offer.number,)).fetchone()
+        self._connection.execute(
+            "DELETE FROM paddock_collector.offers WHERE number = %s", (offer.number,)
+        )
+        return is_waiting is not None
 
     def refuse(self, offer: Offer, refusal: Refusal) -> None:
         """See `Store`."""
         with self._asking("refuse an offer"), self._connection.transaction():
-            dropped = self._connection.execute(
-                "DELETE FROM paddock_collector.offers WHERE number = %s", (offer.number,)
-            )
-            if dropped.rowcount:
+            if self._drop(offer):
                 self._connection.execute(
                     "INSERT INTO paddock_collector.refusals "
                     "(number, sender, host, ledger, start, stop, note, code, message) "
@@ -234,18 +276,8 @@ class PostgresStore:
     def refused(self, host: str, ledger: str) -> Sequence[Refused]:
         """See `Store`."""
         with self._asking("read what was refused"):
-            found = self._connection.execute(
-                "SELECT DISTINCT ON (code) "
-                "host, ledger, start, stop, note, number, sender, code, message, "
-                """to_char(refused AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), """
-                "count(*) OVER (PARTITION BY code) FROM paddock_collector.refusals "
-                "WHERE host = %s AND ledger = %s ORDER BY code, number DESC",
-                (host, ledger),
-            )
-            return [
-                Refused(Offer(*row[:7]), Refusal(RefusalCode(row[7]), row[8]), row[9], row[10])
-                for row in found
-            ]
+            found = self._connection.execute(REFUSED, (host, ledger))
+            return [refused_of(row) for row in found]
 
     @contextmanager
     def steady(self) -> Generator[None]:
@@ -286,9 +318,7 @@ class PostgresTaking:
         self._offer = offer
         newest = store.newest(chain)
         self.head = NOTHING_YET if newest is None else newest.head
-        found = connection.execute(
-            "SELECT 1 FROM paddock_collector.offers WHERE number = %s", (offer.number,)
-        )
+        found = connection.execute(LOCKED_OFFER, (offer.number,))
         self.is_waiting = found.fetchone() is not None
 
     def parts(self) -> Iterator[bytes]:
@@ -302,7 +332,7 @@ class PostgresTaking:
                 (self._offer.number,),
             )
             for (part,) in cursor:
-                yield _bytes(part)
+                yield bytes_of(part)
 
     def stored(self, start: int, stop: int) -> Iterator[bytes]:
         """See `Taking`."""
@@ -314,7 +344,7 @@ class PostgresTaking:
                 (self._chain.host, self._chain.ledger, start, stop),
             )
             for (line,) in cursor:
-                yield _bytes(line)
+                yield bytes_of(line)
 
     def add(self, start: int, lines: Sequence[bytes]) -> None:
         """See `Taking`."""
@@ -343,23 +373,13 @@ class PostgresTaking:
         )
 
 
-def _accepted(row: tuple[object, ...]) -> Accepted:
-    size, root, leaf, edge, note, at = row
-    edge = _bytes(edge)
-    hashes = tuple(edge[at : at + HASH_BYTES] for at in range(0, len(edge), HASH_BYTES))
-    return Accepted(Head(int(str(size)), _bytes(root), str(leaf), hashes, str(note)), str(at))
-
-
-def _bytes(value: object) -> bytes:
-    """A bytea, as the library gives it. Raises: HostError where it is something else."""
-    if isinstance(value, bytes):
-        return value
-    raise HostError("the collector's tables are not of this version")
-
-
 def _hint(fault: psycopg.Error) -> str:
     if isinstance(fault, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
         return "paddock collector init makes the tables"
     if isinstance(fault, psycopg.errors.InsufficientPrivilege):
         return "hosts push and look at their progress; all else is for the collector's own role"
+    if isinstance(fault, psycopg.errors.LockNotAvailable):
+        return (
+            "another session holds it: pg_stat_activity tells which, pg_terminate_backend ends it"
+        )
     return ""

@@ -12,7 +12,9 @@ from paddock.collector.chains import Offer, Progress
 from paddock.collector.store import Store
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
+from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_genesis import VerifierKey
+from paddock.ledger.format_merkle import Growing
 from paddock.ledger.format_notes import SignedCheckpoint
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import read_first, whole_lines
@@ -57,7 +59,7 @@ def push_ledger(store: Store, path: Path, host: str, progress: Progress, told: T
     start = max(progress.accepted, progress.waiting)
     if signed is None or start >= size:
         return Pushed(progress.ledger, 0, size, progress)
-    offer = Offer(host, progress.ledger, start, size, signed.note)
+    offer = Offer(host, progress.ledger, start, size, signed.note, _read_edge(path, start))
     store.send(offer, _read_parts(path, start, size, told))
     return Pushed(progress.ledger, size - start, size, progress)
 
@@ -75,6 +77,22 @@ def read_key(path: Path) -> VerifierKey:
     """The key that line 0 names. Raises: LedgerDamagedError, HostError."""
     with LedgerReader(str(path)) as reader:
         return VerifierKey.parse(read_first(reader).public_key)
+
+
+def _read_edge(path: Path, stop: int) -> tuple[bytes, ...]:
+    """The right edge of the tree of the lines before `stop`. Raises: LedgerDamagedError, HostError.
+
+    Where this ledger went on from other lines than those that were taken in, the offer shows
+    by itself that its lines were signed.
+    """
+    growing = Growing()
+    with LedgerReader(str(path)) as reader:
+        for _, lines in whole_lines(reader, 0, reader.whole_bytes(reader.size())):
+            wanted = lines[: stop - growing.size]
+            growing.extend([bytes.fromhex(leaf_hash(line)) for line in wanted])
+            if growing.size == stop:
+                break
+    return tuple(growing.hashes())
 
 
 def _read_parts(path: Path, start: int, stop: int, told: Told) -> Iterator[bytes]:

@@ -1,9 +1,14 @@
 """The tables of a collector, and what a host that pushes may do to them.
 
 Entries, checkpoints, enrolled keys and refusals are only ever added: a trigger refuses all
-else, for everybody who does not own the tables and take the trigger away. A host may lay down
-offers and look at its progress; it reads nothing else, and it cannot say in whose name an
-offer came: `sender` is the database's word.
+else, for everybody who does not own the tables and take the trigger away. A role that pushes
+may lay offers down, for any host, and look at the progress of every host: that of its own
+offers, and how far each chain was taken in. It reads nothing else, and it cannot say in whose
+name an offer came: `sender` is the database's word.
+
+# Threat: such a role may keep a transaction open, and with it locks on `offers`, `parts` and
+# `progress`. What is there already is therefore not touched, with no lock that they stop; all
+# else has a limit (`lock_timeout`).
 """
 
 from typing import Final, LiteralString
@@ -71,10 +76,30 @@ CREATE TABLE IF NOT EXISTS refusals (
     message text NOT NULL,
     refused timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX IF NOT EXISTS refusals_of ON refusals (host, ledger, code, number);
-CREATE INDEX IF NOT EXISTS offers_of ON offers (host, ledger, stop);
 
-CREATE OR REPLACE VIEW progress AS
+DO $$
+BEGIN
+-- Threat: an index has no room for a long name, so an offer with one could be neither refused
+-- nor taken. No host and no ledger is enrolled under one.
+IF NOT EXISTS (SELECT FROM pg_constraint WHERE conname = 'offers_names'
+        AND conrelid = 'offers'::regclass) THEN
+    DELETE FROM offers WHERE octet_length(host) > 63 OR octet_length(ledger) > 63;
+    ALTER TABLE offers ADD CONSTRAINT offers_names
+        CHECK (octet_length(host) <= 63 AND octet_length(ledger) <= 63);
+END IF;
+IF NOT EXISTS (SELECT FROM pg_attribute WHERE attname = 'edge'
+        AND attrelid = 'offers'::regclass) THEN
+    ALTER TABLE offers ADD COLUMN edge bytea NOT NULL DEFAULT ''
+        CHECK (octet_length(edge) <= 2048);
+END IF;
+IF to_regclass('refusals_of') IS NULL THEN
+    CREATE INDEX refusals_of ON refusals (host, ledger, code, number);
+END IF;
+IF to_regclass('offers_of') IS NULL THEN
+    CREATE INDEX offers_of ON offers (host, ledger, stop);
+END IF;
+IF to_regclass('progress') IS NULL THEN
+CREATE VIEW progress AS
 SELECT chain.host, chain.ledger,
     coalesce(newest.size, 0) AS accepted,
     coalesce((
@@ -93,6 +118,9 @@ LEFT JOIN LATERAL (
     WHERE (host, ledger) = (chain.host, chain.ledger)
     ORDER BY size DESC LIMIT 1
 ) AS newest ON true;
+END IF;
+END
+$$;
 
 CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -114,7 +142,7 @@ CREATE OR REPLACE TRIGGER only_added BEFORE UPDATE OR DELETE OR TRUNCATE ON refu
 GRANTS: Final[tuple[LiteralString, ...]] = (
     "GRANT USAGE ON SCHEMA paddock_collector TO {}",
     "GRANT SELECT ON paddock_collector.progress TO {}",
-    "GRANT INSERT (batch, host, ledger, start, stop, note) ON paddock_collector.offers TO {}",
+    "GRANT INSERT (batch, host, ledger, start, stop, note, edge) ON paddock_collector.offers TO {}",
     "GRANT INSERT (batch, part, lines) ON paddock_collector.parts TO {}",
 )
 """What a role that pushes gets, and nothing else."""

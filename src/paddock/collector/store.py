@@ -77,8 +77,11 @@ class Store(Protocol):
         """Lay an offer down, all of it or nothing. Nobody looked at it yet."""
         ...
 
-    def offers(self) -> Sequence[Offer]:
-        """The first `OFFERS_MAX` of those that wait, in the order of their arrival."""
+    def offers(self, after: int = 0) -> Sequence[Offer]:
+        """The first `OFFERS_MAX` of those that wait, in the order of their arrival.
+
+        Those that came after the one with the number `after`.
+        """
         ...
 
     def waiting(self, chain: Chain) -> int:
@@ -86,11 +89,18 @@ class Store(Protocol):
         ...
 
     def taking(self, chain: Chain, offer: Offer) -> AbstractContextManager[Taking]:
-        """Lock this chain alone, to take an offer in."""
+        """Lock this chain alone, to take an offer in.
+
+        Raises: HostError: also where another holds the chain or the offer.
+        """
+        ...
+
+    def drop(self, offer: Offer) -> None:
+        """Drop an offer that waits. Raises: HostError: also where another holds it."""
         ...
 
     def refuse(self, offer: Offer, refusal: Refusal) -> None:
-        """Drop an offer that waits, and keep why."""
+        """Drop an offer that waits, and keep why. Raises: HostError: as `drop`."""
         ...
 
     def refused(self, host: str, ledger: str) -> Sequence[Refused]:

@@ -12,12 +12,6 @@ Without it hold the defaults, under the user's own configuration where there is 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 
-from paddock.plane.admin_config import (
-    DEFAULT_PERMISSIONS,
-    DEFAULT_SYSTEM_PROMPT,
-    AdminConfig,
-    ModelChoice,
-)
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
 from paddock.policy.actions import HeadPattern
@@ -26,7 +20,15 @@ from paddock.policy.patterns import PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
 from paddock.policy.rules import Otherwise, Profile, Rule
-from paddock.policy.settings import LoweredLimits, Settings, ShellLimits, ShellSettings
+from paddock.policy.settings import (
+    NETWORKS,
+    HookSettings,
+    LoweredLimits,
+    Network,
+    Settings,
+    ShellLimits,
+    ShellSettings,
+)
 from paddock.policy.shell import ShellChanges
 from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
@@ -74,7 +76,7 @@ def list_grants(file: PolicyFile, user: PolicyFile | None = None) -> tuple[Grant
         *(
             grant
             for profile in document.profiles
-            for grant in _profile_grants(profile, held.profile(profile.name), held.settings.shell)
+            for grant in _profile_grants(profile, held, document.settings.shell)
         ),
         *_shell_grants("[shell]", document.settings.shell, held.settings.shell),
         *_setting_grants(document.settings, held.settings),
@@ -114,32 +116,6 @@ def summarise(file: PolicyFile, user: PolicyFile | None = None) -> str:
             *(f"  - {each}" for each in restraints),
         ]
     return "\n".join(lines)
-
-
-def summarise_admin(config: AdminConfig) -> str:
-    """What a bare plane's configuration wants beyond the defaults, one line each."""
-    found: list[str] = []
-    if config.tool_profile == "development":
-        found.append("tool_profile is development: one half of the dual gate")
-    if config.model != ModelChoice():
-        model = config.model
-        said = [model.provider, model.name or "", model.base_url or ""]
-        found.append(f"the model that answers: {show_name(' '.join(filter(None, said)))}")
-    if config.system_prompt != DEFAULT_SYSTEM_PROMPT:
-        found.append(f"a system prompt of its own ({len(config.system_prompt)} characters)")
-    found += [
-        f"permissions: {show_name(pattern)} is not forbidden"
-        for pattern in DEFAULT_PERMISSIONS.forbidden
-        if pattern not in config.permissions.forbidden
-    ]
-    found += [
-        f"code of {show_name(each.package_id)} runs as the tool {show_name(each.tool_id)}"
-        for each in config.package_tools
-    ]
-    name = show_name(str(config.file))
-    if not found:
-        return f"{name} allows nothing beyond the defaults"
-    return "\n".join([f"{name} wants, beyond the defaults:", *(f"  - {each}" for each in found)])
 
 
 def _held(user: PolicyFile | None) -> _Held:
@@ -205,7 +181,9 @@ def _added(
     return (pattern for pattern in after if pattern.text not in known and not pattern.negated)
 
 
-def _profile_grants(profile: Profile, before: Profile, shell: ShellSettings) -> Iterator[Grant]:
+def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iterator[Grant]:
+    """`shell` is `[shell]` as it holds with the file."""
+    before = held.profile(profile.name)
     name = f"profile {show_name(profile.name)}"
     known = {(rule.pattern.text, rule.outcome, rule.network) for rule in before.rules}
     for rule in profile.rules:
@@ -215,8 +193,10 @@ def _profile_grants(profile: Profile, before: Profile, shell: ShellSettings) -> 
         if entry.outcome < _usual(before, entry.head):
             yield _otherwise_grant(name, entry)
     yield from _no_longer(name, profile, before)
-    given, held = _over(profile.shell, shell), _over(before.shell, shell)
-    yield from _shell_grants(f"{name}, shell", given, held)
+    yield from _no_longer_narrow(name, profile, before, _over(profile.shell, shell).network)
+    base = held.settings.shell
+    given, default = _over(profile.shell, base), _over(before.shell, base)
+    yield from _shell_grants(f"{name}, shell", given, default)
 
 
 def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
@@ -228,6 +208,38 @@ def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
         )
         if rule.outcome is not Outcome.ALLOW and not repeated:
             yield Grant(f"{name} no longer {_verb(rule.outcome)} {show_name(rule.pattern.text)}")
+
+
+def _no_longer_narrow(
+    name: str, profile: Profile, before: Profile, default: Network
+) -> Iterator[Grant]:
+    """Rules of the profile that this one replaces that kept a command from a network.
+
+    Threat: such a rule allows what it names, and closes it: left out of a profile that
+    allows as much, what it named gets the network that all commands have, or another rule's.
+    """
+    given = [_width(rule.network) for rule in profile.rules if rule.network is not None]
+    widest = max([_width(default), *given])
+    for rule in before.rules:
+        network = rule.network
+        if network is None or _width(network) >= widest:
+            continue
+        if not any(_is_as_narrow(other, rule, network) for other in profile.rules):
+            yield Grant(
+                f"{name} no longer holds {show_name(rule.pattern.text)} to the network {network!r}"
+            )
+
+
+def _is_as_narrow(rule: Rule, before: Rule, network: Network) -> bool:
+    if rule.pattern.text != before.pattern.text:
+        return False
+    if rule.network is None:
+        return rule.outcome is Outcome.DENY
+    return _width(rule.network) <= _width(network)
+
+
+def _width(network: Network) -> int:
+    return NETWORKS.index(network)
 
 
 def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
@@ -252,7 +264,7 @@ def _otherwise_grant(name: str, entry: Otherwise) -> Grant:
 
 def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> Iterator[Grant]:
     # Everything that differs and is not plainly stricter is said.
-    if given.network not in (default.network, "none"):
+    if _width(given.network) > _width(default.network):
         yield Grant(f"{name} network is {given.network!r}")
     if given.git not in (default.git, "read-only"):
         yield Grant(f"{name} git is {given.git!r}")
@@ -263,10 +275,12 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         for path in paths:
             if path not in known:
                 yield Grant(f"{name} commands may {what} {show_name(path)}")
-    if given.enforcement != default.enforcement:
+    if given.enforcement == "best-effort" != default.enforcement:
         yield Grant(f"{name} enforcement is {given.enforcement!r}")
     if given.approve != default.approve:
         yield Grant(f"{name} approve is {given.approve!r}")
+    if given.commit == "each" != default.commit:
+        yield Grant(f"{name} commit is 'each': what is allowed lands where the rest is refused")
     for limit in fields(ShellLimits):
         more = int(getattr(given.limits, limit.name))
         if more > int(getattr(default.limits, limit.name)):
@@ -274,14 +288,7 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
 
 
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
-    hook = settings.hook
-    if hook.on_allow != held.hook.on_allow:
-        yield Grant("[hook] an allow skips the client's own question")
-    if hook.warnings == "off" != held.hook.warnings:
-        yield Grant("[hook] warnings are off")
-    for pattern in hook.also_write or ():
-        if pattern not in (held.hook.also_write or ()):
-            yield Grant(f"[hook] the client may also write {show_name(pattern)}")
+    yield from _hook_grants(settings.hook, held.hook)
     for binding in settings.agents:
         if binding.profile == LOCKED or binding in held.agents:
             # Nothing is stricter, and a file that redefines it is caught doing so.
@@ -299,6 +306,23 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
         yield Grant(f"[mcp] {settings.mcp.calls_max} calls run at once")
     if settings.ledger.keep_model_contents and not held.ledger.keep_model_contents:
         yield Grant("[ledger] what models say and hear is kept")
+
+
+def _hook_grants(hook: HookSettings, held: HookSettings) -> Iterator[Grant]:
+    # `sandbox_ignored` is not here: it says what git sees of scratch work, and allows nothing.
+    if hook.on_allow == "approve" != held.on_allow:
+        yield Grant("[hook] an allow skips the client's own question")
+    if hook.warnings == "off" != held.warnings:
+        yield Grant("[hook] warnings are off")
+    if hook.warnings == "once" and held.warnings == "all":
+        yield Grant("[hook] a warning is given once in a session")
+    for pattern in hook.also_write or ():
+        if pattern not in (held.also_write or ()):
+            yield Grant(f"[hook] the client may also write {show_name(pattern)}")
+    if held.sandbox_shell and not hook.sandbox_shell:
+        yield Grant("[hook] the client's own commands no longer run in the sandbox")
+    if held.paranoid and not hook.paranoid:
+        yield Grant("[hook] writing outside what is safe is no longer denied")
 
 
 def _path_restraints(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:

@@ -88,9 +88,10 @@ class MemoryCollector:
         self._count += 1
         self._offers[self._count] = replace(offer, number=self._count, sender=_SENDER), laid
 
-    def offers(self) -> Sequence[Offer]:
+    def offers(self, after: int = 0) -> Sequence[Offer]:
         """See `Store`."""
-        return [offer for offer, _ in self._offers.values()][:OFFERS_MAX]
+        laid = [offer for offer, _ in self._offers.values() if offer.number > after]
+        return laid[:OFFERS_MAX]
 
     def waiting(self, chain: Chain) -> int:
         """See `Store`."""
@@ -114,6 +115,10 @@ class MemoryCollector:
             self._accepted[_name(chain)].append(Accepted(taking.kept, _NO_TIME))
             self._refused_since.pop(_name(chain), None)
             del self._offers[offer.number]
+
+    def drop(self, offer: Offer) -> None:
+        """See `Store`."""
+        self._offers.pop(offer.number, None)
 
     def refuse(self, offer: Offer, refusal: Refusal) -> None:
         """See `Store`."""

@@ -222,6 +222,116 @@ def test_a_removed_record_is_no_collector_that_recorded_nothing(operator, web1):
     assert (ran.status, "the ledger governance is gone" in ran.err) == (4, True)
 
 
+def remove_all(path):
+    """The ledger, and all that stands beside it."""
+    path.unlink()
+    shutil.rmtree(path.with_suffix(".d"))
+
+
+@needs_server
+def test_a_ledger_that_was_removed_whole_is_missed_by_what_is_kept_elsewhere(operator, web1):
+    web1.collector("push", "web1")
+    assert operator.collector("accept").status == 0
+    remove_all(web1.ledgers()["ho1m"])
+    remove_all(operator.ledgers()["governance"])
+
+    for ran, ledger in (
+        (web1.collector("keys"), "ho1m"),
+        (web1.collector("push", "web1"), "ho1m"),
+        (operator.collector("verify"), "governance"),
+    ):
+        assert (ran.status, f"the ledger {ledger} is gone" in ran.err) == (4, True)
+
+
+@needs_server
+def test_a_host_that_has_nothing_left_is_told_what_the_collector_has(place, operator, web1):
+    web1.collector("push", "web1")
+    operator.collector("accept")
+    fresh = place("fresh")
+
+    ran = fresh.collector("push", "web1")
+
+    assert (ran.status, ran.out) == (4, "")
+    assert "entries of the ledger governance, and there is none here" in ran.err
+
+
+@needs_server
+def test_a_host_that_pushed_nothing_yet_misses_nothing(place, operator, web1):
+    ran = place("fresh").collector("push", "web1", "--json")
+
+    assert (ran.status, ran.json) == (0, {"ledgers": []})
+
+
+@needs_server
+def test_a_record_that_was_cut_with_the_chain_is_damage(operator, web1):
+    import psycopg
+
+    web1.collector("push", "web1")
+    operator.collector("accept")
+    assert operator.collector("verify", "--json").json["record_problems"] == []
+    with psycopg.connect(operator.dsn) as connection:
+        for table in ("entries", "checkpoints"):
+            connection.execute(f"ALTER TABLE paddock_collector.{table} DISABLE TRIGGER USER")
+            connection.execute(f"DELETE FROM paddock_collector.{table} WHERE ledger = 'ho2m'")
+    record = operator.ledgers()["governance"]
+    lines = record.read_bytes().splitlines(keepends=True)
+    (cut,) = [
+        n for n, line in enumerate(lines) if b"CHECKPOINT_ACCEPTED" in line and b"ho2m" in line
+    ]
+    record.write_bytes(b"".join(lines[:cut]))
+
+    ran = operator.collector("verify")
+    found = operator.collector("verify", "--json")
+
+    assert (ran.status, found.status) == (4, 4)
+    assert ran.out.startswith("the record in this plane, its ledger governance: DAMAGED\n  entry ")
+    assert all(not row["problems"] for row in found.json["chains"])
+    assert f"{len(lines)} entries were written, {cut} are here" in found.json["record_problems"][0]
+
+
+@needs_server
+def test_two_pushes_at_once_are_no_refusal(operator, web1):
+    import psycopg
+
+    web1.collector("push", "web1")
+    # As another push would, that began when nothing waited yet.
+    with psycopg.connect(operator.dsn) as connection:
+        connection.execute(
+            "INSERT INTO paddock_collector.offers (batch, host, ledger, start, stop, note)"
+            " SELECT gen_random_uuid(), host, ledger, start, stop, note"
+            " FROM paddock_collector.offers WHERE ledger = 'ho1m'"
+        )
+
+    taken = operator.collector("accept")
+
+    assert taken.status == 0
+    assert "web1 ho1m: nothing new: 5 lines are here already (sent by paddock)" in taken.out
+    again = web1.collector("push", "web1")
+    assert (again.status, again.err) == (0, "")
+
+
+@needs_server
+def test_an_offer_that_is_left_is_told_and_the_rest_is_taken(operator, web1):
+    import psycopg
+
+    web1.collector("push", "web1")
+    with psycopg.connect(operator.dsn) as connection:
+        connection.execute(
+            "SELECT 1 FROM paddock_collector.offers WHERE ledger = 'ho1m' FOR UPDATE"
+        )
+        left = operator.collector("accept", "--json")
+    taken = operator.collector("accept")
+
+    assert left.status == 5
+    assert {row["ledger"]: (row["accepted"], row["code"]) for row in left.json["offers"]} == {
+        "governance": (True, None),
+        "ho1m": (False, None),
+        "ho2m": (True, None),
+    }
+    assert left.json["recorded"] == 2
+    assert (taken.status, taken.out) == (0, "web1 ho1m: entries 0 to 4 are taken in\n")
+
+
 @needs_server
 def test_a_changed_row_ends_with_4(operator, web1):
     import psycopg
@@ -286,6 +396,9 @@ WRONG = [
     (["enroll", "web1", "--key", "x"], 2, "not an Ed25519 verifier key: 'x'"),
     (["enroll", "web1"], 2, "required"),
     (["push", "nobody"], 2, "the collector knows no host 'nobody'"),
+    (["push", "web\udcff"], 2, r"no name for a host: 'web\udcff'"),
+    (["status", "--dsn", "host=/x connect_timeout=abc"], 2, "the DSN of the collector cannot"),
+    (["status", "--dsn", "host=\udcff"], 2, "the DSN of the collector cannot be read"),
 ]
 
 

@@ -131,6 +131,51 @@ def test_a_shorter_history_that_differs_is_a_fork_and_not_merely_old(host):
     assert refused(host, other.offer(), other.lines, size=7) == RefusalCode.FORKED
 
 
+# Threat: a checkpoint is public. Whoever may push can send it with lines of his own under it.
+@pytest.mark.parametrize("start", [0, 3, 9])
+def test_other_lines_under_the_checkpoint_that_is_here_are_nothing_new(host, start):
+    lines = [b"junk"] * (10 - start)
+
+    assert refused(host, host.offer(start), lines, size=10) == RefusalCode.BEHIND
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 5), (3, 5), (0, 10), (3, 10), (6, 10)])
+def test_other_lines_under_a_true_checkpoint_are_no_second_history(host, start, stop):
+    junk = [b"junk", *host.lines[start + 1 : stop]]
+
+    assert refused(host, host.offer(start, stop), junk, size=7) == RefusalCode.ROOT
+
+
+def test_an_entry_that_nobody_signed_is_no_second_history(host):
+    stranger = Host().append(6, word="other").append(3)
+
+    assert refused(host, host.offer(7), stranger.lines[7:], size=7) == RefusalCode.ROOT
+
+
+def test_a_second_history_is_one_only_where_its_tree_is_shown(host):
+    other = Host().append(4).append(6, word="other")
+    tree = other.offer(7).edge
+
+    for edge in ((), tree[:-1], (b"\0" * 32, *tree[1:]), host.offer(7).edge):
+        offer = renamed(other.offer(7), edge=edge)
+        assert refused(host, offer, other.lines[7:], size=7) == RefusalCode.ROOT
+    assert refused(host, other.offer(7), other.lines[7:], size=7) == RefusalCode.FORKED
+
+
+def test_what_departs_is_said(host):
+    stored, head = after(host, 7)
+    other = Host().append(4).append(6, word="other")
+    junk = [b"junk", *other.lines[6:]]
+
+    assert judge(host.chain, stored, head, other.offer(7), other.lines[7:]) == Refusal(
+        RefusalCode.FORKED, "line 7 does not follow the line before it"
+    )
+    assert judge(host.chain, stored, head, other.offer(5), junk) == Refusal(
+        RefusalCode.ROOT,
+        "line 5 is here with other bytes, and what is offered does not make the signed root",
+    )
+
+
 def test_a_checkpoint_by_another_key_is_refused(host):
     stranger = make_key(host.key.verifier.name, b"x" * 32)
     signed = renamed(host.offer(), note=host.note(key=stranger))

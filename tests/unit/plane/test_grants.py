@@ -1,3 +1,4 @@
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from paddock.plane.grants import list_grants, list_restraints, summarise
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.policy.presets import presets
+from paddock.policy.settings import HookSettings, ShellSettings
 
 
 def policy(text: str) -> PolicyFile:
@@ -333,3 +335,133 @@ def test_what_the_user_opened_already_is_no_grant_of_the_file():
     text = '[shell]\nnetwork = "host"\n[hook]\non_allow = "approve"\n[mcp]\ncalls_max = 999'
     assert list_grants(policy(text), configuration(text)) == ()
     assert len(list_grants(policy(text))) == 3
+
+
+# Threat: a clone that turns off what its user turned on. Strict, loose, and what is said.
+LOOSENED_HOOK = {
+    "on_allow": ('"silent"', '"approve"', "[hook] an allow skips the client's own question"),
+    "warnings": ('"once"', '"off"', "[hook] warnings are off"),
+    "also_write": ("[]", '["~/notes/"]', "[hook] the client may also write ~/notes/"),
+    "sandbox_shell": (
+        "true",
+        "false",
+        "[hook] the client's own commands no longer run in the sandbox",
+    ),
+    "paranoid": ("true", "false", "[hook] writing outside what is safe is no longer denied"),
+}
+ALLOWS_NOTHING = {"sandbox_ignored"}
+"""What git sees of scratch work: neither of its values lets anybody do anything."""
+
+LOOSENED_SHELL = {
+    "network": ('"loopback"', '"host"', "network is 'host'"),
+    "git": ('"read-only"', '"safe"', "git is 'safe'"),
+    "read": ('["/usr"]', '["/usr", "/srv"]', "commands may read /srv"),
+    "write": ("[]", '["/srv"]', "commands may write /srv"),
+    "enforcement": ('"required"', '"best-effort"', "enforcement is 'best-effort'"),
+    "approve": ('"command"', '"diff"', "approve is 'diff'"),
+    "commit": (
+        '"all"',
+        '"each"',
+        "commit is 'each': what is allowed lands where the rest is refused",
+    ),
+    "limits": ("{ cpu_s = 5 }", "{ cpu_s = 6 }", "limit cpu_s is 6"),
+}
+NEITHER_STRICTER = {"approve"}
+
+
+def under(users: str, projects: str) -> list[str]:
+    return [str(each) for each in list_grants(policy(projects), configuration(users))]
+
+
+def test_no_key_of_hook_and_shell_is_forgotten():
+    assert {each.name for each in fields(HookSettings)} == {*LOOSENED_HOOK, *ALLOWS_NOTHING}
+    assert {each.name for each in fields(ShellSettings)} == set(LOOSENED_SHELL)
+
+
+@pytest.mark.parametrize("key", LOOSENED_HOOK)
+def test_every_key_of_the_hook_that_loosens_is_named_and_its_opposite_is_not(key):
+    strict, loose, said = LOOSENED_HOOK[key]
+    approve = 'on_allow = "approve"\n' if key == "sandbox_shell" else ""
+    users, projects = (f"[hook]\n{approve}{key} = {value}" for value in (strict, loose))
+
+    assert under(users, projects) == [said]
+    assert under(projects, users) == []
+    assert under(users, "") == []
+
+
+@pytest.mark.parametrize("title", ["[shell]", "[profiles.standard.shell]"])
+@pytest.mark.parametrize("key", LOOSENED_SHELL)
+def test_every_key_of_the_shell_that_loosens_is_named_and_its_opposite_is_not(title, key):
+    strict, loose, said = LOOSENED_SHELL[key]
+    name = "[shell]" if title == "[shell]" else "profile standard, shell"
+    users, projects = (f"{title}\n{key} = {value}" for value in (strict, loose))
+
+    assert under(users, projects) == [f"{name} {said}"]
+    opposite = [f"{name} {key} is {strict}".replace('"', "'")] if key in NEITHER_STRICTER else []
+    assert under(projects, users) == opposite
+    assert under(users, "") == []
+
+
+def test_fewer_warnings_are_named():
+    every, once = '[hook]\nwarnings = "all"', '[hook]\nwarnings = "once"'
+
+    assert under(every, once) == ["[hook] a warning is given once in a session"]
+    assert under(once, every) == []
+
+
+def test_a_sandbox_that_goes_with_the_approval_is_named_and_the_approval_is_not():
+    users = '[hook]\non_allow = "approve"\nsandbox_shell = true'
+    projects = '[hook]\non_allow = "silent"\nsandbox_shell = false'
+
+    assert under(users, projects) == [
+        "[hook] the client's own commands no longer run in the sandbox"
+    ]
+
+
+def narrow(outcome: str, network: str) -> str:
+    given = f'network = "{network}"\n' if network else ""
+    return (
+        '[[profiles.standard.rules]]\naction = "tool:shell:run cat *"\n'
+        f'outcome = "{outcome}"\n{given}'
+    )
+
+
+COMMANDS = '[profiles.standard]\nallow = ["tool:shell:*"]\n'
+NO_LONGER_NARROW = ["profile standard no longer holds tool:shell:run cat * to the network 'none'"]
+
+
+@pytest.mark.parametrize("outcome", ["allow", "ask"])
+@pytest.mark.parametrize("kept", [None, "", "loopback"])
+def test_a_rule_that_closed_the_network_and_is_not_repeated_is_named(outcome, kept):
+    users = f'[shell]\nnetwork = "host"\n{COMMANDS}{narrow(outcome, "none")}'
+    rule = "" if kept is None else narrow(outcome, kept)
+
+    found = under(users, COMMANDS + rule)
+
+    assert set(found) >= set(NO_LONGER_NARROW)
+    assert under(users, COMMANDS + narrow(outcome, "none")) == []
+
+
+def test_a_network_that_the_file_itself_opens_counts():
+    users = f"{COMMANDS}{narrow('allow', 'loopback')}"
+    again = COMMANDS.replace("allow", "allow ")
+
+    assert under(users, again) == []
+    assert under(users, f'[shell]\nnetwork = "host"\n{again}') == [
+        "profile standard no longer holds tool:shell:run cat * to the network 'loopback'",
+        "[shell] network is 'host'",
+    ]
+
+
+def test_a_network_that_another_rule_opens_counts():
+    opened = narrow("allow", "host").replace("cat *", "*")
+    closed = narrow("allow", "none")
+
+    assert under(f"{COMMANDS}{opened}{closed}", COMMANDS + opened) == NO_LONGER_NARROW
+    assert under(f"{COMMANDS}{opened}{closed}", COMMANDS + opened + closed) == []
+
+
+def test_a_command_that_was_closed_and_is_denied_now_is_no_grant():
+    users = f'[shell]\nnetwork = "host"\n{COMMANDS}{narrow("allow", "none")}'
+
+    assert under(users, COMMANDS + narrow("deny", "")) == []

@@ -8,14 +8,16 @@ from paddock.apps.cli.collector_show import (
     answer_json,
     report_json,
     say_answer,
+    say_record,
     say_report,
     status_of,
 )
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_DONE, EXIT_INTEGRITY, EXIT_NO
+from paddock.apps.cli.exits import EXIT_DONE, EXIT_HOST, EXIT_INTEGRITY, EXIT_NO
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project, use_project
 from paddock.assembly.collecting import (
+    audit_record,
     chain_of,
     ledger_keys,
     open_collector,
@@ -23,7 +25,7 @@ from paddock.assembly.collecting import (
     record_accepted,
     recorded_checkpoints,
 )
-from paddock.collector.accepting import accept_offers
+from paddock.collector.accepting import Left, accept_offers
 from paddock.collector.chains import Refusal, RefusalCode
 from paddock.collector.store import Store
 from paddock.collector.verifying import verify_store
@@ -95,6 +97,8 @@ class CollectorCommand:
 
     def run(self, options: Options, console: Console) -> int:
         """Do it."""
+        if options.action in {"enroll", "push"}:
+            _require_host(options.host)
         if options.action == "keys":
             return _keys(options, console)
         dsn = console.variables.get(VARIABLE, "") if options.dsn is None else options.dsn
@@ -131,13 +135,16 @@ def _keys(options: Options, console: Console) -> int:
     return EXIT_DONE
 
 
-def _enroll(store: Store, options: Options, console: Console) -> int:
-    if not _HOST.fullmatch(options.host):
+def _require_host(host: str) -> None:
+    if not _HOST.fullmatch(host):
         raise UsageError(
-            f"no name for a host: {options.host[:80]!a}",
+            f"no name for a host: {host[:80]!a}",
             where="HOST",
             hint="lower-case letters, digits, dots, _ and -, at most 63",
         )
+
+
+def _enroll(store: Store, options: Options, console: Console) -> int:
     chains = [chain_of(options.host, _parse_key(each)) for each in options.key]
     enrolled: list[Json] = []
     for chain in chains:
@@ -199,14 +206,17 @@ def _accept(store: Store, options: Options, console: Console) -> int:
     project = use_project(options, console)
     told: list[Json] = []
     codes: set[RefusalCode] = set()
-    recorded = 0
+    is_left = False
+    recorded = after = 0
     # Recorded after so many, and not first when there are no more: senders can go on for ever.
     while True:
-        answers = list(accept_offers(store))
+        answers = list(accept_offers(store, after))
         recorded += record_accepted(project, store)
         for answer in answers:
+            after = answer.offer.number
             if isinstance(answer.result, Refusal):
                 codes.add(answer.result.code)
+            is_left = is_left or isinstance(answer.result, Left)
             told.append(answer_json(answer))
             if not options.json:
                 say_answer(answer, console)
@@ -218,7 +228,10 @@ def _accept(store: Store, options: Options, console: Console) -> int:
         console.say("nothing waits")
     if RefusalCode.FORKED in codes:
         return EXIT_INTEGRITY
-    return EXIT_NO if codes else EXIT_DONE
+    if is_left:
+        return EXIT_HOST
+    # What is here already is no fault of a host whose pushes overlapped.
+    return EXIT_NO if codes - {RefusalCode.BEHIND} else EXIT_DONE
 
 
 def _status(store: Store, options: Options, console: Console) -> int:
@@ -234,11 +247,15 @@ def _status(store: Store, options: Options, console: Console) -> int:
 
 
 def _verify(store: Store, options: Options, console: Console) -> int:
-    recorded = recorded_checkpoints(find_project(options, console))
+    project = find_project(options, console)
+    wrong = audit_record(project)
+    recorded = recorded_checkpoints(project)
     reports = list(verify_store(store, recorded))
     if options.json:
-        console.write_json({"chains": [report_json(each) for each in reports]})
+        chains: list[Json] = [report_json(each) for each in reports]
+        console.write_json({"chains": chains, "record_problems": list(wrong)})
     else:
+        say_record(wrong, console)
         for report in reports:
             say_report(report, console)
         if not reports:
@@ -248,7 +265,7 @@ def _verify(store: Store, options: Options, console: Console) -> int:
             "note: no accepted checkpoint is on record in this plane; what was cut off or put "
             "back whole does not show here"
         )
-    return EXIT_INTEGRITY if any(each.problems for each in reports) else EXIT_DONE
+    return EXIT_INTEGRITY if wrong or any(each.problems for each in reports) else EXIT_DONE
 
 
 COMMAND = CollectorCommand()

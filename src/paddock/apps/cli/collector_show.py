@@ -1,10 +1,11 @@
 """What `paddock collector` shows: answers, the state of each chain, reports."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paddock.apps.cli.console import Console
-from paddock.collector.accepting import Answer
-from paddock.collector.chains import Accepted, Chain, Refusal, Refused
+from paddock.collector.accepting import Answer, Left
+from paddock.collector.chains import Accepted, Chain, Head, Refusal, RefusalCode, Refused
 from paddock.collector.store import Store
 from paddock.collector.verifying import Report
 from paddock.text.show import show_name
@@ -12,18 +13,20 @@ from paddock.values.calls import Json
 
 
 def answer_json(answer: Answer) -> Json:
-    """What came of an offer. What it says of itself is a claim."""
+    """What came of an offer. What it says of itself is a claim.
+
+    One that was not accepted and has no code was left, and waits on.
+    """
     offer, result = answer.offer, answer.result
-    refusal = result if isinstance(result, Refusal) else None
     return {
         "host": offer.host,
         "ledger": offer.ledger,
         "start": offer.start,
         "stop": offer.stop,
         "sender": offer.sender,
-        "accepted": refusal is None,
-        "code": None if refusal is None else refusal.code.value,
-        "message": None if refusal is None else refusal.message,
+        "accepted": isinstance(result, Head),
+        "code": result.code.value if isinstance(result, Refusal) else None,
+        "message": None if isinstance(result, Head) else result.message,
     }
 
 
@@ -31,8 +34,12 @@ def say_answer(answer: Answer, console: Console) -> None:
     """One line."""
     offer, result = answer.offer, answer.result
     name = f"{show_name(offer.host)} {show_name(offer.ledger)}"
-    if isinstance(result, Refusal):
-        sender = show_name(offer.sender)
+    sender = show_name(offer.sender)
+    if isinstance(result, Left):
+        console.say(f"{name}: left to wait: {show_name(result.message)} (sent by {sender})")
+    elif isinstance(result, Refusal) and result.code is RefusalCode.BEHIND:
+        console.say(f"{name}: nothing new: {result.message} (sent by {sender})")
+    elif isinstance(result, Refusal):
         console.say(f"{name}: refused: {result.code}: {result.message} (sent by {sender})")
     else:
         console.say(f"{name}: entries {offer.start} to {offer.stop - 1} are taken in")
@@ -102,6 +109,14 @@ def status_of(store: Store) -> list[Status]:
             refused = store.refused(chain.host, chain.ledger)
             found.append(Status(chain, newest, waiting, tuple(refused)))
     return found
+
+
+def say_record(problems: Sequence[str], console: Console) -> None:
+    """What is wrong with the collector's own record; nothing where nothing is."""
+    if problems:
+        console.say("the record in this plane, its ledger governance: DAMAGED")
+    for problem in problems:
+        console.say(f"  {problem}")
 
 
 def report_json(report: Report) -> Json:
