@@ -145,6 +145,9 @@ class Keeper:
         scratch = os.fsencode(terms.scratch)
         # There is no root of its own in which they could stand where a sandbox has them.
         own = {b"HOME": scratch + b"/home", b"TMPDIR": scratch + b"/tmp"}
+        if held is not None:
+            # The host's /etc/gitconfig is there and closed: git ends where it cannot read one.
+            own[b"GIT_CONFIG_NOSYSTEM"] = b"1"
         environment = environment_of(start) | own
         try:
             os.chdir(start.directory)
