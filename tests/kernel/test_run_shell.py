@@ -352,6 +352,25 @@ def test_what_policy_warns_of_in_the_difference_stands_in_the_question(tmp_path:
     assert result.details["warnings"] == [said]
 
 
+def test_what_policy_warns_of_is_said_once_for_each_pattern(tmp_path: Path):
+    policy = OPEN + '[paths]\nwarned = ["/src/**", "/lib/**"]\nsafe = []\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        (terminal.yard.root / "src").mkdir()
+        (terminal.yard.root / "lib").mkdir()
+        line = "for n in 1 2 3 4; do echo > src/$n; done; echo > lib/x; echo > y"
+        result = terminal.call("run_shell", command=hide(line))
+
+    rows = [row for row in result.content.split("\n") if "[warning" in row]
+    said = "Writing to production path: {}. Ensure this is intentional implementation work."
+    assert rows == [
+        f"[warning: {said.format('lib/x')}]",
+        f"[warning: {said.format('src/1')} … and 3 more like it, by /src/**]",
+    ]
+    assert result.details["warnings"] == [
+        said.format(path) for path in ("lib/x", "src/1", "src/2", "src/3", "src/4")
+    ]
+
+
 def _all(yard: Yard) -> list[dict]:
     ran = yard.cli("ledger", "query", "--ledger", "ho1m", "--last", "50", "--json")
     return [json.loads(line) for line in ran.out.splitlines()]

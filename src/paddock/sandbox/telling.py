@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from paddock.sandbox.outcome import RefusedChange, ShellOutcome, Stream
+from paddock.sandbox.outcome import RefusedChange, ShellOutcome, Stream, Warned
 from paddock.sandbox.settling import written_bytes
 from paddock.sandbox.spooling import Streams
 from paddock.sandbox.staging import Kept
@@ -44,7 +44,11 @@ def with_kept(outcome: ShellOutcome, kept: Kept) -> ShellOutcome:
     if committed.conflict:
         return replace(outcome, refused=kept.refused, conflict=committed.conflict)
     landed = [each for each in kept.settled if each.lands]
-    warnings = dict.fromkeys(text for each in landed for text in each.judgement.warnings)
+    warnings = dict.fromkeys(
+        Warned(text, each.judgement.warned_by)
+        for each in landed
+        for text in each.judgement.warnings
+    )
     return replace(
         outcome,
         changed=committed.changed,
