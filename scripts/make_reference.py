@@ -234,6 +234,8 @@ def _patterns() -> Iterator[str]:
     yield "  `git diff *` matches a bare `git diff`; within a word it stands for any part. An"
     yield "  option that writes or runs something is matched by an `allow` only if it is named;"
     yield "- any other name whole, where `*` stands for any part.\n"
+    yield "A rule for a name that no call has does not load, as for `tool:client:Bash`, which is"
+    yield "judged as `tool:shell:run`, or for a ledger that there is not.\n"
     yield "In a list under `[paths]` a pattern after `!` takes back what an earlier one of the same"
     yield "list said, though nothing below a directory that matched. A rule takes no `!`.\n"
     yield "An `allow` matches exactly what is written, and a line only if it covers each of its"

@@ -1,6 +1,7 @@
 """Commands under Landlock from a runtime's side: their output, their end, their limits."""
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -84,9 +85,23 @@ def test_the_environment_is_the_plans_with_a_private_home_that_goes_away(shell):
     )
     assert set(rows) >= {"HOME", "LANG", "PATH", "PWD", "TMPDIR"}
     known = {"HOME", "LANG", "PATH", "PWD", "TMPDIR", "user.name", "user.email"}
-    assert set(rows) <= {*known, "safe.barerepository"}
+    assert set(rows) <= {*known, "GIT_CONFIG_NOSYSTEM", "safe.barerepository"}
     assert rows.get("user.name", 'A "quoted" name') == 'A "quoted" name'
     assert not os.path.exists(os.path.dirname(rows["HOME"]))
+
+
+@pytest.mark.needs("git")
+def test_git_runs_though_the_hosts_own_configuration_is_closed(shell):
+    (shell.workspace / "new").write_text("x\n")
+    subprocess.run(["git", "init", "-q"], cwd=shell.workspace, check=True)
+    give_to_plain_user(shell.workspace)
+    end = shell.line("git status --short new").end
+    assert (end.exit_code, end.stdout.head, end.stderr.head) == (0, b"?? new\n", b"")
+    if Path("/etc/gitconfig").exists():
+        # The host's file is what would have kept it from that.
+        refused = shell.line("env -u GIT_CONFIG_NOSYSTEM git status --short new").end
+        assert (refused.exit_code, refused.stdout.head) == (128, b"")
+        assert b"/etc/gitconfig" in refused.stderr.head
 
 
 def test_a_command_opens_its_outputs_by_their_names(shell):
@@ -134,7 +149,7 @@ def test_processes_file_size_and_time_are_limited(shell):
     )
     assert shell.line("head -c 3000000 /dev/zero > src/big", file_mb=1).end.exit_code == 153
     assert (shell.workspace / "src/big").stat().st_size == 1 << 20
-    assert shell.line("while :; do :; done", cpu_s=1).end.exit_code in {137, 152}
+    assert shell.line("while :; do :; done", cpu_s=1).end.exit_code == 128 + signal.SIGXCPU
 
 
 def test_a_program_that_cannot_be_started_is_said(shell):

@@ -188,6 +188,9 @@ def test_what_its_gaps_admit_is_so(ground):
     assert "links that lead out" in said
     assert ground.run("echo x > src/new.key && cat src/new.key").code == 0
     assert "a new name that policy protects" in said
+    assert ground.run("ls /tmp").code != 0
+    assert ground.run("echo x > $TMPDIR/x && cat $TMPDIR/x").code == 0
+    assert "there is no private /tmp: TMPDIR is one" in said
 
 
 def test_an_agents_lists_hold_for_its_commands(ground):

@@ -172,6 +172,19 @@ def test_a_command_that_times_out_leaves_what_it_said_and_no_process(terminal: T
     assert mark not in processes()
 
 
+@pytest.mark.parametrize("line", ["while :; do :; done", "(while :; do :; done); exit $?"])
+def test_a_command_out_of_processor_time_says_so(tmp_path: Path, line: str):
+    policy = OPEN + "[shell]\nlimits = { cpu_s = 1 }\n"
+    with a_terminal(tmp_path, policy) as terminal:
+        ended = terminal.run(line)
+        killed = terminal.run("echo said >&2; kill -9 $$")
+    assert ended["exit_code"] == 152
+    assert ended["stderr"].splitlines()[-1] == (
+        "A process used more than 1 s of processor time and was ended"
+    )
+    assert (killed["exit_code"], killed["stderr"]) == (137, "said\n")
+
+
 def test_a_background_child_holds_no_call_and_does_not_outlive_it(terminal: Terminal):
     mark = f"31338.{os.getpid()}"
     result = terminal.call("run_shell", command=f"(setsid sleep {mark} &) ; echo done", timeout=100)
@@ -337,6 +350,25 @@ def test_what_policy_warns_of_in_the_difference_stands_in_the_question(tmp_path:
     said = "Writing to production path: a. Ensure this is intentional implementation work."
     assert request.warnings == (said,)
     assert result.details["warnings"] == [said]
+
+
+def test_what_policy_warns_of_is_said_once_for_each_pattern(tmp_path: Path):
+    policy = OPEN + '[paths]\nwarned = ["/src/**", "/lib/**"]\nsafe = []\n'
+    with a_terminal(tmp_path, policy) as terminal:
+        (terminal.yard.root / "src").mkdir()
+        (terminal.yard.root / "lib").mkdir()
+        line = "for n in 1 2 3 4; do echo > src/$n; done; echo > lib/x; echo > y"
+        result = terminal.call("run_shell", command=hide(line))
+
+    rows = [row for row in result.content.split("\n") if "[warning" in row]
+    said = "Writing to production path: {}. Ensure this is intentional implementation work."
+    assert rows == [
+        f"[warning: {said.format('lib/x')}]",
+        f"[warning: {said.format('src/1')} … and 3 more like it, by /src/**]",
+    ]
+    assert result.details["warnings"] == [
+        said.format(path) for path in ("lib/x", "src/1", "src/2", "src/3", "src/4")
+    ]
 
 
 def _all(yard: Yard) -> list[dict]:

@@ -6,8 +6,8 @@ for all that follow. What the target means depends on the category: a path
 pattern by gitignore's rules, a command by words, or a name in which `*` stands
 for any part. Without a target the pattern matches every target.
 
-Heads are checked when a policy loads: a category or an operation that does not
-exist is a mistake, never a rule that silently matches nothing.
+Both are checked when a policy loads: a category, an operation or a name that no call
+has is a mistake, never a rule that silently matches nothing.
 """
 
 import re
@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Final
 
 from paddock.errors import UsageError
+from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX, find_judged_as
 from paddock.policy.patterns import PathPattern, compile_target
 from paddock.policy.problems import PatternError, quote, suggest
 from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
@@ -166,6 +167,7 @@ def parse_pattern(text: str) -> ActionPattern:
     if kind is TargetKind.PATH:
         return ActionPattern(text, head, target, kind, path=compile_target(target))
     if kind is TargetKind.NAME:
+        _check_target(head, target)
         return ActionPattern(text, head, target, kind, name=NamePattern(target))
     return ActionPattern(text, head, target, kind)
 
@@ -197,9 +199,11 @@ def parse_concrete(text: str) -> Action:
             f"{quote(head_text)} stands for many actions",
             "name one: tool:<category>:<operation> <target>",
         )
-    parse_head(head_text)
+    head = parse_head(head_text)
     if target_kind(category) is TargetKind.PATH:
         return Action(category, operation, _normal_path(target))
+    if target_kind(category) is TargetKind.NAME and target.strip():
+        _check_target(head, target.strip())
     return Action(category, operation, target.strip() if category != "shell" else target)
 
 
@@ -230,6 +234,11 @@ def _check_known(text: str, category: str, operation: str) -> None:
             f"{quote(text)} names the category {quote(category)}, and there is none",
             suggest(category, OPERATIONS),
         )
+    judged_as = find_judged_as(operation) if category == "client" else ()
+    if judged_as:
+        raise PatternError(
+            f"no call is judged as {quote(text)}", f"{operation} is judged as {_listed(judged_as)}"
+        )
     if operation == ANY or category in NAMES_BY_OPERATION:
         return
     every = frozenset[str]().union(*OPERATIONS.values())
@@ -239,3 +248,45 @@ def _check_known(text: str, category: str, operation: str) -> None:
             f"{quote(text)} names the operation {quote(operation)}, and there is none",
             suggest(operation, known),
         )
+
+
+def _check_target(head: HeadPattern, target: str) -> None:
+    """Refuse a target that no call has. Letter case does not count here."""
+    name = NamePattern(target)
+    categories = (head.categories - NAMES_BY_OPERATION) or head.categories
+    heads = [
+        (category, operation)
+        for category in sorted(categories)
+        for operation in sorted(OPERATIONS[category]) or (head.operation,)
+        if head.operation in (ANY, operation)
+    ]
+    if not any(_may_be_target(category, operation, name) for category, operation in heads):
+        said = quote(f"{head.text} {target}")
+        raise PatternError(f"no call is judged as {said}", _target_hint(*heads[0], name))
+
+
+def _may_be_target(category: str, operation: str, name: NamePattern) -> bool:
+    if category in NAMES_BY_OPERATION or (category, operation) == ("package", "list"):
+        return not name.text.strip(ANY)
+    if category == "mcp":
+        lead, star, _ = name.text.casefold().partition(ANY)
+        return lead.startswith(MCP_PREFIX) or (star != "" and MCP_PREFIX.startswith(lead))
+    if (category, operation) == ("package", "run"):
+        return ANY in name.text or "/" in name.text
+    return any(map(name.matches_widely, CLOSED_TARGETS[category, operation]))
+
+
+def _target_hint(category: str, operation: str, name: NamePattern) -> str:
+    head = f"tool:{category}:{operation}"
+    if category in NAMES_BY_OPERATION or (category, operation) == ("package", "list"):
+        return f"it has no target: write {head}"
+    if category == "mcp":
+        return f"its target begins with {MCP_PREFIX}, as in {head} {MCP_PREFIX}server__*"
+    if (category, operation) == ("package", "run"):
+        return f"its target is PACKAGE/TOOL, as in {head} {name.text}/*"
+    return suggest(name.text, CLOSED_TARGETS[category, operation])
+
+
+def _listed(heads: tuple[str, ...]) -> str:
+    *others, last = heads
+    return f"{', '.join(others)} and {last}" if others else last

@@ -56,7 +56,10 @@ SYSTEM_READ: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ShellLimits:
-    """What one command may use, over its whole process tree."""
+    """What one command may use.
+
+    Processes and memory: its whole process tree. Processor time and file size: each process.
+    """
 
     processes: int = 256
     memory_mb: int = 4096

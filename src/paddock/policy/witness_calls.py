@@ -9,6 +9,7 @@ from typing import Final
 
 from paddock.policy.actions import NAMES_BY_OPERATION, TargetKind, is_normal_path, target_kind
 from paddock.policy.differences import EVERYTHING, Item
+from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX
 from paddock.policy.sampling import ANYTHING, PART_FILL, Parts, common_texts
 from paddock.values.actions import OPERATIONS, Action
 
@@ -22,7 +23,12 @@ _SAFE_IN_SHELL: Final = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
 )
 _SAMPLE_COMMANDS: Final = ("example-program", "example-program --flag", 'eval "$given"')
-_SAMPLE_NAMES: Final = {"ledger": "governance", "package": "*", "gate": "*"}
+_SAMPLE_NAMES: Final = {
+    "ledger": "governance",
+    "package": "*",
+    "gate": "all",
+    "mcp": f"{MCP_PREFIX}{PART_FILL}",
+}
 _CLIENT_TOOL: Final = "ExampleTool"
 
 
@@ -123,6 +129,8 @@ def _name_actions(
         if category in NAMES_BY_OPERATION:
             yield Action(category, operation)
             continue
-        known = [_SAMPLE_NAMES.get(category, PART_FILL)] if is_open else names
+        known = CLOSED_TARGETS.get((category, operation), names)
+        if is_open:
+            known = (_SAMPLE_NAMES[category],)
         for name in known:
             yield Action(category, operation, name)

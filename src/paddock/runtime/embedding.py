@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from paddock.errors import ConfigError
+from paddock.policy.names import find_judged_as
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
@@ -58,6 +59,13 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
         raise ConfigError(
             f"{quote(name)} is no name for a tool",
             hint="1 to 64 letters, digits, underscores or hyphens",
+        )
+    if find_judged_as(name):
+        # Threat: no rule can name `tool:client:Bash`, for that is not how a client's is judged.
+        raise ConfigError(
+            f"{quote(name)} is no name for a tool: a client's tool of that name is judged"
+            f" as {find_judged_as(name)[0]}",
+            hint="give it a name that policy can speak of",
         )
     try:
         return Tool(spec, EmbeddedTool(name, handler))

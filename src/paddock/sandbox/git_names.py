@@ -106,14 +106,16 @@ _TODO: Final = _lines(
     r"|b|break|noop|revert\b.*)"
 )
 """No `exec`: `git rebase --continue` would run it."""
-_KNOWN_STRATEGY: Final = _whole(r"(?:ort|recursive|resolve|octopus|ours|subtree)\n?")
+_STRATEGIES: Final = r"(?:ort|recursive|resolve|octopus|ours|subtree)"
 """Any other name is a program `git-merge-NAME`."""
+_KNOWN_STRATEGY: Final = _whole(rf"{_STRATEGIES}\n?")
 _AUTHOR: Final = _lines(rf"GIT_AUTHOR_(?:NAME|EMAIL|DATE)={_QUOTED}")
 """Old versions of git let a shell read it."""
 _SEQUENCER_OPTIONS: Final = _lines(
     r"\[options\]|\s*(?:no-commit|edit|allow-empty|allow-empty-message|drop-redundant-commits"
     r"|keep-redundant-commits|signoff|record-origin|allow-ff|mainline|allow-rerere-auto"
     r"|default-msg-cleanup)\s*=\s*\w+"
+    rf"|\s*strategy\s*=\s*{_STRATEGIES}|\s*strategy-option\s*=\s*[\w=:.-]+"
 )
 
 _MERGE_STATE: Final = (
@@ -147,7 +149,7 @@ _FILES: Final = (
     _kind(rf"objects/info/commit-graphs?(?:/graph-{_OID}\.graph)?", Phase.OBJECTS),
     _kind(r"objects/info/commit-graphs/commit-graph-chain", Phase.OBJECTS, _lines(rf"{_OID}")),
     _kind(r"objects/info/packs", Phase.STATE, _lines(r"P pack-\w+\.pack")),
-    _kind(r"info/refs", Phase.STATE, _lines(rf"{_OID}\t{_REF_NAME}")),
+    _kind(r"info/refs", Phase.STATE, _lines(rf"{_OID}\t{_REF_NAME}(?:\^\{{\}})?")),
     _kind(
         r"index|sharedindex\.[0-9a-f]+|rebase-apply/patch-merge-index",
         Phase.STATE,

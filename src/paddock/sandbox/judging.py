@@ -80,6 +80,8 @@ class StagedJudgement:
     reason: str = ""
     rule: RuleMatch | None = None
     warnings: tuple[str, ...] = ()
+    warned_by: str = ""
+    """The pattern that warns; empty where nothing does."""
     phase: int = 0
     """Within a git directory, lower ones land first (`git_names.Phase`)."""
 
@@ -147,8 +149,15 @@ def _judge(bench: Bench, change: StagedChange) -> StagedJudgement:
     if problem is not None:
         return problem
     decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
+    warning = bench.policy.guards.find_warning(change.path) if decision.warnings else None
     return StagedJudgement(
-        change, decision.outcome, decision.code, decision.reason, decision.rule, decision.warnings
+        change,
+        decision.outcome,
+        decision.code,
+        decision.reason,
+        decision.rule,
+        decision.warnings,
+        "" if warning is None else warning.text,
     )
 
 

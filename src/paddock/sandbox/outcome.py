@@ -101,6 +101,14 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Warned:
+    """One warning, and the pattern of policy behind it."""
+
+    text: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShellOutcome:
     """What one command came to."""
 
@@ -120,7 +128,7 @@ class ShellOutcome:
     refused: tuple[RefusedChange, ...] = ()
     conflict: str = ""
     """Why nothing of it was kept although policy allows it; empty where that is not so."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Warned, ...] = ()
     notes: tuple[str, ...] = ()
     diff: str | None = None
     """Of a dry run: what it would have changed."""

@@ -4,7 +4,7 @@
 stream behind the number of its lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from paddock import limits
@@ -60,7 +60,7 @@ def _content(outcome: ShellOutcome, changes: Sequence[Change]) -> str:
         said.append("look at those files again, then repeat the command")
     said += _changed(outcome, changes)
     said += _refused(outcome)
-    said += [f"[warning: {show_name(warning)}]" for warning in outcome.warnings]
+    said += _warnings(outcome)
     said += [f"[{show_name(note)}]" for note in outcome.notes]
     enforced = outcome.enforced
     held = f"sandbox: {enforced.backend}, {enforced.enforcement.value}"
@@ -91,6 +91,17 @@ def _refused(outcome: ShellOutcome) -> list[str]:
     if any(each.code == ApprovalUnavailableError.code for each in refused):
         said.append(_NOT_ASKED)
     return said
+
+
+def _warnings(outcome: ShellOutcome) -> Iterator[str]:
+    """A row for each pattern that warns, not for each file: a run of tests writes hundreds."""
+    by_pattern: dict[str, list[str]] = {}
+    for each in outcome.warnings:
+        by_pattern.setdefault(each.pattern, []).append(each.text)
+    for pattern, texts in by_pattern.items():
+        more = len(texts) - 1
+        rest = f" … and {more} more like it, by {show_name(pattern)}" if more else ""
+        yield f"[warning: {show_name(texts[0])}{rest}]"
 
 
 def _more(count: int) -> list[str]:
@@ -153,7 +164,7 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
     if outcome.conflict:
         details["conflict"] = outcome.conflict
     if outcome.warnings:
-        details["warnings"] = list(outcome.warnings)
+        details["warnings"] = [each.text for each in outcome.warnings]
     if outcome.diff is not None:
         details["diff"] = outcome.diff
     return details

@@ -305,6 +305,17 @@ def test_an_action_without_a_target_says_that_the_workspace_itself_is_judged(use
         assert user.run("policy", question, "tool:gate:check").err == ""
 
 
+@pytest.mark.parametrize("question", ["check", "explain"])
+def test_a_question_about_a_name_that_no_call_has_says_how_it_is_judged(user, question):
+    ran = user.run("policy", question, "tool:client:Bash")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        'error[usage]: no call is judged as "tool:client:Bash"',
+        "  hint:  Bash is judged as tool:shell:run",
+    ]
+    assert user.run("policy", question, "tool:client:WebFetch").out != ""
+
+
 def test_policy_explain_names_rule_place_and_the_change_that_would_flip_it(user):
     user.run("init")
     ran = user.run("policy", "explain", "tool:file:create .git/config")

@@ -505,7 +505,7 @@ def test_a_rule_can_allow_a_tool_of_the_program(place):
 
 def test_a_name_that_is_taken_or_unusable_is_not_registered(runtime):
     runtime.tools.register(COUNT, count)
-    for name in ("count_words", "view", "no spaces", "", "x" * 65):
+    for name in ("count_words", "view", "no spaces", "", "x" * 65, "Bash", "mcp__a__b"):
         spec = paddock.ToolSpec(
             name=name,
             title="t",

@@ -83,7 +83,7 @@ def test_what_is_as_strict_as_the_defaults_stands_apart_from_what_is_allowed(tex
     ("rule", "said"),
     [
         ('ask = ["tool:file:*"]', "asks about tool:file:*"),
-        ('ask = ["tool:mcp:call x"]', "asks about tool:mcp:call x"),
+        ('ask = ["tool:mcp:call mcp__x"]', "asks about tool:mcp:call mcp__x"),
         ('allow = ["tool:*:view"]', "allows tool:*:view"),
         ('allow = ["tool:search:*"]', "allows tool:search:*"),
         ('otherwise = { "tool:*" = "ask" }', "otherwise asks about tool:*"),

@@ -9,6 +9,7 @@ from paddock.policy.actions import (
     TargetKind,
     is_normal_path,
     parse_action,
+    parse_concrete,
     parse_head,
     parse_pattern,
 )
@@ -68,6 +69,74 @@ def test_a_head_that_can_match_nothing_is_refused_with_what_was_meant(text: str,
 )
 def test_the_target_is_of_the_kind_of_its_category(text: str, kind: TargetKind | None) -> None:
     assert parse_pattern(text).kind is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("tool:client:Bash", "Bash is judged as tool:shell:run"),
+        ("tool:client:Write", "Write is judged as tool:file:create"),
+        (
+            "tool:client:apply_patch",
+            "apply_patch is judged as tool:file:create, tool:file:str_replace and tool:file:delete",
+        ),
+        ("tool:client:mcp__a__b", "mcp__a__b is judged as tool:mcp:call mcp__a__b"),
+        ("tool:client:WebFetch example.com", "it has no target: write tool:client:WebFetch"),
+        (
+            "tool:mcp:call github",
+            "its target begins with mcp__, as in tool:mcp:call mcp__server__*",
+        ),
+        ("tool:ledger:query ho3", "known are governance, ho1m, ho2m"),
+        ("tool:ledger:query governence", 'did you mean "governance"?'),
+        ("tool:gate:check G9", "known are G0A, G0B, G1, G1-COMPLETE, G2, G3, G4, G5, G6, all"),
+        ("tool:package:list PKG-1", "it has no target: write tool:package:list"),
+        ("tool:package:run PKG-1", "its target is PACKAGE/TOOL, as in tool:package:run PKG-1/*"),
+    ],
+)
+def test_a_name_that_no_call_has_is_refused_with_how_it_is_judged(text: str, hint: str) -> None:
+    for parse in (parse_pattern, parse_concrete):
+        with pytest.raises(PatternError) as caught:
+            parse(text)
+        assert caught.value.message == f'no call is judged as "{text}"'
+        assert caught.value.hint == hint
+    with pytest.raises(UsageError, match="no call is judged as") as typed:
+        parse_action(text)
+    assert typed.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    "text", ["tool:mcp:call git*", "tool:ledger:query h*3", "tool:gate:check G9*", "tool:*:query x"]
+)
+def test_a_star_that_no_call_fills_is_refused(text: str) -> None:
+    with pytest.raises(PatternError, match="no call is judged as"):
+        parse_pattern(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool:client:*",
+        "tool:client:bash",
+        "tool:client:WebFetch *",
+        "tool:mcp:call mcp__github__*",
+        "tool:mcp:call MCP__github__*",
+        "tool:mcp:call m*",
+        "tool:mcp:call *github*",
+        "tool:mcp:call",
+        "tool:ledger:query ho1m",
+        "tool:ledger:query HO*",
+        "tool:*:query ho*",
+        "tool:gate:check all",
+        "tool:gate:check G1*",
+        "tool:package:list",
+        "tool:package:list *",
+        "tool:package:run PKG-1/*",
+        "tool:package:run *",
+        "tool:package:* PKG-1/count",
+    ],
+)
+def test_a_name_that_a_call_can_have_is_taken(text: str) -> None:
+    assert parse_pattern(text).text == text
 
 
 def test_a_target_for_more_than_one_kind_is_refused() -> None:

@@ -53,7 +53,7 @@ def found(report: Diff) -> set[tuple[str, str, str]]:
         ),
         (
             BASE.replace('"ask" }', '"ask", "tool:mcp:*" = "ask" }'),
-            ("tool:mcp:call example", "deny", "ask"),
+            ("tool:mcp:call mcp__example", "deny", "ask"),
         ),
         (
             BASE + '[agents."Explore"]\nprofile = "locked"\n',

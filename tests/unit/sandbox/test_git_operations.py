@@ -171,6 +171,16 @@ def test_what_an_ordinary_operation_writes_is_committed(repository, operations):
     assert refused(changes) == []
 
 
+@pytest.mark.parametrize("operation", [("gc", "-q"), ("repack", "-adq"), ("update-server-info",)])
+def test_the_list_of_refs_of_a_repository_with_an_annotated_tag_is_committed(repository, operation):
+    repository.git("tag", "-a", "v1", "-m", "annotated")
+    changes = repository.changed_by(operation)
+    listed = next(change.content for change in changes if change.name == "info/refs")
+    assert listed is not None
+    assert listed.endswith(b"\trefs/tags/v1^{}\n")
+    assert refused(changes) == []
+
+
 def test_a_split_index_is_refused_whole(repository):
     changes = repository.changed_by(("update-index", "--split-index"))
     assert "index" in [change.name for change in changes]
@@ -190,6 +200,12 @@ def test_an_index_of_sha256_is_committed_where_the_repository_is_known_for_it(tm
 def conflict(repository: Repository) -> None:
     repository.git("checkout", "-q", "other")
     repository.commit("b", "2\n")
+
+
+def conflict_with_several(repository: Repository) -> None:
+    repository.commit("b", "3\n")
+    repository.commit("b", "4\n")
+    conflict(repository)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +241,27 @@ def test_a_rebase_with_a_strategy_keeps_its_options(repository):
     changes = repository.changed_by(("rebase", "-s", "ort", "-X", "patience", "main"), fails=True)
     assert any(change.name == "rebase-merge/strategy_opts" for change in changes)
     assert refused(changes) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        (("-X", "patience"), b"[options]\n\tstrategy-option = patience\n"),
+        (("--strategy=recursive",), b"[options]\n\tstrategy = recursive\n"),
+    ],
+    ids=str,
+)
+def test_a_cherry_pick_of_several_commits_keeps_its_strategy(repository, options, kept):
+    conflict_with_several(repository)
+    changes = repository.changed_by(("cherry-pick", *options, "main~1", "main"), fails=True)
+    assert [c.content for c in changes if c.name == "sequencer/opts"] == [kept]
+    assert refused(changes) == []
+
+
+def test_a_cherry_pick_that_will_run_a_program_to_sign_is_refused_whole(repository):
+    conflict_with_several(repository)
+    changes = repository.changed_by(("cherry-pick", "-S", "main~1", "main"), fails=True)
+    assert refused(changes) == [change.name for change in changes]
 
 
 def test_a_rebase_that_will_run_a_command_is_refused_whole(repository):

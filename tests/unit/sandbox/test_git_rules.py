@@ -133,10 +133,13 @@ def test_an_executable_file_is_refused(mode):
         ("rebase-apply/author-script", b"GIT_AUTHOR_NAME='a'$(touch owned)''\n"),
         ("sequencer/todo", b"exec touch owned\n"),
         ("sequencer/opts", b"[options]\n\tstrategy = evil\n"),
+        ("sequencer/opts", b"[options]\n\tstrategy-option = x; touch owned\n"),
+        ("sequencer/opts", b"[options]\n\tgpg-sign = key\n"),
         ("sequencer/opts", b"[include]\n\tpath = x\n"),
         ("BISECT_NAMES", b" $(touch owned)\n"),
         ("BISECT_START", b"--upload-pack=touch\n"),
         ("info/refs", b"[core]\n"),
+        ("info/refs", OID + b"\trefs/tags/v1^{}[core]\n"),
         ("shallow", b"[core]\n"),
         ("index", b"[core]\n"),
         ("index", INDEX + b"x"),
@@ -163,6 +166,8 @@ def test_an_ordinary_name_with_another_content_spoils_the_directory(name, conten
         ("FETCH_HEAD", OID + b"\tnot-for-merge\tbranch 'x' of /far\n"),
         ("refs/remotes/origin/HEAD", b"ref: refs/remotes/origin/main\n"),
         ("sequencer/opts", b"[options]\n\tno-commit = true\n"),
+        ("sequencer/opts", b"[options]\n\tstrategy = ort\n\tstrategy-option = patience\n"),
+        ("info/refs", OID + b"\trefs/tags/v1\n" + OID + b"\trefs/tags/v1^{}\n"),
     ],
 )
 def test_the_contents_that_git_writes_are_allowed(name, content):

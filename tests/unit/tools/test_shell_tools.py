@@ -20,6 +20,7 @@ from paddock.sandbox.outcome import (
     RefusedChange,
     ShellOutcome,
     Stream,
+    Warned,
 )
 from paddock.sandbox.values import Ending, Enforced, Held, SandboxPlan
 from paddock.tools.cancelling import StoppedCallError
@@ -214,7 +215,7 @@ def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports)
         enforced=Enforced("landlock", Held.PARTIAL, ("one gap",)),
         changed=(ChangedPath(at("a\u202eb"), None, state(), kept=False),),
         refused=(RefusedChange("k.key", "policy.protected", "*.key (paths.protected)"),),
-        warnings=("careful",),
+        warnings=(Warned("careful", "/src/**"),),
         notes=("a note",),
     )
     output = run(tool, ports, outcome)
@@ -243,6 +244,23 @@ def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports)
     ]
     assert output.details["timed_out"] is True
     assert set(output.details) <= set(tool.spec.output_schema["properties"])
+
+
+def test_warnings_by_one_pattern_are_one_row_with_their_number(tool, ports):
+    warnings = (
+        *(Warned(f"careful: a{number}", "/src/**") for number in range(31)),
+        Warned("careful: b", "/lib/*\u202e"),
+        Warned("careful: c", "/lib/*\u202e"),
+        Warned("careful: d", "/plugins/**"),
+    )
+    output = run(tool, ports, replace(OUTCOME, warnings=warnings))
+
+    assert [row for row in output.content.split("\n") if "careful" in row] == [
+        "[warning: careful: a0 … and 30 more like it, by /src/**]",
+        "[warning: careful: b … and 1 more like it, by /lib/*\\u202e]",
+        "[warning: careful: d]",
+    ]
+    assert output.details["warnings"] == [warning.text for warning in warnings]
 
 
 def test_a_change_that_somebody_should_have_been_asked_about_says_how_to_make_it(tool, ports):

@@ -8,6 +8,7 @@ from paddock.apps.cli.project import environment_of, find_project
 from paddock.assembly import Project, is_made_with_dev
 from paddock.errors import PaddockError, SandboxUnavailableError
 from paddock.plane.report import MADE_WITH_DEV
+from paddock.policy.settings import Enforcement, ShellSettings
 from paddock.sandbox.values import Held, Verdict
 from paddock.values.calls import Json
 
@@ -35,6 +36,7 @@ class Doctor:
         project = _find_project(options, console)
         is_full = verdicts[0].enforcement is Held.FULL
         here = _examine_here(project) if project is not None and is_full else None
+        commands = _commands(verdicts, here, _enforcement(project))
         made_with_dev = project is not None and is_made_with_dev(project)
         if options.json:
             console.write_json(
@@ -46,7 +48,7 @@ class Doctor:
                     ],
                     "backends": [_verdict_json(verdict) for verdict in verdicts],
                     "workspace": None if here is None else _verdict_json(here),
-                    "commands": _commands(verdicts, here),
+                    "commands": commands,
                     "made_with_dev": made_with_dev,
                 }
             )
@@ -61,7 +63,7 @@ class Doctor:
             self._say_verdict(verdict, verdict.backend, console)
         if here is not None:
             self._say_verdict(here, "this workspace", console)
-        console.say(f"files: fenced. commands: {_commands(verdicts, here)}")
+        console.say(f"files: fenced. commands: {commands}")
         if made_with_dev:
             console.say(f"plane: {MADE_WITH_DEV}")
         return 0
@@ -96,16 +98,33 @@ def _examine_here(project: Project) -> Verdict:
     return examine_workspace(staging, str(project.root.path))
 
 
-def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None) -> str:
-    """What becomes of a command here, under the default `enforcement = "required"`."""
-    from paddock.sandbox.choice import choose_backend
+def _enforcement(project: Project | None) -> Enforcement:
+    """What policy says for the agent that is used where none is named; else the default."""
+    from paddock.policy.grants import shell_for
+
+    if project is None:
+        return ShellSettings().enforcement
+    try:
+        lineage = project.agents.lineage(project.default_agent)
+        policy = project.policy_for(lineage[0])
+    except PaddockError:
+        # No command runs before its agents and its policy load.
+        return ShellSettings().enforcement
+    return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
+
+
+def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: Enforcement) -> str:
+    """What becomes of a command here."""
+    from paddock.sandbox.choice import NO_BACKEND, choose_backend
 
     if here is not None and here.enforcement is Held.NONE:
         return f"refused in this workspace; {here.remedy}"
     try:
-        chosen = choose_backend(verdicts, "required")
+        chosen = choose_backend(verdicts, enforcement)
     except SandboxUnavailableError as refused:
         return f"refused; {refused.hint}"
+    if chosen.backend == NO_BACKEND:
+        return f"unconfined (enforcement = {enforcement})"
     return f"held by {chosen.backend} ({chosen.enforcement.value})"
 
 

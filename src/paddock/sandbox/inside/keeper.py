@@ -41,6 +41,7 @@ from paddock.sandbox.inside.serving import (  # noqa: E402 - after the path
     DEFAULT_SIGNALS,
     environment_of,
     find_program,
+    limit_processor,
     receive_order,
     send_report,
     watch,
@@ -145,6 +146,9 @@ class Keeper:
         scratch = os.fsencode(terms.scratch)
         # There is no root of its own in which they could stand where a sandbox has them.
         own = {b"HOME": scratch + b"/home", b"TMPDIR": scratch + b"/tmp"}
+        if held is not None:
+            # The host's /etc/gitconfig is there and closed: git ends where it cannot read one.
+            own[b"GIT_CONFIG_NOSYSTEM"] = b"1"
         environment = environment_of(start) | own
         try:
             os.chdir(start.directory)
@@ -160,7 +164,6 @@ class Keeper:
         for what, most in (
             # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
             (resource.RLIMIT_CORE, 1),
-            (resource.RLIMIT_CPU, terms.cpu_s),
             (resource.RLIMIT_FSIZE, terms.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
             # Threat: a user who may have real-time priority starves who keeps the time.
@@ -172,6 +175,7 @@ class Keeper:
             _, hard = resource.getrlimit(what)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
+        limit_processor(terms.cpu_s)
 
     def _look(self) -> int:
         return landlocked.used_kb(self._terms.memory_kb)
