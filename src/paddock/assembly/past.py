@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from paddock.assembly.auditing import is_there
 from paddock.assembly.history import look_at_history, open_history, open_journal
@@ -27,6 +28,22 @@ from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
+
+
+class Standing(StrEnum):
+    """Whether a call can still be undone; the values stand in `paddock history --json`."""
+
+    UNDOABLE = "yes"
+    OTHER_WORKSPACE = "other workspace"
+    """Its agent works elsewhere now."""
+    NOT_RECORDED = "not recorded"
+    AS_BEFORE = "as before"
+    """All is as it was before the call: there is nothing to undo."""
+    CHANGED = "changed since"
+    NO_WORKSPACE = "no workspace"
+    """There is no such agent any more, or no directory."""
+    NOT_KEPT = "not kept"
+    """The history lacks a content that it replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +112,22 @@ class Past:
         except (UsageError, ConfigError, PathError):
             return call.touches(path)
 
-    def standing(self, call: PastCall) -> str:
-        """Whether it can still be undone: `yes`, or why not in two words."""
+    def standing(self, call: PastCall) -> Standing:
+        """Whether it can still be undone, or why not."""
         try:
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
-                return "other workspace"
+                return Standing.OTHER_WORKSPACE
             if not call.changes:
-                return "not recorded"
+                return Standing.NOT_RECORDED
             if changed_since(call.changes, workspace):
                 is_before = is_as_before(call.changes, workspace)
-                return "as before" if is_before else "changed since"
+                return Standing.AS_BEFORE if is_before else Standing.CHANGED
         except (UsageError, ConfigError):
-            return "no workspace"
+            return Standing.NO_WORKSPACE
         except (PathError, TextError):
-            return "changed since"
-        return "not kept" if unkept(call.changes, self.seen) else "yes"
+            return Standing.CHANGED
+        return Standing.NOT_KEPT if unkept(call.changes, self.seen) else Standing.UNDOABLE
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
         """Whether a change may be told: neither where it was nor where it went is secret by now."""
@@ -185,7 +202,7 @@ class Past:
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},
             )
-        is_changed = result.refusal is not None and self.standing(call) == "changed since"
+        is_changed = result.refusal is not None and self.standing(call) is Standing.CHANGED
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 
