@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self, cast
+from typing import Final, Literal, Self, TypeAlias, cast
 
 from paddock.history.disk import DIRECTORY, READ, StoreDisk, converting
 from paddock.history.packing import chunks_of
@@ -52,17 +52,22 @@ class CallMark:
     of a version that did not write it."""
 
 
+DoingKind: TypeAlias = Literal["created", "overwritten", "edited", "moved", "deleted", "mode"]
+"""What is done to an entry, as notes, the ledger and a call's result tell it."""
+DoingEntry: TypeAlias = Literal["file", "link", "directory"]
+"""What it is done to."""
+
+
 @dataclass(frozen=True, slots=True)
 class Doing:
     """What is about to be done to one entry of a workspace.
 
-    `kind` is `created`, `overwritten`, `edited`, `moved`, `deleted` or `mode`; `entry` is `file`,
-    `link` or `directory`; `before` and `after` are versions, None for absence.
+    `before` and `after` are versions, None for absence.
     """
 
     path: str
-    kind: str
-    entry: str = "file"
+    kind: DoingKind
+    entry: DoingEntry = "file"
     before: str | None = None
     after: str | None = None
     to: str | None = None
@@ -70,7 +75,7 @@ class Doing:
     """Permission bits of what stood there, where it goes away."""
     made: tuple[str, ...] = ()
     """Directories that were made on the way."""
-    entry_after: str = ""
+    entry_after: DoingEntry | Literal[""] = ""
     """What is to stand there, where that is something else."""
     is_kept: bool = True
     """Whether what stood there is in the store: all but what only commands write."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, Literal, TypeAlias, cast
 
 from paddock.errors import UsageError
 from paddock.history.notes import Note
@@ -23,14 +23,15 @@ _SHELL_TOOLS: Final = frozenset({"run_shell", "run_shell_dev"})
 _Key = tuple[str, str]
 
 
+PastOutcome: TypeAlias = Literal["done", "failed", "unknown", "unreadable"]
+"""`failed`, where a call that ended in an error may have left changes; `unknown`, where it was
+killed before its result was on record, or is at work; `unreadable`, where its record is none
+that this version knows."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastCall:
-    """One call that changed something, or may have.
-
-    `outcome` is `done`; `failed`, where a call that ended in an error may have left
-    changes; `unknown`, where it was killed before its result was on record, or is at
-    work; `unreadable`, where its record is none that this version knows.
-    """
+    """One call that changed something, or may have."""
 
     call_id: str
     entry_id: str
@@ -42,7 +43,7 @@ class PastCall:
     """The agent whose workspace the paths are relative to."""
     session_id: str
     tool: str
-    outcome: str
+    outcome: PastOutcome
     changes: tuple[Change, ...]
     undoes: str = ""
     """Of an undo: the call that it undid."""
@@ -138,7 +139,7 @@ def _of_result(
     whole = entry.metadata.get("effects_stored")
     if whole is not None:
         changes = _stored_changes(whole, stored_bytes)
-    outcome = "done" if entry.metadata.get("status") == "ok" else "failed"
+    outcome: PastOutcome = "done" if entry.metadata.get("status") == "ok" else "failed"
     return PastCall(
         call_id=entry.call_id,
         entry_id=stored.id,
@@ -172,7 +173,7 @@ def _stored_changes(
 
 
 def _of_notes(
-    notes: Sequence[Note], outcome: str, intent: StoredEntry | None, entry_id: str = ""
+    notes: Sequence[Note], outcome: PastOutcome, intent: StoredEntry | None, entry_id: str = ""
 ) -> PastCall:
     call = notes[0].call
     return PastCall(

@@ -6,6 +6,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError, IntegrityError, PathError, TextError
+from paddock.history.notes import DoingKind
 from paddock.history.objects import ObjectStore
 from paddock.runtime.past import PastCall
 from paddock.runtime.undo_plan import state_at
@@ -24,7 +25,7 @@ class PathDiff:
     """One path of a call: what happened, and the difference or why there is none to show."""
 
     path: str
-    kind: str
+    kind: DoingKind
     text: str
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import FileChangedError, PathNotFoundError
+from paddock.history.notes import DoingEntry
 from paddock.history.objects import ObjectStore
 from paddock.text.show import quote
 from paddock.tools.spec import Change
@@ -247,7 +248,7 @@ class UndoPlan:
             written = WriteFile(path, content, old, change.mode, overrides_read_only=overrides)
             self._stage("create", written)
 
-    def _remove(self, path: WorkspacePath, entry: str, version: str | None) -> None:
+    def _remove(self, path: WorkspacePath, entry: DoingEntry, version: str | None) -> None:
         if entry == "directory":
             self._stage("delete", RemoveDirectory(path))
             return

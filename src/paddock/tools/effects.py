@@ -2,22 +2,22 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, cast, get_args
 
 from paddock import limits
 from paddock.errors import HostError, StorageFullError
-from paddock.history.notes import Doing
+from paddock.history.notes import Doing, DoingEntry, DoingKind
 from paddock.tools.spec import Change, StoredEffects
 from paddock.values.calls import Json
 from paddock.workspace import DeleteReceipt, MoveReceipt, WriteReceipt
 from paddock.workspace.changes import ChangedPath
 from paddock.workspace.noting import doing_of_path
 
-_KINDS: Final = frozenset({"created", "overwritten", "edited", "moved", "deleted", "mode"})
-_ENTRIES: Final = frozenset({"file", "link", "directory"})
+_KINDS: Final[frozenset[DoingKind]] = frozenset(get_args(DoingKind))
+_ENTRIES: Final[frozenset[DoingEntry]] = frozenset(get_args(DoingEntry))
 
 
-def change_of_write(receipt: WriteReceipt, kind: str) -> Change:
+def change_of_write(receipt: WriteReceipt, kind: DoingKind) -> Change:
     """Of one file that was written."""
     made = tuple(directory.relative for directory in receipt.created_directories)
     return Change(receipt.path.relative, kind, receipt.version_before, receipt.version, made=made)
@@ -140,23 +140,27 @@ def change_from_json(kept: Mapping[str, Json]) -> Change:
         ValueError: it is none.
     """
     made = cast("list[Json]", kept.get("made", []))
-    change = Change(
+    kind, entry = _text(kept.get("kind")), _text(kept.get("entry", "file"))
+    entry_after = _text(kept.get("entry_after", ""))
+    if (
+        kind not in _KINDS
+        or entry not in _ENTRIES
+        or (entry_after != "" and entry_after not in _ENTRIES)
+    ):
+        raise ValueError(f"no such change: {kind!r} of {entry!r}")
+    return Change(
         path=_text(kept.get("path")),
-        kind=_text(kept.get("kind")),
+        kind=kind,
         before=_optional(kept.get("before")),
         after=_optional(kept.get("after")),
         to=_optional(kept.get("to")),
-        entry=_text(kept.get("entry", "file")),
-        entry_after=_text(kept.get("entry_after", "")),
+        entry=entry,
+        entry_after=entry_after,
         mode=_mode(kept.get("mode")),
         mode_after=_mode(kept.get("mode_after")),
         made=tuple(_text(name) for name in made),
         kept=kept.get("kept", True) is True,
     )
-    entries = {change.entry, change.entry_after or change.entry}
-    if change.kind not in _KINDS or not entries <= _ENTRIES:
-        raise ValueError(f"no such change: {change.kind!r} of {change.entry!r}")
-    return change
 
 
 def _text(value: Json) -> str:

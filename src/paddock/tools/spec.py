@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from paddock.gates.port import NO_GATES, Gates
+from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
@@ -38,18 +39,18 @@ READS = Effects(reads_only=True, is_idempotent=True)
 class Change:
     """What a call did to one path, with the content's digests before and after.
 
-    None stands for absence, and for the content of a directory. `kind` is `created`,
-    `overwritten`, `edited`, `moved`, `deleted` or `mode`. The rest is what undoing needs.
+    None stands for absence, and for the content of a directory. The rest is what undoing
+    needs.
     """
 
     path: str
-    kind: str
+    kind: DoingKind
     before: str | None
     after: str | None
     to: str | None = None
-    entry: str = "file"
-    """What stood there, or stands there if it was created: `file`, `link` or `directory`."""
-    entry_after: str = ""
+    entry: DoingEntry = "file"
+    """What stood there, or stands there if it was created."""
+    entry_after: DoingEntry | Literal[""] = ""
     """What stands there now, where that is something else."""
     mode: int | None = None
     """Permission bits of what stood there, where they do not stand there any more."""

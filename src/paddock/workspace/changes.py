@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from paddock.workspace.entries import EntryKind
+from paddock.workspace.entries import ChangeableKind
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.names import WorkspacePath
 
@@ -186,8 +186,7 @@ Phases = Sequence[Sequence[StagedChange]]
 class EntryState:
     """What stood, or stands now, at a path."""
 
-    kind: EntryKind
-    """FILE, DIRECTORY or LINK."""
+    kind: ChangeableKind
     mode: int
     """Nine bits."""
     size_bytes: int

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from paddock.workspace.names import WorkspacePath
 
@@ -16,6 +16,10 @@ class EntryKind(Enum):
     DANGLING_LINK = "dangling link"
     LINK_OUT = "link out"
     SPECIAL = "special"
+
+
+ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKind.LINK]
+"""The kinds that a tool or a command can change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ from paddock.errors import (
     PathNotFoundError,
 )
 from paddock.history.keeping import Kept
-from paddock.history.notes import Doing
+from paddock.history.notes import Doing, DoingKind
 from paddock.text.show import quote
 from paddock.workspace.drafts import Place, changed, require_untouched
-from paddock.workspace.entries import EntryKind
+from paddock.workspace.entries import ChangeableKind, EntryKind
 from paddock.workspace.failures import NOT_FOUND_HINT, converting, special_file
 from paddock.workspace.metadata import FileStatus, require_writable, status_at, status_of
 from paddock.workspace.names import EntryPath, WorkspacePath, WritePath
@@ -46,13 +46,13 @@ class _Judged:
     """An entry as it was looked at, under the lock of its directory."""
 
     status: FileStatus
-    kind: EntryKind
+    kind: ChangeableKind
     version: str | None
 
     def doing(
         self,
         path: WorkspacePath,
-        kind: str,
+        kind: DoingKind,
         to: WorkspacePath | None = None,
         made: Sequence[WorkspacePath] = (),
     ) -> Doing:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from paddock.workspace.entries import EntryKind
+from paddock.workspace.entries import ChangeableKind, EntryKind
 from paddock.workspace.names import WorkspacePath
 
 
@@ -31,7 +31,7 @@ class EntryVersion(NamedTuple):
     other, with the same bytes, is another thing at the same version.
     """
 
-    kind: EntryKind
+    kind: ChangeableKind
     """FILE, DIRECTORY or LINK."""
     version: str
     """Of a file's content, or of a link's text; a word for a directory."""
@@ -47,7 +47,7 @@ class MoveReceipt:
 
     path: WorkspacePath
     to: WorkspacePath
-    kind: EntryKind
+    kind: ChangeableKind
     """FILE, DIRECTORY or LINK."""
     version: str | None
     """Of a file's content, or of a link's text; None for a directory."""
@@ -60,7 +60,7 @@ class DeleteReceipt:
     """An entry is gone."""
 
     path: WorkspacePath
-    kind: EntryKind
+    kind: ChangeableKind
     """FILE, DIRECTORY or LINK."""
     version_before: str | None
     """Of a file's content, or of a link's text; None for a directory."""

@@ -30,7 +30,7 @@ from paddock.errors import (
     TextTooLargeError,
 )
 from paddock.history.keeping import Keeper, NoKeeper
-from paddock.history.notes import Doing
+from paddock.history.notes import Doing, DoingKind
 from paddock.text.show import quote
 from paddock.workspace.digesting import KnownVersion, PendingVersion, version_meanwhile
 from paddock.workspace.disk import Disk
@@ -280,7 +280,7 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
 
 
 def _replace(
-    place: Place, old: _OldFile, content: bytes, before: PendingVersion, kind: str
+    place: Place, old: _OldFile, content: bytes, before: PendingVersion, kind: DoingKind
 ) -> WriteReceipt:
     pending = version_meanwhile(content)
     with Draft.of_replacement(place) as draft:
