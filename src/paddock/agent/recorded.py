@@ -15,6 +15,7 @@ from paddock.errors import ConfigError, LedgerDamagedError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
+from paddock.plane.layout import LedgerName
 from paddock.providers.transcript import message_from_json
 from paddock.providers.wire_json import as_count, as_list, as_map, as_text
 from paddock.values import events
@@ -93,7 +94,7 @@ def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedS
     """
     by_session: dict[str, list[StoredEntry]] = {}
     # One pass: a session has at least a start, and its other entries stand anywhere behind.
-    for stored in _rows(ledgers, "ho2m", Filter()):
+    for stored in _rows(ledgers, LedgerName.HO2M, Filter()):
         by_session.setdefault(stored.entry.session_id, []).append(stored)
     found = (_session(session_id, rows) for session_id, rows in by_session.items())
     return tuple(
@@ -103,10 +104,10 @@ def list_sessions(ledgers: Ledgers, agent: str | None = None) -> tuple[RecordedS
 
 def find_session(ledgers: Ledgers, session_id: str) -> RecordedSession | None:
     """The session of that id. Raises: HostError."""
-    return _session(session_id, _rows(ledgers, "ho2m", Filter(session_id=session_id)))
+    return _session(session_id, _rows(ledgers, LedgerName.HO2M, Filter(session_id=session_id)))
 
 
-def _rows(ledgers: Ledgers, name: str, wanted: Filter) -> Sequence[StoredEntry]:
+def _rows(ledgers: Ledgers, name: LedgerName, wanted: Filter) -> Sequence[StoredEntry]:
     found = ledgers.query(name, wanted, None)
     if found.bad:
         # Threat: a line that was made unreadable would take a turn out of the session.
@@ -247,7 +248,7 @@ def tokens_charged(ledgers: Ledgers, session_id: str) -> int:
     Raises: HostError, LedgerDamagedError.
     """
     wanted = Filter(event_type=events.LLM_CALL, session_id=session_id)
-    return sum(_charged(row.entry.metadata) for row in _rows(ledgers, "ho1m", wanted))
+    return sum(_charged(row.entry.metadata) for row in _rows(ledgers, LedgerName.HO1M, wanted))
 
 
 def _charged(metadata: Mapping[str, Json]) -> int:
@@ -261,7 +262,7 @@ def _charged(metadata: Mapping[str, Json]) -> int:
 def _kept_contents(ledgers: Ledgers, session_id: str) -> Mapping[str, list[StoredEntry]]:
     wanted = Filter(event_type=events.LLM_CALL, session_id=session_id)
     found: dict[str, list[StoredEntry]] = {}
-    for row in _rows(ledgers, "ho1m", wanted):
+    for row in _rows(ledgers, LedgerName.HO1M, wanted):
         found.setdefault(row.entry.submission_id, []).append(row)
     return found
 
@@ -329,6 +330,6 @@ def export_session(ledgers: Ledgers, session: RecordedSession) -> dict[str, Json
         "turns": [turn.as_json() for turn in (*session.turns, *session.unfinished)],
         "entries": {
             name: [json.loads(row.line) for row in _rows(ledgers, name, wanted)]
-            for name in ("governance", "ho2m", "ho1m")
+            for name in (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
         },
     }

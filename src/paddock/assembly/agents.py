@@ -10,6 +10,7 @@ from paddock.ledger.query import Filter, LedgerSearch
 from paddock.plane import records
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import NewAgent, RemovedAgent
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, AGENT_REMOVED
 
@@ -51,7 +52,7 @@ def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
     Raises: HostError, LedgerBusyError, LedgerFullError, LedgerDamagedError.
     """
     declared = [record for record in lineage if record.file != project.layout.admin_config]
-    path = project.layout.ledger_paths()["governance"]
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not declared or not path.exists():
         return
     with LedgerSearch(str(path)) as search:

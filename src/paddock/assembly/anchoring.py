@@ -12,7 +12,7 @@ from paddock.ledger.format_notes import SignedCheckpoint
 from paddock.ledger.sealing import KeptLedger
 from paddock.plane.environment import Environment
 from paddock.plane.keys import anchor_directory, plane_title
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.policy_files import read_user_policy
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import LedgerSettings
@@ -20,8 +20,11 @@ from paddock.text.show import quote
 from paddock.values.entries import Entry
 from paddock.values.events import CHECKPOINT
 
-GOVERNANCE: Final = "governance"
-LEDGER_ABOVE: Final = {"ho1m": "ho2m", "ho2m": GOVERNANCE, "packages": GOVERNANCE}
+LEDGER_ABOVE: Final = {
+    LedgerName.HO1M: LedgerName.HO2M,
+    LedgerName.HO2M: LedgerName.GOVERNANCE,
+    LedgerName.PACKAGES: LedgerName.GOVERNANCE,
+}
 """Which ledger takes a ledger's checkpoints as entries."""
 
 
@@ -29,7 +32,7 @@ LEDGER_ABOVE: Final = {"ho1m": "ho2m", "ho2m": GOVERNANCE, "packages": GOVERNANC
 class TierAbove:
     """The ledger above: a checkpoint becomes an entry there, and is covered there at once."""
 
-    ledger: str
+    ledger: LedgerName
     open: Callable[[], KeptLedger]
 
     def take(self, signed: SignedCheckpoint) -> None:
@@ -51,7 +54,7 @@ class Outside:
         find_anchor(self.layout, self.environment, signed.checkpoint.origin).store(signed)
 
 
-def checkpoint_entry(ledger: str, signed: SignedCheckpoint) -> Entry:
+def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
     """The entry that a ledger's checkpoint is in the ledger above."""
     checkpoint = signed.checkpoint
     return Entry(
@@ -78,12 +81,16 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
     title = plane_title(layout)
     variables = program_variables(environment)
     if settings.git:
-        return GitAnchor(_place(settings.git, environment), f"{title}.{GOVERNANCE}", variables)
+        return GitAnchor(
+            _place(settings.git, environment), f"{title}.{LedgerName.GOVERNANCE}", variables
+        )
     if settings.command:
         return CommandAnchor(settings.command, origin, variables)
     if settings.directory:
-        return DirectoryAnchor(_place(settings.directory, environment) / title / GOVERNANCE)
-    return DirectoryAnchor(anchor_directory(layout, environment) / GOVERNANCE)
+        return DirectoryAnchor(
+            _place(settings.directory, environment) / title / LedgerName.GOVERNANCE
+        )
+    return DirectoryAnchor(anchor_directory(layout, environment) / LedgerName.GOVERNANCE)
 
 
 def ledger_settings(environment: Environment) -> LedgerSettings:

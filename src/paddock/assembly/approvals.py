@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paddock.assembly.anchoring import GOVERNANCE
 from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.history import open_history
 from paddock.assembly.ledgers import record_in_governance
@@ -16,6 +15,7 @@ from paddock.assembly.project import Project
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.query import BadRow, Filter
+from paddock.plane.layout import LedgerName
 from paddock.runtime.approval_records import (
     GRANTED,
     KEPT,
@@ -112,10 +112,10 @@ class GovernanceBook:
     def _answers(self, parked: Parked) -> list[Mapping[str, Json]]:
         """What was answered to it. Raises: LedgerDamagedError; HostError, ConfigError."""
         project = self.project
-        path = project.layout.ledger_paths()[GOVERNANCE]
+        path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
         if not path.exists():
             return []
-        if not audit_ledger(project.layout, project.environment, GOVERNANCE).is_whole:
+        if not audit_ledger(project.layout, project.environment, LedgerName.GOVERNANCE).is_whole:
             raise _unknown(path)
         found: list[Mapping[str, Json]] = []
         for row in find_decided(str(path), _ANSWERS, Filter()):
@@ -124,7 +124,7 @@ class GovernanceBook:
             metadata = row.entry.metadata
             if row.entry.event_type == APPROVAL_ANSWERED:
                 found += [metadata] if metadata.get("request") == parked.id else []
-            elif metadata.get("ledger") == GOVERNANCE:
+            elif metadata.get("ledger") == LedgerName.GOVERNANCE:
                 break
         return found
 

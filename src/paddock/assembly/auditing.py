@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor, ledger_settings
+from paddock.assembly.anchoring import LEDGER_ABOVE, find_anchor, ledger_settings
 from paddock.assembly.ledgers import signer_of
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor
@@ -33,7 +33,7 @@ from paddock.ledger.verify import (
 from paddock.plane.environment import Environment
 from paddock.plane.files import make_directories, read_file, replace_file
 from paddock.plane.keys import anchor_directory, ledger_key_path
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.calls import Json
 from paddock.values.events import CHECKPOINT, ROLLBACK_ACCEPTED
 
@@ -56,7 +56,7 @@ class Audit:
 
 
 def audit_ledger(
-    layout: PlaneLayout, environment: Environment, name: str, asked: Audit = Audit()
+    layout: PlaneLayout, environment: Environment, name: LedgerName, asked: Audit = Audit()
 ) -> Verification:
     """Verify one ledger of a plane; what it finds whole is remembered for the next time.
 
@@ -86,7 +86,7 @@ def audit_ledger(
     return found
 
 
-def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: str) -> bool:
+def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
     """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
 
     # Threat: a ledger that was removed with all that was kept beside it leaves nothing
@@ -99,7 +99,7 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: str) 
     return bool(_signed(layout, environment, name))
 
 
-def is_there(layout: PlaneLayout, environment: Environment, name: str) -> bool:
+def is_there(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
     """Whether there is this ledger; where there is none, nothing knows of one.
 
     Raises:
@@ -114,7 +114,7 @@ def is_there(layout: PlaneLayout, environment: Environment, name: str) -> bool:
     return False
 
 
-def was_signed(layout: PlaneLayout, environment: Environment, name: str) -> bool:
+def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
     """Whether a ledger of that name was signed here before, whether it is there now or not.
 
     Raises: HostError, ConfigError: what its signer holds cannot be read.
@@ -122,7 +122,7 @@ def was_signed(layout: PlaneLayout, environment: Environment, name: str) -> bool
     return bool(_signed(layout, environment, name))
 
 
-def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[Held]:
+def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> list[Held]:
     if ledger_settings(environment).signer:
         last = signer_of(layout, environment, name).last()
         note = None if last is None else last.note
@@ -133,10 +133,10 @@ def _signed(layout: PlaneLayout, environment: Environment, name: str) -> list[He
 
 
 def _anchor_of(
-    layout: PlaneLayout, environment: Environment, name: str, path: Path
+    layout: PlaneLayout, environment: Environment, name: LedgerName, path: Path
 ) -> Anchor | None:
     """The anchor of the highest ledger; the others have none."""
-    if name != GOVERNANCE:
+    if name != LedgerName.GOVERNANCE:
         return None
     genesis = find_genesis(str(path))
     return find_anchor(layout, environment, "" if genesis is None else genesis.origin)
@@ -158,7 +158,7 @@ def _nothing_anchored(anchor: Anchor) -> Problem:
     )
 
 
-def _from_above(layout: PlaneLayout, name: str, last: int | None) -> list[Held]:
+def _from_above(layout: PlaneLayout, name: LedgerName, last: int | None) -> list[Held]:
     """The newest checkpoints of a ledger in the one above; `last`: how many, None: all.
 
     None of before somebody accepted that it went back. From the lines: whoever can write

@@ -21,6 +21,7 @@ from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.format_genesis import VerifierKey
 from paddock.ledger.query import BadRow, Filter
+from paddock.plane.layout import LedgerName
 from paddock.values.entries import Entry
 from paddock.values.events import CHECKPOINT_ACCEPTED
 
@@ -52,14 +53,13 @@ def chain_of(host: str, key: VerifierKey) -> Chain:
     Raises: UsageError: the key's name names no ledger of a plane.
     """
     ledger = key.name.rpartition("/")[2]
-    tier = LEDGER_TIERS.get(ledger)
-    if tier is None:
+    if ledger not in LEDGER_TIERS:
         raise UsageError(
             f"the key of {key.name!a} is of no ledger of a plane",
             where="--key",
             hint="paddock collector keys prints them, on the host",
         )
-    return Chain(host, ledger, tier, key)
+    return Chain(host, ledger, LEDGER_TIERS[LedgerName(ledger)], key)
 
 
 def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
@@ -134,8 +134,8 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
 
     Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
-    path = project.layout.ledger_paths()["governance"]
-    if not _is_there(project, "governance"):
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
+    if not _is_there(project, LedgerName.GOVERNANCE):
         return []
     found: list[Recorded] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):

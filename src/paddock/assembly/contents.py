@@ -14,6 +14,7 @@ from paddock.errors import UsageError
 from paddock.history.blobs import BlobStore
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query, query_lines
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.digests import DIGEST_PREFIX
@@ -48,7 +49,7 @@ def contents_of_call(project: Project, call_id: str) -> tuple[NamedContent, ...]
 
     From the lines alone: a row taken out of a posting file would leave a content unerased.
     """
-    path = project.layout.ledger_paths()["ho1m"]
+    path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return ()
     return tuple(
@@ -104,7 +105,7 @@ def erase_contents(project: Project, digests: Sequence[str], reason: str) -> tup
 
 def find_erasure(project: Project, digest: str) -> int | None:
     """The sequence number of the governance entry that says that it was erased, if any."""
-    path = project.layout.ledger_paths()["governance"]
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not stands(path):
         return None
     for row in reversed(query(str(path), Filter(event_type=CONTENT_ERASED)).entries):

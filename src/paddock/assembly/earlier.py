@@ -9,6 +9,7 @@ from paddock.errors import ConfigError, HostError, IntegrityError
 from paddock.ledger.effects import Effects, find_declarations
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import Filter, query
+from paddock.plane.layout import LedgerName
 from paddock.runtime.past import past_calls
 from paddock.tools.spec import Change
 from paddock.values.events import TOOL_RESULT
@@ -47,7 +48,7 @@ class PlaneEarlier:
         """
         paths = self.project.layout.ledger_paths()
         wanted = Filter(event_type=TOOL_RESULT, path=path)
-        rows = query(str(paths["ho1m"]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries
+        rows = query(str(paths[LedgerName.HO1M]), wanted, last=_CHANGES_LOOKED_AT_MAX).entries
         calls = past_calls(Effects(rows, (), ()), ())
         agents = {
             call.agent
@@ -56,7 +57,7 @@ class PlaneEarlier:
         }
         if not agents:
             return False
-        declared = find_declarations(str(paths["governance"]))
+        declared = find_declarations(str(paths[LedgerName.GOVERNANCE]))
         return any(self._shares_workspace(agent, declared) for agent in agents)
 
     def _shares_workspace(self, agent: str, declared: tuple[StoredEntry, ...]) -> bool:

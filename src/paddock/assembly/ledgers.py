@@ -32,13 +32,17 @@ from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.entries import Entry
 
 _KEY_NAME_CHARS_MAX: Final = 236
 """Of a directory's name in a key's: `paddock/NAME/governance` has 255 then, as a key's name may."""
-LEDGER_TIERS: Final = {"governance": "HOT", "packages": "HOT", "ho2m": "HO2", "ho1m": "HO1"}
-
+LEDGER_TIERS: Final = {
+    LedgerName.GOVERNANCE: "HOT",
+    LedgerName.PACKAGES: "HOT",
+    LedgerName.HO2M: "HO2",
+    LedgerName.HO1M: "HO1",
+}
 
 HOOK_PACE: Final = Pace(limits.checkpoint_entries_max // 2, math.inf, at_close=False)
 """Of a process that answers one event: a checkpoint by count, and at once for what matters.
@@ -48,7 +52,7 @@ HOOK_EVENT_PACE: Final = Pace(limits.checkpoint_entries_max // 2, at_close=False
 """Of a process that records what is over already: it looks at the time as well."""
 
 
-def open_ledger(project: Project, name: str, pace: Pace = USUAL_PACE) -> KeptLedger:
+def open_ledger(project: Project, name: LedgerName, pace: Pace = USUAL_PACE) -> KeptLedger:
     """The ledger `name` of the plane, made with its own key on first use.
 
     Raises: HostError, LedgerDamagedError, LedgerBusyError, LedgerFullError.
@@ -63,12 +67,12 @@ def record_in_governance(project: Project, *entries: Entry) -> None:
     """
     if not entries:
         return
-    with closing(open_ledger(project, "governance")) as ledger:
+    with closing(open_ledger(project, LedgerName.GOVERNANCE)) as ledger:
         ledger.append(entries)
 
 
 def open_plane_ledger(
-    layout: PlaneLayout, environment: Environment, name: str, pace: Pace = USUAL_PACE
+    layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace = USUAL_PACE
 ) -> KeptLedger:
     """As `open_ledger`, of a plane that may still be in the making."""
     path = layout.ledger_paths()[name]
@@ -79,13 +83,15 @@ def open_plane_ledger(
     return KeptLedger(ledger, _keeper(layout, environment, name, pace))
 
 
-def checkpointer_of(layout: PlaneLayout, environment: Environment, name: str) -> Checkpointer:
+def checkpointer_of(
+    layout: PlaneLayout, environment: Environment, name: LedgerName
+) -> Checkpointer:
     """What makes the checkpoints of the ledger `name`, with the key of this user."""
     path = str(layout.ledger_paths()[name])
     return Checkpointer(path, signer_of(layout, environment, name))
 
 
-def signer_of(layout: PlaneLayout, environment: Environment, name: str) -> Signer:
+def signer_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Signer:
     """Who signs the checkpoints of the ledger `name`: its key here, or the user's program."""
     return _Signing(layout, environment, name)
 
@@ -95,7 +101,7 @@ class _Signing:
 
     __slots__ = ("_chosen", "_environment", "_layout", "_name")
 
-    def __init__(self, layout: PlaneLayout, environment: Environment, name: str) -> None:
+    def __init__(self, layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
         self._layout = layout
         self._environment = environment
         self._name = name
@@ -124,7 +130,7 @@ class _Signing:
         return self._chosen
 
 
-def _choose_signer(layout: PlaneLayout, environment: Environment, name: str) -> Signer:
+def _choose_signer(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Signer:
     command = ledger_settings(environment).signer
     path = layout.ledger_paths()[name]
     genesis = find_genesis(str(path)) if command and path.exists() else None
@@ -134,7 +140,7 @@ def _choose_signer(layout: PlaneLayout, environment: Environment, name: str) -> 
     return KeySigner(ledger_key_path(layout, environment, name))
 
 
-def _origin(layout: PlaneLayout, name: str) -> str:
+def _origin(layout: PlaneLayout, name: LedgerName) -> str:
     return f"paddock/{_key_name(layout.root.name)}/{name}"
 
 
@@ -159,7 +165,7 @@ def _key_name(directory: str) -> str:
     return f"{shown[: _KEY_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
 
 
-def above_of(layout: PlaneLayout, environment: Environment, name: str) -> Above:
+def above_of(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Above:
     """Where the checkpoints of the ledger `name` go."""
     above = LEDGER_ABOVE.get(name)
     if above is None:
@@ -167,7 +173,7 @@ def above_of(layout: PlaneLayout, environment: Environment, name: str) -> Above:
     return TierAbove(name, _Opening(layout, environment, above).open)
 
 
-def _keeper(layout: PlaneLayout, environment: Environment, name: str, pace: Pace) -> Keeper:
+def _keeper(layout: PlaneLayout, environment: Environment, name: LedgerName, pace: Pace) -> Keeper:
     checkpointer = checkpointer_of(layout, environment, name)
     above = above_of(layout, environment, name)
     return Keeper(checkpointer, above, time.monotonic, pace, time.time)
@@ -179,13 +185,13 @@ class _Opening:
 
     layout: PlaneLayout
     environment: Environment
-    name: str
+    name: LedgerName
 
     def open(self) -> KeptLedger:
         return open_plane_ledger(self.layout, self.environment, self.name, HOOK_PACE)
 
 
-def _genesis(layout: PlaneLayout, environment: Environment, name: str) -> Genesis:
+def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) -> Genesis:
     origin = _origin(layout, name)
     if not ledger_settings(environment).signer:
         _make_key(ledger_key_path(layout, environment, name), origin)
@@ -204,7 +210,7 @@ def _make_key(file: Path, origin: str) -> None:
                 raise
 
 
-def _parent_note(layout: PlaneLayout, name: str) -> str | None:
+def _parent_note(layout: PlaneLayout, name: LedgerName) -> str | None:
     """The newest checkpoint of the ledger above, as it stands beside it."""
     above = LEDGER_ABOVE.get(name)
     if above is None:

@@ -19,6 +19,7 @@ from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import Environment
 from paddock.plane.init import InitResult
 from paddock.plane.init import init_project as make_project
+from paddock.plane.layout import LedgerName
 from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
@@ -103,7 +104,7 @@ def policy_notices(project: Project) -> tuple[str, ...]:
 
 def _news(project: Project) -> list[Entry]:
     """What governance does not know yet: a new plane, a policy that has come into force."""
-    path = project.layout.ledger_paths()["governance"]
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     known = _newest(path, POLICY_LOADED)
     entries = _plane_news(project) if known is None else []
     digest = project.policy.digest
@@ -119,7 +120,7 @@ def _plane_news(project: Project) -> list[Entry]:
 
     Not where this call made the plane: whoever made it may have been killed right after.
     """
-    if _newest(project.layout.ledger_paths()["governance"], PLANE_CREATED) is not None:
+    if _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], PLANE_CREATED) is not None:
         return []
     entries = [records.plane_created(project.layout, project.root.path)]
     if project.layout.kind == "project":

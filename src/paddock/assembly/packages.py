@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from paddock.assembly.acceptance import ShellAcceptance
-from paddock.assembly.anchoring import GOVERNANCE
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
@@ -25,6 +24,7 @@ from paddock.packages.finishing import Recovered
 from paddock.packages.listing import PlanePackages
 from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alone
 from paddock.plane.files import make_directories
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.events import CONFIG_CHANGED
 from paddock.workspace import Workspace
@@ -91,7 +91,7 @@ def is_development_plane(project: Project) -> bool:
     # says now does not count, and the record of what it said first is chained; so that no
     # later one passes for the first, no posting file is asked.
     """
-    path = project.layout.ledger_paths()[GOVERNANCE]
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():
         return False
     rows = query_lines(str(path), Filter(CONFIG_CHANGED))
@@ -113,7 +113,7 @@ class _Opening:
         if path.exists():
             return witness.verify(LEDGER, path)
         if witness.expects(LEDGER):
-            raise ledger_gone(path, GOVERNANCE)
+            raise ledger_gone(path, LedgerName.GOVERNANCE)
         return verify_alone(path)
 
 

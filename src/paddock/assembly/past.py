@@ -19,6 +19,7 @@ from paddock.ledger.effects import Effects, find_effects, has_entry_of
 from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow
 from paddock.plane.agent_files import AgentRecord
+from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
@@ -194,7 +195,7 @@ class Past:
         self.history.notes.tidy(self.ended)
         judge = OperatorJudge(self._judges[call.workspace_of])
         with (
-            closing(open_ledger(self.project, "ho1m")) as ledger,
+            closing(open_ledger(self.project, LedgerName.HO1M)) as ledger,
             open_journal(self.project) as journal,
         ):
             door = OperatorDoor(judge, workspace, ledger, self.history)
@@ -225,17 +226,17 @@ def open_past(project: Project) -> Generator[Past]:
 
     Raises: HostError, ConfigError; LedgerDamagedError: the ledger is gone.
     """
-    path = project.layout.ledger_paths()["ho1m"]
+    path = project.layout.ledger_paths()[LedgerName.HO1M]
     with ExitStack() as held:
         seen = held.enter_context(look_at_history(project))
         history = open_history(project)
         held.callback(history.close)
         effects, notes = Effects((), (), ()), ()
-        if is_there(project.layout, project.environment, "ho1m"):
+        if is_there(project.layout, project.environment, LedgerName.HO1M):
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = seen.notes()
             effects = find_effects(str(path), (OPERATOR,))
         calls = past_calls(effects, notes, _Stored(seen).read)
-        then = past_workspaces(project.layout.ledger_paths()["governance"], calls)
+        then = past_workspaces(project.layout.ledger_paths()[LedgerName.GOVERNANCE], calls)
         ended = ended_notes(effects, notes)
         yield Past(project, seen, history, calls, effects.bad, ended, then, held)

@@ -13,6 +13,7 @@ from paddock.errors import UsageError
 from paddock.plane.discovery import find_root, plane_for
 from paddock.plane.environment import Environment
 from paddock.plane.files import read_file_through_links
+from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
@@ -117,7 +118,7 @@ def find_policy_files(start: Path, environment: Environment, override: Path | No
 
 def find_ledger_paths(
     start: Path, environment: Environment, override: Path | None
-) -> Mapping[str, Path]:
+) -> Mapping[LedgerName, Path]:
     """The plane's ledgers by name. No policy is read.
 
     Raises: UsageError, ConfigError where root and plane overlap.

@@ -14,6 +14,7 @@ from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.errors import ApprovalExpiredError
+from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import approval_digest
 from paddock.runtime.commit_parked import commit_tool
 from paddock.runtime.inbox import Inbox
@@ -72,7 +73,7 @@ def _commit(project: Project, granted: Parked) -> ToolResult:
     with (
         closing(open_history(project)) as history,
         Workspace.open(str(lineage[0].workspace), keeper=history.keeper()) as workspace,
-        closing(open_ledger(project, "ho1m")) as ledger,
+        closing(open_ledger(project, LedgerName.HO1M)) as ledger,
         open_journal(project) as journal,
     ):
         parked = unpark_set(granted.changes)

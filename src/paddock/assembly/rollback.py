@@ -9,19 +9,24 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.assembly.anchoring import GOVERNANCE, LEDGER_ABOVE, find_anchor
+from paddock.assembly.anchoring import LEDGER_ABOVE, find_anchor
 from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.ledgers import above_of, checkpointer_of, open_plane_ledger, signer_of
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
 from paddock.ledger.verify import ChainFault, Problem, Verification
 from paddock.plane.environment import Environment
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.entries import Entry
 from paddock.values.events import ROLLBACK_ACCEPTED
 
 _ACCEPTABLE: Final = frozenset({ChainFault.ROLLED_BACK, ChainFault.REWRITTEN, ChainFault.ANCHOR})
-ORDER: Final = (GOVERNANCE, "packages", "ho2m", "ho1m")
+ORDER: Final = (
+    LedgerName.GOVERNANCE,
+    LedgerName.PACKAGES,
+    LedgerName.HO2M,
+    LedgerName.HO1M,
+)
 """From the top: what is accepted below is recorded above."""
 
 
@@ -29,13 +34,13 @@ ORDER: Final = (GOVERNANCE, "packages", "ho2m", "ho1m")
 class WentBack:
     """A ledger that is not what was signed, and how that shows."""
 
-    name: str
+    name: LedgerName
     entries: int
     problems: tuple[Problem, ...]
 
 
 def find_gone_back(
-    layout: PlaneLayout, environment: Environment, names: tuple[str, ...]
+    layout: PlaneLayout, environment: Environment, names: tuple[LedgerName, ...]
 ) -> list[WentBack]:
     """Those of the ledgers that went back, from the top.
 
@@ -88,7 +93,7 @@ def accept_rollback(layout: PlaneLayout, environment: Environment, gone: WentBac
         above_of(layout, environment, name).take(signed)
 
 
-def _require_acceptable(name: str, report: Verification) -> None:
+def _require_acceptable(name: LedgerName, report: Verification) -> None:
     other = [each for each in report.problems if each.kind not in _ACCEPTABLE]
     if other:
         raise LedgerDamagedError(

@@ -25,6 +25,7 @@ from paddock.history.keeping import History
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.sealing import KeptLedger
 from paddock.plane.environment import process_environment
+from paddock.plane.layout import LedgerName
 from paddock.policy.permissions import compile_permissions
 from paddock.runtime.approvals import (
     ApprovalRequest,
@@ -123,7 +124,7 @@ def open_runtime(
     place = lineage[0].workspace
     workspace = Workspace.open(str(place), keeper=keeper, name=project.name_of(place))
     try:
-        ledger = open_ledger(project, "ho1m")
+        ledger = open_ledger(project, LedgerName.HO1M)
     except BaseException:
         workspace.close()
         raise

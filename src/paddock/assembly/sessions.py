@@ -35,6 +35,7 @@ from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.ledger.ports import Ledger
 from paddock.plane.admin_config import BudgetTable
+from paddock.plane.layout import LedgerName
 from paddock.plane.session_lock import session_lock
 from paddock.providers.budgets import Budget, session_budget
 from paddock.providers.gateway import Gateway
@@ -93,7 +94,7 @@ def sessions_of(project: Project) -> PlaneLedgers:
 
     Raises: LedgerDamagedError: their ledger is gone. HostError, ConfigError.
     """
-    is_there(project.layout, project.environment, "ho2m")
+    is_there(project.layout, project.environment, LedgerName.HO2M)
     return PlaneLedgers(project.layout.ledger_paths())
 
 
@@ -131,8 +132,8 @@ class _Opening:
             # Whoever had it open until now has added to it.
             self._before = require_session(project, self._session_id)
         router = self._open_router()
-        ho1m = held.enter_context(closing(open_ledger(project, "ho1m")))
-        ho2m = held.enter_context(closing(open_ledger(project, "ho2m")))
+        ho1m = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+        ho2m = held.enter_context(closing(open_ledger(project, LedgerName.HO2M)))
         shop = _Shop(project, self._session_id, contracts, ho1m, router, self._listener, wish)
         child = held.enter_context(shop.open_agent(self._agent))
         charter = child.charter

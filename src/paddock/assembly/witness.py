@@ -9,6 +9,7 @@ from paddock.assembly.project import Project
 from paddock.ledger.keys import load_key
 from paddock.ledger.verify import Verification, verify
 from paddock.plane.keys import anchor_directory, ledger_key_path
+from paddock.plane.layout import LedgerName
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,11 @@ class PlaneWitness:
 
     project: Project
 
-    def expects(self, name: str) -> bool:
+    def expects(self, name: LedgerName) -> bool:
         """See `LedgerWitness`."""
         return is_held_elsewhere(self.project.layout, self.project.environment, name)
 
-    def verify(self, name: str, path: Path) -> Verification:
+    def verify(self, name: LedgerName, path: Path) -> Verification:
         """See `LedgerWitness`.
 
         # Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
@@ -32,7 +33,7 @@ class PlaneWitness:
             return verify(str(path))  # a plane that somebody else made: nothing is known of it here
         return audit_ledger(self.project.layout, self.project.environment, name, Audit(full=True))
 
-    def problem(self, name: str, found: Verification) -> str:
+    def problem(self, name: LedgerName, found: Verification) -> str:
         """See `LedgerWitness`.
 
         # Threat: another ledger, whole in itself, was put in this one's place.
@@ -49,5 +50,5 @@ class PlaneWitness:
         """What was kept of this plane here: it stands where the keys are lost, too."""
         return anchor_directory(self.project.layout, self.project.environment)
 
-    def _key_file(self, name: str) -> Path:
+    def _key_file(self, name: LedgerName) -> Path:
         return ledger_key_path(self.project.layout, self.project.environment, name)

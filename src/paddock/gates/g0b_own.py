@@ -17,14 +17,15 @@ from paddock.packages.names import (
     receipt_path,
 )
 from paddock.plane.files import read_file
+from paddock.plane.layout import LedgerName
 from paddock.values.digests import digest_of
 
 LEDGER_DIRECTORIES: Final[Mapping[str, re.Pattern[str]]] = {
     directory: re.compile(rf"(?:{names})(?:(?:\.\d{{16}})?\.jsonl|(?P<details>\.d))", re.ASCII)
     for directory, names in (
-        ("HOT/ledger", "governance|packages"),
-        ("HO2/ledger", "ho2m"),
-        ("HO1/ledger", "ho1m"),
+        ("HOT/ledger", f"{LedgerName.GOVERNANCE}|{LedgerName.PACKAGES}"),
+        ("HO2/ledger", LedgerName.HO2M),
+        ("HO1/ledger", LedgerName.HO1M),
     )
 }
 """Where ledgers stand, and what may stand there: segments, and what is kept beside them."""

@@ -15,6 +15,7 @@ from paddock.ledger.decided import find_decided
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter
 from paddock.packages.refusals import Failure
+from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.events import GATE_RESULT
 
@@ -41,7 +42,7 @@ def report(ground: Ground) -> GateResult:
 
 
 def _last_run(ground: Ground) -> StoredEntry | None:
-    path = ground.ledger_path("governance")
+    path = ground.ledger_path(LedgerName.GOVERNANCE)
     if not path.exists():
         return None
     # Threat: a posting file that lacks the last run would have an earlier one told for it.

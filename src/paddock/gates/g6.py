@@ -10,16 +10,12 @@ Cannot prove: entries after the newest checkpoint that is kept outside could hav
 off or written anew by whoever can write the whole plane.
 """
 
-from typing import Final
-
 from paddock.gates.ground import Ground
 from paddock.gates.names import G6
 from paddock.gates.results import GateResult
 from paddock.gates.tally import Tally
 from paddock.gates.witness import judge_ledger
-from paddock.packages.log import LEDGER as PACKAGES
-
-GOVERNANCE: Final = "governance"
+from paddock.plane.layout import LedgerName
 
 
 def check(ground: Ground) -> GateResult:
@@ -28,14 +24,15 @@ def check(ground: Ground) -> GateResult:
     whole = True
     for name, path in ground.layout.ledger_paths().items():
         ground.tools.watcher.begins(G6, name)
-        is_required = name == GOVERNANCE or (
-            name == PACKAGES and bool(ground.installed.packages or ground.installed.problems)
+        is_required = name is LedgerName.GOVERNANCE or (
+            name is LedgerName.PACKAGES
+            and bool(ground.installed.packages or ground.installed.problems)
         )
         file = path.relative_to(ground.layout.root).as_posix()
         found = judge_ledger(name, path, file, ground.tools.witness, is_required=is_required)
         tally.count(found.entries)
         tally.fail(found.failures)
-        whole = whole and not (name == PACKAGES and found.failures)
+        whole = whole and not (name is LedgerName.PACKAGES and found.failures)
     if whole:
         tally.fail(ground.deviations)
         tally.count(len(ground.record.packages))

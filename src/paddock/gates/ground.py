@@ -20,7 +20,7 @@ from paddock.packages.recorded import Record, find_deviations, replay
 from paddock.packages.refusals import Failure
 from paddock.packages.registries import Registries, read_registries
 from paddock.packages.vouching import Vouched, read_vouched
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.calls import Json
 from paddock.values.events import CONFIG_CHANGED
 from paddock.workspace import Workspace
@@ -125,7 +125,7 @@ class Ground:
 
         From the lines: a posting file that lacks the newest would have earlier ones told.
         """
-        path = self.ledger_path("governance")
+        path = self.ledger_path(LedgerName.GOVERNANCE)
         if not path.exists():
             return {}
         rows = query_lines(str(path), Filter(CONFIG_CHANGED), last=1).entries
@@ -140,7 +140,7 @@ class Ground:
         """Governance was told of configuration: read again what it holds."""
         self.__dict__.pop("recorded_config", None)
 
-    def ledger_path(self, name: str) -> Path:
+    def ledger_path(self, name: LedgerName) -> Path:
         """Where that ledger stands, or would stand."""
         return self.layout.ledger_paths()[name]
 

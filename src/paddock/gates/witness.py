@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.verify import ChainFault, Verification
 from paddock.packages.refusals import Failure
+from paddock.plane.layout import LedgerName
 
 _RESTORED: Final = "if it was restored from a backup: paddock ledger accept-rollback"
 _PLACE: Final = re.compile(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
@@ -22,14 +23,14 @@ _PLACE: Final = re.compile(r"""(['"])/(?:[^'"/]*/)*([^'"/]*)\1""")
 class LedgerWitness(Protocol):
     """Knows ledgers of a plane from outside the plane: their keys, signed heads kept elsewhere."""
 
-    def expects(self, name: str) -> bool:
+    def expects(self, name: LedgerName) -> bool:
         """Whether there has to be a ledger of that name, whatever stands in the plane.
 
         Raises: HostError: what tells of it cannot be read.
         """
         ...
 
-    def verify(self, name: str, path: Path) -> Verification:
+    def verify(self, name: LedgerName, path: Path) -> Verification:
         """Verify the whole ledger, and compare it with every head of it that is held elsewhere.
 
         Raises:
@@ -38,7 +39,7 @@ class LedgerWitness(Protocol):
         """
         ...
 
-    def problem(self, name: str, found: Verification) -> str:
+    def problem(self, name: LedgerName, found: Verification) -> str:
         """What is wrong with a ledger as a whole: it is another one. Empty where nothing is.
 
         Raises: ConfigError: what is known of it cannot be read.
@@ -56,7 +57,7 @@ class LedgerFinding:
 
 
 def judge_ledger(
-    name: str, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
+    name: LedgerName, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
 ) -> LedgerFinding:
     """Look at one ledger; `file` is what it is called in a failure.
 
@@ -77,7 +78,7 @@ def judge_ledger(
     return LedgerFinding(found.entries, tuple(Failure(file, why) for why in reasons))
 
 
-def _verified(name: str, path: Path, witness: LedgerWitness) -> Verification:
+def _verified(name: LedgerName, path: Path, witness: LedgerWitness) -> Verification:
     found = witness.verify(name, path)
     # Somebody may be appending right now; then the second look finds the entry whole.
     return witness.verify(name, path) if found.torn_bytes else found
@@ -102,7 +103,7 @@ def _without_places(text: str) -> str:
 
 
 def _missing(
-    name: str, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
+    name: LedgerName, path: Path, file: str, witness: LedgerWitness, *, is_required: bool
 ) -> LedgerFinding:
     if path.is_symlink():
         return LedgerFinding(0, (Failure(file, "it is a link that leads nowhere"),))

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, Rows, query
+from paddock.plane.layout import LedgerName
 
 _NOTHING: Final = Rows((), (), 0, 0)
 
@@ -13,7 +14,7 @@ _NOTHING: Final = Rows((), (), 0, 0)
 class Ledgers(Protocol):
     """Finds entries in ledgers."""
 
-    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
         """The `last` entries that match (None: all), newest last.
 
         A ledger that was not made yet has none.
@@ -26,10 +27,10 @@ class Ledgers(Protocol):
 class PlaneLedgers:
     """The ledgers of one plane. A ledger that was not made yet has no entries."""
 
-    def __init__(self, paths: Mapping[str, Path]) -> None:
+    def __init__(self, paths: Mapping[LedgerName, Path]) -> None:
         self._paths = paths
 
-    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
         """See `Ledgers`."""
         path = self._paths[name]
         return query(str(path), wanted, last=last) if stands(path) else _NOTHING
@@ -38,7 +39,7 @@ class PlaneLedgers:
 class _NoLedgers:
     """Of a runtime that has none to show."""
 
-    def query(self, name: str, wanted: Filter, last: int | None) -> Rows:
+    def query(self, name: LedgerName, wanted: Filter, last: int | None) -> Rows:
         """Nothing."""
         del name, wanted, last
         return _NOTHING

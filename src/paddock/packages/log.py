@@ -20,6 +20,7 @@ from paddock.packages.keys import PublicKey
 from paddock.packages.manifest import Manifest
 from paddock.packages.receipts import Receipt
 from paddock.packages.versions import Version, parse_version
+from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
@@ -30,7 +31,7 @@ from paddock.values.events import (
     PACKAGE_UNINSTALLED,
 )
 
-LEDGER: Final = "packages"
+LEDGER: Final = LedgerName.PACKAGES
 _USING: Final = frozenset({PACKAGE_INSTALLED, PACKAGE_APPROVED})
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 from paddock import limits
 from paddock.plane.dual_gate import TOOL_PROFILES, ToolProfile
 from paddock.plane.files import read_file, require_private
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.text.show import quote
 from paddock.values.agents import Permissions
@@ -30,8 +30,7 @@ Fallback = Literal["skip", "fail"]
 FALLBACKS: Final[tuple[Fallback, ...]] = ("skip", "fail")
 StageKind = Literal["tier", "ledger"]
 STAGE_KINDS: Final[tuple[StageKind, ...]] = ("tier", "ledger")
-StageLedger = Literal["governance", "ho2m", "ho1m"]
-STAGE_LEDGERS: Final[tuple[StageLedger, ...]] = ("governance", "ho2m", "ho1m")
+STAGE_LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 Tier = Literal["HOT", "HO2", "HO1", "hot", "ho2", "ho1"]
 TIERS: Final[tuple[Tier, ...]] = ("HOT", "HO2", "HO1", "hot", "ho2", "ho1")
 
@@ -56,7 +55,7 @@ class Stage:
     """One piece of context that is added to a turn: the tier's name, or a ledger query."""
 
     kind: StageKind
-    ledger: StageLedger = "governance"
+    ledger: LedgerName = LedgerName.GOVERNANCE
     event_type: str | None = None
     max_entries: int = 10
 
@@ -66,7 +65,10 @@ class Attention:
     """What context the supervisor adds to a turn, and within which budget."""
 
     template_id: str = "ATT-ADMIN-001"
-    stages: tuple[Stage, ...] = (Stage("tier"), Stage("ledger", "ho2m", "TURN_RECORDED", 5))
+    stages: tuple[Stage, ...] = (
+        Stage("tier"),
+        Stage("ledger", LedgerName.HO2M, "TURN_RECORDED", 5),
+    )
     token_budget: int = 4_000
     fallback: Fallback = "skip"
     """Where a stage cannot be made: leave it out, or fail the turn."""
@@ -259,7 +261,7 @@ def _stage(fields: Fields) -> Stage:
         event_type = fields.short_text("event_type", "", ID_CHARS_MAX)
     return Stage(
         kind,
-        fields.choice("ledger", STAGE_LEDGERS, "governance"),
+        fields.choice("ledger", STAGE_LEDGERS, LedgerName.GOVERNANCE),
         event_type,
         fields.count("max_entries", Stage(kind).max_entries, limits.attention_entries_max),
     )

@@ -83,7 +83,7 @@ def _short(chars_max: int, description: str) -> dict[str, Json]:
 
 
 def _one_of(known: Sequence[str], description: str) -> dict[str, Json]:
-    return {"enum": list(known), "description": description}
+    return {"enum": [str(each) for each in known], "description": description}
 
 
 def _whole(maximum: int, description: str) -> dict[str, Json]:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from paddock.plane.environment import Environment
-from paddock.plane.layout import PlaneLayout, plane_name
+from paddock.plane.layout import LedgerName, PlaneLayout, plane_name
 
 
-def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: str) -> Path:
+def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:
     """The file of the key that signs the checkpoints of this plane's ledger `ledger`.
 
     Only the name: whoever makes the key gives it mode 0600 and its directory 0700.

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,6 +14,16 @@ RootKind = Literal["project", "bare"]
 
 TIERS: Final = ("HOT", "HO2", "HO1")
 """Governance, sessions, execution."""
+
+
+class LedgerName(StrEnum):
+    """What the ledgers of a plane are called, in the order in which they are shown."""
+
+    GOVERNANCE = "governance"
+    PACKAGES = "packages"
+    HO2M = "ho2m"
+    HO1M = "ho1m"
+
 
 _NAME_CHARS_MAX: Final = 40
 _ID_CHARS: Final = 16
@@ -87,13 +98,13 @@ class PlaneLayout:
         """The workspace of an agent that was given none."""
         return self.agent_directory(name) / "workspace"
 
-    def ledger_paths(self) -> Mapping[str, Path]:
+    def ledger_paths(self) -> Mapping[LedgerName, Path]:
         """Every ledger by its name, in the order in which they are shown."""
         return {
-            "governance": self.hot / "ledger" / "governance.jsonl",
-            "packages": self.hot / "ledger" / "packages.jsonl",
-            "ho2m": self.ho2 / "ledger" / "ho2m.jsonl",
-            "ho1m": self.ho1 / "ledger" / "ho1m.jsonl",
+            LedgerName.GOVERNANCE: self.hot / "ledger" / "governance.jsonl",
+            LedgerName.PACKAGES: self.hot / "ledger" / "packages.jsonl",
+            LedgerName.HO2M: self.ho2 / "ledger" / "ho2m.jsonl",
+            LedgerName.HO1M: self.ho1 / "ledger" / "ho1m.jsonl",
         }
 
     def own_directories(self) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ from typing import Final
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.policy_files import PolicyFiles
 from paddock.values.calls import Json
 
@@ -23,7 +23,7 @@ class WhereReport:
     root: Path
     plane: Path
     policy: tuple[Path, ...]
-    ledgers: Mapping[str, Path]
+    ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None
     """Of a bare plane: what the dual gate found."""

@@ -10,6 +10,7 @@ from paddock.errors import InvalidArgumentsError
 from paddock.ledger.format import TIMESTAMP_SECONDS_MAX
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import Filter, Rows
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, filled_text, optional_integer, optional_text
 from paddock.tools.outputs import result_schema
@@ -17,7 +18,7 @@ from paddock.tools.spec import READS, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 
-LEDGERS: Final = ("governance", "ho2m", "ho1m")
+LEDGERS: Final = (LedgerName.GOVERNANCE, LedgerName.HO2M, LedgerName.HO1M)
 _ENTRIES_DEFAULT: Final = 10
 
 
@@ -25,7 +26,7 @@ _ENTRIES_DEFAULT: Final = 10
 class QueryLedgerArguments(ArgumentType):
     """Arguments of `query_ledger`."""
 
-    ledger: str = filled_text(f"Which ledger: {', '.join(LEDGERS)}.", LEDGERS[0])
+    ledger: str = filled_text(f"Which ledger: {', '.join(LEDGERS)}.", LEDGERS[0].value)
     event_type: str | None = optional_text("Only entries of this type, such as TURN_RECORDED.")
     max_entries: int = optional_integer(
         "How many of the newest entries; 0 means none.",
@@ -43,7 +44,7 @@ class QueryLedgerArguments(ArgumentType):
 class QueryLedgerPlan:
     """What will be looked for."""
 
-    ledger: str
+    ledger: LedgerName
     wanted: Filter
     count: int
     offset: int
@@ -63,16 +64,15 @@ class QueryLedger:
                 where="ledger",
                 hint=f"give one of these, or leave ledger out for {LEDGERS[0]}",
             )
+        ledger = LedgerName(arguments.ledger)
         wanted = Filter(
             event_type=arguments.event_type,
             session_id=arguments.session_id,
             since=_seconds("since", arguments.since),
             until=_seconds("until", arguments.until),
         )
-        actions = (Action("ledger", "query", arguments.ledger),)
-        return QueryLedgerPlan(
-            arguments.ledger, wanted, arguments.max_entries, arguments.offset, actions
-        )
+        actions = (Action("ledger", "query", ledger),)
+        return QueryLedgerPlan(ledger, wanted, arguments.max_entries, arguments.offset, actions)
 
     def run(self, plan: QueryLedgerPlan, ports: Ports) -> ToolOutput:
         """Raises: HostError where the ledger cannot be read."""
@@ -159,7 +159,7 @@ SPEC: Final = ToolSpec(
     effects=READS,
     output_schema=result_schema(
         {
-            "source": {"enum": list(LEDGERS)},
+            "source": {"enum": [name.value for name in LEDGERS]},
             "count": {"type": "integer", "description": "How many entries there are here."},
             "entries": {
                 "type": "array",

@@ -12,6 +12,7 @@ from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.query import Filter
 from paddock.ledger.verify import Verification
+from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
 from paddock.policy.explain import explain
 from paddock.sandbox.probe import probe_host
@@ -19,7 +20,12 @@ from paddock.sandbox.values import Held
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import RuleMatch
 
-LEDGERS: Final = ("governance", "ho2m", "ho1m", "packages")
+LEDGERS: Final = (
+    LedgerName.GOVERNANCE,
+    LedgerName.HO2M,
+    LedgerName.HO1M,
+    LedgerName.PACKAGES,
+)
 SHOWN: Final = ("frameworks", "packages", "config")
 _LAST: Final = 10
 _LAST_DIGITS_MAX: Final = 9
@@ -127,13 +133,13 @@ class LedgerCommand:
         if words == ["verify"]:
             self._verify(desk)
             return
-        name = words.pop(0) if words else "governance"
+        name = words.pop(0) if words else LedgerName.GOVERNANCE.value
         last = _parse_last(words.pop()) if words and words[-1].isdecimal() else _LAST
         kind = words.pop(0) if words else None
         if name not in LEDGERS or words:
             known = f"one of: {', '.join(LEDGERS)}"
             raise UsageError(f"{quote(rest)} is no ledger", where="/ledger", hint=known)
-        found = sessions_of(desk.project).query(name, Filter(kind), last or None)
+        found = sessions_of(desk.project).query(LedgerName(name), Filter(kind), last or None)
         rows = tuple(_entry_row(each) for each in found.entries)
         if not rows:
             desk.screen.show(line(f"the ledger {name} has no such entries"))

@@ -26,6 +26,7 @@ from paddock.errors import UsageError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify
 from paddock.plane.environment import Environment
+from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
 from paddock.policy.explain import explain
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
@@ -276,7 +277,7 @@ class Tour:
 
     def recorded(self) -> Scene:
         """The ledger holds every call, the refused ones too."""
-        path = str(self._project.layout.ledger_paths()["ho1m"])
+        path = str(self._project.layout.ledger_paths()[LedgerName.HO1M])
         rows = [
             f"{row.seq:>3}  {row.entry.event_type:<12} "
             f"{show_name(row.entry.decision):<6} "
@@ -297,7 +298,7 @@ class Tour:
 
     def tampered(self) -> Scene:
         """One byte of a copy is changed, and found."""
-        path = self._project.layout.ledger_paths()["ho1m"]
+        path = self._project.layout.ledger_paths()[LedgerName.HO1M]
         copy = self._directory / "tampered.jsonl"
         shutil.copyfile(path, copy)
         content = bytearray(copy.read_bytes())

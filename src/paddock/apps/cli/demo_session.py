@@ -13,6 +13,7 @@ from paddock.assembly import Project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.ledger.query import Filter
 from paddock.ledger.verify import verify
+from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
 from paddock.values.events import TURN_RECORDED
 
@@ -80,8 +81,8 @@ class SessionTour:
 
     def _recorded(self, session_id: str) -> Scene:
         wanted = Filter(TURN_RECORDED, session_id=session_id)
-        turns = sessions_of(self._project).query("ho2m", wanted, None).entries
-        report = verify(str(self._project.layout.ledger_paths()["ho2m"]))
+        turns = sessions_of(self._project).query(LedgerName.HO2M, wanted, None).entries
+        report = verify(str(self._project.layout.ledger_paths()[LedgerName.HO2M]))
         if report.problems or len(turns) != len(_LINES):
             self.surprises.append("the session is not on record")
         rows = [

@@ -28,13 +28,21 @@ from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.ledger.tail import find_torn_bytes, follow
+from paddock.plane.layout import LedgerName
 from paddock.runtime.records import clean
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import APPROVAL_ANSWERED
 
-NAMES: Final = ("governance", "ho2m", "ho1m", "packages")
+NAMES: Final = (
+    LedgerName.GOVERNANCE,
+    LedgerName.HO2M,
+    LedgerName.HO1M,
+    LedgerName.PACKAGES,
+)
+_CHOICES: Final = tuple(name.value for name in NAMES)
+"""As text: argparse shows its choices by `repr`."""
 _POLL_S: Final = 0.25
 _LAST: Final = 20
 _EXIT_INTEGRITY: Final = 4
@@ -64,7 +72,7 @@ class LedgerCommand:
         """The sub-commands."""
         actions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
         asked = actions.add_parser("query", help="entries, newest last", allow_abbrev=False)
-        asked.add_argument("--ledger", choices=NAMES, default="governance")
+        asked.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
         asked.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
         asked.add_argument(
             "--last", type=int, metavar="N", help=f"the newest so many; 0: all (default: {_LAST})"
@@ -79,25 +87,25 @@ class LedgerCommand:
         asked.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
         asked.add_argument("--until", metavar="T", help="likewise")
         followed = actions.add_parser("tail", help="follow as it grows", allow_abbrev=False)
-        followed.add_argument("--ledger", choices=NAMES, default="governance")
+        followed.add_argument("--ledger", choices=_CHOICES, default=LedgerName.GOVERNANCE.value)
         followed.add_argument("--last", type=int, default=10, metavar="N")
         followed.add_argument(
             "-f", "--follow", action="store_true", help="as tail(1) is told; it follows anyway"
         )
         checked = actions.add_parser("verify", help="read and check whole", allow_abbrev=False)
-        add_verify(checked, NAMES)
+        add_verify(checked, _CHOICES)
         signed = actions.add_parser(
             "checkpoint", help="sign what is there, and print the note", allow_abbrev=False
         )
-        add_checkpoint(signed, NAMES)
+        add_checkpoint(signed, _CHOICES)
         proved = actions.add_parser(
             "proof", help="prove an entry to an outsider", allow_abbrev=False
         )
-        add_proof(proved, NAMES)
+        add_proof(proved, _CHOICES)
         accepted = actions.add_parser(
             "accept-rollback", help="go on after a restore from a backup", allow_abbrev=False
         )
-        add_rollback(accepted, NAMES)
+        add_rollback(accepted, _CHOICES)
         signing = actions.add_parser(
             "signer", help="hold the keys for another user: [ledger] signer", allow_abbrev=False
         )
@@ -105,7 +113,7 @@ class LedgerCommand:
         exported = actions.add_parser(
             "export", help="lines as they are stored, or a page", allow_abbrev=False
         )
-        add_export(exported, NAMES)
+        add_export(exported, _CHOICES)
         shown = actions.add_parser(
             "content", help="print what an entry names by a salted digest", allow_abbrev=False
         )
@@ -145,7 +153,7 @@ class LedgerCommand:
             for name in NAMES
             if is_known(paths[name]) or is_held_elsewhere(project.layout, project.environment, name)
         ]
-        named = [options.ledger] if options.ledger else known
+        named = [LedgerName(options.ledger)] if options.ledger else known
         if options.question == "accept-rollback":
             return run_rollback(project, tuple(named), options, console)
         return run_verify(project, named, known, options, console)
@@ -153,7 +161,7 @@ class LedgerCommand:
     def _query(self, project: Project, options: Options, console: Console) -> int:
         if options.last is not None and options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-        path = project.layout.ledger_paths()[options.ledger]
+        path = project.layout.ledger_paths()[LedgerName(options.ledger)]
         if not is_known(path):
             return _nothing_yet(options, console)
         if not path.exists():
@@ -177,7 +185,11 @@ class LedgerCommand:
         if is_cut:
             console.warn(f"older entries than these {_LAST} match, too: --last 0 shows all")
         if not rows.entries and not rows.bad:
-            calls = "; calls stand in ho1m: --ledger ho1m" if options.ledger == "governance" else ""
+            calls = (
+                "; calls stand in ho1m: --ledger ho1m"
+                if options.ledger == LedgerName.GOVERNANCE
+                else ""
+            )
             console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
         if rows.unfinished_bytes:
             console.warn(f"{unfinished(rows.unfinished_bytes)} and are no entry yet")
@@ -192,7 +204,7 @@ class LedgerCommand:
     def _tail(self, project: Project, options: Options, console: Console) -> int:
         if options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-        path = project.layout.ledger_paths()[options.ledger]
+        path = project.layout.ledger_paths()[LedgerName(options.ledger)]
         if not path.exists():
             if is_known(path):
                 raise gone_error(path, options.ledger)
@@ -209,7 +221,7 @@ class LedgerCommand:
         return 0
 
     def _export(self, project: Project, options: Options, console: Console) -> int:
-        path = project.layout.ledger_paths()[options.ledger]
+        path = project.layout.ledger_paths()[LedgerName(options.ledger)]
         if not path.exists():
             if is_known(path):
                 raise gone_error(path, options.ledger)

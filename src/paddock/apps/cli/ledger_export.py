@@ -23,6 +23,7 @@ from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.query import Filter, query_lines
 from paddock.plane.files import read_file_through_links
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -32,7 +33,7 @@ _EXIT_INTEGRITY: Final = 4
 
 def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     """The options of `export`."""
-    parser.add_argument("--ledger", choices=names, default="governance")
+    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
     parser.add_argument(
         "--format",
         choices=FORMATS,

@@ -25,6 +25,7 @@ from paddock.ledger.proof import (
 from paddock.ledger.query import Filter, query
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.signing import open_note
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -34,7 +35,7 @@ _GO_ON: Final = "go on from what is here? what was signed before counts no more 
 
 def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     """The options of `checkpoint`."""
-    parser.add_argument("--ledger", choices=names, default="governance")
+    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
     parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
 
 
@@ -67,8 +68,9 @@ def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Non
 
 def run_checkpoint(project: Project, options: Options, console: Console) -> int:
     """Make a checkpoint, carry it up, and hand it out."""
-    _require_ledger(project, options.ledger)
-    with closing(open_ledger(project, options.ledger)) as ledger:
+    name = LedgerName(options.ledger)
+    _require_ledger(project, name)
+    with closing(open_ledger(project, name)) as ledger:
         signed = ledger.seal()
     if options.out is not None:
         write_new_file(Path(console.directory / options.out), [signed.note.encode()])
@@ -76,7 +78,7 @@ def run_checkpoint(project: Project, options: Options, console: Console) -> int:
         checkpoint = signed.checkpoint
         console.write_json(
             {
-                "ledger": options.ledger,
+                "ledger": name,
                 "origin": checkpoint.origin,
                 "size": checkpoint.size,
                 "root": checkpoint.root.hex(),
@@ -96,7 +98,8 @@ def run_proof(project: Project, options: Options, console: Console) -> int:
             "give either SEQ, CALL-ID or --from SIZE", hint="paddock ledger proof --help"
         )
     is_call = isinstance(entry, str)
-    name = options.ledger or ("ho1m" if is_call else "governance")
+    usual = LedgerName.HO1M if is_call else LedgerName.GOVERNANCE
+    name = LedgerName(options.ledger or usual)
     _require_ledger(project, name)
     path = str(project.layout.ledger_paths()[name])
     if entry is None:
@@ -117,7 +120,7 @@ def _number_or_id(text: str) -> int | str:
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
-def _entries_of(path: str, name: str, call_id: str, console: Console) -> list[int]:
+def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
     """The numbers of a call's entries, oldest first, each said on stderr with what it is."""
     rows = query(path, Filter(call_id=call_id))
     if rows.bad:
@@ -134,7 +137,7 @@ def _entries_of(path: str, name: str, call_id: str, console: Console) -> list[in
 
 
 def run_rollback(
-    project: Project, names: tuple[str, ...], options: Options, console: Console
+    project: Project, names: tuple[LedgerName, ...], options: Options, console: Console
 ) -> int:
     """0 accepted, or nothing to accept; 1 not."""
     layout, environment = project.layout, project.environment
@@ -160,7 +163,7 @@ def _end(options: Options, console: Console, gone: list[WentBack], *, is_accepte
     return 0 if is_accepted else 1
 
 
-def _require_ledger(project: Project, name: str) -> None:
+def _require_ledger(project: Project, name: LedgerName) -> None:
     path = project.layout.ledger_paths()[name]
     if not path.exists():
         if is_known(path):
@@ -168,7 +171,7 @@ def _require_ledger(project: Project, name: str) -> None:
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
 
 
-def _newest(project: Project, name: str, path: str, needed: int) -> SignedCheckpoint:
+def _newest(project: Project, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:
     """The newest checkpoint; a new one where that does not cover so many entries."""
     found: SignedCheckpoint | None = None
     genesis = find_genesis(path)

@@ -17,6 +17,7 @@ from paddock.ledger.presence import gone_error
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
+from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 
@@ -46,10 +47,10 @@ def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     )
 
 
-def _named(names: tuple[str, ...], given: str) -> str:
+def _named(names: tuple[str, ...], given: str) -> LedgerName:
     """A ledger of the plane. Raises: UsageError: there is none of that name, such as a file."""
     if given in names:
-        return given
+        return LedgerName(given)
     raise UsageError(
         f"no ledger of a plane is called {quote(given)}",
         where="--ledger",
@@ -59,7 +60,11 @@ def _named(names: tuple[str, ...], given: str) -> str:
 
 
 def run_verify(
-    project: Project, names: list[str], known: list[str], options: Options, console: Console
+    project: Project,
+    names: list[LedgerName],
+    known: list[LedgerName],
+    options: Options,
+    console: Console,
 ) -> int:
     """Verify `names`; those that are `known` and not there are gone. The exit status.
 
@@ -71,8 +76,8 @@ def run_verify(
     given = [_read_given(each, console) for each in options.checkpoint]
     there = [name for name in names if name not in gone]
     unplaced = _unplaced(given, project, there)
-    reports: dict[str, Verification] = {}
-    faults: dict[str, PaddockError] = {}
+    reports: dict[LedgerName, Verification] = {}
+    faults: dict[LedgerName, PaddockError] = {}
     for name in there:
         # Threat: one ledger that cannot be read would hide what is wrong with the others.
         try:
@@ -111,8 +116,8 @@ def _reported(faults: list[PaddockError], console: Console) -> PaddockError:
 
 
 def _say(
-    reports: dict[str, Verification],
-    faults: dict[str, PaddockError],
+    reports: dict[LedgerName, Verification],
+    faults: dict[LedgerName, PaddockError],
     options: Options,
     console: Console,
 ) -> None:
@@ -150,13 +155,13 @@ def _read_given(name: str, console: Console) -> _Given:
     return _Given(held, checkpoint.origin, why)
 
 
-def _unplaced(given: list[_Given], project: Project, names: list[str]) -> list[_Given]:
+def _unplaced(given: list[_Given], project: Project, names: list[LedgerName]) -> list[_Given]:
     """Those that are about none of the ledgers: a forged one is found, not passed over."""
     origins = {_origin(project, name) for name in names}
     return [each for each in given if not each.origin or each.origin not in origins]
 
 
-def _origin(project: Project, name: str) -> str:
+def _origin(project: Project, name: LedgerName) -> str:
     """By what name the ledger is known; empty where it does not say."""
     path = project.layout.ledger_paths()[name]
     try:
@@ -168,7 +173,7 @@ def _origin(project: Project, name: str) -> str:
 
 def _audited(
     project: Project,
-    name: str,
+    name: LedgerName,
     given: list[_Given],
     unplaced: list[_Given],
     *,

@@ -24,6 +24,7 @@ from paddock.errors import PaddockError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter, query
+from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PolicyFiles
 from paddock.policy.diff import diff
 from paddock.policy.explain_now import Now, explain_now
@@ -49,7 +50,7 @@ from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import TOOL_STAGED
 
-DEFAULT_LEDGER: Final = "ho1m"
+DEFAULT_LEDGER: Final = LedgerName.HO1M
 _EXIT_INTEGRITY: Final = 4
 _TOLD_MAX: Final = 5
 
@@ -158,7 +159,7 @@ def _questions(call: RecordedCall, options: Options, console: Console) -> Iterat
     paths = find_ledger_paths(
         console.directory, environment_of(console), override_of(options, console)
     )
-    path = paths["governance"]
+    path = paths[LedgerName.GOVERNANCE]
     if stands(path):
         wanted = Filter(call_id=call.decided.entry.call_id)
         yield from (row.entry for row in query(str(path), wanted).entries)
@@ -192,7 +193,7 @@ def ledger_file(options: Options, console: Console) -> Path:
             where="--ledger",
             hint=f"one of {', '.join(paths)}, or a file that ends in .jsonl",
         )
-    return paths[given]
+    return paths[LedgerName(given)]
 
 
 def _is_file(options: Options) -> bool:

@@ -24,6 +24,7 @@ from paddock.apps.hook.lean.records import decision_record
 from paddock.apps.hook.wrapping import command_program
 from paddock.assembly import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
+from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 
 _CLIENT = "claude"
@@ -139,7 +140,7 @@ def _event_of(requested: Requested, directory: str) -> bytes:
 
 def _decide(requested: Requested, asked: Asked, given: Given, today: str) -> Permission:
     ground = find_ground(asked, given.variables, given.directory, today)
-    with closing(open_ledger(ground.project, "ho1m", HOOK_PACE)) as ledger:
+    with closing(open_ledger(ground.project, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ports = FullPorts(ledger, ground, given.program, given.directory)
         judged = flow.judge_call(asked, ground.scene, ground.engine, given.directory)
         said = _said(judged, ground, ports, requested)

@@ -27,6 +27,7 @@ from paddock.assembly import Project, policy_notices
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
 from paddock.plane.client_files import Edit
+from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 from paddock.values.events import HOOK_DECISION
 
@@ -279,7 +280,7 @@ def _standings(options: argparse.Namespace, places: Places) -> list[Standing]:
 
 def _denials(project: Project) -> list[dict[str, Json]]:
     """The latest refusals, newest last. Raises: LedgerDamagedError: their ledger is gone."""
-    path = project.layout.ledger_paths()["ho1m"]
+    path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return []
     wanted = Filter(event_type=HOOK_DECISION, decision="deny")

@@ -27,6 +27,7 @@ from paddock.assembly import HOOK_PACE, open_plane_ledger
 from paddock.plane.creation import open_plane
 from paddock.plane.discovery import find_root
 from paddock.plane.environment import read_environment
+from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json
 
 _DECIDED: Final = frozenset({PRE_TOOL_USE, PERMISSION_REQUEST})
@@ -81,7 +82,7 @@ def record_refusal(
     record = decision_record(asked, verdict, "deny", [], who, os.urandom)
     for name in _UNASKED:
         del record.metadata[name]
-    with closing(open_plane_ledger(layout, environment, "ho1m", HOOK_PACE)) as ledger:
+    with closing(open_plane_ledger(layout, environment, LedgerName.HO1M, HOOK_PACE)) as ledger:
         ledger.append([entry_of(record)])
 
 

@@ -41,6 +41,7 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.ports import Ledger
+from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
@@ -123,7 +124,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     base = asked.cwd or given.directory
     notices = ground.project.notices
     pace = HOOK_PACE if asked.event in (PRE_TOOL_USE, PERMISSION_REQUEST) else HOOK_EVENT_PACE
-    with closing(open_ledger(ground.project, "ho1m", pace)) as ledger:
+    with closing(open_ledger(ground.project, LedgerName.HO1M, pace)) as ledger:
         ports = FullPorts(ledger, ground, given.program, base)
         if given.keeps_image:
             _keep_image(ground, asked, given)

@@ -35,7 +35,7 @@ from paddock.errors import ConfigError
 from paddock.ledger.paths import LedgerPaths
 from paddock.plane.discovery import PROJECT_MARKERS
 from paddock.plane.files import create_file, make_directories, replace_file, require_private
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.trust import trust_record_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
@@ -96,7 +96,7 @@ def make_image(
         own = dict.fromkeys(profile.name for profile in judge_for(policy, chain).profiles())
         agents[name] = (tuple(numbers[each] for each in own), [each.as_json() for each in chain])
     hook = policy.settings.hook
-    ledger = LedgerPaths(str(project.layout.ledger_paths()["ho1m"]))
+    ledger = LedgerPaths(str(project.layout.ledger_paths()[LedgerName.HO1M]))
     status = os.stat(ledger.ledger)
     also = also_write(project, client, project.environment, variables)
     return marshal.dumps(
