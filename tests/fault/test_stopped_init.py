@@ -25,6 +25,7 @@ from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import is_registered_bare_plane
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 from tests.support.changes import memory_directory
 from tests.support.packages import plane_tree
 
@@ -73,7 +74,7 @@ def without_names(plane: Path) -> dict[str, object]:
 
 def require_whole(plane: Path, environment: Environment, profile: str) -> None:
     """Files, receipts, ledger, keys and signatures tell one story, once."""
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     assert is_registered_bare_plane(plane, environment)
     installed = read_installed(layout)
     assert (set(installed.packages), installed.problems) == (PACKAGES, ())
@@ -145,7 +146,7 @@ def test_killed_again_and_again_it_is_made_in_the_end():
 def leave_a_plane_behind(plane: Path, environment: Environment) -> None:
     """A plane that was worked on, and removed: what its ledgers' keys signed stays."""
     init_bare_plane(plane, environment, "development")
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     for name in ORDER:
         for _ in range(3):
             with closing(open_plane_ledger(layout, environment, name)) as ledger:
@@ -155,7 +156,7 @@ def leave_a_plane_behind(plane: Path, environment: Environment) -> None:
 
 def problems_of(plane: Path, environment: Environment) -> dict[str, tuple[object, ...]]:
     """What is wrong with each ledger of the plane, where it has them."""
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     return {
         name: audit_ledger(layout, environment, name, Audit(full=True)).problems for name in ORDER
     }
@@ -189,7 +190,7 @@ def test_a_plane_that_was_put_back_is_no_earlier_one_and_init_accepts_nothing_of
     environment = read_environment({"HOME": str(tmp_path / "home")})
     plane = tmp_path / "plane"
     init_bare_plane(plane, environment, "development")
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     shutil.copytree(plane, tmp_path / "backup")
     with closing(open_plane_ledger(layout, environment, "governance")) as ledger:
         ledger.append([Entry("TEST", reason="after the backup")])

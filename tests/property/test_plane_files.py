@@ -13,8 +13,9 @@ from paddock.plane.identity import PlaneIdentity, identity_of, parse_identity
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.trust import TrustRecord, parse_trust
 from paddock.values.agents import Agent, Permissions
+from paddock.values.planes import PlaneKind
 
-LAYOUT = PlaneLayout(Path("/plane"), "project")
+LAYOUT = PlaneLayout(Path("/plane"), PlaneKind.PROJECT)
 FILE = LAYOUT.agent_file("x")
 
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
-from paddock.policy import PlaneKind, Policy, PolicySource, decide, load_policy, shell_for
+from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.actions import parse_concrete
 from paddock.policy.changes import exact_pattern
 from paddock.policy.explain import explain
@@ -19,6 +19,7 @@ from paddock.policy.settings import NETWORKS
 from paddock.values.actions import OPERATIONS, Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome
+from paddock.values.planes import PlaneKind
 
 # --- what there is to choose from: few names, so that things meet -------------------
 

@@ -33,6 +33,7 @@ from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.layout import PlaneLayout
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
 from tests.support.changes import memory_directory
 from tests.support.packages import KEY, NOW, PROGRAM, Bench, Runner, archive_of, open_bench
@@ -177,7 +178,7 @@ class Plane:
 
     @property
     def layout(self) -> PlaneLayout:
-        return PlaneLayout(self.root, "bare")
+        return PlaneLayout(self.root, PlaneKind.BARE)
 
     # Asking
 

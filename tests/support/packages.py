@@ -29,6 +29,7 @@ from paddock.packages.uninstall import uninstall
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.plane.layout import PlaneLayout
 from paddock.values.digests import digest_of
+from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
 from paddock.workspace.disk import Disk
 
@@ -216,7 +217,7 @@ def open_bench(
     config = root / "HOT/config/admin_config.json"
     if not config.exists():
         config.write_bytes(b"{}\n")
-    layout = PlaneLayout(root, "bare")
+    layout = PlaneLayout(root, PlaneKind.BARE)
     clock = [NOW]
     used = disk or Disk()
     with ExitStack() as held:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from paddock.assembly.project import Project
 from paddock.gates.port import NO_GATES, Gates
 from paddock.gates.results import GateResult
+from paddock.values.planes import PlaneKind
 
 
 def gates_of(project: Project, agent: str) -> Gates:
     """The port by which tools ask for gates; a project's plane has none."""
-    return LazyGates(project, agent) if project.layout.kind == "bare" else NO_GATES
+    return LazyGates(project, agent) if project.layout.kind is PlaneKind.BARE else NO_GATES
 
 
 @dataclass(frozen=True, slots=True)

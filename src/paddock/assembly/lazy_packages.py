@@ -8,6 +8,7 @@ from paddock.assembly.project import Project
 from paddock.packages.names import CHANGES, TRANSACTION
 from paddock.packages.rows import NO_PACKAGES, PackageRow, Packages
 from paddock.plane.report import WhereReport
+from paddock.values.planes import PlaneKind
 
 if TYPE_CHECKING:
     from paddock.packages.finishing import Recovered
@@ -30,7 +31,7 @@ def is_made_with_dev(project: Project) -> bool:
 
     Raises: HostError: its record cannot be read.
     """
-    if project.layout.kind != "bare":
+    if project.layout.kind is not PlaneKind.BARE:
         return False
     from paddock.assembly.packages import is_development_plane  # noqa: PLC0415 - bare planes only
 
@@ -44,7 +45,7 @@ def report_of(project: Project) -> WhereReport:
 
 def packages_of(project: Project) -> Packages:
     """The port by which tools ask what is installed; a project's plane has no packages."""
-    return LazyPackages(project) if project.layout.kind == "bare" else NO_PACKAGES
+    return LazyPackages(project) if project.layout.kind is PlaneKind.BARE else NO_PACKAGES
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from paddock.plane.trust import TrustRecord, find_trust_record
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import CONFIG_CHANGED, PLANE_CREATED, POLICY_LOADED, POLICY_TRUSTED
+from paddock.values.planes import PlaneKind
 
 _LOADED: Final = frozenset(
     {"HOT/config/admin_config.json", "HOT/config/policy.toml", "HOT/config/policy.json"}
@@ -123,7 +124,7 @@ def _plane_news(project: Project) -> list[Entry]:
     if _newest(project.layout.ledger_paths()[LedgerName.GOVERNANCE], PLANE_CREATED) is not None:
         return []
     entries = [records.plane_created(project.layout, project.root.path)]
-    if project.layout.kind == "project":
+    if project.layout.kind is PlaneKind.PROJECT:
         entries.append(records.agent_created(project.agents.read(MAIN_AGENT)))
     return entries
 
@@ -134,7 +135,7 @@ def _trust_news(project: Project, governance: Path) -> list[Entry]:
     A bare plane's policy counts by the plane's place, not by its bytes.
     """
     own = project.files.project
-    if own is None or not own.trusted or project.layout.kind == "bare":
+    if own is None or not own.trusted or project.layout.kind is PlaneKind.BARE:
         return []
     known = _newest(governance, POLICY_TRUSTED) or {}
     if (known.get("path"), known.get("digest")) == (str(own.path), own.digest):

@@ -27,6 +27,7 @@ from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.events import CONFIG_CHANGED
+from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
 
 DEVELOPMENT: Final = "development"
@@ -65,7 +66,7 @@ def settle_packages(project: Project) -> Recovered | None:
 
     Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
     """
-    if project.layout.kind != "bare" or not Attic.of(project.layout).has_transaction():
+    if project.layout.kind is not PlaneKind.BARE or not Attic.of(project.layout).has_transaction():
         return None
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on
@@ -127,7 +128,7 @@ class _Rooted:
 
 
 def _require_bare(project: Project) -> None:
-    if project.layout.kind != "bare":
+    if project.layout.kind is not PlaneKind.BARE:
         raise UsageError(
             f"{quote(str(project.root.path))} is no bare plane, and packages belong to one",
             hint="paddock --plane DIR package …, or: paddock init --bare DIR",

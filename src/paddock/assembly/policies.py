@@ -19,6 +19,7 @@ from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
 from paddock.policy.presets import PlaneKind
 from paddock.text.show import quote
+from paddock.values.planes import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class PlanePolicies:
 
     def _find(self, agent: str) -> Policy | None:
         project = self.project
-        if project.layout.kind == "project":
+        if project.layout.kind is PlaneKind.PROJECT:
             return self._of_kind(PlaneKind.PROJECT, project.policy)
         try:
             own = project.policy_for(project.agents.read(agent))

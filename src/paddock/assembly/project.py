@@ -15,7 +15,7 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_files
 from paddock.plane.report import WhereReport, where_report
 from paddock.policy.engine import Policy, PolicySource, load_policy
-from paddock.policy.presets import PlaneKind
+from paddock.values.planes import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Project:
         On a bare plane an agent that works elsewhere than on the plane's root has no
         `HOT/config` below it: for it the same file holds as a project's would.
         """
-        if self.layout.kind == "project" or record.workspace == self.layout.root:
+        if self.layout.kind is PlaneKind.PROJECT or record.workspace == self.layout.root:
             return self.policy
         return policy_of(replace(self.files, kind=PlaneKind.PROJECT))
 
@@ -62,7 +62,7 @@ class Project:
     @property
     def default_agent(self) -> str:
         """The agent of a door that names none."""
-        return MAIN_AGENT if self.layout.kind == "project" else ADMIN_AGENT
+        return MAIN_AGENT if self.layout.kind is PlaneKind.PROJECT else ADMIN_AGENT
 
     def agent_named(self, name: str | None) -> str:
         """The agent that a caller means: the default where it named none.
@@ -94,7 +94,7 @@ def read_project(root: ProjectRoot, environment: Environment, name: Path | None 
     layout = plane_for(root, environment)
     files = read_policy_files(root, environment)
     policy = policy_of(files)
-    if root.kind == "project":
+    if root.kind is PlaneKind.PROJECT:
         agents = AgentStore(layout, environment)
         return Project(root, layout, files, policy, agents, environment, name)
     config = load_admin_config(root, layout)

@@ -44,9 +44,9 @@ from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.runtime import Runtime
 from paddock.text.show import quote
 from paddock.tools.spec import Tool
-from paddock.values.budgets import BudgetMode
 from paddock.values.calls import Json
 from paddock.values.models import ToolSchema
+from paddock.values.planes import PlaneKind
 
 _SESSION_ID: Final = re.compile(r"SES-[0-9a-f]{16}")
 
@@ -173,7 +173,7 @@ class _Opening:
     def _budget(self) -> Budget:
         """The session's: a resumed one has spent what is on record."""
         table = _budget_table(self._project)
-        budget = session_budget(table.session_tokens, BudgetMode(table.mode))
+        budget = session_budget(table.session_tokens, table.mode)
         if self._before is not None:
             ledgers = sessions_of(self._project)
             budget.settle(reserved=0, used=tokens_charged(ledgers, self._session_id))
@@ -239,7 +239,7 @@ def _agent_of(project: Project, wish: SessionWish, before: RecordedSession | Non
 
 def _contracts(project: Project) -> Contracts:
     # Threat: whoever unpacked a plane brings prompts that speak for the operator.
-    is_ours = project.layout.kind == "project" or project.root.accepted
+    is_ours = project.layout.kind is PlaneKind.PROJECT or project.root.accepted
     return load_contracts(project.layout.ho1 / "contracts" if is_ours else None)
 
 

@@ -20,6 +20,7 @@ from paddock.plane.paths import real_directory
 from paddock.plane.policy_files import PolicyFile, read_policy_files
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
 from paddock.plane.trust import TrustRecord, plan_trust, write_trust
+from paddock.values.planes import PlaneKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def review_trust(
     if is_bare_plane(directory):
         return _review_plane(directory, environment)
     root = find_root(start, environment, override)
-    if root.kind == "bare":
+    if root.kind is PlaneKind.BARE:
         return _review_plane(root.path, environment)
     files = read_policy_files(root, environment)
     own = files.project
@@ -65,8 +66,8 @@ def review_trust(
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
-    root = ProjectRoot(path, "bare", accepted=is_registered_bare_plane(path, environment))
-    config = read_admin_config(PlaneLayout(path, "bare"))
+    root = ProjectRoot(path, PlaneKind.BARE, accepted=is_registered_bare_plane(path, environment))
+    config = read_admin_config(PlaneLayout(path, PlaneKind.BARE))
     require_registered(config)
     files = read_policy_files(root, environment)
     policy_of(files)

@@ -15,6 +15,7 @@ from paddock.plane.strict_json import parse_object
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.presets import PlaneKind
 from paddock.values.digests import digest_of
+from paddock.values.planes import PlaneKind
 
 POLICIES: Final = frozenset({"HOT/config/policy.toml", "HOT/config/policy.json"})
 

@@ -19,11 +19,11 @@ from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.strict_json import Fields, parse_object
 from paddock.text.show import quote
 from paddock.values.agents import Permissions
+from paddock.values.budgets import BudgetMode
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of
 
-BudgetMode = Literal["enforce", "warn", "off"]
-BUDGET_MODES: Final[tuple[BudgetMode, ...]] = ("enforce", "warn", "off")
+BUDGET_MODES: Final = tuple(BudgetMode)
 ModelApi = Literal["responses", "chat"]
 MODEL_APIS: Final[tuple[ModelApi, ...]] = ("responses", "chat")
 Fallback = Literal["skip", "fail"]
@@ -81,7 +81,7 @@ class BudgetTable:
     session_tokens: int = 1_000_000
     turn_tokens: int = 200_000
     order_tokens: int = 100_000
-    mode: BudgetMode = "enforce"
+    mode: BudgetMode = BudgetMode.ENFORCE
 
 
 @dataclass(frozen=True, slots=True)

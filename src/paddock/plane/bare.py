@@ -36,6 +36,7 @@ from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
 from paddock.text.show import quote
+from paddock.values.planes import PlaneKind
 
 _DRAFT: Final = re.compile(r"\.paddock-[0-9a-f]{32}\.[a-z]{1,8}", re.ASCII)
 """A file or directory on its way, of the plane's own or of a set of changes."""
@@ -139,7 +140,7 @@ def make_bare_plane(
     _make_root(directory)
     root = real_directory(directory)
     _require_no_plane_above(root)
-    layout = PlaneLayout(root, "bare")
+    layout = PlaneLayout(root, PlaneKind.BARE)
     with locked(root):
         if is_bare_plane(root):
             return MadePlane(layout, (), is_registered_bare_plane(root, environment))

@@ -27,6 +27,7 @@ from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
 from paddock.text.show import quote
 from paddock.values.agents import Agent
+from paddock.values.planes import PlaneKind
 
 MAIN_AGENT: Final = "main"
 """The agent that every project's plane is made with."""
@@ -54,7 +55,7 @@ def open_plane(root: ProjectRoot, environment: Environment) -> OpenedPlane:
         HostError: it could not be made.
     """
     layout = plane_for(root, environment)
-    if layout.kind == "bare":
+    if layout.kind is PlaneKind.BARE:
         return OpenedPlane(layout, created=False)
     if _is_whole(layout, root.path):
         return OpenedPlane(layout, created=False)

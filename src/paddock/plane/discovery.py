@@ -10,10 +10,11 @@ from paddock.errors import ConfigError, HostError
 from paddock.plane.apart import contains, require_outside
 from paddock.plane.environment import Environment
 from paddock.plane.identity import read_identity
-from paddock.plane.layout import PlaneLayout, RootKind, plane_name
+from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.paths import real_directory, real_path, require_utf8
 from paddock.plane.registry import is_registered_bare_plane
 from paddock.text.show import quote
+from paddock.values.planes import PlaneKind
 
 PROJECT_MARKERS: Final = ("paddock.toml", "paddock.json", ".git")
 """Policy keeps agents from making the first two at any depth."""
@@ -24,7 +25,7 @@ class ProjectRoot:
     """The directory that is worked on, as a real absolute path."""
 
     path: Path
-    kind: RootKind
+    kind: PlaneKind
     accepted: bool = False
     """Of a bare plane: the user named it, or it is registered. Its policy counts whole."""
 
@@ -60,13 +61,13 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     planes = [candidate for candidate in candidates if is_bare_plane(candidate)]
     for plane in planes:
         if is_registered_bare_plane(plane, environment):
-            return ProjectRoot(plane, "bare", accepted=True)
+            return ProjectRoot(plane, PlaneKind.BARE, accepted=True)
     for candidate in candidates:
         if _is_project(candidate) and not (candidate != directory and _is_planted(candidate)):
-            return ProjectRoot(candidate, "project")
+            return ProjectRoot(candidate, PlaneKind.PROJECT)
     if planes:
-        return ProjectRoot(planes[0], "bare")
-    return ProjectRoot(directory, "project")
+        return ProjectRoot(planes[0], PlaneKind.BARE)
+    return ProjectRoot(directory, PlaneKind.PROJECT)
 
 
 def name_of_root(start: Path, root: Path) -> Path:
@@ -92,16 +93,16 @@ def plane_for(root: ProjectRoot, environment: Environment) -> PlaneLayout:
             not UTF-8.
     """
     require_outside(root.path, environment)
-    if root.kind == "bare":
-        return PlaneLayout(root.path, "bare")
+    if root.kind is PlaneKind.BARE:
+        return PlaneLayout(root.path, PlaneKind.BARE)
     planes = real_path(environment.planes)
     require_utf8(planes, "PADDOCK_HOME")
-    return PlaneLayout(planes / plane_name(root.path), "project")
+    return PlaneLayout(planes / plane_name(root.path), PlaneKind.PROJECT)
 
 
 def is_bare_plane(directory: Path) -> bool:
     """Whether `directory` looks like a bare plane: it has the admin's configuration."""
-    marker = PlaneLayout(directory, "bare").admin_config
+    marker = PlaneLayout(directory, PlaneKind.BARE).admin_config
     status = _lstat(marker)
     return status is not None and stat.S_ISREG(status.st_mode)
 
@@ -123,7 +124,7 @@ def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot 
             where=str(plane / "plane.json"),
             hint="work from the project's own directory",
         )
-    return ProjectRoot(root, "project")
+    return ProjectRoot(root, PlaneKind.PROJECT)
 
 
 def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
@@ -135,7 +136,7 @@ def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
             where=str(directory),
             hint="if it is your plane: paddock trust DIR; otherwise remove HOT/config",
         )
-    return ProjectRoot(directory, "bare", accepted=True)
+    return ProjectRoot(directory, PlaneKind.BARE, accepted=True)
 
 
 def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Environment) -> None:
@@ -145,7 +146,7 @@ def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Enviro
     # an ordinary directory, and its files anybody's.
     """
     for candidate in candidates:
-        marker = PlaneLayout(candidate, "bare").admin_config
+        marker = PlaneLayout(candidate, PlaneKind.BARE).admin_config
         status = _lstat(marker)
         if status is None or stat.S_ISREG(status.st_mode):
             continue

@@ -18,6 +18,7 @@ from paddock.plane.policy_files import own_policy_path, read_own_policy
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
 from paddock.text.show import quote
+from paddock.values.planes import PlaneKind
 
 _PUBLIC_FILE_MODE: Final = 0o666
 """Cut by the umask: the file is committed and read by everyone on the project."""
@@ -74,7 +75,7 @@ def init_project(
         raise UsageError(
             f"{quote(str(path))} is a bare plane", hint="paddock init --bare for one of those"
         )
-    root = ProjectRoot(path, "project")
+    root = ProjectRoot(path, PlaneKind.PROJECT)
     policy_file = own_policy_path(root)
     plane = open_plane(root, environment)
     made = [plane.layout.root, plane.layout.agent_file(MAIN_AGENT)] if plane.created else []

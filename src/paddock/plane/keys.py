@@ -4,6 +4,7 @@ from pathlib import Path
 
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout, plane_name
+from paddock.values.planes import PlaneKind
 
 
 def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: LedgerName) -> Path:
@@ -16,7 +17,7 @@ def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: Ledge
 
 def plane_title(layout: PlaneLayout) -> str:
     """The name of a plane among all of this user's."""
-    return plane_name(layout.root) if layout.kind == "bare" else layout.root.name
+    return plane_name(layout.root) if layout.kind is PlaneKind.BARE else layout.root.name
 
 
 def operator_key_path(environment: Environment) -> Path:

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-RootKind = Literal["project", "bare"]
-"""What is worked on: a project, whose plane lies elsewhere, or a bare plane itself."""
+from paddock.values.planes import PlaneKind
 
 TIERS: Final = ("HOT", "HO2", "HO1")
 """Governance, sessions, execution."""
@@ -34,7 +33,7 @@ class PlaneLayout:
     """Where everything of one plane lies. `root` is absolute and real."""
 
     root: Path
-    kind: RootKind
+    kind: PlaneKind
 
     @property
     def hot(self) -> Path:

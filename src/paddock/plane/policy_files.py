@@ -21,6 +21,7 @@ from paddock.plane.trust import find_trust
 from paddock.policy.presets import PlaneKind
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
+from paddock.values.planes import PlaneKind
 
 PROJECT_POLICY: Final = "paddock.toml"
 PROJECT_POLICY_JSON: Final = "paddock.json"
@@ -65,7 +66,7 @@ def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFile
             has both `paddock.toml` and `paddock.json`.
     """
     return PolicyFiles(
-        kind=PlaneKind(root.kind),
+        kind=root.kind,
         project=read_own_policy(root, environment),
         user=read_user_policy(environment),
     )
@@ -78,8 +79,8 @@ def own_policy_path(root: ProjectRoot) -> Path:
         ConfigError: it stands twice, as TOML and as JSON.
     """
     toml = root.path / PROJECT_POLICY
-    if root.kind == "bare":
-        toml = PlaneLayout(root.path, "bare").config / "policy.toml"
+    if root.kind is PlaneKind.BARE:
+        toml = PlaneLayout(root.path, PlaneKind.BARE).config / "policy.toml"
     json = toml.with_suffix(".json")
     if not _stands(json):
         return toml
@@ -100,7 +101,7 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
         return None
     if root.accepted:
         return PolicyFile(path, content, trusted=True)
-    if root.kind == "bare":
+    if root.kind is PlaneKind.BARE:
         return PolicyFile(
             path, content, trusted=False, reason="this plane was neither named nor registered"
         )

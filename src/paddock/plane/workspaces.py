@@ -9,6 +9,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
 from paddock.text.show import quote
+from paddock.values.planes import PlaneKind
 
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
@@ -85,4 +86,4 @@ def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:
 
 
 def _is_bare_root(real: Path, layout: PlaneLayout) -> bool:
-    return layout.kind == "bare" and real == real_path(layout.root)
+    return layout.kind is PlaneKind.BARE and real == real_path(layout.root)

@@ -15,12 +15,10 @@ from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.grants import shell_for
 from paddock.policy.guards import PathGuards, Writer
 from paddock.policy.permissions import compile_permissions
-from paddock.policy.presets import PlaneKind
 from paddock.policy.settings import Settings, ShellSettings
 
 __all__ = [
     "PathGuards",
-    "PlaneKind",
     "Policy",
     "PolicySource",
     "Settings",

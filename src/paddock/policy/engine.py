@@ -25,12 +25,13 @@ from typing import Final
 
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.guards import PathGuards, compile_guards, tighten
-from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, PlaneKind, presets
+from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, presets
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
 from paddock.policy.settings import Settings
 from paddock.values.decisions import Outcome
 from paddock.values.digests import DIGEST_PREFIX
+from paddock.values.planes import PlaneKind
 
 KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
 LOOSENING_KEYS: Final = ("allow", "otherwise")

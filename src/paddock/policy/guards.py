@@ -12,7 +12,6 @@ from itertools import chain
 from paddock.policy.own_places import DirectoryList
 from paddock.policy.patterns import Comparison, MatchedPattern, PathList, PathPattern, Screen
 from paddock.policy.presets import (
-    PlaneKind,
     above_own_files,
     built_in_paths,
     own_directories,
@@ -22,6 +21,7 @@ from paddock.policy.presets import (
 from paddock.policy.problems import quote
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.planes import PlaneKind
 
 Layers = tuple[PathList, ...]
 

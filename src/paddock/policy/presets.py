@@ -4,7 +4,6 @@ All of it is `built-in`, line 0, in places. A change here changes decisions, so
 it changes `BUILT_IN_VERSION`, and with it every policy digest.
 """
 
-from enum import Enum
 from functools import cache
 from typing import Final
 
@@ -12,6 +11,7 @@ from paddock.policy.patterns import PathPattern, compile_pattern
 from paddock.policy.rules import Otherwise, Profile, Rule, compile_rule, parse_otherwise
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
+from paddock.values.planes import PlaneKind
 
 BUILT_IN_VERSION: Final = "2"
 
@@ -51,17 +51,6 @@ CLIENT_TOOLS: Final = (
     "ExitPlanMode",
 )
 """A client's tools that only read, or organise the client's own work."""
-
-
-class PlaneKind(Enum):
-    """What the paths of an agent are relative to.
-
-    `PROJECT`: any workspace that is no plane, also `agents/NAME/workspace/` of
-    a bare one. `BARE`: the root of a bare plane.
-    """
-
-    PROJECT = "project"
-    BARE = "bare"
 
 
 _PROJECT_FILES: Final = ("paddock.toml", "paddock.json")

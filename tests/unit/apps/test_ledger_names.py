@@ -13,6 +13,7 @@ from paddock.ledger.scan import find_genesis
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 from tests.support.planes import operator_in
 
 
@@ -23,7 +24,7 @@ def environment(tmp_path: Path) -> Environment:
 
 def layout_in(directory: Path) -> PlaneLayout:
     (directory / "HOT" / "ledger").mkdir(parents=True, mode=0o700)
-    return PlaneLayout(directory, "bare")
+    return PlaneLayout(directory, PlaneKind.BARE)
 
 
 def append(layout: PlaneLayout, environment: Environment) -> None:

@@ -21,6 +21,7 @@ from paddock.packages.approvals import (
 )
 from paddock.packages.keys import public_half
 from paddock.plane.layout import PlaneLayout
+from paddock.values.planes import PlaneKind
 from tests.support.packages import KEY, NOW
 
 DIGEST = "sha256:" + "ab" * 32
@@ -37,7 +38,7 @@ def layout(tmp_path: Path) -> PlaneLayout:
     directory = tmp_path / "HOT/registries/approvals"
     directory.mkdir(parents=True)
     os.chmod(directory, 0o700)
-    return PlaneLayout(tmp_path, "bare")
+    return PlaneLayout(tmp_path, PlaneKind.BARE)
 
 
 def test_it_allows_what_it_is_for():

@@ -21,6 +21,7 @@ from paddock.packages.signatures import verify_signature
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import register_bare_plane
+from paddock.values.planes import PlaneKind
 from tests.support.packages import NOW, Runner, archive_of, open_bench, plane_tree
 
 STRANGER = make_key("stranger/operator", b"x" * 32)
@@ -41,12 +42,12 @@ def left_behind(plane: Path) -> PlaneLayout:
     """What looks as if an `init` had been stopped there."""
     for name in bare_plane_blueprint("production").directories:
         (plane / name).mkdir(parents=True, mode=0o700, exist_ok=True)
-    return PlaneLayout(plane, "bare")
+    return PlaneLayout(plane, PlaneKind.BARE)
 
 
 def test_each_package_is_approved_and_signed_by_the_operators_own_key(environment, plane):
     init_bare_plane(plane, environment, "production")
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     own = find_operator_key(environment)
     assert own is not None
     keys = read_keys(layout)
@@ -104,7 +105,7 @@ def test_a_file_of_a_package_that_somebody_wrote_there_before_is_not_taken_over(
 
 def test_a_development_plane_has_receipts_without_anybodys_word(environment, plane):
     init_bare_plane(plane, environment, "development")
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     for package in read_installed(layout).packages.values():
         assert (package.receipt.dev, package.receipt.wo_id, package.receipt.signature) == (
             True,

@@ -29,6 +29,7 @@ from paddock.packages.signatures import (
 from paddock.plane.environment import read_environment
 from paddock.plane.keys import operator_key_path
 from paddock.plane.layout import PlaneLayout
+from paddock.values.planes import PlaneKind
 from tests.support.packages import KEY
 
 OTHER = make_key("other/operator", bytes(32))
@@ -52,7 +53,7 @@ def layout(tmp_path: Path) -> PlaneLayout:
     keys.mkdir(parents=True)
     for directory in (keys, *list(keys.parents)[:3]):
         os.chmod(directory, 0o700)
-    return PlaneLayout(tmp_path / "plane", "bare")
+    return PlaneLayout(tmp_path / "plane", PlaneKind.BARE)
 
 
 def test_signatures_are_those_of_the_standard():

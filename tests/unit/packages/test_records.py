@@ -24,6 +24,7 @@ from paddock.packages.transaction import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
 from tests.support.changes import memory_directory
 from tests.support.packages import KEY, Runner, open_bench
@@ -161,7 +162,7 @@ def test_specs_and_frameworks_are_read_one_file_each(tmp_path: Path):
     put(tmp_path, "specs/SPEC-A.json", {"spec_id": "SPEC-A", "framework_id": "F", "title": "A"})
     put(tmp_path, "frameworks/F.json", {"framework_id": "F", "title": "F", "specs": ["SPEC-A"]})
 
-    found = read_registries(PlaneLayout(tmp_path, "bare"))
+    found = read_registries(PlaneLayout(tmp_path, PlaneKind.BARE))
 
     assert found.specs == {"SPEC-A": Spec("SPEC-A", "F", "A")}
     assert found.frameworks == {"F": Framework("F", "F", ("SPEC-A",))}
@@ -183,14 +184,14 @@ def test_specs_and_frameworks_are_read_one_file_each(tmp_path: Path):
 def test_what_does_not_load_is_named_and_does_not_count(name, value, tmp_path: Path):
     put(tmp_path, name, value)
 
-    found = read_registries(PlaneLayout(tmp_path, "bare"))
+    found = read_registries(PlaneLayout(tmp_path, PlaneKind.BARE))
 
     assert (found.specs, found.frameworks) == ({}, {})
     assert [each.file for each in found.problems] == [f"HOT/registries/{name}"]
 
 
 def test_a_plane_without_registries_has_none(tmp_path: Path):
-    found = read_registries(PlaneLayout(tmp_path, "bare"))
+    found = read_registries(PlaneLayout(tmp_path, PlaneKind.BARE))
     assert (found.specs, found.frameworks, found.problems) == ({}, {}, ())
 
 

@@ -23,6 +23,7 @@ from paddock.plane.admin_config import (
 from paddock.plane.layout import PlaneLayout
 from paddock.values.agents import Permissions
 from paddock.values.digests import digest_of
+from paddock.values.planes import PlaneKind
 
 FILE = Path("/plane/HOT/config/admin_config.json")
 
@@ -238,7 +239,7 @@ def test_what_two_readers_could_read_differently_does_not_load(content, line):
 
 @pytest.fixture
 def layout(tmp_path: Path) -> PlaneLayout:
-    layout = PlaneLayout(tmp_path / "plane", "bare")
+    layout = PlaneLayout(tmp_path / "plane", PlaneKind.BARE)
     layout.config.mkdir(parents=True)
     layout.admin_config.write_bytes(b"{}")
     return layout

@@ -13,11 +13,12 @@ from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.layout import PlaneLayout
 from paddock.values.agents import Agent, Permissions
+from paddock.values.planes import PlaneKind
 
 
 @pytest.fixture
 def store(project, environment) -> AgentStore:
-    layout = open_plane(ProjectRoot(project, "project"), environment).layout
+    layout = open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment).layout
     return AgentStore(layout, environment)
 
 
@@ -134,7 +135,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(store, new, message):
 
 
 def test_the_root_of_a_bare_plane_is_a_workspace_and_its_inside_is_none(tmp_path, environment):
-    store = AgentStore(PlaneLayout(tmp_path / "bare", "bare"), environment)
+    store = AgentStore(PlaneLayout(tmp_path / "bare", PlaneKind.BARE), environment)
     store.layout.config.mkdir(parents=True)
     store.layout.agents.mkdir()
     record = store.create(NewAgent("ops", workspace=store.layout.root))
@@ -146,7 +147,7 @@ def test_the_root_of_a_bare_plane_is_a_workspace_and_its_inside_is_none(tmp_path
 
 @pytest.mark.parametrize("toolset", ["core", "development"])
 def test_on_a_bare_plane_too_no_agent_declares_the_admins_toolsets(tmp_path, environment, toolset):
-    store = AgentStore(PlaneLayout(tmp_path / "bare", "bare"), environment)
+    store = AgentStore(PlaneLayout(tmp_path / "bare", PlaneKind.BARE), environment)
     store.layout.agents.mkdir(parents=True)
     with pytest.raises(UsageError, match="is never declared"):
         store.create(NewAgent("spy", toolsets=(toolset,)))
@@ -161,7 +162,7 @@ def admin_of(layout: PlaneLayout) -> AgentRecord:
 
 
 def test_the_admin_of_a_bare_plane_comes_from_its_configuration_alone(tmp_path, environment):
-    layout = PlaneLayout(tmp_path / "bare", "bare")
+    layout = PlaneLayout(tmp_path / "bare", PlaneKind.BARE)
     layout.agents.mkdir(parents=True)
     store = AgentStore(layout, environment, admin_of(layout))
     store.create(NewAgent("zoe"))
@@ -173,7 +174,7 @@ def test_the_admin_of_a_bare_plane_comes_from_its_configuration_alone(tmp_path, 
 
 
 def test_a_second_declaration_of_the_admin_does_not_load(tmp_path, environment):
-    layout = PlaneLayout(tmp_path / "bare", "bare")
+    layout = PlaneLayout(tmp_path / "bare", PlaneKind.BARE)
     layout.agents.mkdir(parents=True)
     store = AgentStore(layout, environment, admin_of(layout))
     declare(store, "admin", toolsets=["workspace"])
@@ -448,7 +449,7 @@ def test_what_is_no_agent_is_passed_over_and_a_bad_name_is_not(store):
 
 
 def test_a_plane_without_agents_has_none(tmp_path, environment):
-    assert AgentStore(PlaneLayout(tmp_path / "p", "bare"), environment).names() == ()
+    assert AgentStore(PlaneLayout(tmp_path / "p", PlaneKind.BARE), environment).names() == ()
 
 
 def test_too_many_agents_are_refused(store, monkeypatch):

@@ -12,6 +12,7 @@ from paddock.plane.bare import BARE_DIRECTORIES, Blueprint, MadePlane, make_bare
 from paddock.plane.discovery import ProjectRoot, find_root, is_bare_plane
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import is_registered_bare_plane
+from paddock.values.planes import PlaneKind
 
 BLUEPRINT = Blueprint(b"{}", {"HOT/schemas/s.json": b"schema", "HOT/config/policy.toml": b"# p\n"})
 MADE = {
@@ -35,7 +36,7 @@ def tree(directory: Path) -> dict[str, bytes | str]:
 def test_a_plane_is_made_where_nothing_was(tmp_path, environment):
     plane = tmp_path / "new" / "plane"
     made = make_bare_plane(plane, BLUEPRINT, environment)
-    layout = PlaneLayout(plane, "bare")
+    layout = PlaneLayout(plane, PlaneKind.BARE)
     assert made == MadePlane(
         layout,
         (plane / "HOT/schemas/s.json", plane / "HOT/config/policy.toml", layout.admin_config),
@@ -44,7 +45,7 @@ def test_a_plane_is_made_where_nothing_was(tmp_path, environment):
     assert tree(plane) == MADE
     assert stat.S_IMODE(plane.stat().st_mode) == 0o700
     assert {stat.S_IMODE(p.stat().st_mode) for p in plane.rglob("*") if p.is_file()} == {0o600}
-    assert find_root(plane, environment) == ProjectRoot(plane, "bare", accepted=True)
+    assert find_root(plane, environment) == ProjectRoot(plane, PlaneKind.BARE, accepted=True)
 
 
 def test_an_empty_directory_becomes_a_plane_and_stays_the_same_directory(tmp_path, environment):
@@ -63,7 +64,7 @@ def test_a_second_time_nothing_changes(tmp_path, environment):
     (plane / "HOT/config/policy.toml").write_bytes(b"# mine\n")
     before = tree(plane)
     again = make_bare_plane(plane, Blueprint(b'{"tool_profile": "development"}', {}), environment)
-    assert again == MadePlane(PlaneLayout(plane, "bare"), (), registered=True)
+    assert again == MadePlane(PlaneLayout(plane, PlaneKind.BARE), (), registered=True)
     assert tree(plane) == before
 
 
@@ -74,7 +75,7 @@ def test_a_plane_that_somebody_else_brought_is_not_registered_by_init(tmp_path, 
     (config / "admin_config.json").write_bytes(b'{"tool_profile": "development"}')
     before = tree(tmp_path / "plane")
     made = make_bare_plane(tmp_path / "plane", BLUEPRINT, environment)
-    assert made == MadePlane(PlaneLayout(tmp_path / "plane", "bare"), (), registered=False)
+    assert made == MadePlane(PlaneLayout(tmp_path / "plane", PlaneKind.BARE), (), registered=False)
     assert not is_registered_bare_plane(tmp_path / "plane", environment)
     assert tree(tmp_path / "plane") == before
 

@@ -16,6 +16,7 @@ from paddock.plane.creation import OpenedPlane, open_plane
 from paddock.plane.discovery import ProjectRoot, plane_for
 from paddock.plane.layout import PlaneLayout, path_id
 from paddock.values.agents import Agent
+from paddock.values.planes import PlaneKind
 
 
 def tree(directory: Path) -> dict[str, str]:
@@ -27,7 +28,7 @@ def tree(directory: Path) -> dict[str, str]:
 
 
 def test_first_use_makes_the_whole_plane_and_the_next_finds_it(project, environment):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     layout = plane_for(root, environment)
     assert open_plane(root, environment) == OpenedPlane(layout, created=True)
     made = tree(layout.root)
@@ -57,13 +58,13 @@ def test_first_use_makes_the_whole_plane_and_the_next_finds_it(project, environm
 
 
 def test_the_state_directories_are_private(project, environment):
-    open_plane(ProjectRoot(project, "project"), environment)
+    open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment)
     for directory in (environment.paddock_home, environment.planes):
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 def test_a_new_plane_has_the_agent_main_who_works_on_the_root(project, environment):
-    layout = open_plane(ProjectRoot(project, "project"), environment).layout
+    layout = open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment).layout
     [main] = AgentStore(layout, environment).read_all()
     file = layout.agent_file("main")
     assert main.agent == Agent("main", "standard", source=str(file), declaration=file.read_bytes())
@@ -71,9 +72,9 @@ def test_a_new_plane_has_the_agent_main_who_works_on_the_root(project, environme
 
 
 def test_a_bare_plane_is_opened_and_never_made(tmp_path, environment):
-    root = ProjectRoot(tmp_path / "bare", "bare")
+    root = ProjectRoot(tmp_path / "bare", PlaneKind.BARE)
     assert open_plane(root, environment) == OpenedPlane(
-        PlaneLayout(tmp_path / "bare", "bare"), created=False
+        PlaneLayout(tmp_path / "bare", PlaneKind.BARE), created=False
     )
     assert not (tmp_path / "bare").exists()
 
@@ -81,13 +82,13 @@ def test_a_bare_plane_is_opened_and_never_made(tmp_path, environment):
 def test_nothing_is_made_where_state_lies_in_the_project(project, environment):
     inside = replace(environment, paddock_home=project / "state")
     with pytest.raises(ConfigError):
-        open_plane(ProjectRoot(project, "project"), inside)
+        open_plane(ProjectRoot(project, PlaneKind.PROJECT), inside)
     assert tree(project) == {}
 
 
 @pytest.mark.parametrize("change", [{"root": "/elsewhere"}, {"id": "0" * 16}])
 def test_a_plane_that_is_another_projects_is_refused(project, environment, change):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     record = open_plane(root, environment).layout.record
     record.write_text(json.dumps(json.loads(record.read_bytes()) | change))
     with pytest.raises(ConfigError, match="belongs to"):
@@ -105,7 +106,7 @@ def test_a_plane_that_is_another_projects_is_refused(project, environment, chang
     ],
 )
 def test_a_record_that_does_not_load_stops(project, environment, content):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     record = open_plane(root, environment).layout.record
     record.write_bytes(content)
     with pytest.raises(ConfigError, match=r".") as caught:
@@ -115,7 +116,7 @@ def test_a_record_that_does_not_load_stops(project, environment, content):
 
 
 def test_a_plane_without_its_record_is_damaged_and_left_as_it_is(project, environment):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     layout = open_plane(root, environment).layout
     layout.record.unlink()
     before = tree(layout.root)
@@ -127,7 +128,7 @@ def test_a_plane_without_its_record_is_damaged_and_left_as_it_is(project, enviro
 
 @pytest.mark.parametrize("mode", [0o770, 0o707])
 def test_a_plane_that_others_can_write_is_refused(project, environment, mode):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     layout = open_plane(root, environment).layout
     layout.root.chmod(mode)
     with pytest.raises(ConfigError, match="written by others"):
@@ -137,7 +138,7 @@ def test_a_plane_that_others_can_write_is_refused(project, environment, mode):
 
 
 def test_a_link_in_place_of_the_plane_is_refused(project, environment, tmp_path):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     layout = plane_for(root, environment)
     environment.planes.mkdir(parents=True, mode=0o700)
     (tmp_path / "elsewhere").mkdir()
@@ -151,7 +152,7 @@ def test_what_a_killed_builder_left_is_swept(project, environment):
     left = environment.planes / ".new-0123"
     (left / "HOT").mkdir(parents=True)
     environment.planes.chmod(0o700)
-    layout = open_plane(ProjectRoot(project, "project"), environment).layout
+    layout = open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment).layout
     assert os.listdir(environment.planes) == [layout.root.name]
 
 
@@ -159,13 +160,13 @@ def test_a_file_in_the_way_is_a_host_error(project, environment):
     environment.paddock_home.parent.mkdir(parents=True)
     environment.paddock_home.write_text("")
     with pytest.raises(HostError):
-        open_plane(ProjectRoot(project, "project"), environment)
+        open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment)
 
 
 def test_a_disk_that_fails_at_any_sync_leaves_no_plane_and_the_next_call_makes_it(
     project, environment, monkeypatch
 ):
-    root = ProjectRoot(project, "project")
+    root = ProjectRoot(project, PlaneKind.PROJECT)
     sync = os.fsync
     for good_syncs in range(100):
         left = iter(range(good_syncs))
@@ -197,9 +198,10 @@ from pathlib import Path
 from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.environment import read_environment
+from paddock.values.planes import PlaneKind
 sys.stdin.readline()
 home, project = sys.argv[1:]
-opened = open_plane(ProjectRoot(Path(project), "project"), read_environment({"HOME": home}))
+opened = open_plane(ProjectRoot(Path(project), PlaneKind.PROJECT), read_environment({"HOME": home}))
 print(opened.created)
 """
 
@@ -216,6 +218,6 @@ def test_eight_processes_at_first_use_get_one_whole_plane(project, environment):
     answers = sorted(process.communicate()[0].strip() for process in processes)
     assert answers == ["False"] * 7 + ["True"]
     assert [process.returncode for process in processes] == [0] * 8
-    layout = plane_for(ProjectRoot(project, "project"), environment)
+    layout = plane_for(ProjectRoot(project, PlaneKind.PROJECT), environment)
     assert os.listdir(environment.planes) == [layout.root.name]
     assert AgentStore(layout, environment).names() == ("main",)

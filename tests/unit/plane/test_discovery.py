@@ -9,6 +9,7 @@ from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot, find_root, plane_for
 from paddock.plane.layout import PlaneLayout, plane_name
 from paddock.plane.registry import is_registered_bare_plane, register_bare_plane
+from paddock.values.planes import PlaneKind
 
 
 def make_bare(directory: Path) -> Path:
@@ -25,7 +26,7 @@ def below(project: Path) -> Path:
 
 def test_without_a_marker_the_directory_itself_is_the_root(project, environment):
     start = below(project)
-    assert find_root(start, environment) == ProjectRoot(start, "project")
+    assert find_root(start, environment) == ProjectRoot(start, PlaneKind.PROJECT)
 
 
 @pytest.mark.parametrize("marker", ["paddock.toml", "paddock.json", ".git"])
@@ -33,8 +34,8 @@ def test_the_nearest_marker_above_is_the_root(project, environment, marker):
     start = below(project)
     (project / ".git").mkdir()
     (project / "a" / marker).write_text("")
-    assert find_root(start, environment) == ProjectRoot(project / "a", "project")
-    assert find_root(project, environment) == ProjectRoot(project, "project")
+    assert find_root(start, environment) == ProjectRoot(project / "a", PlaneKind.PROJECT)
+    assert find_root(project, environment) == ProjectRoot(project, PlaneKind.PROJECT)
 
 
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda p: os.symlink("nowhere", p)])
@@ -47,16 +48,16 @@ def test_the_root_is_the_real_path(project, environment, tmp_path):
     (project / "paddock.toml").write_text("")
     start = below(project)
     (tmp_path / "link").symlink_to(start)
-    assert find_root(tmp_path / "link", environment) == ProjectRoot(project, "project")
+    assert find_root(tmp_path / "link", environment) == ProjectRoot(project, PlaneKind.PROJECT)
 
 
 def test_a_home_directory_in_git_is_not_everyones_project(environment):
     (environment.home / ".git").mkdir()
     start = environment.home / "work"
     start.mkdir()
-    assert find_root(start, environment) == ProjectRoot(start, "project")
+    assert find_root(start, environment) == ProjectRoot(start, PlaneKind.PROJECT)
     (start / "paddock.toml").write_text("")
-    assert find_root(start, environment) == ProjectRoot(start, "project")
+    assert find_root(start, environment) == ProjectRoot(start, PlaneKind.PROJECT)
 
 
 def test_a_home_directory_counts_where_the_users_paddock_files_lie_elsewhere(environment, tmp_path):
@@ -64,12 +65,12 @@ def test_a_home_directory_counts_where_the_users_paddock_files_lie_elsewhere(env
     start = environment.home / "work"
     start.mkdir()
     away = replace(environment, paddock_home=tmp_path / "s", config_home=tmp_path / "c")
-    assert find_root(start, away) == ProjectRoot(environment.home, "project")
+    assert find_root(start, away) == ProjectRoot(environment.home, PlaneKind.PROJECT)
 
 
 def test_the_home_directory_itself_is_refused_because_state_lies_in_it(environment):
     root = find_root(environment.home, environment)
-    assert root == ProjectRoot(environment.home, "project")
+    assert root == ProjectRoot(environment.home, PlaneKind.PROJECT)
     with pytest.raises(ConfigError, match=r"state directory .* lies inside"):
         plane_for(root, environment)
 
@@ -119,27 +120,27 @@ def test_inside_a_registered_bare_plane_that_plane_is_the_root(tmp_path, environ
     (inner / ".git").mkdir(parents=True)
     assert register_bare_plane(plane, environment)
     assert not register_bare_plane(plane, environment)
-    assert find_root(inner, environment) == ProjectRoot(plane, "bare", accepted=True)
+    assert find_root(inner, environment) == ProjectRoot(plane, PlaneKind.BARE, accepted=True)
 
 
 def test_an_unregistered_bare_plane_counts_only_outside_of_projects(tmp_path, environment):
     plane = make_bare(tmp_path / "around" / "plane")
-    assert find_root(plane / "HOT", environment) == ProjectRoot(plane, "bare")
+    assert find_root(plane / "HOT", environment) == ProjectRoot(plane, PlaneKind.BARE)
     (plane.parent / "paddock.toml").write_text("")
-    assert find_root(plane / "HOT", environment) == ProjectRoot(plane.parent, "project")
+    assert find_root(plane / "HOT", environment) == ProjectRoot(plane.parent, PlaneKind.PROJECT)
 
 
 def test_a_named_bare_plane_is_accepted(tmp_path, environment):
     plane = make_bare(tmp_path / "plane")
     (tmp_path / ".git").mkdir()
     found = find_root(tmp_path, environment, override=plane)
-    assert found == ProjectRoot(plane, "bare", accepted=True)
+    assert found == ProjectRoot(plane, PlaneKind.BARE, accepted=True)
 
 
 def test_a_named_project_cannot_turn_into_a_bare_plane(project, environment, tmp_path):
     (project / ".git").mkdir()
     make_bare(project)
-    assert find_root(project, environment) == ProjectRoot(project, "project")
+    assert find_root(project, environment) == ProjectRoot(project, PlaneKind.PROJECT)
     with pytest.raises(ConfigError, match="looks like a bare plane as well"):
         find_root(tmp_path, environment, override=project)
     register_bare_plane(project, environment)
@@ -171,14 +172,16 @@ def test_a_registration_of_another_path_does_not_count(tmp_path, environment):
 
 
 def test_the_plane_of_a_project_lies_in_the_state_directory(project, environment):
-    layout = plane_for(ProjectRoot(project, "project"), environment)
-    assert layout == PlaneLayout(environment.planes / plane_name(project), "project")
+    layout = plane_for(ProjectRoot(project, PlaneKind.PROJECT), environment)
+    assert layout == PlaneLayout(environment.planes / plane_name(project), PlaneKind.PROJECT)
     assert not environment.paddock_home.exists()
 
 
 def test_a_bare_plane_is_its_own_plane(tmp_path, environment):
     plane = make_bare(tmp_path / "plane")
-    assert plane_for(ProjectRoot(plane, "bare"), environment) == PlaneLayout(plane, "bare")
+    assert plane_for(ProjectRoot(plane, PlaneKind.BARE), environment) == PlaneLayout(
+        plane, PlaneKind.BARE
+    )
 
 
 @pytest.mark.parametrize("kind", ["project", "bare"])
@@ -196,12 +199,12 @@ def test_state_that_a_link_leads_into_the_root_is_refused(project, environment, 
     (tmp_path / "outside").symlink_to(project / "state")
     linked = replace(environment, paddock_home=tmp_path / "outside" / "paddock")
     with pytest.raises(ConfigError, match="lies inside"):
-        plane_for(ProjectRoot(project, "project"), linked)
+        plane_for(ProjectRoot(project, PlaneKind.PROJECT), linked)
 
 
 def test_a_sibling_whose_name_begins_like_the_root_is_outside(project, environment):
     sibling = replace(environment, paddock_home=Path(f"{project}-state"))
-    plane = plane_for(ProjectRoot(project, "project"), sibling)
+    plane = plane_for(ProjectRoot(project, PlaneKind.PROJECT), sibling)
     assert plane.root.is_relative_to(f"{project}-state")
 
 
@@ -209,17 +212,17 @@ def test_a_root_inside_the_state_directory_is_refused(environment):
     inner = environment.paddock_home / "somewhere"
     inner.mkdir(parents=True)
     with pytest.raises(ConfigError, match="lies inside"):
-        plane_for(ProjectRoot(inner, "project"), environment)
+        plane_for(ProjectRoot(inner, PlaneKind.PROJECT), environment)
 
 
 def test_inside_a_projects_plane_the_project_is_the_root(project, environment):
-    plane = open_plane(ProjectRoot(project, "project"), environment).layout
-    assert find_root(plane.ho2, environment) == ProjectRoot(project, "project")
+    plane = open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment).layout
+    assert find_root(plane.ho2, environment) == ProjectRoot(project, PlaneKind.PROJECT)
     assert find_root(project, environment, override=plane.root).path == project
 
 
 def test_a_plane_whose_name_and_record_differ_leads_nowhere(project, environment):
-    plane = open_plane(ProjectRoot(project, "project"), environment).layout
+    plane = open_plane(ProjectRoot(project, PlaneKind.PROJECT), environment).layout
     copy = plane.root.rename(plane.root.with_name("copy-0000"))
     with pytest.raises(ConfigError, match="its name does not"):
         find_root(copy, environment)
@@ -244,7 +247,9 @@ def test_a_link_in_a_directory_that_is_no_plane_of_ours_stops_nobody(tmp_path, e
     marker = make_bare(tmp_path / "clone") / "HOT" / "config" / "admin_config.json"
     marker.unlink()
     marker.symlink_to("/nowhere")
-    assert find_root(tmp_path / "clone", environment) == ProjectRoot(tmp_path / "clone", "project")
+    assert find_root(tmp_path / "clone", environment) == ProjectRoot(
+        tmp_path / "clone", PlaneKind.PROJECT
+    )
 
 
 def test_a_plane_that_would_stand_behind_a_link_where_no_ledger_could_name_it_is_refused(
@@ -255,5 +260,5 @@ def test_a_plane_that_would_stand_behind_a_link_where_no_ledger_could_name_it_is
     (tmp_path / "link").symlink_to(real)
     elsewhere = replace(environment, paddock_home=tmp_path / "link")
     with pytest.raises(ConfigError, match="is not UTF-8") as caught:
-        plane_for(ProjectRoot(project, "project"), elsewhere)
+        plane_for(ProjectRoot(project, PlaneKind.PROJECT), elsewhere)
     assert (caught.value.where, list(real.iterdir())) == ("PADDOCK_HOME", [])

@@ -10,6 +10,7 @@ from paddock.plane.policy_files import read_policy_files
 from paddock.plane.report import where_report
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import is_trusted
+from paddock.values.planes import PlaneKind
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,7 +30,7 @@ def snapshot(*directories):
 def test_init_makes_a_policy_a_plane_and_the_agent_main(project, environment):
     result = init_project(project, environment, NOW, record)
     layout = result.plane.layout
-    assert layout == plane_for(ProjectRoot(project, "project"), environment)
+    assert layout == plane_for(ProjectRoot(project, PlaneKind.PROJECT), environment)
     assert result.made == (project / "paddock.toml", layout.root, layout.agent_file("main"))
     assert not result.already
     assert os.listdir(project) == ["paddock.toml"]
@@ -83,7 +84,7 @@ def test_a_crash_between_file_and_trust_is_mended(project, environment):
 
 def test_a_missing_directory_is_made(tmp_path, environment):
     result = init_project(tmp_path / "new" / "app", environment, NOW, record)
-    assert result.root == ProjectRoot(tmp_path / "new" / "app", "project")
+    assert result.root == ProjectRoot(tmp_path / "new" / "app", PlaneKind.PROJECT)
     assert (tmp_path / "new" / "app" / "paddock.toml").is_file()
 
 

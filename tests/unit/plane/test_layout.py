@@ -4,8 +4,9 @@ import pytest
 
 from paddock.plane.keys import ledger_key_path
 from paddock.plane.layout import PlaneLayout, path_id, plane_name
+from paddock.values.planes import PlaneKind
 
-PLANE = PlaneLayout(Path("/p"), "bare")
+PLANE = PlaneLayout(Path("/p"), PlaneKind.BARE)
 
 
 def test_every_ledger_has_its_tier():
@@ -57,7 +58,7 @@ def test_projects_of_one_name_have_different_planes():
 
 def test_the_ledger_key_lies_with_the_users_configuration(environment):
     keys = environment.config_home / "keys"
-    of_project = PlaneLayout(Path("/s/planes/app-1"), "project")
+    of_project = PlaneLayout(Path("/s/planes/app-1"), PlaneKind.PROJECT)
     assert ledger_key_path(of_project, environment, "ho1m") == keys / "app-1.ho1m.key"
     bare = f"{plane_name(PLANE.root)}.governance.key"
     assert ledger_key_path(PLANE, environment, "governance") == keys / bare

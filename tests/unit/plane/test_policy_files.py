@@ -8,7 +8,7 @@ from paddock import limits
 from paddock.errors import ConfigError
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_files
-from paddock.policy.presets import PlaneKind
+from paddock.values.planes import PlaneKind
 from tests.support.trusting import record_trust
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -16,7 +16,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def root(project) -> ProjectRoot:
-    return ProjectRoot(project, "project")
+    return ProjectRoot(project, PlaneKind.PROJECT)
 
 
 @pytest.fixture
@@ -134,9 +134,9 @@ def test_a_link_to_a_configuration_counts_only_where_the_user_made_it(root, envi
 def test_a_bare_planes_policy_counts_whole_where_the_plane_was_accepted(bare, environment):
     (bare / "policy.toml").write_bytes(b"x")
     plane = bare.parent.parent
-    accepted = read_policy_files(ProjectRoot(plane, "bare", accepted=True), environment)
+    accepted = read_policy_files(ProjectRoot(plane, PlaneKind.BARE, accepted=True), environment)
     assert accepted.project == PolicyFile(bare / "policy.toml", b"x", trusted=True)
-    found = read_policy_files(ProjectRoot(plane, "bare"), environment)
+    found = read_policy_files(ProjectRoot(plane, PlaneKind.BARE), environment)
     assert found.project == PolicyFile(
         bare / "policy.toml",
         b"x",
@@ -148,7 +148,7 @@ def test_a_bare_planes_policy_counts_whole_where_the_plane_was_accepted(bare, en
 def test_a_paddock_toml_in_a_bare_plane_is_not_its_policy(bare, environment):
     plane = bare.parent.parent
     (plane / "paddock.toml").write_bytes(b"x")
-    root = ProjectRoot(plane, "bare", accepted=True)
+    root = ProjectRoot(plane, PlaneKind.BARE, accepted=True)
     assert read_policy_files(root, environment).project is None
 
 

@@ -11,6 +11,7 @@ from paddock.policy.presets import PlaneKind
 from paddock.values.agents import Agent
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 
 RECORD = AgentRecord(
     agent=Agent("writer", "standard", ("search",), parent="main"),
@@ -31,7 +32,7 @@ DECLARED = {
 
 
 def test_a_new_plane_is_recorded():
-    assert records.plane_created(PlaneLayout(Path("/p"), "project"), Path("/w")) == Entry(
+    assert records.plane_created(PlaneLayout(Path("/p"), PlaneKind.PROJECT), Path("/w")) == Entry(
         "PLANE_CREATED",
         reason="a project plane was made",
         metadata={"plane": "/p", "kind": "project", "root": "/w"},

@@ -8,11 +8,12 @@ from paddock.errors import ConfigError
 from paddock.plane.environment import read_environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.tokens import find_agent, make_token, read_token, token_path
+from paddock.values.planes import PlaneKind
 
 
 @pytest.fixture
 def place(tmp_path):
-    return PlaneLayout(tmp_path / "planes" / "p-1", "project"), read_environment(
+    return PlaneLayout(tmp_path / "planes" / "p-1", PlaneKind.PROJECT), read_environment(
         {"HOME": str(tmp_path)}
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.policy import PlaneKind, PolicySource, load_policy
+from paddock.policy import PolicySource, load_policy
 from paddock.policy.settings import (
     AgentBinding,
     AnchorSettings,
@@ -22,6 +22,7 @@ from paddock.policy.settings import (
     ShellSettings,
 )
 from paddock.policy.shell import ShellChanges
+from paddock.values.planes import PlaneKind
 from tests.support.policies import EVERYTHING
 
 LONG = '[[profiles.x.rules]]\noutcome = "ask"\n'

@@ -9,10 +9,11 @@ from paddock.plane.layout import PlaneLayout
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.guards import Writer
-from paddock.policy.presets import OWN_FILES, PlaneKind
+from paddock.policy.presets import OWN_FILES
 from paddock.values.actions import WRITING_OPERATIONS, Action
 from paddock.values.agents import Agent
 from paddock.values.decisions import Decision, Outcome
+from paddock.values.planes import PlaneKind
 
 ADMIN = (Agent("admin", "open"),)
 BARE = load_policy(None, None, PlaneKind.BARE)
@@ -103,7 +104,7 @@ def test_no_policy_file_opens_what_paddock_keeps():
 
 
 def test_all_that_a_bare_plane_is_made_of_is_held(tmp_path: Path):
-    layout = PlaneLayout(tmp_path, "bare")
+    layout = PlaneLayout(tmp_path, PlaneKind.BARE)
     own = [path.relative_to(tmp_path).as_posix() for path in layout.own_directories()]
     for path in (*BARE_DIRECTORIES, *own):
         assert ask(BARE, ("file", "delete"), path).code == "policy.protected", path

@@ -3,11 +3,11 @@
 import pytest
 
 from paddock.policy.engine import load_policy
-from paddock.policy.presets import PlaneKind
 from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import Bench, ChangeKind, StagedChange, judge_changes
 from paddock.values.agents import Agent
+from paddock.values.planes import PlaneKind
 
 ADMIN = (Agent("admin", "admin"),)
 POLICIES = {kind: load_policy(None, None, kind) for kind in PlaneKind}

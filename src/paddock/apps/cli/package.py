@@ -17,6 +17,7 @@ from paddock.packages.refusals import (
 )
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
+from paddock.values.planes import PlaneKind
 
 if TYPE_CHECKING:
     from paddock.packages.archive import Archive
@@ -320,7 +321,7 @@ def _known_keys(options: Options, console: Console) -> "dict[str, PublicKey]":
     except ConfigError as error:
         console.warn(f"note: the keys of this plane were not looked at: {error.message}")
         return found
-    if project.layout.kind == "bare" and project.root.accepted:
+    if project.layout.kind is PlaneKind.BARE and project.root.accepted:
         found |= read_keys(project.layout)
     return found
 

@@ -20,6 +20,7 @@ from paddock.values.actions import Action
 from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
+from paddock.values.planes import PlaneKind
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
@@ -243,7 +244,7 @@ def policy_of(project: Project, name: str | None) -> Policy:
 
 def _is_yet_to_be_made(project: Project, name: str) -> bool:
     return (
-        project.layout.kind == "project"
+        project.layout.kind is PlaneKind.PROJECT
         and name == project.default_agent
         and not project.layout.agent_file(name).exists()
     )

@@ -41,6 +41,7 @@ from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.values.agents import AgentChain, Permissions
 from paddock.values.calls import Json
+from paddock.values.planes import PlaneKind
 
 IMAGES_MAX: Final = 200
 """Images that are kept; of more the oldest go."""
@@ -77,7 +78,7 @@ def make_image(
     project = ground.project
     policy, default = project.policy, default_chain(project)
     is_plain = len(default) == 1 and _is_plain(policy, default)
-    if project.layout.kind != "project" or not is_plain:
+    if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
         return None
     looked = _looked(ground)
     if looked is None:
@@ -133,7 +134,7 @@ def _looked(ground: Ground) -> list[Json] | None:
     real = os.path.realpath(ground.start)  # noqa: TID251 - where the project was found from
     for directory in _above(real):
         names[directory] = None
-        marker = str(PlaneLayout(Path(directory), "bare").admin_config)
+        marker = str(PlaneLayout(Path(directory), PlaneKind.BARE).admin_config)
         if look_at(marker) is not None:
             return None
         names[marker] = None
