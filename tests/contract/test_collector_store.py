@@ -5,8 +5,8 @@ import pytest
 from paddock.collector.accepting import Answer, accept_offer, accept_offers
 from paddock.collector.chains import (
     Offer,
+    OfferRefusal,
     Progress,
-    Refusal,
     RefusalCode,
 )
 from paddock.collector.verifying import Recorded, verify_store
@@ -325,7 +325,7 @@ def test_a_host_sees_how_far_it_came(store, host):
     assert store.progress("web1") == [Progress("ho1m", 0, 4, "")]
     list(accept_offers(store))
     assert store.progress("web1") == [Progress("ho1m", 4, 0, "")]
-    assert isinstance(host.push(store, 6), Refusal)
+    assert isinstance(host.push(store, 6), OfferRefusal)
     assert store.progress("web1") == [Progress("ho1m", 4, 0, "collector.gap")]
     host.push(store, 4)
     assert store.progress("web1") == [Progress("ho1m", 10, 0, "")]

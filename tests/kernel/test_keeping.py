@@ -15,9 +15,9 @@ from paddock.policy.settings import ShellLimits
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.keeping import Kept, Workplace, run_landlocked
+from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import Area
-from paddock.sandbox.values import CommandRequest, Ending, Held
+from paddock.sandbox.values import CommandRequest, Ending, Enforcement
 from tests.support.landlocked import CHAIN, plan_for
 from tests.support.users import give_to_plain_user, plain_ids
 
@@ -34,7 +34,7 @@ class Shell:
 
     def run(
         self, *argv: str, timeout_s: float = 20.0, cwd: str = ".", cancel=None, **limits
-    ) -> Kept:
+    ) -> HeldEnd:
         plan = replace(
             plan_for(self.workspace),
             environment=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
@@ -53,7 +53,7 @@ class Shell:
         finally:
             os.close(fd)
 
-    def line(self, text: str, **more) -> Kept:
+    def line(self, text: str, **more) -> HeldEnd:
         return self.run("/bin/sh", "-c", text, **more)
 
 
@@ -74,7 +74,7 @@ def test_output_exit_code_and_changes_come_through(shell):
     assert b"err\n" in end.stderr.head
     assert b"SECRET" not in end.stdout.head + end.stderr.head
     assert (shell.workspace / "src/made").read_text() == "x\n"
-    assert (kept.enforced.backend, kept.enforced.enforcement) == ("landlock", Held.PARTIAL)
+    assert (kept.enforced.backend, kept.enforced.enforcement) == ("landlock", Enforcement.PARTIAL)
     assert kept.enforced.gaps
 
 
@@ -186,7 +186,11 @@ def test_nobody_learns_of_a_command_by_its_keepers_descriptors(shell):
 
 def test_the_canary_finds_that_it_works():
     verdict = try_landlock(system_ground())
-    assert (verdict.backend, verdict.enforcement, verdict.cause) == ("landlock", Held.PARTIAL, "")
+    assert (verdict.backend, verdict.enforcement, verdict.cause) == (
+        "landlock",
+        Enforcement.PARTIAL,
+        "",
+    )
 
 
 def test_a_keeper_loads_nothing_slow():

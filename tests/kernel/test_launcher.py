@@ -17,7 +17,7 @@ from paddock.sandbox.canary import Canary, Ground, gaps_over, try_stage, try_wor
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.examine import examine_host
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import Ending, Held, Verdict
+from paddock.sandbox.values import Ending, Enforcement, Verdict
 from tests.support.disks import mounted_tmpfs
 from tests.support.repository import ROOT
 from tests.support.sandboxes import PYTHON, Room, a_room, said, system_places
@@ -305,7 +305,7 @@ def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
         canary = Canary(launcher, tmp_path, Ground(*system_places()))
 
-        assert canary.verdict() == Verdict("stage", Held.FULL)
+        assert canary.verdict() == Verdict("stage", Enforcement.FULL)
         assert canary.verdict() is canary.verdict()
         assert [name for name in os.listdir(tmp_path) if name.startswith("canary")] == []
 
@@ -314,7 +314,7 @@ def test_the_canary_says_what_is_missing_where_nothing_can_be_read(tmp_path: Pat
     with Launcher(tmp_path) as launcher:
         verdict = try_stage(launcher, tmp_path, Ground((), ()))
 
-    assert verdict.enforcement is Held.NONE
+    assert verdict.enforcement is Enforcement.NONE
     assert "not started" in verdict.cause
     assert verdict.remedy
 
@@ -327,12 +327,12 @@ def test_where_nothing_can_be_written_the_doctor_gives_a_verdict(tmp_path: Path)
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
         stage, _ = examine_host(staging)
         assert (stage.enforcement, stage.cause) == (
-            Held.NONE,
+            Enforcement.NONE,
             "no place to try it in: Read-only file system",
         )
         subprocess.run(["mount", "-o", "remount,rw", str(tmp_path)], check=True)
         stage, _ = examine_host(staging)
-        assert stage == Verdict("stage", Held.FULL)
+        assert stage == Verdict("stage", Enforcement.FULL)
 
 
 CLOSED = """
@@ -407,9 +407,9 @@ def test_started_by_root_over_a_users_workspace_the_verdict_says_what_does_not_w
     os.chown(room.workspace, 1234, 1234)
     after = try_workspace(room.launcher, str(room.workspace), room.fd, ground)
 
-    assert before == Verdict("stage", Held.FULL)
+    assert before == Verdict("stage", Enforcement.FULL)
     assert (after.enforcement, after.gaps, after.remedy) == (
-        Held.FULL,
+        Enforcement.FULL,
         gaps_over(room.fd),
         "start paddock as the user who owns the workspace",
     )
@@ -531,7 +531,7 @@ def test_where_something_is_an_overlay_itself_the_canary_says_what_to_do(tmp_pat
     assert "keep the plane on ext4" in staged
     assert "identity-mapped mounts cannot be had (identity-mapped mounts EINVAL)" in over
     assert "put the workspace on a file system with identity-mapped mounts" in over
-    assert beside == str(Verdict("stage", Held.FULL))
+    assert beside == str(Verdict("stage", Enforcement.FULL))
     assert advice.startswith(
         "files: fenced. commands: refused in this workspace; start paddock as the user who owns"
     )

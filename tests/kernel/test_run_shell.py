@@ -26,7 +26,7 @@ from paddock.runtime.runtime import Runtime
 from paddock.sandbox.committing import Place
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.shell import Ground, SandboxShell
-from paddock.sandbox.values import Held, Verdict
+from paddock.sandbox.values import Enforcement, Verdict
 from paddock.testing.memory_ledger import MemoryLedger
 from paddock.tools.spec import Ports
 from paddock.tools.toolsets import all_tools
@@ -564,8 +564,10 @@ def opened_where(yard: Yard, *verdicts: Verdict) -> Generator[Terminal, None, No
             yield Terminal(yard, runtime)
 
 
-NO_STAGE = Verdict("stage", Held.NONE, (), "user namespaces are closed", "open them")
-NO_LANDLOCK = Verdict("landlock", Held.NONE, (), "this kernel has no Landlock", "newer kernel")
+NO_STAGE = Verdict("stage", Enforcement.NONE, (), "user namespaces are closed", "open them")
+NO_LANDLOCK = Verdict(
+    "landlock", Enforcement.NONE, (), "this kernel has no Landlock", "newer kernel"
+)
 
 
 def test_without_a_backend_a_command_is_refused_with_the_remedy(tmp_path: Path):
@@ -607,7 +609,7 @@ def test_landlock_holds_where_stages_do_not_work(tmp_path: Path):
             os.chown(path, 65534, 65534)
         for path in (tmp_path, *tmp_path.parents[:3]):
             path.chmod(path.stat().st_mode | 0o011)
-    works = Verdict("landlock", Held.PARTIAL, ("some",))
+    works = Verdict("landlock", Enforcement.PARTIAL, ("some",))
     with opened_where(yard, NO_STAGE, works) as terminal:
         said = terminal.sneak(
             "echo n > d/open; cat .env; echo x > /var/tmp/out; echo x >> paddock.toml"

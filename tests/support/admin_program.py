@@ -18,13 +18,13 @@ from paddock.apps.cli.options import parse
 from paddock.assembly import Project, open_project
 from paddock.errors import PaddockError
 from paddock.plane.environment import read_environment
-from paddock.sandbox.values import Held
+from paddock.sandbox.values import Enforcement
 
 SANDBOXES: Final = {
-    "full": Sandboxed(Held.FULL, "stage"),
-    "partial": Sandboxed(Held.PARTIAL, "landlock"),
-    "none": Sandboxed(Held.NONE, "none"),
-    "refused": Sandboxed(Held.NONE, refused=True),
+    "full": Sandboxed(Enforcement.FULL, "stage"),
+    "partial": Sandboxed(Enforcement.PARTIAL, "landlock"),
+    "none": Sandboxed(Enforcement.NONE, "none"),
+    "refused": Sandboxed(Enforcement.NONE, refused=True),
 }
 
 

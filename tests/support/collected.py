@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paddock.collector.accepting import accept_offer
-from paddock.collector.chains import Chain, Head, Offer, Refusal
+from paddock.collector.chains import Chain, Head, Offer, OfferRefusal
 from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.format_merkle import Growing
@@ -61,12 +61,12 @@ class Host:
         name = (self.chain.host, self.chain.ledger)
         return Offer(*name, start, len(signed), self.note(signed), edge)
 
-    def push(self, store, start: int = 0, stop: int | None = None) -> Head | Refusal:
+    def push(self, store, start: int = 0, stop: int | None = None) -> Head | OfferRefusal:
         """Send these lines, and have them looked at."""
         return give(store, self.offer(start, stop), self.lines[start:stop])
 
 
-def give(store, offer: Offer, lines: Sequence[bytes], part_lines: int = 3) -> Head | Refusal:
+def give(store, offer: Offer, lines: Sequence[bytes], part_lines: int = 3) -> Head | OfferRefusal:
     """Send an offer in parts of few lines, and have it looked at."""
     parts = [lines[at : at + part_lines] for at in range(0, len(lines), part_lines)]
     store.send(offer, [b"".join(line + b"\n" for line in part) for part in parts])

@@ -16,7 +16,7 @@ from paddock.ledger.sealing import KeptLedger
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.depot import Depot
-from paddock.packages.founding import Charter, found
+from paddock.packages.founding import Founding, found
 from paddock.packages.log import LEDGER, PackageLedger
 from paddock.packages.names import INSTALLED, PLANE_MARKER, manifest_path
 from paddock.plane import admin_config as config
@@ -102,7 +102,7 @@ class Founder:
                 ),
                 clock=time.time,
             )
-            return found(depot, Charter(self.archives, self.key, frozenset({PLANE_MARKER})))
+            return found(depot, Founding(self.archives, self.key, frozenset({PLANE_MARKER})))
 
 
 @dataclass(frozen=True, slots=True)

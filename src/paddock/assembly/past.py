@@ -31,7 +31,7 @@ from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
-class Standing(StrEnum):
+class UndoStanding(StrEnum):
     """Whether a call can still be undone; the values stand in `paddock history --json`."""
 
     UNDOABLE = "yes"
@@ -113,22 +113,22 @@ class Past:
         except (UsageError, ConfigError, PathError):
             return call.touches(path)
 
-    def standing(self, call: PastCall) -> Standing:
+    def standing(self, call: PastCall) -> UndoStanding:
         """Whether it can still be undone, or why not."""
         try:
             workspace = self.workspace(call.workspace_of)
             if self._left_since(call):
-                return Standing.OTHER_WORKSPACE
+                return UndoStanding.OTHER_WORKSPACE
             if not call.changes:
-                return Standing.NOT_RECORDED
+                return UndoStanding.NOT_RECORDED
             if changed_since(call.changes, workspace):
                 is_before = is_as_before(call.changes, workspace)
-                return Standing.AS_BEFORE if is_before else Standing.CHANGED
+                return UndoStanding.AS_BEFORE if is_before else UndoStanding.CHANGED
         except (UsageError, ConfigError):
-            return Standing.NO_WORKSPACE
+            return UndoStanding.NO_WORKSPACE
         except (PathError, TextError):
-            return Standing.CHANGED
-        return Standing.NOT_KEPT if unkept(call.changes, self.seen) else Standing.UNDOABLE
+            return UndoStanding.CHANGED
+        return UndoStanding.NOT_KEPT if unkept(call.changes, self.seen) else UndoStanding.UNDOABLE
 
     def is_shown(self, call: PastCall, change: Change) -> bool:
         """Whether a change may be told: neither where it was nor where it went is secret by now."""
@@ -203,7 +203,7 @@ class Past:
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},
             )
-        is_changed = result.refusal is not None and self.standing(call) is Standing.CHANGED
+        is_changed = result.refusal is not None and self.standing(call) is UndoStanding.CHANGED
         return UndoAnswer(result, self._differ(call).since(call) if is_changed else None)
 
 

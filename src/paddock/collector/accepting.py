@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from paddock.collector.chains import Chain, Head, Offer, Refusal, RefusalCode
+from paddock.collector.chains import Chain, Head, Offer, OfferRefusal, RefusalCode
 from paddock.collector.judging import Judging, open_offer
 from paddock.collector.store import Store, Taking
 from paddock.errors import HostError
@@ -29,13 +29,13 @@ class Answer:
     """What came of an offer: how far its chain reaches now, or why it was not taken."""
 
     offer: Offer
-    result: Head | Refusal | Left
+    result: Head | OfferRefusal | Left
 
 
 class _NotTakenError(Exception):
     """Leaves a block of `Store.taking` so that nothing of it is kept."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: OfferRefusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
 
@@ -49,7 +49,7 @@ def accept_offers(store: Store, after: int = 0) -> Iterator[Answer]:
         yield Answer(offer, _accept_or_leave(store, offer))
 
 
-def _accept_or_leave(store: Store, offer: Offer) -> Head | Refusal | Left:
+def _accept_or_leave(store: Store, offer: Offer) -> Head | OfferRefusal | Left:
     try:
         return accept_offer(store, offer)
     except HostError as fault:
@@ -58,7 +58,7 @@ def _accept_or_leave(store: Store, offer: Offer) -> Head | Refusal | Left:
         return Left(fault.message)
 
 
-def accept_offer(store: Store, offer: Offer) -> Head | Refusal:
+def accept_offer(store: Store, offer: Offer) -> Head | OfferRefusal:
     """Take one offer in, or drop it and keep why. Raises: HostError.
 
     One that is BEHIND is dropped, and that is all: two pushes may overlap.
@@ -67,7 +67,9 @@ def accept_offer(store: Store, offer: Offer) -> Head | Refusal:
     try:
         if chain is None:
             raise _NotTakenError(
-                Refusal(RefusalCode.NOT_ENROLLED, "no key is enrolled for this host and ledger")
+                OfferRefusal(
+                    RefusalCode.NOT_ENROLLED, "no key is enrolled for this host and ledger"
+                )
             )
         with store.taking(chain, offer) as taking:
             return _take(chain, offer, taking)
@@ -88,14 +90,16 @@ def find_chain(store: Store, host: str, ledger: str) -> Chain | None:
 def _take(chain: Chain, offer: Offer, taking: Taking) -> Head:
     head = taking.head
     if not taking.is_waiting:
-        raise _NotTakenError(Refusal(RefusalCode.BEHIND, "another process has just looked at it"))
+        raise _NotTakenError(
+            OfferRefusal(RefusalCode.BEHIND, "another process has just looked at it")
+        )
     checkpoint = _or_refused(open_offer(chain, head, offer))
     judging = Judging(chain, head, offer, checkpoint, taking.stored)
     at = max(head.size, offer.start)
     for part in taking.parts():
         lines = part.split(b"\n")
         if lines.pop():
-            raise _NotTakenError(Refusal(RefusalCode.LINE, f"a line after {at} has no end"))
+            raise _NotTakenError(OfferRefusal(RefusalCode.LINE, f"a line after {at} has no end"))
         new = _or_refused(judging.take(lines))
         taking.add(at, new)
         at += len(new)
@@ -104,7 +108,7 @@ def _take(chain: Chain, offer: Offer, taking: Taking) -> Head:
     return grown
 
 
-def _or_refused(found: _Found | Refusal) -> _Found:
-    if isinstance(found, Refusal):
+def _or_refused(found: _Found | OfferRefusal) -> _Found:
+    if isinstance(found, OfferRefusal):
         raise _NotTakenError(found)
     return found

@@ -96,7 +96,7 @@ class RefusalCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class OfferRefusal:
     """Why an offer was not taken."""
 
     code: RefusalCode
@@ -111,7 +111,7 @@ class Refused:
     """
 
     offer: Offer
-    refusal: Refusal
+    refusal: OfferRefusal
     at: str
     times: int
 

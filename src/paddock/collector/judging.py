@@ -13,7 +13,7 @@ Pure: what was taken in before comes as arguments.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from paddock.collector.chains import Chain, Head, Offer, Refusal, RefusalCode
+from paddock.collector.chains import Chain, Head, Offer, OfferRefusal, RefusalCode
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.format import leaf_hash
 from paddock.ledger.format_genesis import parse_genesis
@@ -24,32 +24,32 @@ from paddock.ledger.signing import open_note
 from paddock.values.events import GENESIS
 
 
-def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | Refusal:
+def open_offer(chain: Chain, head: Head, offer: Offer) -> Checkpoint | OfferRefusal:
     """Return the checkpoint of an offer whose lines are worth reading."""
     try:
         checkpoint = open_note(offer.note, chain.key).checkpoint
     except NoteError as fault:
-        return Refusal(RefusalCode.NOTE, fault.message)
+        return OfferRefusal(RefusalCode.NOTE, fault.message)
     if checkpoint.size != offer.stop or not 0 <= offer.start < offer.stop:
-        return Refusal(
+        return OfferRefusal(
             RefusalCode.SIZE,
             f"lines {offer.start} to {offer.stop} are offered, and {checkpoint.size} were signed",
         )
     if offer.start > head.size:
-        return Refusal(
+        return OfferRefusal(
             RefusalCode.GAP, f"{head.size} lines are here, and line {offer.start} is offered next"
         )
     if checkpoint.size != head.size:
         return checkpoint
     if checkpoint.root == head.root:
         return _behind(head)
-    return Refusal(
+    return OfferRefusal(
         RefusalCode.FORKED, f"another root of the first {head.size} lines was signed before"
     )
 
 
-def _behind(head: Head) -> Refusal:
-    return Refusal(RefusalCode.BEHIND, f"{head.size} lines are here already")
+def _behind(head: Head) -> OfferRefusal:
+    return OfferRefusal(RefusalCode.BEHIND, f"{head.size} lines are here already")
 
 
 class Judging:
@@ -78,10 +78,10 @@ class Judging:
         self._theirs: Growing | None = None
         """The tree of lines that departed, from the sender's edge; None where that is none."""
 
-    def take(self, lines: Sequence[bytes]) -> list[bytes] | Refusal:
+    def take(self, lines: Sequence[bytes]) -> list[bytes] | OfferRefusal:
         """Return the lines of the next run that are new."""
         if self._seq + len(lines) > self._checkpoint.size:
-            return Refusal(
+            return OfferRefusal(
                 RefusalCode.SIZE, f"more lines than the {self._checkpoint.size} that were signed"
             )
         if not self._departed:
@@ -100,11 +100,11 @@ class Judging:
                 return refusal
         return new
 
-    def end(self) -> Head | Refusal:
+    def end(self) -> Head | OfferRefusal:
         """Return how far the chain reaches with this offer."""
         wanted = self._checkpoint
         if self._seq != wanted.size:
-            return Refusal(
+            return OfferRefusal(
                 RefusalCode.SIZE, f"the lines end at {self._seq}, and {wanted.size} were signed"
             )
         if self._departed:
@@ -113,7 +113,7 @@ class Judging:
             return _behind(self._head)
         root = self._growing.root()
         if root != wanted.root:
-            return Refusal(
+            return OfferRefusal(
                 RefusalCode.ROOT, f"the root of the first {wanted.size} lines is not the signed one"
             )
         return Head(wanted.size, root, self._leaf, tuple(self._growing.hashes()), self._offer.note)
@@ -150,21 +150,21 @@ class Judging:
                 theirs.extend([bytes.fromhex(leaf_hash(line))])
         self._theirs = theirs
 
-    def _refuse_departed(self) -> Refusal:
+    def _refuse_departed(self) -> OfferRefusal:
         if self._theirs is not None and self._theirs.root() == self._checkpoint.root:
-            return Refusal(RefusalCode.FORKED, self._departed)
-        return Refusal(
+            return OfferRefusal(RefusalCode.FORKED, self._departed)
+        return OfferRefusal(
             RefusalCode.ROOT, f"{self._departed}, and what is offered does not make the signed root"
         )
 
-    def _follow(self, line: bytes) -> Refusal | None:
+    def _follow(self, line: bytes) -> OfferRefusal | None:
         """Go on by one line."""
         seq = self._seq
         found = inspect_line(line)
         if isinstance(found, BadLine):
-            return Refusal(RefusalCode.LINE, f"line {seq}: {found.fault}: {found.detail}")
+            return OfferRefusal(RefusalCode.LINE, f"line {seq}: {found.fault}: {found.detail}")
         if found.seq != seq or found.prev != self._leaf:
-            return Refusal(RefusalCode.CHAIN, f"line {seq} does not follow the line before it")
+            return OfferRefusal(RefusalCode.CHAIN, f"line {seq} does not follow the line before it")
         refusal = self._refuse_genesis(found)
         if refusal is not None:
             return refusal
@@ -173,19 +173,23 @@ class Judging:
         self._seq, self._leaf = seq + 1, leaf
         return None
 
-    def _refuse_genesis(self, found: StoredEntry) -> Refusal | None:
+    def _refuse_genesis(self, found: StoredEntry) -> OfferRefusal | None:
         if found.seq:
             is_second = found.entry.event_type == GENESIS
-            return Refusal(RefusalCode.CHAIN, f"line {found.seq} is GENESIS") if is_second else None
+            return (
+                OfferRefusal(RefusalCode.CHAIN, f"line {found.seq} is GENESIS")
+                if is_second
+                else None
+            )
         try:
             genesis = parse_genesis(found)
         except (LedgerDamagedError, HostError) as fault:
-            return Refusal(RefusalCode.GENESIS, fault.message)
+            return OfferRefusal(RefusalCode.GENESIS, fault.message)
         chain = self._chain
         wanted = (chain.key.name, chain.tier, str(chain.key))
         if (genesis.origin, genesis.tier, genesis.public_key) == wanted:
             return None
-        return Refusal(
+        return OfferRefusal(
             RefusalCode.GENESIS,
             f"line 0 is of {genesis.origin!a} ({genesis.tier!a}), and the key of "
             f"{chain.key.name!a} ({chain.tier}) is enrolled",

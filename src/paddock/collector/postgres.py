@@ -18,8 +18,8 @@ from paddock.collector.chains import (
     Chain,
     Head,
     Offer,
+    OfferRefusal,
     Progress,
-    Refusal,
     Refused,
 )
 from paddock.collector.rows import (
@@ -258,7 +258,7 @@ class PostgresStore:
         )
         return is_waiting is not None
 
-    def refuse(self, offer: Offer, refusal: Refusal) -> None:
+    def refuse(self, offer: Offer, refusal: OfferRefusal) -> None:
         """See `Store`."""
         with self._asking("refuse an offer"), self._connection.transaction():
             if self._drop(offer):

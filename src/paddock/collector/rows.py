@@ -2,7 +2,7 @@
 
 from typing import Final, LiteralString
 
-from paddock.collector.chains import Accepted, Head, Offer, Refusal, RefusalCode, Refused
+from paddock.collector.chains import Accepted, Head, Offer, OfferRefusal, RefusalCode, Refused
 from paddock.errors import HostError
 from paddock.ledger.format_merkle import HASH_BYTES
 
@@ -54,7 +54,7 @@ def refused_of(row: tuple[object, ...]) -> Refused:
         number=int(str(number)),
         sender=str(sender),
     )
-    refusal = Refusal(RefusalCode(str(code)), str(message))
+    refusal = OfferRefusal(RefusalCode(str(code)), str(message))
     return Refused(offer, refusal, str(at), int(str(times)))
 
 

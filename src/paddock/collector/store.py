@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
-from paddock.collector.chains import Accepted, Chain, Head, Offer, Progress, Refusal, Refused
+from paddock.collector.chains import Accepted, Chain, Head, Offer, OfferRefusal, Progress, Refused
 
 OFFERS_MAX: Final = 1_000
 """As many are looked at in one go, however many a sender lays down."""
@@ -99,7 +99,7 @@ class Store(Protocol):
         """Drop an offer that waits. Raises: HostError: also where another holds it."""
         ...
 
-    def refuse(self, offer: Offer, refusal: Refusal) -> None:
+    def refuse(self, offer: Offer, refusal: OfferRefusal) -> None:
         """Drop an offer that waits, and keep why. Raises: HostError: as `drop`."""
         ...
 

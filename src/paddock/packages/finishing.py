@@ -48,7 +48,7 @@ from paddock.workspace.disk import Disk
 from paddock.workspace.entries import EntryKind
 
 
-class Outcome(Enum):
+class Decided(Enum):
     """What became of a change that somebody left half done."""
 
     COMPLETED = "completed"
@@ -61,7 +61,7 @@ class Recovered:
     """A change of packages that was settled."""
 
     package_id: str
-    outcome: Outcome
+    outcome: Decided
     changed_since: tuple[str, ...] = ()
     """Paths that somebody changed meanwhile, and that keep what they have now."""
 
@@ -80,12 +80,12 @@ def settle(depot: Depot) -> Recovered | None:
     _settle_swap(depot, transaction)
     if not has_happened(depot, transaction):
         end(depot)
-        return Recovered(transaction.package_id, Outcome.NEVER_BEGUN)
+        return Recovered(transaction.package_id, Decided.NEVER_BEGUN)
     if transaction.phase is Phase.BEGUN and transaction.is_tested:
         changed_since = undo(depot, transaction)
-        return Recovered(transaction.package_id, Outcome.UNDONE, changed_since)
+        return Recovered(transaction.package_id, Decided.UNDONE, changed_since)
     complete(depot, transaction)
-    return Recovered(transaction.package_id, Outcome.COMPLETED)
+    return Recovered(transaction.package_id, Decided.COMPLETED)
 
 
 def has_happened(depot: Depot, transaction: Transaction) -> bool:

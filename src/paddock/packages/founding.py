@@ -56,7 +56,7 @@ from paddock.values.events import OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED
 
 
 @dataclass(frozen=True, slots=True)
-class Charter:
+class Founding:
     """What is founded, and whose word stands for it."""
 
     archives: tuple[Archive, ...]
@@ -71,7 +71,7 @@ class Charter:
         return tuple(archive.manifest for archive in self.archives)
 
 
-def found(depot: Depot, charter: Charter) -> tuple[Path, ...]:
+def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
     """Put everything in its place; the files that were made. The plane's lock is held.
 
     Raises:
@@ -81,7 +81,7 @@ def found(depot: Depot, charter: Charter) -> tuple[Path, ...]:
         ConfigError: a key or an approval that is not this operator's stands there.
         HostError, StorageFullError, IntegrityError, LedgerBusyError, LedgerFullError.
     """
-    return _Founding(depot, charter).run()
+    return _Founder(depot, founding).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,23 +93,23 @@ class _Recorded:
     """As it was before it named its entry."""
 
 
-class _Founding:
+class _Founder:
     """One founding on its way."""
 
-    def __init__(self, depot: Depot, charter: Charter) -> None:
+    def __init__(self, depot: Depot, founding: Founding) -> None:
         self._depot = depot
-        self._charter = charter
+        self._founding = founding
 
     def run(self) -> tuple[Path, ...]:
         """See `found`."""
-        charter, depot = self._charter, self._depot
-        _require_sound(charter)
+        founding, depot = self._founding, self._depot
+        _require_sound(founding)
         self._require_free()
         log = _read(depot)
         approvals = self._approvals(log)
         recorded = self._record(log, approvals)
         swap = self._swap()
-        for archive in charter.archives:
+        for archive in founding.archives:
             self._add(swap, archive, recorded[archive.manifest.package_id])
         self._commit(swap, "packages")
         self._sign()
@@ -120,14 +120,14 @@ class _Founding:
     def _require_free(self) -> None:
         """Look at every place before anything is recorded: it is ours, or nothing stands there."""
         swap = Swap(self._depot.workspace, Attic.of(self._depot.layout), "", is_dry=True)
-        for archive in self._charter.archives:
+        for archive in self._founding.archives:
             self._put(swap, archive)
 
     def _sign(self) -> None:
-        key = self._charter.key
+        key = self._founding.key
         if key is None:
             return
-        rows = frozenset(map(row_of, self._charter.manifests))
+        rows = frozenset(map(row_of, self._founding.manifests))
         # A founding that was killed right after it is not signed twice.
         if read_vouched(self._depot.ledger.read().entries).rows != rows:
             sign_now(self._depot, key)
@@ -136,7 +136,7 @@ class _Founding:
 
     def _approvals(self, log: PackageLog) -> Mapping[str, Approval]:
         """One for each package, by its id; those that a killed founding made are taken up."""
-        key, layout = self._charter.key, self._depot.layout
+        key, layout = self._founding.key, self._depot.layout
         if key is None:
             self._require_nobody()
             return {}
@@ -153,7 +153,7 @@ class _Founding:
             swap.write(self._relative(key_path(layout, public)), key_bytes(public), OWN_MODE)
         found: dict[str, Approval] = {}
         standing = read_approvals(layout)
-        for manifest in self._charter.manifests:
+        for manifest in self._founding.manifests:
             claim = Claim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
             used = _used_by_others(log, manifest)
             keys = {public.key_id: public}
@@ -188,11 +188,11 @@ class _Founding:
         """Every package in the packages ledger, once."""
         found: dict[str, _Recorded] = {}
         entries: list[Entry] = []
-        key = self._charter.key
+        key = self._founding.key
         if key is not None and not _has_enrolled(log):
             entries.append(enrolled_entry(public_half(key)))
         drafts: list[Receipt] = []
-        for count, archive in enumerate(self._charter.archives, start=1):
+        for count, archive in enumerate(self._founding.archives, start=1):
             package_id = archive.manifest.package_id
             approval = approvals.get(package_id)
             known = _find_entry(log, archive.manifest)
@@ -207,7 +207,7 @@ class _Founding:
                     receipt,
                     approval,
                     previous=None,
-                    set_digest=digest_of_set(self._charter.manifests[:count]),
+                    set_digest=digest_of_set(self._founding.manifests[:count]),
                     is_upgrade=False,
                 )
             )
@@ -221,7 +221,7 @@ class _Founding:
         self, archive: Archive, approval: Approval | None, known: StoredEntry | None
     ) -> Receipt:
         """The receipt before it names its entry: one that is on record is made once more."""
-        manifest, key = archive.manifest, self._charter.key
+        manifest, key = archive.manifest, self._founding.key
         now = datetime.fromtimestamp(int(self._depot.clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         at = None if known is None else known.entry.metadata.get("installed_at")
         return Receipt(
@@ -250,7 +250,7 @@ class _Founding:
     def _put(self, swap: Swap, archive: Archive) -> None:
         files = {packed.path: packed for packed in archive.files}
         for asset in archive.manifest.assets:
-            if asset.path not in self._charter.later:
+            if asset.path not in self._founding.later:
                 swap.add(Put(asset, None), files)
 
     def _swap(self) -> Swap:
@@ -268,9 +268,9 @@ class _Founding:
         return path.relative_to(self._depot.layout.root).as_posix()
 
 
-def _require_sound(charter: Charter) -> None:
+def _require_sound(founding: Founding) -> None:
     """The packages stand on each other, each file in a place of its package's tier, once."""
-    manifests = charter.manifests
+    manifests = founding.manifests
     if install_order(manifests) != manifests:
         raise GateRefusedError("G3", [Failure("", "the packages are not in their order")])
     failures = [

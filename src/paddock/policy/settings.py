@@ -11,7 +11,7 @@ from paddock import limits as hard
 
 Network = Literal["none", "loopback", "host"]
 Git = Literal["safe", "read-only", "none"]
-Enforcement = Literal["required", "best-effort"]
+EnforcementMode = Literal["required", "best-effort"]
 Approve = Literal["command", "diff"]
 Commit = Literal["each", "all"]
 OnAllow = Literal["silent", "approve"]
@@ -20,7 +20,7 @@ HookWarnings = Literal["all", "once", "off"]
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
 """From the strictest to the loosest."""
 GITS: Final[tuple[Git, ...]] = get_args(Git)
-ENFORCEMENTS: Final[tuple[Enforcement, ...]] = get_args(Enforcement)
+ENFORCEMENTS: Final[tuple[EnforcementMode, ...]] = get_args(EnforcementMode)
 APPROVES: Final[tuple[Approve, ...]] = get_args(Approve)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
 ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
@@ -75,7 +75,7 @@ class ShellSettings:
     git: Git = "safe"
     read: tuple[str, ...] = SYSTEM_READ
     write: tuple[str, ...] = ()
-    enforcement: Enforcement = "required"
+    enforcement: EnforcementMode = "required"
     approve: Approve = "command"
     commit: Commit = "each"
     limits: ShellLimits = field(default_factory=ShellLimits)

@@ -14,7 +14,7 @@ from paddock.policy.settings import (
     NETWORKS,
     Approve,
     Commit,
-    Enforcement,
+    EnforcementMode,
     Git,
     Network,
     ShellLimits,
@@ -38,7 +38,7 @@ class ShellChanges:
     git: Git | None = None
     read: tuple[str, ...] | None = None
     write: tuple[str, ...] | None = None
-    enforcement: Enforcement | None = None
+    enforcement: EnforcementMode | None = None
     approve: Approve | None = None
     commit: Commit | None = None
     limits: ShellLimits | None = None

@@ -4,14 +4,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from paddock.policy.settings import Enforcement
+from paddock.policy.settings import EnforcementMode
 from paddock.sandbox.canary import BACKEND as STAGE
 from paddock.sandbox.canary import Canary
 from paddock.sandbox.choice import NO_BACKEND, choose_backend
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.landlock import BACKEND as LANDLOCK
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import Enforced, Held, Verdict
+from paddock.sandbox.values import Enforced, Enforcement, Verdict
 
 __all__ = ["LANDLOCK", "NO_BACKEND", "STAGE", "Attempt", "Backends", "attempt_here"]
 
@@ -27,7 +27,7 @@ class Backends:
         self._lock = threading.Lock()
         self._verdicts: tuple[Verdict, ...] | None = None
 
-    def choose(self, enforcement: Enforcement) -> Enforced:
+    def choose(self, enforcement: EnforcementMode) -> Enforced:
         """The strongest that works here; see `choice.choose_backend`.
 
         Raises: SandboxUnavailableError, with the remedy; or it cannot be found out just now.
@@ -45,7 +45,7 @@ def attempt_here(launcher: Launcher, staging: Path) -> Attempt:
     def attempt() -> tuple[Verdict, ...]:
         ground = system_ground()
         stage = Canary(launcher, staging, ground).verdict()
-        if stage.enforcement is Held.FULL or stage.is_passing:
+        if stage.enforcement is Enforcement.FULL or stage.is_passing:
             # Nothing is stronger, or nothing may take its place: the others need not be tried.
             return (stage,)
         return (stage, try_landlock(ground))

@@ -30,7 +30,7 @@ from paddock.sandbox.values import (
     CommandEnd,
     CommandRequest,
     Ending,
-    Held,
+    Enforcement,
     SandboxPlan,
     Verdict,
 )
@@ -124,7 +124,7 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
         return _failed(
             f"it does not hold: {said}", "please report this, with your kernel's version"
         )
-    return Verdict(BACKEND, Held.FULL)
+    return Verdict(BACKEND, Enforcement.FULL)
 
 
 def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -> Verdict:
@@ -141,7 +141,7 @@ def try_workspace(launcher: Launcher, workspace: str, fd: int, ground: Ground) -
         return _explained(error)
     gaps = gaps_over(fd)
     remedy = "start paddock as the user who owns the workspace" if gaps else ""
-    return Verdict(BACKEND, Held.FULL, gaps, remedy=remedy)
+    return Verdict(BACKEND, Enforcement.FULL, gaps, remedy=remedy)
 
 
 def gaps_over(workspace_fd: int) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def is_passing(number: int, step: str) -> bool:
 def failed_now(backend: str, error: PaddockError) -> Verdict:
     """The verdict where nothing was found out."""
     remedy = "try again; while it fails, commands are refused"
-    return Verdict(backend, Held.NONE, (), error.message, remedy, is_passing=True)
+    return Verdict(backend, Enforcement.NONE, (), error.message, remedy, is_passing=True)
 
 
 def expect_an_end(end: CommandEnd) -> None:
@@ -298,7 +298,7 @@ def _judge_layers(upper: int, lower: int, cage: Path) -> str:
 
 
 def _failed(cause: str, remedy: str = "") -> Verdict:
-    return Verdict(BACKEND, Held.NONE, (), cause, remedy)
+    return Verdict(BACKEND, Enforcement.NONE, (), cause, remedy)
 
 
 def _read(path: Path) -> str | None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from paddock.errors import SandboxUnavailableError
-from paddock.policy.settings import Enforcement
-from paddock.sandbox.values import Enforced, Held, Verdict
+from paddock.policy.settings import EnforcementMode
+from paddock.sandbox.values import Enforced, Enforcement, Verdict
 
 NO_BACKEND: Final = "none"
 """The backend's name in a result where nothing confines the command."""
@@ -14,10 +14,10 @@ NOTHING_IS_HELD: Final = (
     "the command is not confined: it can read, write and reach all that this user can",
 )
 
-_STRENGTH: Final = {Held.FULL: 2, Held.PARTIAL: 1, Held.NONE: 0}
+_STRENGTH: Final = {Enforcement.FULL: 2, Enforcement.PARTIAL: 1, Enforcement.NONE: 0}
 
 
-def choose_backend(verdicts: Sequence[Verdict], enforcement: Enforcement) -> Enforced:
+def choose_backend(verdicts: Sequence[Verdict], enforcement: EnforcementMode) -> Enforced:
     """The strongest backend that works here; the first among equals.
 
     A backend with gaps counts under `required` too: it says its gaps in each result.
@@ -36,12 +36,12 @@ def choose_backend(verdicts: Sequence[Verdict], enforcement: Enforcement) -> Enf
         if verdict.is_passing:
             said = f"the sandbox failed just now: {verdict.backend}: {verdict.cause}"
             raise SandboxUnavailableError(said, hint=verdict.remedy)
-    working = [verdict for verdict in verdicts if verdict.enforcement is not Held.NONE]
+    working = [verdict for verdict in verdicts if verdict.enforcement is not Enforcement.NONE]
     if working:
         best = max(working, key=lambda verdict: _STRENGTH[verdict.enforcement])
         return Enforced(best.backend, best.enforcement, best.gaps)
     if enforcement == "best-effort":
-        return Enforced(NO_BACKEND, Held.NONE, NOTHING_IS_HELD)
+        return Enforced(NO_BACKEND, Enforcement.NONE, NOTHING_IS_HELD)
     raise SandboxUnavailableError(_what_is_missing(verdicts), hint=_what_to_do(verdicts))
 
 

@@ -25,13 +25,13 @@ from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.inside.removal import remove_tree
-from paddock.sandbox.keeping import Kept, Workplace, run_landlocked
+from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import BACKEND, Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.places import is_covered, topmost
 from paddock.sandbox.remedies import Step, Symptom, explain
 from paddock.sandbox.standing import Resolver
-from paddock.sandbox.values import CommandRequest, Ending, Held, Verdict
+from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict
 from paddock.values.agents import Agent
 
 _PLAIN_ID: Final = 65_534
@@ -65,7 +65,7 @@ def examine_host(staging: Path) -> tuple[Verdict, ...]:
             stage = try_stage(launcher, staging, ground)
     except OSError as error:
         stage = Verdict(
-            STAGE, Held.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
+            STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
         )
     return (stage, try_landlock(ground))
 
@@ -80,12 +80,14 @@ def examine_workspace(staging: Path, workspace: str) -> Verdict:
         fd = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         said = f"{workspace} cannot be opened: {os.strerror(error.errno or 0)}"
-        return Verdict(STAGE, Held.NONE, (), said, "a workspace is a directory")
+        return Verdict(STAGE, Enforcement.NONE, (), said, "a workspace is a directory")
     try:
         with Launcher(staging) as launcher:
             return try_workspace(launcher, workspace, fd, system_ground())
     except OSError as error:
-        return Verdict(STAGE, Held.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}")
+        return Verdict(
+            STAGE, Enforcement.NONE, (), f"it cannot be tried: {os.strerror(error.errno or 0)}"
+        )
     finally:
         os.close(fd)
 
@@ -114,7 +116,7 @@ def try_landlock(ground: Ground) -> Verdict:
     except HostError as error:
         return failed_now(BACKEND, error)
     except PaddockError as error:
-        return Verdict(BACKEND, Held.NONE, (), error.message, error.hint)
+        return Verdict(BACKEND, Enforcement.NONE, (), error.message, error.hint)
     except OSError as error:
         if is_passing(error.errno or 0, ""):
             return failed_now(BACKEND, HostError(f"no place to try it in: {error.strerror}"))
@@ -142,13 +144,13 @@ def _try_in_a_workspace(ground: Ground) -> Verdict:
     if said:
         return Verdict(
             BACKEND,
-            Held.NONE,
+            Enforcement.NONE,
             (),
             f"it does not hold: {said}",
             "please report this, with your kernel's version",
         )
     as_root = (_AS_ROOT,) if os.geteuid() == 0 else ()
-    return Verdict(BACKEND, Held.PARTIAL, (*as_root, *kept.enforced.gaps))
+    return Verdict(BACKEND, Enforcement.PARTIAL, (*as_root, *kept.enforced.gaps))
 
 
 def _furnish(cage: Path) -> None:
@@ -163,7 +165,7 @@ def _furnish(cage: Path) -> None:
         cage.chmod(0o711)
 
 
-def _run(cage: Path, ground: Ground) -> Kept:
+def _run(cage: Path, ground: Ground) -> HeldEnd:
     workspace = cage / "workspace"
     plan = canary_plan(os.fspath(workspace), ground, (".env",))
     argv = ("/bin/sh", "-c", _SCRIPT, "canary", os.fspath(cage / "outside"))
@@ -179,7 +181,7 @@ def _run(cage: Path, ground: Ground) -> Kept:
         os.close(fd)
 
 
-def _judge(cage: Path, kept: Kept) -> str:
+def _judge(cage: Path, kept: HeldEnd) -> str:
     """What went wrong; empty if everything held."""
     end = kept.end
     expect_an_end(end)
@@ -199,4 +201,4 @@ def _judge(cage: Path, kept: Kept) -> str:
 
 def _explained(symptom: Symptom) -> Verdict:
     told = explain(symptom, read_switches())
-    return Verdict(BACKEND, Held.NONE, (), told.cause, told.remedy)
+    return Verdict(BACKEND, Enforcement.NONE, (), told.cause, told.remedy)

@@ -39,7 +39,7 @@ class Workplace:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class HeldEnd:
     """How a command ended, and how far it was held."""
 
     end: CommandEnd
@@ -53,7 +53,7 @@ def run_landlocked(
     cancel: Cancel | None = None,
     spools: Spools | None = None,
     progress: Progress | None = None,
-) -> Kept:
+) -> HeldEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
     Blocks; many threads may be in here. What the command changed stands.
@@ -70,7 +70,7 @@ def run_landlocked(
         with confine(request.plan, ground, workplace.read, workplace.write) as held:
             terms = _terms(request.plan, identity, scratch)
             end = _keep(request, held, terms, _Listening(cancel, spools, progress), identity)
-            return Kept(end, held.enforced)
+            return HeldEnd(end, held.enforced)
 
 
 def run_unheld(
@@ -81,7 +81,7 @@ def run_unheld(
     cancel: Cancel | None = None,
     spools: Spools | None = None,
     progress: Progress | None = None,
-) -> Kept:
+) -> HeldEnd:
     """As `run_landlocked`, but nothing holds the command to the policy: `enforced` says so.
 
     Only where an operator's policy wants it so. It is still not root, gains no privileges,
@@ -94,7 +94,7 @@ def run_unheld(
     with _scratch(request.plan, identity) as scratch:
         terms = _terms(request.plan, identity, scratch)
         end = _keep(request, None, terms, _Listening(cancel, spools, progress), identity)
-        return Kept(end, enforced)
+        return HeldEnd(end, enforced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from paddock.errors import SandboxUnavailableError
 from paddock.kernel import landlock as kernel
 from paddock.kernel.seccomp import AF_INET, AF_INET6, build_filter_among_others
 from paddock.sandbox.closing import Closing, NameJudge
-from paddock.sandbox.values import Enforced, Held, SandboxPlan
+from paddock.sandbox.values import Enforced, Enforcement, SandboxPlan
 from paddock.workspace.resolution import PASS, READ_DIRECTORY, Resolution, detect_resolution
 
 BACKEND: Final = "landlock"
@@ -117,7 +117,9 @@ def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> Landl
     except BaseException:
         os.close(rules.fd)
         raise
-    return LandlockConfinement(rules.fd, program, Enforced(BACKEND, Held.PARTIAL, gaps(plan, abi)))
+    return LandlockConfinement(
+        rules.fd, program, Enforced(BACKEND, Enforcement.PARTIAL, gaps(plan, abi))
+    )
 
 
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:

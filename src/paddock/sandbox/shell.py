@@ -24,8 +24,7 @@ from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.hostfacts import HostFacts
 from paddock.sandbox.interpreter import find_interpreter
 from paddock.sandbox.judging import Bench
-from paddock.sandbox.keeping import Kept as HeldEnd
-from paddock.sandbox.keeping import Workplace, run_landlocked, run_unheld
+from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments

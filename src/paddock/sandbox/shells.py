@@ -18,7 +18,7 @@ from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
     Commit,
-    Enforcement,
+    EnforcementMode,
     Git,
     Network,
     ShellLimits,
@@ -39,7 +39,7 @@ class ChainShell:
     network: Network
     git: Git
     commit: Commit
-    enforcement: Enforcement
+    enforcement: EnforcementMode
     limits: ShellLimits
     read: tuple[str, ...]
     write: tuple[str, ...]

@@ -7,7 +7,7 @@ and shown to people; its digest is what an approval of a command is bound to.
 from dataclasses import dataclass
 from enum import Enum
 
-from paddock.policy.settings import Commit, Enforcement, Git, Network, ShellLimits
+from paddock.policy.settings import Commit, EnforcementMode, Git, Network, ShellLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class SandboxPlan:
     network: Network
     git: Git
     commit: Commit
-    enforcement: Enforcement
+    enforcement: EnforcementMode
     limits: ShellLimits
     environment: tuple[tuple[str, str], ...]
     """By name. HOME and TMPDIR are private directories of the sandbox."""
@@ -97,7 +97,7 @@ class CommandEnd:
     """For `FAILED`: what could not be started and why."""
 
 
-class Held(Enum):
+class Enforcement(Enum):
     """How far the policy is held by the kernel."""
 
     FULL = "full"
@@ -110,16 +110,16 @@ class Enforced:
     """What a result says about the sandbox: `{backend, enforcement, gaps}`."""
 
     backend: str
-    enforcement: Held
+    enforcement: Enforcement
     gaps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What trying one backend on this host showed. `Held.NONE`: it does not work here."""
+    """What trying one backend on this host showed. `Enforcement.NONE`: it does not work here."""
 
     backend: str
-    enforcement: Held
+    enforcement: Enforcement
     gaps: tuple[str, ...] = ()
     cause: str = ""
     """Why it does not work; empty where it does."""

@@ -14,8 +14,8 @@ from paddock.collector.chains import (
     Chain,
     Head,
     Offer,
+    OfferRefusal,
     Progress,
-    Refusal,
     Refused,
 )
 from paddock.collector.store import OFFERS_MAX
@@ -35,7 +35,7 @@ class MemoryCollector:
         self._lines: dict[_Name, dict[int, bytes]] = {}
         self._accepted: dict[_Name, list[Accepted]] = {}
         self._offers: dict[int, tuple[Offer, list[bytes]]] = {}
-        self._refused: list[tuple[Offer, Refusal]] = []
+        self._refused: list[tuple[Offer, OfferRefusal]] = []
         self._refused_since: dict[_Name, str] = {}
         self._count = 0
 
@@ -120,7 +120,7 @@ class MemoryCollector:
         """See `Store`."""
         self._offers.pop(offer.number, None)
 
-    def refuse(self, offer: Offer, refusal: Refusal) -> None:
+    def refuse(self, offer: Offer, refusal: OfferRefusal) -> None:
         """See `Store`."""
         if self._offers.pop(offer.number, None) is not None:
             self._refused.append((offer, refusal))

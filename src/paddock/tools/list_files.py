@@ -14,7 +14,7 @@ from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
 from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.workspace import Entry, EntryKind, Listing, ReadPath, WorkspacePath
+from paddock.workspace import DirectoryEntry, EntryKind, Listing, ReadPath, WorkspacePath
 
 _EVERY_ENTRY: Final = 2**62
 _DEPTH_DEFAULT: Final = 3
@@ -126,7 +126,7 @@ def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
     return ToolOutput("\n".join(rows), details)
 
 
-def _file(entry: Entry, shown: Shown) -> dict[str, Json] | None:
+def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
     """The entry for the host; None for what is neither file nor directory in here."""
     name = _text(entry.path.relative)
     kind = entry.kind

@@ -12,7 +12,7 @@ from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
 from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.workspace import Entry, EntryKind, ReadPath, WorkspacePath, first_entries
+from paddock.workspace import DirectoryEntry, EntryKind, ReadPath, WorkspacePath, first_entries
 
 _DEFAULT_ENTRIES: Final = 500
 
@@ -89,7 +89,7 @@ class _ShownNames:
         return False
 
 
-def _row(entry: Entry, shown: Shown) -> tuple[str, str]:
+def _row(entry: DirectoryEntry, shown: Shown) -> tuple[str, str]:
     """The name, a directory's with a slash behind, and what has to be said of it."""
     name = entry.path.name
     match entry.kind:

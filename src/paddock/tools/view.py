@@ -21,7 +21,7 @@ from paddock.tools.windows import (
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.workspace import (
-    Entry,
+    DirectoryEntry,
     EntryKind,
     Listing,
     OpenFile,
@@ -182,7 +182,7 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
     return ToolOutput(text, details)
 
 
-def _row(entry: Entry, shown: Shown) -> str:
+def _row(entry: DirectoryEntry, shown: Shown) -> str:
     name = show_name(entry.path.relative)
     match entry.kind:
         case EntryKind.DIRECTORY:

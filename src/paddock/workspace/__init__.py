@@ -18,7 +18,7 @@ Whether a path may be touched is policy's business, not decided here.
 """
 
 from paddock.workspace.entries import (
-    Entry,
+    DirectoryEntry,
     EntryFilter,
     EntryKind,
     EveryEntry,
@@ -49,8 +49,8 @@ from paddock.workspace.writing import Edit, Expected
 __all__ = [
     "ROOT",
     "DeleteReceipt",
+    "DirectoryEntry",
     "Edit",
-    "Entry",
     "EntryFilter",
     "EntryKind",
     "EntryPath",

@@ -23,7 +23,7 @@ ChangeableKind: TypeAlias = Literal[EntryKind.FILE, EntryKind.DIRECTORY, EntryKi
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """One entry. `size_bytes` is 0 for all but files.
 
     `target` and `target_kind` (FILE, DIRECTORY or SPECIAL) are set for a LINK
@@ -47,7 +47,7 @@ class Entry:
 class Listing:
     """Entries in byte order of their paths, cut at a limit; `total` counts all of them."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
     total: int
     unreadable: tuple[WorkspacePath, ...] = ()
     """Directories that could not be opened; they are listed, what they hold is not."""
@@ -62,7 +62,7 @@ class Listing:
 class Page:
     """The first entries of one directory, and whether there are more."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[DirectoryEntry, ...]
     has_more: bool
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import PathError, PathTraversalError
-from paddock.workspace.entries import Entry, EntryFilter, EntryKind, Listing, Page
+from paddock.workspace.entries import DirectoryEntry, EntryFilter, EntryKind, Listing, Page
 from paddock.workspace.failures import converting
 from paddock.workspace.links import Found, find_real
 from paddock.workspace.metadata import FileStatus, status_at
@@ -175,7 +175,7 @@ class _Shown:
             os.close(self._fd)
             self._fd = -1
 
-    def look(self, path: WorkspacePath) -> Entry | None:
+    def look(self, path: WorkspacePath) -> DirectoryEntry | None:
         """The entry as it is now; None if it went away since its name was read."""
         try:
             status = status_at(self._open_parent(path.parent), path.name)
@@ -193,23 +193,25 @@ class _Shown:
             self._parent = parent
         return self._fd
 
-    def _entry(self, path: WorkspacePath, status: FileStatus) -> Entry:
+    def _entry(self, path: WorkspacePath, status: FileStatus) -> DirectoryEntry:
         if status.is_link:
             return self._link(path)
         kind = _kind(status.mode)
-        return Entry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
+        return DirectoryEntry(path, kind, status.size_bytes if kind is EntryKind.FILE else 0)
 
-    def _link(self, path: WorkspacePath) -> Entry:
+    def _link(self, path: WorkspacePath) -> DirectoryEntry:
         try:
             found = self._follow(path)
         except PathTraversalError:
-            return Entry(path, EntryKind.LINK_OUT)
+            return DirectoryEntry(path, EntryKind.LINK_OUT)
         except (PathError, OSError):
             # A loop, a target that no path can name, or one that cannot be reached.
-            return Entry(path, EntryKind.DANGLING_LINK)
+            return DirectoryEntry(path, EntryKind.DANGLING_LINK)
         if not found.exists:
-            return Entry(path, EntryKind.DANGLING_LINK, target=found.real)
-        return Entry(path, EntryKind.LINK, target=found.real, target_kind=_kind(found.mode))
+            return DirectoryEntry(path, EntryKind.DANGLING_LINK, target=found.real)
+        return DirectoryEntry(
+            path, EntryKind.LINK, target=found.real, target_kind=_kind(found.mode)
+        )
 
     def _follow(self, path: WorkspacePath) -> Found:
         asked = AskedPath(path.relative, path.parts, as_directory=False)

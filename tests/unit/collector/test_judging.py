@@ -10,7 +10,7 @@ from paddock.collector.chains import (
     Chain,
     Head,
     Offer,
-    Refusal,
+    OfferRefusal,
     RefusalCode,
 )
 from paddock.collector.judging import Judging, open_offer
@@ -25,15 +25,15 @@ from tests.support.ledgers import note
 
 def judge(
     chain: Chain, stored: Sequence[bytes], head: Head, offer: Offer, lines: Sequence[bytes]
-) -> Head | Refusal:
+) -> Head | OfferRefusal:
     """What comes of an offer whose lines arrive two at a time."""
     checkpoint = open_offer(chain, head, offer)
-    if isinstance(checkpoint, Refusal):
+    if isinstance(checkpoint, OfferRefusal):
         return checkpoint
     judging = Judging(chain, head, offer, checkpoint, lambda start, stop: stored[start:stop])
     for at in range(0, len(lines), 2):
         new = judging.take(lines[at : at + 2])
-        if isinstance(new, Refusal):
+        if isinstance(new, OfferRefusal):
             return new
     return judging.end()
 
@@ -52,7 +52,7 @@ def after(host: Host, size: int) -> tuple[list[bytes], Head]:
 def refused(host, offer, lines, size=0):
     stored, head = after(host, size) if size else ([], NOTHING_YET)
     found = judge(host.chain, stored, head, offer, lines)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, OfferRefusal)
     return found.code
 
 
@@ -167,10 +167,10 @@ def test_what_departs_is_said(host):
     other = Host().append(4).append(6, word="other")
     junk = [b"junk", *other.lines[6:]]
 
-    assert judge(host.chain, stored, head, other.offer(7), other.lines[7:]) == Refusal(
+    assert judge(host.chain, stored, head, other.offer(7), other.lines[7:]) == OfferRefusal(
         RefusalCode.FORKED, "line 7 does not follow the line before it"
     )
-    assert judge(host.chain, stored, head, other.offer(5), junk) == Refusal(
+    assert judge(host.chain, stored, head, other.offer(5), junk) == OfferRefusal(
         RefusalCode.ROOT,
         "line 5 is here with other bytes, and what is offered does not make the signed root",
     )
@@ -298,7 +298,7 @@ def test_more_lines_than_were_signed_are_refused_before_they_are_looked_at(host)
 
     found = judging.take([b"x"] * 100_000)
 
-    assert isinstance(found, Refusal)
+    assert isinstance(found, OfferRefusal)
     assert found.code == RefusalCode.SIZE
 
 
@@ -309,5 +309,5 @@ def test_from_a_changed_edge_no_root_comes_out_right(host):
 
     for each in (changed, missing):
         found = judge(host.chain, stored, each, host.offer(5), host.lines[5:])
-        assert isinstance(found, Refusal)
+        assert isinstance(found, OfferRefusal)
         assert found.code == RefusalCode.ROOT

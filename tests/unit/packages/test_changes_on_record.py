@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import HostError, UsageError
-from paddock.packages.finishing import Outcome, settle
+from paddock.packages.finishing import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed
 from paddock.packages.recorded import find_deviations, replay
@@ -177,7 +177,7 @@ def test_a_repair_that_was_decided_stands_whatever_was_edited_since(phase):
 
         happened = settle(bench.depot).outcome
 
-        assert happened is (Outcome.COMPLETED if phase is Phase.DECIDED else Outcome.NEVER_BEGUN)
+        assert happened is (Decided.COMPLETED if phase is Phase.DECIDED else Decided.NEVER_BEGUN)
         assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"edited since\n"
         assert deviations(bench) == []
 

@@ -12,7 +12,7 @@ from paddock.errors import ConfigError, UsageError
 from paddock.ledger.keys import make_key
 from paddock.packages.approvals import exact_scope, make_approval, write_approval
 from paddock.packages.bootstrap import load_packages
-from paddock.packages.founding import Charter, found
+from paddock.packages.founding import Founding, found
 from paddock.packages.installed import read_installed
 from paddock.packages.keys import enrol_key, find_operator_key, public_half, read_keys
 from paddock.packages.names import PLANE_MARKER
@@ -145,7 +145,7 @@ def test_packages_that_no_install_would_take_found_nothing(tmp_path, fields, gat
     with open_bench(tmp_path / "plane", Runner()) as bench:
         before = bench.tree()
         with pytest.raises(GateRefusedError) as refused:
-            found(bench.depot, Charter((archive,), None, frozenset()))
+            found(bench.depot, Founding((archive,), None, frozenset()))
         assert refused.value.gate == gate
         assert bench.tree() == before
 
@@ -159,7 +159,7 @@ def test_two_packages_never_bring_one_file(tmp_path):
         with open_bench(tmp_path / "plane", Runner()) as bench:
             before = bench.tree()
             with pytest.raises(GateRefusedError, match="G0B"):
-                found(bench.depot, Charter(archives, None, frozenset()))
+                found(bench.depot, Founding(archives, None, frozenset()))
             assert bench.tree() == before
 
 
@@ -168,7 +168,7 @@ def test_what_stands_in_a_place_of_theirs_is_not_written_over(tmp_path):
     with open_bench(tmp_path / "plane", Runner()) as bench:
         bench.write("HOT/kernel/a.txt", b"mine\n")
         with pytest.raises(OwnershipRefusedError):
-            found(bench.depot, Charter((archive,), None, frozenset()))
+            found(bench.depot, Founding((archive,), None, frozenset()))
         assert (bench.root / "HOT/kernel/a.txt").read_bytes() == b"mine\n"
         assert read_installed(bench.layout).packages == {}
         assert bench.log().entries == ()

@@ -17,7 +17,8 @@ from paddock.errors import (
 )
 from paddock.ledger.keys import make_key
 from paddock.packages.approving import approve
-from paddock.packages.finishing import Outcome, settle
+from paddock.packages.finishing import Decided, settle
+from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.keys import enrol_key, public_half
@@ -705,7 +706,7 @@ def test_a_swap_that_was_to_be_tested_is_undone_by_the_next_command():
         bench.depot.attic.write(left[1])
         (bench.root / "HOT/installed/PKG-A-001/receipt.json").unlink()
 
-        assert settle(bench.depot).outcome is Outcome.UNDONE
+        assert settle(bench.depot).outcome is Decided.UNDONE
         assert bench.tree() == before
 
 

@@ -7,23 +7,23 @@ import pytest
 from paddock.errors import SandboxUnavailableError
 from paddock.sandbox.choice import NOTHING_IS_HELD, choose_backend
 from paddock.sandbox.remedies import Explanation, HostSwitches, Step, Symptom, explain
-from paddock.sandbox.values import Enforced, Held, Verdict
+from paddock.sandbox.values import Enforced, Enforcement, Verdict
 
-STAGE = Verdict("stage", Held.FULL)
-LANDLOCK = Verdict("landlock", Held.PARTIAL, ("a gap",))
-NO_STAGE = Verdict("stage", Held.NONE, cause="AppArmor forbids it", remedy="sysctl -w x=0")
-NO_LANDLOCK = Verdict("landlock", Held.NONE, cause="the kernel has no Landlock")
+STAGE = Verdict("stage", Enforcement.FULL)
+LANDLOCK = Verdict("landlock", Enforcement.PARTIAL, ("a gap",))
+NO_STAGE = Verdict("stage", Enforcement.NONE, cause="AppArmor forbids it", remedy="sysctl -w x=0")
+NO_LANDLOCK = Verdict("landlock", Enforcement.NONE, cause="the kernel has no Landlock")
 
 
 def test_the_strongest_that_works_is_chosen_whatever_the_order():
     for verdicts in ([STAGE, LANDLOCK], [LANDLOCK, STAGE]):
-        assert choose_backend(verdicts, "required") == Enforced("stage", Held.FULL)
+        assert choose_backend(verdicts, "required") == Enforced("stage", Enforcement.FULL)
 
 
 @pytest.mark.parametrize("enforcement", ["required", "best-effort"])
 def test_a_partial_backend_says_its_gaps(enforcement):
     found = choose_backend([NO_STAGE, LANDLOCK], enforcement)
-    assert found == Enforced("landlock", Held.PARTIAL, ("a gap",))
+    assert found == Enforced("landlock", Enforcement.PARTIAL, ("a gap",))
 
 
 def test_without_a_backend_required_refuses_and_says_what_to_do():
@@ -38,7 +38,9 @@ def test_without_a_backend_required_refuses_and_says_what_to_do():
 
 
 def test_without_a_backend_best_effort_runs_and_says_that_nothing_is_held():
-    assert choose_backend([NO_STAGE], "best-effort") == Enforced("none", Held.NONE, NOTHING_IS_HELD)
+    assert choose_backend([NO_STAGE], "best-effort") == Enforced(
+        "none", Enforcement.NONE, NOTHING_IS_HELD
+    )
 
 
 def test_nothing_tried_is_nothing_that_works():
@@ -51,7 +53,9 @@ def test_nothing_tried_is_nothing_that_works():
 def test_a_backend_that_failed_for_the_moment_is_not_replaced_by_a_weaker_one(
     enforcement, verdicts
 ):
-    busy = Verdict("stage", Held.NONE, cause="too many processes", remedy="again", is_passing=True)
+    busy = Verdict(
+        "stage", Enforcement.NONE, cause="too many processes", remedy="again", is_passing=True
+    )
 
     with pytest.raises(SandboxUnavailableError) as refused:
         choose_backend([busy, *verdicts], enforcement)

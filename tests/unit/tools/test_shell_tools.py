@@ -22,7 +22,7 @@ from paddock.sandbox.outcome import (
     Stream,
     Warned,
 )
-from paddock.sandbox.values import Ending, Enforced, Held, SandboxPlan
+from paddock.sandbox.values import Ending, Enforced, Enforcement, SandboxPlan
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.effects import changes_from_bytes
 from paddock.tools.run_shell import run_shell_tool
@@ -41,7 +41,7 @@ PLAN = SandboxPlan(
     environment=(),
     policy_digest="",
 )
-FULL = Enforced("stage", Held.FULL)
+FULL = Enforced("stage", Enforcement.FULL)
 OUTCOME = ShellOutcome("bash", Ending.EXITED, 0, Stream("out\n"), Stream(""), 0.1234, FULL)
 
 
@@ -212,7 +212,7 @@ def test_everything_there_is_to_say_is_said_before_what_was_printed(tool, ports)
         exit_code=-1,
         stdout=Stream("files changed: 9\n", kept),
         stderr=Stream("Command timed out after 3 seconds"),
-        enforced=Enforced("landlock", Held.PARTIAL, ("one gap",)),
+        enforced=Enforced("landlock", Enforcement.PARTIAL, ("one gap",)),
         changed=(ChangedPath(at("a\u202eb"), None, state(), kept=False),),
         refused=(RefusedChange("k.key", "policy.protected", "*.key (paths.protected)"),),
         warnings=(Warned("careful", "/src/**"),),

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from paddock.errors import PathNotADirectoryError, PathNotFoundError
-from paddock.workspace import Entry, EntryKind, Listing, Workspace
+from paddock.workspace import DirectoryEntry, EntryKind, Listing, Workspace
 from paddock.workspace.names import unchecked_path
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -50,20 +50,20 @@ def test_one_level_in_byte_order_with_kinds_and_sizes(filled):
     file, directory = EntryKind.FILE, EntryKind.DIRECTORY
     assert listing(filled, ".") == Listing(
         entries=(
-            Entry(p(".hidden"), directory),
-            Entry(p("B"), directory),
-            Entry(p("a"), directory),
-            Entry(p("a-b"), directory),
-            Entry(p("chain"), EntryKind.LINK, 0, p("a"), directory),
-            Entry(p("dangling"), EntryKind.DANGLING_LINK, 0, p("a/nothing")),
-            Entry(p("fifo"), EntryKind.SPECIAL),
-            Entry(p("loop"), EntryKind.DANGLING_LINK),
-            Entry(p("out"), EntryKind.LINK_OUT),
-            Entry(p("out_dangling"), EntryKind.LINK_OUT),
-            Entry(p("to_dir"), EntryKind.LINK, 0, p("a"), directory),
-            Entry(p("to_file"), EntryKind.LINK, 0, p("a/file"), file),
-            Entry(p("z"), file, 5),
-            Entry(p("é"), file, 5),
+            DirectoryEntry(p(".hidden"), directory),
+            DirectoryEntry(p("B"), directory),
+            DirectoryEntry(p("a"), directory),
+            DirectoryEntry(p("a-b"), directory),
+            DirectoryEntry(p("chain"), EntryKind.LINK, 0, p("a"), directory),
+            DirectoryEntry(p("dangling"), EntryKind.DANGLING_LINK, 0, p("a/nothing")),
+            DirectoryEntry(p("fifo"), EntryKind.SPECIAL),
+            DirectoryEntry(p("loop"), EntryKind.DANGLING_LINK),
+            DirectoryEntry(p("out"), EntryKind.LINK_OUT),
+            DirectoryEntry(p("out_dangling"), EntryKind.LINK_OUT),
+            DirectoryEntry(p("to_dir"), EntryKind.LINK, 0, p("a"), directory),
+            DirectoryEntry(p("to_file"), EntryKind.LINK, 0, p("a/file"), file),
+            DirectoryEntry(p("z"), file, 5),
+            DirectoryEntry(p("é"), file, 5),
         ),
         total=14,
     )

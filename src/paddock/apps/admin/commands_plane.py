@@ -16,7 +16,7 @@ from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
 from paddock.policy.explain import explain
 from paddock.sandbox.probe import probe_host
-from paddock.sandbox.values import Held
+from paddock.sandbox.values import Enforcement
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import RuleMatch
 
@@ -208,7 +208,7 @@ class DoctorCommand:
         verdicts = examine(desk.project)
         rows = tuple(
             row(
-                _mark(ok=each.enforcement is not Held.NONE),
+                _mark(ok=each.enforcement is not Enforcement.NONE),
                 each.backend,
                 each.enforcement.value,
                 "; ".join(each.gaps) or each.cause,

@@ -7,7 +7,7 @@ from paddock.errors import SandboxUnavailableError
 from paddock.policy.grants import shell_for
 from paddock.sandbox.choice import choose_backend
 from paddock.sandbox.examine import examine_host
-from paddock.sandbox.values import Held, Verdict
+from paddock.sandbox.values import Enforcement, Verdict
 
 
 def examine(project: Project) -> tuple[Verdict, ...]:
@@ -23,5 +23,5 @@ def find_sandbox(project: Project, agent: str | None) -> Sandboxed:
     try:
         chosen = choose_backend(examine(project), enforcement)
     except SandboxUnavailableError:
-        return Sandboxed(Held.NONE, refused=True)
+        return Sandboxed(Enforcement.NONE, refused=True)
     return Sandboxed(chosen.enforcement, chosen.backend)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.sandbox.values import Held
+from paddock.sandbox.values import Enforcement
 
 _FREE: Final = frozenset({"builtin", "scripted"})
 """Providers that cost nothing."""
@@ -19,7 +19,7 @@ _EXACT_BELOW: Final = 10_000
 class Sandboxed:
     """How far the kernel holds commands on this host. `refused`: none runs at all."""
 
-    enforcement: Held
+    enforcement: Enforcement
     backend: str = ""
     refused: bool = False
 
@@ -55,9 +55,9 @@ class Status:
         if self.gate_is_open:
             found.append("DEVELOPMENT TOOLS ARE ON")
         sandbox = self.sandbox
-        if sandbox.enforcement is not Held.FULL:
+        if sandbox.enforcement is not Enforcement.FULL:
             said = "commands are refused" if sandbox.refused else f"held by {sandbox.backend}"
-            if sandbox.enforcement is Held.NONE and not sandbox.refused:
+            if sandbox.enforcement is Enforcement.NONE and not sandbox.refused:
                 said = "commands run unconfined"
             found.append(f"SANDBOX {sandbox.enforcement.value.upper()}: {said}")
         return tuple(found)

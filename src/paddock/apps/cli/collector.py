@@ -26,7 +26,7 @@ from paddock.assembly.collecting import (
     recorded_checkpoints,
 )
 from paddock.collector.accepting import Left, accept_offers
-from paddock.collector.chains import Refusal, RefusalCode
+from paddock.collector.chains import OfferRefusal, RefusalCode
 from paddock.collector.store import Store
 from paddock.collector.verifying import verify_store
 from paddock.errors import LedgerDamagedError, UsageError
@@ -214,7 +214,7 @@ def _accept(store: Store, options: Options, console: Console) -> int:
         recorded += record_accepted(project, store)
         for answer in answers:
             after = answer.offer.number
-            if isinstance(answer.result, Refusal):
+            if isinstance(answer.result, OfferRefusal):
                 codes.add(answer.result.code)
             is_left = is_left or isinstance(answer.result, Left)
             told.append(answer_json(answer))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from paddock.apps.cli.console import Console
 from paddock.collector.accepting import Answer, Left
-from paddock.collector.chains import Accepted, Chain, Head, Refusal, RefusalCode, Refused
+from paddock.collector.chains import Accepted, Chain, Head, OfferRefusal, RefusalCode, Refused
 from paddock.collector.store import Store
 from paddock.collector.verifying import Report
 from paddock.text.show import show_name
@@ -25,7 +25,7 @@ def answer_json(answer: Answer) -> Json:
         "stop": offer.stop,
         "sender": offer.sender,
         "accepted": isinstance(result, Head),
-        "code": result.code.value if isinstance(result, Refusal) else None,
+        "code": result.code.value if isinstance(result, OfferRefusal) else None,
         "message": None if isinstance(result, Head) else result.message,
     }
 
@@ -37,9 +37,9 @@ def say_answer(answer: Answer, console: Console) -> None:
     sender = show_name(offer.sender)
     if isinstance(result, Left):
         console.say(f"{name}: left to wait: {show_name(result.message)} (sent by {sender})")
-    elif isinstance(result, Refusal) and result.code is RefusalCode.BEHIND:
+    elif isinstance(result, OfferRefusal) and result.code is RefusalCode.BEHIND:
         console.say(f"{name}: nothing new: {result.message} (sent by {sender})")
-    elif isinstance(result, Refusal):
+    elif isinstance(result, OfferRefusal):
         console.say(f"{name}: refused: {result.code}: {result.message} (sent by {sender})")
     else:
         console.say(f"{name}: entries {offer.start} to {offer.stop - 1} are taken in")

@@ -9,7 +9,7 @@ from paddock.assembly import Project, is_made_with_dev
 from paddock.errors import PaddockError, SandboxUnavailableError
 from paddock.plane.report import MADE_WITH_DEV
 from paddock.policy.settings import Enforcement, ShellSettings
-from paddock.sandbox.values import Held, Verdict
+from paddock.sandbox.values import Enforcement, Verdict
 from paddock.values.calls import Json
 
 _STAGING = "staging"
@@ -34,7 +34,7 @@ class Doctor:
         findings = probe_host()
         verdicts = examine_host(environment_of(console).paddock_home / _STAGING)
         project = _find_project(options, console)
-        is_full = verdicts[0].enforcement is Held.FULL
+        is_full = verdicts[0].enforcement is Enforcement.FULL
         here = _examine_here(project) if project is not None and is_full else None
         commands = _commands(verdicts, here, _enforcement(project))
         made_with_dev = project is not None and is_made_with_dev(project)
@@ -69,7 +69,7 @@ class Doctor:
         return 0
 
     def _say_verdict(self, verdict: Verdict, name: str, console: Console) -> None:
-        works = verdict.enforcement is not Held.NONE
+        works = verdict.enforcement is not Enforcement.NONE
         found = verdict.enforcement.value if works else verdict.cause
         self._say(works, name, found, console)
         for line in (*verdict.gaps, *([verdict.remedy] if verdict.remedy else ())):
@@ -117,7 +117,7 @@ def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: 
     """What becomes of a command here."""
     from paddock.sandbox.choice import NO_BACKEND, choose_backend
 
-    if here is not None and here.enforcement is Held.NONE:
+    if here is not None and here.enforcement is Enforcement.NONE:
         return f"refused in this workspace; {here.remedy}"
     try:
         chosen = choose_backend(verdicts, enforcement)

@@ -6,7 +6,7 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project
-from paddock.assembly.past import Past, Standing, open_past
+from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
 from paddock.runtime.past import PastCall
 from paddock.text.show import quote, show_name
@@ -92,12 +92,12 @@ def _remark(past: Past, call: PastCall) -> str:
 def _undo_remark(past: Past, call: PastCall) -> str:
     """Why it cannot be undone; empty where it can."""
     standing = past.standing(call)
-    if standing is Standing.AS_BEFORE:
+    if standing is UndoStanding.AS_BEFORE:
         undone_by = [each.call_id for each in past.calls if each.undoes == call.call_id]
         if undone_by:
             return f"undone by {show_name(undone_by[-1])}"
         return "nothing to undo: all is as it was before it"
-    return "" if standing is Standing.UNDOABLE else f"no undo: {standing}"
+    return "" if standing is UndoStanding.UNDOABLE else f"no undo: {standing}"
 
 
 def what_changed(past: Past, call: PastCall) -> str:
@@ -131,7 +131,7 @@ def _call_json(past: Past, call: PastCall) -> dict[str, Json]:
         "undoes": call.undoes,
         "changes": [change_json(change) for change in shown],
         "secret_changes": len(call.changes) - len(shown),
-        "can_undo": standing is Standing.UNDOABLE,
+        "can_undo": standing is UndoStanding.UNDOABLE,
         "standing": standing,
     }
 

@@ -8,7 +8,7 @@ from paddock.apps.cli.exits import exit_of_call
 from paddock.apps.cli.offers import none_given
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project, use_project
-from paddock.assembly.past import Standing, open_past
+from paddock.assembly.past import UndoStanding, open_past
 from paddock.errors import UsageError
 
 
@@ -57,7 +57,7 @@ class UndoCommand:
 def _none_given(options: Options, console: Console) -> UsageError:
     with open_past(find_project(options, console)) as past:
         undoable = (
-            call for call in reversed(past.calls) if past.standing(call) is Standing.UNDOABLE
+            call for call in reversed(past.calls) if past.standing(call) is UndoStanding.UNDOABLE
         )
         return none_given("undo", past, undoable, "can be undone")
 

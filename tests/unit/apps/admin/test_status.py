@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from paddock.apps.admin.status import Sandboxed, Status, status_text
-from paddock.sandbox.values import Held
+from paddock.sandbox.values import Enforcement
 
 STRICT = Status(
     agent="admin",
@@ -13,7 +13,7 @@ STRICT = Status(
     provider="builtin",
     model="paddock-rules-1",
     gate_is_open=False,
-    sandbox=Sandboxed(Held.FULL, "stage"),
+    sandbox=Sandboxed(Enforcement.FULL, "stage"),
     tokens=1_234,
     tokens_left=998_766,
 )
@@ -41,7 +41,7 @@ def test_on_eighty_columns_a_long_name_of_a_model_gives_way_first():
     assert status_text(vendor, 78) == (
         "admin/admin  claude-opus-5-5  gate closed  sandbox full  tokens 12k  cost ?"
     )
-    partial = replace(vendor, sandbox=Sandboxed(Held.PARTIAL, "landlock"), tokens=1_234_567)
+    partial = replace(vendor, sandbox=Sandboxed(Enforcement.PARTIAL, "landlock"), tokens=1_234_567)
     assert status_text(partial, 78) == (
         "admin/admin  claude-opus…  gate closed  sandbox partial  tokens 1,234k  cost ?"
     )
@@ -50,14 +50,14 @@ def test_on_eighty_columns_a_long_name_of_a_model_gives_way_first():
 @pytest.mark.parametrize(
     ("gate", "sandbox", "badges"),
     [
-        (False, Sandboxed(Held.FULL, "stage"), ()),
-        (True, Sandboxed(Held.FULL, "stage"), ("DEVELOPMENT TOOLS ARE ON",)),
-        (False, Sandboxed(Held.PARTIAL, "landlock"), ("SANDBOX PARTIAL: held by landlock",)),
-        (False, Sandboxed(Held.NONE, "none"), ("SANDBOX NONE: commands run unconfined",)),
-        (False, Sandboxed(Held.NONE, refused=True), ("SANDBOX NONE: commands are refused",)),
+        (False, Sandboxed(Enforcement.FULL, "stage"), ()),
+        (True, Sandboxed(Enforcement.FULL, "stage"), ("DEVELOPMENT TOOLS ARE ON",)),
+        (False, Sandboxed(Enforcement.PARTIAL, "landlock"), ("SANDBOX PARTIAL: held by landlock",)),
+        (False, Sandboxed(Enforcement.NONE, "none"), ("SANDBOX NONE: commands run unconfined",)),
+        (False, Sandboxed(Enforcement.NONE, refused=True), ("SANDBOX NONE: commands are refused",)),
         (
             True,
-            Sandboxed(Held.NONE, "none"),
+            Sandboxed(Enforcement.NONE, "none"),
             ("DEVELOPMENT TOOLS ARE ON", "SANDBOX NONE: commands run unconfined"),
         ),
     ],
