@@ -144,7 +144,7 @@ class RememberedPorts:
     def append(self, record: Record) -> None:
         self.records.append(record)
 
-    def is_first(self, session_id: str, pattern: str) -> bool:
+    def claim_warning(self, session_id: str, pattern: str) -> bool:
         del session_id, pattern
         return True
 

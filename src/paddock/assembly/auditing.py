@@ -99,19 +99,16 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
     return bool(_signed(layout, environment, name))
 
 
-def is_there(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
-    """Whether there is this ledger; where there is none, nothing knows of one.
+def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:
+    """Refuse a ledger that is not there, although something knows of it.
 
     Raises:
         LedgerDamagedError: it is gone.
         HostError, ConfigError: what is held of it cannot be read.
     """
     path = layout.ledger_paths()[name]
-    if stands(path):
-        return True
-    if is_held_elsewhere(layout, environment, name):
+    if not stands(path) and is_held_elsewhere(layout, environment, name):
         raise gone_error(path, name)
-    return False
 
 
 def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:

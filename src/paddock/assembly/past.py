@@ -5,7 +5,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from paddock.assembly.auditing import is_there
+from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
@@ -232,7 +232,8 @@ def open_past(project: Project) -> Generator[Past]:
         history = open_history(project)
         held.callback(history.close)
         effects, notes = Effects((), (), ()), ()
-        if is_there(project.layout, project.environment, LedgerName.HO1M):
+        verify_not_gone(project.layout, project.environment, LedgerName.HO1M)
+        if path.exists():
             # The notes first: a call that ends between the two is in the ledger by then.
             notes = seen.notes()
             effects = find_effects(str(path), (OPERATOR,))

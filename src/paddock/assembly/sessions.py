@@ -24,7 +24,7 @@ from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Child, Session, SessionParts
 from paddock.agent.supervisor import Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
-from paddock.assembly.auditing import is_there
+from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.gate_record import record_gate
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
@@ -94,7 +94,7 @@ def sessions_of(project: Project) -> PlaneLedgers:
 
     Raises: LedgerDamagedError: their ledger is gone. HostError, ConfigError.
     """
-    is_there(project.layout, project.environment, LedgerName.HO2M)
+    verify_not_gone(project.layout, project.environment, LedgerName.HO2M)
     return PlaneLedgers(project.layout.ledger_paths())
 
 

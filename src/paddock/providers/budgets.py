@@ -46,8 +46,8 @@ class _Tree:
         for place, account in zip(places, chain, strict=True):
             self.accounts[place] = account
 
-    def is_first(self, shortage: Shortage | None) -> bool:
-        """Whether it is the first of its scope; from now on it is not. Under the lock."""
+    def note_shortage(self, shortage: Shortage | None) -> bool:
+        """Note that it is told; whether it is the first of its scope. Under the lock."""
         if shortage is None or shortage.scope in self.told:
             return False
         self.told.add(shortage.scope)
@@ -105,7 +105,7 @@ class Budget:
             granted = self._granted(chain, tokens, needed)
             self._tree.put(self._places, plan_reserve(chain, granted))
             said = shortage if self._tree.mode is BudgetMode.WARN else None
-            return Reservation(self, granted, said, is_news=self._tree.is_first(said))
+            return Reservation(self, granted, said, is_news=self._tree.note_shortage(said))
 
     def _granted(self, chain: Chain, tokens: int, needed: int) -> int:
         free = find_free(chain)

@@ -29,7 +29,7 @@ from paddock.apps.hook.lean.asked import (
 from paddock.apps.hook.lean.judging import BOUNDARY, DENY, Verdict
 from paddock.apps.hook.lean.places import find_place
 from paddock.apps.hook.lean.records import Identity, Record, decision_record
-from paddock.apps.hook.lean.seen import is_first
+from paddock.apps.hook.lean.seen import claim_warning
 from paddock.apps.hook.records_of import entry_of, warned_directory
 from paddock.apps.hook.wrapping import CommandPlace, wrapped_input
 from paddock.assembly import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
@@ -176,9 +176,9 @@ class FullPorts:
         """See `flow.Ports`. Raises: PaddockError."""
         self._ledger.append([entry_of(record)])
 
-    def is_first(self, session_id: str, pattern: str) -> bool:
+    def claim_warning(self, session_id: str, pattern: str) -> bool:
         """See `flow.Ports`."""
-        return is_first(warned_directory(self._ground.project.layout), session_id, pattern)
+        return claim_warning(warned_directory(self._ground.project.layout), session_id, pattern)
 
     def randomness(self, size: int) -> bytes:
         """See `flow.Ports`."""

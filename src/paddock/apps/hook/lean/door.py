@@ -14,7 +14,7 @@ from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.places import Scene
 from paddock.apps.hook.lean.quick import QuickEngine
 from paddock.apps.hook.lean.records import HOOK_EVENT, Identity, Record
-from paddock.apps.hook.lean.seen import forget, is_first, mark_path
+from paddock.apps.hook.lean.seen import claim_warning, forget, mark_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ class LeanPorts:
         self.has_begun = True
         append_entry(ledger, folder, identity, body)
 
-    def is_first(self, session_id: str, pattern: str) -> bool:
+    def claim_warning(self, session_id: str, pattern: str) -> bool:
         """See `flow.Ports`."""
         directory = self._image["warned"]
-        found = is_first(directory, session_id, pattern)
+        found = claim_warning(directory, session_id, pattern)
         if found and session_id:
             self._marks.append(mark_path(directory, session_id, pattern))
         return found

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
             """Make a record durable, or raise."""
             ...
 
-        def is_first(self, session_id: str, pattern: str) -> bool:
-            """Whether a warning was not yet given in this session; from now on it was."""
+        def claim_warning(self, session_id: str, pattern: str) -> bool:
+            """Note that a warning is given in this session; whether it is the first."""
             ...
 
         def randomness(self, size: int) -> bytes:
@@ -104,7 +104,7 @@ def _due_warnings(asked: Asked, verdict: Verdict, engine: "Engine", ports: "Port
         return []
     due: list[str] = []
     for path, pattern in verdict.warned:
-        if engine.warnings == "once" and not ports.is_first(asked.session_id, pattern):
+        if engine.warnings == "once" and not ports.claim_warning(asked.session_id, pattern):
             continue
         said = answers.warning_text(path)
         if said not in due:

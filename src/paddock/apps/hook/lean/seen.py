@@ -17,8 +17,8 @@ def mark_path(directory: str, session_id: str, pattern: str) -> str:
     return f"{directory}/{mark.hexdigest()[:32]}"
 
 
-def is_first(directory: str, session_id: str, pattern: str) -> bool:
-    """Whether this is the session's first warning by that pattern; from now on it is not."""
+def claim_warning(directory: str, session_id: str, pattern: str) -> bool:
+    """Note that the session is given a warning by that pattern; whether it is the first."""
     if not session_id:
         return True
     path = mark_path(directory, session_id, pattern)
