@@ -7,9 +7,9 @@ import pwd
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_CONFIG
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
 from paddock.assembly import (
@@ -25,9 +25,6 @@ from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name
 from paddock.values.calls import Json, ToolResult
-
-_EXIT_BROKEN: Final = 3
-"""A request does not load: as of any file of ours that does not."""
 
 
 class Approvals:
@@ -86,7 +83,8 @@ class Approvals:
         if options.json:
             rows = [_summary(project, parked) for parked in waiting]
             console.write_json([*rows, *(each.summary() for each in broken)])
-            return _EXIT_BROKEN if broken else 0
+            # A request does not load: as of any file of ours that does not.
+            return EXIT_CONFIG if broken else 0
         if not waiting and not broken:
             console.say("nothing waits for an approval")
         for parked in waiting:
@@ -95,7 +93,7 @@ class Approvals:
             more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
             state = "outdated" if find_outdated(project, parked) else parked.state
             console.say(f"{parked.id}  {state:<8} {show_name(request.agent)}  {shown}{more}")
-        return _EXIT_BROKEN if broken else 0
+        return EXIT_CONFIG if broken else 0
 
     def _show(self, project: Project, options: Options, console: Console) -> int:
         parked = open_inbox(project).find(options.id)

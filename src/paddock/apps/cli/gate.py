@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_NO
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
 from paddock.errors import UsageError
@@ -12,7 +13,6 @@ from paddock.text.show import quote, show_name
 if TYPE_CHECKING:
     from paddock.gates.results import GateResult
 
-_EXIT_NO: Final = 1
 _SHOWN_MAX: Final = 50
 """Failures of one gate that are said one by one; `--json` has all."""
 
@@ -56,7 +56,7 @@ class GateCommand:
             _say(run.results, console)
         if run.unrecorded is not None:
             console.warn(f"note: this was not recorded: {run.unrecorded.message}")
-        return _EXIT_NO if options.enforce and run.has_failed else 0
+        return EXIT_NO if options.enforce and run.has_failed else 0
 
 
 def _names(given: str | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import argparse
 from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project
 from paddock.assembly.past import Past, UndoStanding, open_past
@@ -15,7 +16,6 @@ from paddock.values.calls import Json
 
 _LAST: Final = 20
 _PATHS_SHOWN_MAX: Final = 3
-_EXIT_INTEGRITY: Final = 4
 
 
 class HistoryCommand:
@@ -53,7 +53,7 @@ class HistoryCommand:
                 console.warn(
                     f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
                 )
-            return _EXIT_INTEGRITY if past.bad else 0
+            return EXIT_INTEGRITY if past.bad else 0
 
 
 def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> None:

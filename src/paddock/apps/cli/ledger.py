@@ -6,6 +6,7 @@ import time
 from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_content import add_content, add_erase, run_content, run_erase
 from paddock.apps.cli.ledger_export import add_export, run_export
 from paddock.apps.cli.ledger_proofs import (
@@ -45,7 +46,6 @@ _CHOICES: Final = tuple(name.value for name in NAMES)
 """As text: argparse shows its choices by `repr`."""
 _POLL_S: Final = 0.25
 _LAST: Final = 20
-_EXIT_INTEGRITY: Final = 4
 
 
 class LedgerCommand:
@@ -199,7 +199,7 @@ class LedgerCommand:
             console.warn(
                 f"{len(rows.bad) + rows.bad_omitted} lines hold no entry: paddock ledger verify"
             )
-        return _EXIT_INTEGRITY if rows.bad else 0
+        return EXIT_INTEGRITY if rows.bad else 0
 
     def _tail(self, project: Project, options: Options, console: Console) -> int:
         if options.last < 0:

@@ -2,9 +2,9 @@
 
 import argparse
 from contextlib import closing
-from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_NO
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly import Project
@@ -21,8 +21,6 @@ from paddock.assembly.contents import (
 from paddock.errors import UsageError
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-
-_EXIT_NO: Final = 1
 
 
 def add_content(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +64,7 @@ def run_content(project: Project, options: Options, console: Console) -> int:
             console.write_json({"status": "error", "digest": digest, "error": said})
         else:
             console.warn(said)
-        return _EXIT_NO
+        return EXIT_NO
     text = content.decode("utf-8", "backslashreplace")
     if options.out is not None:
         file = console.directory / options.out
@@ -111,7 +109,7 @@ def _end(options: Options, console: Console, erased: tuple[str, ...], said: str)
         console.say(said)
         if erased:
             console.say("files of the workspace and what undo keeps of them are not touched")
-    return 0 if erased else _EXIT_NO
+    return 0 if erased else EXIT_NO
 
 
 def _list(project: Project, options: Options, console: Console) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 import paddock
 from paddock import limits
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_verify import unfinished
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
@@ -28,7 +29,6 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 
 FORMATS: Final = ("jsonl", "html")
-_EXIT_INTEGRITY: Final = 4
 
 
 def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
@@ -98,7 +98,7 @@ def _remark(bad: int, torn_bytes: int, console: Console) -> int:
         console.warn(f"{unfinished(torn_bytes)} and are left out")
     if bad:
         console.warn(f"{bad} lines hold no entry and are left out: paddock ledger verify")
-    return _EXIT_INTEGRITY if bad else 0
+    return EXIT_INTEGRITY if bad else 0
 
 
 def _export_page(path: Path, wanted: Filter | None, options: Options, console: Console) -> int:
@@ -110,7 +110,7 @@ def _export_page(path: Path, wanted: Filter | None, options: Options, console: C
         console.warn(f"{found.bad} lines hold no entry: paddock ledger verify")
     if found.torn_bytes:
         console.warn(f"{unfinished(found.torn_bytes)} and are left out")
-    status = _EXIT_INTEGRITY if found.bad else 0
+    status = EXIT_INTEGRITY if found.bad else 0
     if options.out is None:
         console.write_bytes(page)
         return status

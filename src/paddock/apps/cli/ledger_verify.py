@@ -3,10 +3,10 @@
 import argparse
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from paddock import limits
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
 from paddock.assembly import Project
 from paddock.assembly.auditing import Audit, audit_ledger
@@ -20,8 +20,6 @@ from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-
-_EXIT_INTEGRITY: Final = 4
 
 
 def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
@@ -105,7 +103,7 @@ def run_verify(
         raise _reported(unread, console)
     for fault in unread:
         console.report(fault)
-    return _EXIT_INTEGRITY if is_damaged else 0
+    return EXIT_INTEGRITY if is_damaged else 0
 
 
 def _reported(faults: list[PaddockError], console: Console) -> PaddockError:

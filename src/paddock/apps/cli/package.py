@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_NO
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import environment_of, find_project, use_project
 from paddock.errors import ConfigError, UsageError
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from paddock.packages.keys import PublicKey
     from paddock.packages.signatures import Signature
 
-_EXIT_NO: Final = 1
-"""Also: this very digest is installed already."""
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -95,8 +94,19 @@ class PackageCommand:
 
     def run(self, options: Options, console: Console) -> int:
         """Do what was asked; where the answer is no, programs get it as JSON too."""
+        actions = {
+            "hash": self._hash,
+            "pack": self._pack,
+            "verify": self._verify,
+            "sign": self._sign,
+            "approve": self._approve,
+            "install": self._install,
+            "uninstall": self._uninstall,
+            "list": self._list,
+            "why": self._why,
+        }
         try:
-            return getattr(self, f"_{options.action}")(options, console)
+            return actions[options.action](options, console)
         except (GateRefusedError, OwnershipRefusedError, ArchiveRefusedError) as refusal:
             if options.json:
                 console.write_json(_refusal_json(refusal))
@@ -115,7 +125,7 @@ class PackageCommand:
                 console.say(f"{show_name(failure.file)}: {failure.reason}")
             done = "written" if report.written else "looked at"
             console.say(f"{len(report.stale)} of {report.files} hashes were stale; {done}")
-        return _EXIT_NO if options.check and report.stale else 0
+        return EXIT_NO if options.check and report.stale else 0
 
     def _pack(self, options: Options, console: Console) -> int:
         from paddock.packages.packing import pack
@@ -253,7 +263,8 @@ class PackageCommand:
         elif wish.dev and report.status != "unchanged":
             console.warn("note: without an approval (--dev): G2 and G5 fail until there is one")
         say_report(report, options, console)
-        return _EXIT_NO if report.status == "unchanged" else 0
+        # This very digest is installed already.
+        return EXIT_NO if report.status == "unchanged" else 0
 
     def _uninstall(self, options: Options, console: Console) -> int:
         from paddock.apps.cli.package_show import say_report
@@ -283,7 +294,7 @@ class PackageCommand:
             path = workspace.resolve_entry(options.file).path.relative
         found = find_owner(packages, path)
         say_owner(found, options, console)
-        return 0 if found.owner is not None else _EXIT_NO
+        return 0 if found.owner is not None else EXIT_NO
 
 
 def _load(path: Path) -> "Archive":

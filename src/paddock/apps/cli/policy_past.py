@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project, override_of
 from paddock.apps.cli.times import seconds_of
@@ -51,7 +52,6 @@ from paddock.values.entries import Entry
 from paddock.values.events import TOOL_STAGED
 
 DEFAULT_LEDGER: Final = LedgerName.HO1M
-_EXIT_INTEGRITY: Final = 4
 _TOLD_MAX: Final = 5
 
 
@@ -80,7 +80,7 @@ def run_replay(options: Options, console: Console) -> int:
     damaged = any(group.why is Why.UNREADABLE for group in report.lost)
     if damaged:
         console.warn("the ledger has lines that hold no entry: paddock ledger verify")
-    return _EXIT_INTEGRITY if damaged else 0
+    return EXIT_INTEGRITY if damaged else 0
 
 
 def run_diff(options: Options, console: Console) -> int:
@@ -149,7 +149,7 @@ def explain_call(options: Options, console: Console) -> int:
         )
     told = tuple(with_question(call, _questions(call, options, console)) for call in calls)
     _tell(told, _now(calls[0], options, console), options, console)
-    return _EXIT_INTEGRITY if bad else 0
+    return EXIT_INTEGRITY if bad else 0
 
 
 def _questions(call: RecordedCall, options: Options, console: Console) -> Iterator[Entry]:

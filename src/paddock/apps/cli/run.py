@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from paddock.agent.events import CallFinished, Event, Noticed
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_HOST, EXIT_NO
 from paddock.apps.cli.interrupts import cancelled_by_interrupt
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
@@ -16,9 +17,6 @@ from paddock.text.show import show_name
 if TYPE_CHECKING:
     from paddock.assembly.cassettes import Prepared
     from paddock.providers.ports import Provider
-
-_EXIT_NO = 1
-_EXIT_HOST = 5
 
 
 class Run:
@@ -105,7 +103,7 @@ def _recorded(project: Project, options: Options, console: Console) -> "Provider
 def _exit_of(result: TurnResult) -> int:
     if result.outcome is TurnOutcome.SUCCESS:
         return 0
-    return _EXIT_HOST if result.is_unreachable else _EXIT_NO
+    return EXIT_HOST if result.is_unreachable else EXIT_NO
 
 
 class _Progress:
