@@ -4,6 +4,9 @@ from collections.abc import Iterable
 
 from paddock.apps.hook.lean.judging import (
     ALSO,
+    ASK,
+    DENY,
+    GUARD,
     NOTHING,
     OTHERWISE,
     RULE,
@@ -25,9 +28,6 @@ from paddock.policy.settings import HookSettings
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import RuleMatch
-
-_GUARD_RANK = -1
-"""The rank that the policy engine gives to what no profile lifts."""
 
 
 class PolicyEngine:
@@ -91,13 +91,13 @@ class PolicyEngine:
         action = Action("shell", "run", text)
         judge = judge_line(action)
         if judge.refusal:
-            return Line([Finding(2, NOTHING, judge.refusal)])
+            return Line([Finding(DENY, NOTHING, judge.refusal)])
         found = [
             _finding(each) for profile in self._judge.profiles() for each in judge.findings(profile)
         ]
         parsed = parse_line(text)
         targets = read_targets(parsed, base)
-        found += [Finding(1, RULE, reason, _asked(reason)) for reason in targets.unsure]
+        found += [Finding(ASK, RULE, reason, _asked(reason)) for reason in targets.unsure]
         touched = (
             *(("create", *each) for each in targets.targets),
             *(("delete", *each) for each in targets.removed),
@@ -119,7 +119,7 @@ class PolicyEngine:
             found = layer.match(path.lstrip("/") or ".")
             if found is not None:
                 place = found.place
-                return Rule(2, found.text, "paths.secret", place.file, place.line)
+                return Rule(DENY, found.text, "paths.secret", place.file, place.line)
         return None
 
     def may_write_outside(self, path: str) -> bool:
@@ -138,7 +138,7 @@ def compile_also(patterns: tuple[str, ...]) -> PathList:
 
 
 def _denial(match: RuleMatch) -> Finding:
-    return Finding(int(match.outcome), _GUARD_RANK, match.reason, _rule(match), match.code)
+    return Finding(int(match.outcome), GUARD, match.reason, _rule(match), match.code)
 
 
 def _finding(found: PolicyFinding) -> Finding:
@@ -156,7 +156,7 @@ def _others(matched: Iterable[PolicyRule], deciding: RuleMatch | None) -> list[F
 
 
 def _asked(reason: str) -> Rule:
-    return Rule(1, reason, "built-in", "built-in", 0)
+    return Rule(ASK, reason, "built-in", "built-in", 0)
 
 
 def _rule(match: RuleMatch) -> Rule:

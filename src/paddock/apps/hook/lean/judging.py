@@ -225,10 +225,10 @@ class _Judging:
         shown = show(name)
         self.actions.append(f"tool:file:{operation} {name}")
         for found in engine.denials(name, is_write, by_command):
+            reason = found.reason
             if found.rule is not None and found.code != "policy.forbidden":
-                found.reason = _guarded(self.tool, shown, is_write, found.rule)
-            found.rank = GUARD
-            self.findings.append(found)
+                reason = _guarded(self.tool, shown, is_write, found.rule)
+            self.findings.append(Finding(found.outcome, found.rank, reason, found.rule, found.code))
         if is_write:
             self.writing(name, shown)
         self.findings += engine.profile("file", operation, name)

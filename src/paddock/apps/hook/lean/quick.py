@@ -10,6 +10,7 @@ from paddock.apps.hook.lean.indexes import deciding, find_hits, matches_text
 from paddock.apps.hook.lean.judging import (
     ALSO,
     DENY,
+    GUARD,
     NOTHING,
     OTHERWISE,
     RULE,
@@ -72,7 +73,7 @@ class QuickEngine:
             number = deciding(hits, listed, patterns)
             if number >= 0:
                 rule = _pattern_rule(patterns[number], kind)
-                found.append(Finding(DENY, -1, "", rule, f"policy.{_CODES[kind]}"))
+                found.append(Finding(DENY, GUARD, "", rule, f"policy.{_CODES[kind]}"))
         return found
 
     def find_warning(self, path: str) -> str:
