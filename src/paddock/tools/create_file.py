@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paddock import limits
 from paddock.errors import ToolError
 from paddock.text.changes import unified_diff
 from paddock.text.check import require_content
@@ -68,7 +67,7 @@ def _read_before(ports: Ports, plan: CreateFilePlan) -> bytes | None:
     if not plan.path.exists or not ports.shown.may_view(plan.path.real.relative):
         return None
     try:
-        return ports.workspace.read_all(plan.path.real, limits.view_bytes_max).content
+        return ports.workspace.read_all(plan.path.real, ports.limits.view_bytes_max).content
     except ToolError:
         return None
 

@@ -99,3 +99,13 @@ def test_nothing_is_advised_that_would_be_refused(lowered):
         in desk.run("grep", pattern="x", limit=2).content
     )
     assert "Use limit=4 for more" in lowered.run("grep", pattern="x", limit=2).content
+
+
+def test_a_replaced_file_is_shown_only_within_what_may_be_viewed(desk):
+    desk.write("rows", b"one\ntwo\n")
+    lowered = at(desk, view_bytes_max=7).run("create_file", path="rows", content="one\n")
+    assert lowered.details["content_snippet"].startswith("[no diff: the replaced content is too")
+
+    desk.write("rows", b"one\ntwo\n")
+    usual = at(desk, view_bytes_max=8).run("create_file", path="rows", content="one\n")
+    assert usual.details["content_snippet"] == ("--- a/rows\n+++ b/rows\n@@ -1,2 +1 @@\n one\n-two")
