@@ -13,7 +13,6 @@ from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.files import read_file
 from paddock.plane.strict_json import parse_object
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.presets import PlaneKind
 from paddock.values.digests import digest_of
 from paddock.values.planes import PlaneKind
 

@@ -18,7 +18,6 @@ from paddock.plane.files import (
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
 from paddock.plane.trust import find_trust
-from paddock.policy.presets import PlaneKind
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
 from paddock.values.planes import PlaneKind

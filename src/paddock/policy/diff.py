@@ -30,7 +30,7 @@ from paddock.policy.witness_calls import calls_for, may_meet
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.decisions import Decision, RuleMatch, rule_as_json
 
 TRIES_MAX: Final = 50_000
 """Calls that are put to both policies; where that is not enough, the report says so."""
@@ -265,13 +265,9 @@ def _rule_key(rule: RuleMatch | None) -> object:
 
 
 def _decision_json(decision: Decision) -> dict[str, Json]:
-    rule = decision.rule
-    shown: Json = None
-    if rule is not None:
-        shown = {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
     return {
         "outcome": decision.outcome.word,
-        "rule": shown,
+        "rule": rule_as_json(decision.rule),
         "reason": decision.reason,
         "warnings": list(decision.warnings),
     }

@@ -23,7 +23,7 @@ from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Tool
 from paddock.values.calls import Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.decisions import Decision, RuleMatch, rule_in_brief
 from paddock.values.quick import quick
 
 
@@ -93,7 +93,7 @@ def refusal_by(decision: Decision, call: ToolCall, agent: str) -> Refusal:
         decision.code,
         reason if says_all else f"{quote(decision.action)} is denied: {reason}",
         show_name(_denial_hint(rule)),
-        {"text": rule.text, "file": rule.file, "line": rule.line},
+        rule_in_brief(rule),
     )
 
 
@@ -131,7 +131,7 @@ def refusal_for(approval: Approval, decision: Decision) -> Refusal:
         approval.code,
         f"{quote(decision.action)} needs an approval, and was not approved{said}",
         hint,
-        None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line},
+        rule_in_brief(rule),
     )
 
 

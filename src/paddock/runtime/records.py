@@ -23,7 +23,7 @@ from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import RuleMatch
+from paddock.values.decisions import RuleMatch, rule_in_brief
 from paddock.values.digests import DIGEST_PREFIX, digest_of_json
 from paddock.values.entries import Entry, Shared
 from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
@@ -279,10 +279,9 @@ def _put_actions(metadata: dict[str, Json], actions: Sequence[str]) -> None:
 def _decision_json(judged: Judged) -> dict[str, Json]:
     decision = judged.decision
     rule = decision.rule
-    shown = None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line}
     return {
         "outcome": decision.outcome.word,
-        "rule": shown,
+        "rule": rule_in_brief(rule),
         "source": judged.approved_by or ("no rule" if rule is None else rule.source),
         "policy_digest": decision.policy_digest,
     }

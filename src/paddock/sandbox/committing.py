@@ -27,6 +27,7 @@ from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import ChangeKind
 from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.parking import park_phases
+from paddock.sandbox.places import directories_above
 from paddock.sandbox.settling import Settled
 from paddock.sandbox.upper import Kind
 from paddock.text.show import quote, show_name
@@ -175,7 +176,7 @@ def _whole_trees(landing: Sequence[Settled], layers: Layers) -> frozenset[str]:
         below = (f"{path}/{name}" for name in _names_in(layers.upper_fd, path))
         if any(name not in lands for name in below):
             unfit.add(f"{path}/")
-    spoilt = {above for path in unfit for above in _above(path)}
+    spoilt = {above for path in unfit for above in directories_above(path)}
     return frozenset(fit - spoilt)
 
 
@@ -185,11 +186,6 @@ def _names_in(upper_fd: int, path: str) -> list[str]:
         return os.listdir(fd)
     finally:
         os.close(fd)
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:

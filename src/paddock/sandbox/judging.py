@@ -26,7 +26,7 @@ from paddock.sandbox.git_rules import (
     judge_git,
     settle_unit,
 )
-from paddock.sandbox.places import is_covered
+from paddock.sandbox.places import directories_above, is_covered
 from paddock.text.show import quote
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
@@ -328,10 +328,10 @@ def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJud
     for each in judgements:
         if each.change.kind is ChangeKind.DELETED:
             if each.outcome is not Outcome.ALLOW:
-                for path in _above(each.change.path):
+                for path in directories_above(each.change.path):
                     staying[path] = max(each.outcome, staying.get(path, Outcome.ALLOW))
         elif each.outcome is Outcome.ALLOW and each.change.node is not NodeKind.DIRECTORY:
-            landing.update(_above(each.change.path))
+            landing.update(directories_above(each.change.path))
     return tuple(_following(each, landing, staying) for each in judgements)
 
 
@@ -350,11 +350,6 @@ def _following(
         # Not by the rule that would have allowed it.
         return replace(judgement, outcome=kept, code="path.not_empty", reason=reason, rule=None)
     return judgement
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
 
 
 def _refused(change: StagedChange, code: str, reason: str) -> StagedJudgement:

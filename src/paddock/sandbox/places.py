@@ -21,6 +21,12 @@ def is_covered(path: str, places: Iterable[str]) -> bool:
     return any(is_below(path, place) for place in places)
 
 
+def directories_above(path: str) -> list[str]:
+    """The directories that a relative path lies in, from the top; the root is not among them."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
 def is_changeable(standing: Standing, changeable: Iterable[str]) -> bool:
     """Whether a command that writes in `changeable` says what stands there, or where it leads."""
     places = tuple(changeable)

@@ -27,6 +27,7 @@ from paddock.sandbox.git_rules import (
     find_git_place,
     looks_bare,
 )
+from paddock.sandbox.places import directories_above
 from paddock.workspace.resolution import (
     PASS_DIRECTORY,
     READ_FILE,
@@ -180,8 +181,7 @@ def _stands(fd: int, name: str) -> bool:
 
 def _above(path: str) -> list[str]:
     """The directories that it lies in, the workspace itself included."""
-    parts = path.split("/")
-    return [".", *("/".join(parts[:depth]) for depth in range(1, len(parts)))]
+    return [".", *directories_above(path)]
 
 
 def _join(directory: str, name: str) -> str:

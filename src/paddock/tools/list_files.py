@@ -6,10 +6,10 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidPatternError, PathNotADirectoryError, PathNotFoundError
-from paddock.text.show import quote, show_name
+from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, clamped_integer, filled_text
 from paddock.tools.outputs import result_schema
-from paddock.tools.search_rows import show_path
+from paddock.tools.search_rows import path_text, show_path
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
 from paddock.values.actions import Action
@@ -128,7 +128,7 @@ def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
 
 def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
     """The entry for the host; None for what is neither file nor directory in here."""
-    name = _text(entry.path.relative)
+    name = path_text(entry.path.relative)
     kind = entry.kind
     if kind is EntryKind.LINK:
         # Threat: what is not shown would be, as the name and the kind of a link's target.
@@ -142,15 +142,6 @@ def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
     if kind is EntryKind.FILE:
         return {"path": name, "type": "file", "size": entry.size_bytes}
     return None
-
-
-def _text(name: str) -> str:
-    """A name as text; escaped where its bytes are not UTF-8, since no ledger could hold it."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return show_name(name)
-    return name
 
 
 def _row(file: dict[str, Json]) -> str:

@@ -58,6 +58,11 @@ def rule_as_json(rule: RuleMatch | None) -> Json:
     return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
 
 
+def rule_in_brief(rule: RuleMatch | None) -> Json:
+    """As an entry of the ledger and a refusal keep it, without its source; null for none."""
+    return None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line}
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """The answer for one call: the strictest over all its actions.

@@ -18,7 +18,6 @@ from paddock.errors import (
 from paddock.ledger.keys import make_key
 from paddock.packages.approving import approve
 from paddock.packages.finishing import Decided, settle
-from paddock.packages.hashing import digest_of
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.keys import enrol_key, public_half

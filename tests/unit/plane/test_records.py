@@ -7,7 +7,6 @@ from paddock.plane.dual_gate import DualGate
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.policy_files import PolicyFile, PolicyFiles
 from paddock.plane.trust import TrustRecord
-from paddock.policy.presets import PlaneKind
 from paddock.values.agents import Agent
 from paddock.values.digests import digest_of
 from paddock.values.entries import Entry

@@ -8,7 +8,7 @@ from paddock.apps.cli.project import environment_of, find_project
 from paddock.assembly import Project, is_made_with_dev
 from paddock.errors import PaddockError, SandboxUnavailableError
 from paddock.plane.report import MADE_WITH_DEV
-from paddock.policy.settings import Enforcement, ShellSettings
+from paddock.policy.settings import EnforcementMode, ShellSettings
 from paddock.sandbox.values import Enforcement, Verdict
 from paddock.values.calls import Json
 
@@ -98,7 +98,7 @@ def _examine_here(project: Project) -> Verdict:
     return examine_workspace(staging, str(project.root.path))
 
 
-def _enforcement(project: Project | None) -> Enforcement:
+def _enforcement(project: Project | None) -> EnforcementMode:
     """What policy says for the agent that is used where none is named; else the default."""
     from paddock.policy.grants import shell_for
 
@@ -113,7 +113,7 @@ def _enforcement(project: Project | None) -> Enforcement:
     return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
 
 
-def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: Enforcement) -> str:
+def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: EnforcementMode) -> str:
     """What becomes of a command here."""
     from paddock.sandbox.choice import NO_BACKEND, choose_backend
 
