@@ -1,9 +1,9 @@
 """One agent's tools on its workspace, behind the one door."""
 
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any, cast
 
 from paddock import limits
@@ -20,10 +20,8 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_given
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, Progress, ShellGround
-from paddock.history.blobs import BlobStore
-from paddock.history.keeping import History
 from paddock.ledger.named import PlaneLedgers
-from paddock.ledger.sealing import KeptLedger
+from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
 from paddock.policy.permissions import compile_permissions
@@ -42,6 +40,7 @@ from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
+from paddock.values.agents import AgentChain
 from paddock.workspace import Workspace
 
 
@@ -110,6 +109,41 @@ def open_runtime(
     session = session_id or new_session_id()
     if session_id is None and project.gate.is_open:
         record_gate(project, session, lineage[0].agent.name)
+    chain = _chain_of(project, lineage)
+    policy = project.policy_for(lineage[0])
+    tools, not_loaded = _existing(project, chain[0].toolsets)
+    registry = Registry(tools).only(chain[0].toolsets)
+    judge = PolicyJudge(policy, chain)
+    with ExitStack() as held:
+        # Last in, first out: commands end before what they work on is let go.
+        blobs = held.enter_context(closing(open_blobs(project)))
+        history = held.enter_context(closing(open_history(project)))
+        keeper = history.keeper(GeneratedPaths(policy))
+        place = lineage[0].workspace
+        workspace = held.enter_context(
+            Workspace.open(str(place), keeper=keeper, name=project.name_of(place))
+        )
+        ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
+        ground = ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
+        shell = held.enter_context(closing(LazyShell(ground)))
+        context = Context(
+            registry=registry,
+            judge=judge,
+            ports=_ports(ground, judge, shell),
+            ledger=ledger,
+            approver=InboxApprover(approver, open_inbox(project)),
+            approvals=GovernanceApprovals(project, session),
+            caller=Caller(chain, session),
+            randomness=os.urandom,
+            history=history,
+            contents=KeptContents(blobs),
+        )
+        close = held.pop_all().close
+    return Runtime(Dispatcher(context), registry, new_call_id, close, (*notices, *not_loaded))
+
+
+def _chain_of(project: Project, lineage: Sequence[AgentRecord]) -> AgentChain:
+    """The agent and those above it, each with lists that can be used. Raises: ConfigError."""
     # The place alone: a decision shows it to a model, which must see no host path.
     root = project.layout.root
     chain = tuple(
@@ -117,48 +151,21 @@ def open_runtime(
     )
     for member in chain:
         compile_permissions(member)  # What cannot be used is said now, and not at each call.
-    policy = project.policy_for(lineage[0])
-    tools, not_loaded = _existing(project, chain[0].toolsets)
-    history = open_history(project)
-    keeper = history.keeper(GeneratedPaths(policy))
-    place = lineage[0].workspace
-    workspace = Workspace.open(str(place), keeper=keeper, name=project.name_of(place))
-    try:
-        ledger = open_ledger(project, LedgerName.HO1M)
-    except BaseException:
-        workspace.close()
-        raise
-    judge = PolicyJudge(policy, chain)
-    shell = LazyShell(
-        ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)
-    )
-    caller = Caller(chain, session)
-    registry = Registry(tools).only(chain[0].toolsets)
-    blobs = open_blobs(project)
-    context = Context(
-        registry=registry,
-        judge=judge,
-        ports=Ports(
-            workspace,
-            judge,
-            PlaneLedgers(project.layout.ledger_paths()),
-            shell,
-            packages_of(project),
-            gates_of(project, chain[0].name),
-            policy.settings.limits,
-            PlaneEarlier(project, chain[0].name),
-        ),
-        ledger=ledger,
-        approver=InboxApprover(approver, open_inbox(project)),
-        approvals=GovernanceApprovals(project, caller.session_id),
-        caller=caller,
-        randomness=os.urandom,
-        history=history,
-        contents=KeptContents(blobs),
-    )
-    closing = _Closing(shell, workspace, ledger, history, blobs)
-    return Runtime(
-        Dispatcher(context), registry, new_call_id, closing.close, (*notices, *not_loaded)
+    return chain
+
+
+def _ports(ground: ShellGround, judge: PolicyJudge, shell: LazyShell) -> Ports:
+    """What the handlers may touch."""
+    project = ground.project
+    return Ports(
+        workspace=ground.workspace,
+        shown=judge,
+        ledgers=PlaneLedgers(project.layout.ledger_paths()),
+        shell=shell,
+        packages=packages_of(project),
+        gates=gates_of(project, ground.agent),
+        limits=ground.policy.settings.limits,
+        earlier=PlaneEarlier(project, ground.agent),
     )
 
 
@@ -202,18 +209,3 @@ def new_session_id() -> str:
 def new_call_id() -> str:
     """An id for a call whose door brings none."""
     return f"CALL-{os.urandom(8).hex()}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    shell: LazyShell
-    workspace: Workspace
-    ledger: KeptLedger
-    history: History
-    blobs: BlobStore
-
-    def close(self) -> None:
-        with ExitStack() as held:
-            # Last in, first out: commands end before what they work on is let go.
-            for each in (self.blobs, self.history, self.workspace, self.ledger, self.shell):
-                held.callback(each.close)
