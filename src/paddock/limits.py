@@ -182,6 +182,8 @@ model_calls_max: Final = 128
 """Tool calls in one turn."""
 model_pauses_max: Final = 5
 """Pauses of one order after which its provider is not asked again."""
+model_bytes_per_token: Final = 3
+"""For estimates of a request's tokens before it is sent."""
 same_call_max: Final = 3
 """The same call with the same arguments so often in a row means that the model is stuck."""
 refusals_max: Final = 3
@@ -221,8 +223,6 @@ closed_directories_max: Final = 200_000
 """Directories of a workspace that are looked through for closed names."""
 closed_names_max: Final = 10_000
 """Closed names that stand in a workspace at once."""
-model_bytes_per_token: Final = 3
-"""For estimates of a request's tokens before it is sent."""
 
 # Search
 search_timeout_s: Final = 30.0

@@ -72,7 +72,7 @@ def checkpoint_entry(ledger: LedgerName, signed: SignedCheckpoint) -> Entry:
 def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> Anchor:
     """The anchor of this user's configuration; without one, a directory beside the planes.
 
-    # Threat: a repository or a command that a project could name would run on the host, and
+    Threat: a repository or a command that a project could name would run on the host, and
     # whoever names a place of their own has the proof there. The user's own file alone counts.
 
     Raises: ConfigError.

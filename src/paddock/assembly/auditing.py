@@ -89,7 +89,7 @@ def audit_ledger(
 def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: LedgerName) -> bool:
     """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
 
-    # Threat: a ledger that was removed with all that was kept beside it leaves nothing
+    Threat: a ledger that was removed with all that was kept beside it leaves nothing
     # there to look at.
 
     Raises: HostError, ConfigError: what is held cannot be read.
@@ -142,7 +142,7 @@ def _anchor_of(
 def _nothing_anchored(anchor: Anchor) -> Problem:
     """What to say of an anchor that is empty, although the ledger's key signed something.
 
-    # Threat: a directory that is not mounted, or another branch, holds nothing that could
+    Threat: a directory that is not mounted, or another branch, holds nothing that could
     # contradict a ledger that was put back with its key.
     """
     return Problem(

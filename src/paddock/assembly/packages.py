@@ -88,7 +88,7 @@ def package_ledger(project: Project) -> PackageLedger:
 def is_development_plane(project: Project) -> bool:
     """Whether the plane was made with `--dev`: what its configuration first said, on record.
 
-    # Threat: whoever may edit the configuration would switch off approvals with it. What it
+    Threat: whoever may edit the configuration would switch off approvals with it. What it
     # says now does not count, and the record of what it said first is chained; so that no
     # later one passes for the first, no posting file is asked.
     """

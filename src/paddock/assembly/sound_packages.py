@@ -1,6 +1,6 @@
 """Packages whose files may be used as what they are: installed, approved, unchanged.
 
-# Threat: whoever changes a file of a package, with its manifest and receipt beside it, would
+Threat: whoever changes a file of a package, with its manifest and receipt beside it, would
 # have what it wants loaded or read to a model. So each question is answered by somebody else:
 # what is installed by the packages ledger, verified, and by the plane; who stands for it by
 # the approval that the ledger names; what a file holds by the manifest of that digest. The

@@ -25,7 +25,7 @@ class PlaneWitness:
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """See `LedgerWitness`.
 
-        # Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
+        Threat: a ledger that was cut off, or put back to an earlier copy, is whole in itself.
         """
         is_signed_here = ledger_settings(self.project.environment).signer
         is_known = self._key_file(name).exists() or self._anchors.exists()
@@ -36,7 +36,7 @@ class PlaneWitness:
     def problem(self, name: LedgerName, found: Verification) -> str:
         """See `LedgerWitness`.
 
-        # Threat: another ledger, whole in itself, was put in this one's place.
+        Threat: another ledger, whole in itself, was put in this one's place.
         """
         file = self._key_file(name)
         if not file.exists() or found.genesis is None:

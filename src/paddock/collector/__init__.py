@@ -13,6 +13,6 @@ taken in, without waiting for each other.
 A host can only lay down an *offer*. What an offer says is judged by the collector's own
 process (`paddock collector accept`), against the key that a person enrolled.
 
-# Danger: a check that ran on the pushing host would be one that a broken-in host leaves out.
+Threat: a check that ran on the pushing host would be one that a broken-in host leaves out.
 Nothing here may write an entry but `accepting`, and hosts get no right to the tables of entries.
 """

@@ -3,7 +3,7 @@
 A batch is one transaction. It locks the row of its own chain, and no row that two chains
 share: hosts do not wait for each other.
 
-# Threat: a DSN can hold a password, and so can what the library says of one that it cannot
+Threat: a DSN can hold a password, and so can what the library says of one that it cannot
 read. Of the DSN only host, port, database and user are ever shown.
 """
 

@@ -1,6 +1,6 @@
 """Verifying what a collector keeps: all of it computed again from the lines.
 
-# Threat: whoever owns the database can change a row, cut a chain off with its checkpoints, or
+Threat: whoever owns the database can change a row, cut a chain off with its checkpoints, or
 put an old copy back. A changed row shows against the signed roots. What was cut or put back
 is whole in itself, and shows against `Recorded`: what the collector's own ledger says was
 accepted, which lies elsewhere.

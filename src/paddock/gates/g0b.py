@@ -98,7 +98,7 @@ def _owned_problem(path: str, owner: InstalledPackage, ground: Ground) -> str:
 def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
     """Whether its mode says more than what was brought.
 
-    # Threat: operators edit configuration, so its content may be anything that is on record.
+    Threat: operators edit configuration, so its content may be anything that is on record.
     # A policy that others can write is theirs; kept closer than it was brought it is fine.
     """
     if owner.manifest.by_path[standing.path].is_config:

@@ -55,7 +55,7 @@ def _chain_problem(manifest: Manifest, ground: Ground) -> str:
 def row_problem(path: str, ground: Ground) -> str:
     """What is wrong with a registry's row as a file; empty where a package vouches for it.
 
-    # Threat: a row that nobody brought makes anything resolve.
+    Threat: a row that nobody brought makes anything resolve.
     """
     owner = ground.installed.owner_of(path)
     if owner is None:

@@ -46,7 +46,7 @@ def _changed_tests(
 ) -> Iterator[Failure]:
     """The package's own files that the command names, where they are not as it brought them.
 
-    # Threat: a test that was emptied passes, and so does one that became a directory (dash).
+    Threat: a test that was emptied passes, and so does one that became a directory (dash).
     """
     for path in package.manifest.by_path:
         if path in acceptance.command and ground.installed.owner_of(path) is package:

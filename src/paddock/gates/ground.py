@@ -148,7 +148,7 @@ class Ground:
 def failure_of(error: PaddockError, root: Path) -> Failure:
     """What stood in the way of a gate, without the host's own paths.
 
-    # Threat: what a gate says is shown to models, and a message may quote a whole path.
+    Threat: what a gate says is shown to models, and a message may quote a whole path.
     """
     file, _, line = _relative(error.where, root).partition(_LINE)
     reason = _relative(error.message, root)

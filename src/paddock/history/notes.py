@@ -39,7 +39,7 @@ _RUNNING_S_MAX: Final = 86_400
 class CallMark:
     """Which call is at work, as its ledger entries name it.
 
-    # Threat: a model chooses `call_id`, and may give one twice; what tells a call from
+    Threat: a model chooses `call_id`, and may give one twice; what tells a call from
     # every other is `intent`, which the ledger drew.
     """
 

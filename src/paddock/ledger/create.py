@@ -63,7 +63,7 @@ class LedgerFiles:
     def verify_beside(self) -> None:
         """Refuse if these files are not in their places any more.
 
-        # Threat: who removes the folder has the next writer make another lock and another head
+        Threat: who removes the folder has the next writer make another lock and another head
         # file, and two that do not see each other would put aside what the other one wrote.
 
         Raises: LedgerDamagedError.

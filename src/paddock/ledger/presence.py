@@ -28,7 +28,7 @@ def is_known(path: Path) -> bool:
 def stands(path: Path) -> bool:
     """Whether the ledger is there; where it is not, it was never made.
 
-    # Threat: a ledger that was removed would pass for one in which nothing stands yet.
+    Threat: a ledger that was removed would pass for one in which nothing stands yet.
 
     Raises: LedgerDamagedError: it is gone. HostError.
     """

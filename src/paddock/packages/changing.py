@@ -75,7 +75,7 @@ def require_installed(depot: Depot) -> InstalledSet:
 def require_as_recorded(depot: Depot) -> Standing:
     """What is installed, where files and packages ledger agree on it.
 
-    # Threat: an entry that tells of a set which follows from no entries before it makes the
+    Threat: an entry that tells of a set which follows from no entries before it makes the
     # gates fail for good, also when what was amiss is put right.
 
     Raises:
@@ -118,7 +118,7 @@ def _read_standing(depot: Depot) -> Standing:
 def require_room(transaction: Transaction) -> None:
     """Refuse a change of which too much would have to be told, before anything of it happens.
 
-    # Threat: a swap that took place and cannot be recorded leaves a plane on which no command
+    Threat: a swap that took place and cannot be recorded leaves a plane on which no command
     # works any more.
 
     Raises: UsageError: its ledger entry, or the record of it on its way, would be too long.

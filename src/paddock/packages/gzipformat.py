@@ -37,7 +37,7 @@ def wrap(content: bytes) -> bytes:
 def unwrap(archive: bytes) -> bytes:
     """What one gzip member holds.
 
-    # Threat: a bomb. What comes out is counted while it comes, and never more is made than
+    Threat: a bomb. What comes out is counted while it comes, and never more is made than
     # the limit and one piece.
 
     Raises:

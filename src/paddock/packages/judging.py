@@ -37,7 +37,7 @@ class Bench:
 def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> None:
     """Refuse a version below the last one, whether that is installed now or not.
 
-    # Threat: an old version with a known hole, signed and approved when it was new.
+    Threat: an old version with a known hole, signed and approved when it was new.
 
     Raises: GateRefusedError: G5.
     """

@@ -117,7 +117,7 @@ class PackageLedger:
     verify: Callable[[Path], Verification | None] = verify_alone
     """Verifies it, with what is held of it elsewhere; None: there never was one.
 
-    # Threat: an earlier copy, put back with all beside it, is whole, and has used nothing yet.
+    Threat: an earlier copy, put back with all beside it, is whole, and has used nothing yet.
     """
 
     def read(self) -> PackageLog:

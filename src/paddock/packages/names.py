@@ -86,7 +86,7 @@ def key_file(key_id: str) -> str:
 def path_problem(path: str) -> str:
     """Why a file of a package cannot be called so; empty where it can.
 
-    # Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
+    Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
     # direction and zero-width characters), or that another system reads otherwise (a
     # backslash, an `é` of two characters).
     """
@@ -124,7 +124,7 @@ def fold_unicode(text: str) -> str:
 def place_problem(path: str, plane_id: str) -> str:
     """Why a package of this tier may not bring a file to that place; empty where it may.
 
-    # Threat: a package that brings a key or an approval would vouch for itself, one that
+    Threat: a package that brings a key or an approval would vouch for itself, one that
     # brings a receipt would have been installed without ever being looked at, and one of a
     # lower tier would govern the tier above.
     """

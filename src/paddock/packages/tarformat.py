@@ -7,7 +7,7 @@ without names, time 0, mode 0644 or 0755. So a header is decided by a name, a si
 whether the file is a program, and reading one means: take these three out, make the
 header anew, compare all 512 bytes.
 
-# Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
+Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
 # member a second name or size, base-256 numbers a second length, sparse members a second
 # content, bytes behind a name's NUL a second name. What is not the one form is refused.
 """

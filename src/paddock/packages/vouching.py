@@ -11,7 +11,7 @@ statement that is written once more does not fit there.
 The plane's first key needs nobody; from then on a key counts when a statement lists it
 that was made by a key which counted before.
 
-# Threat: whoever can put a file into `HOT/registries/keys`, and approvals of his own beside
+Threat: whoever can put a file into `HOT/registries/keys`, and approvals of his own beside
 # it, is an operator to everyone who only looks there.
 """
 

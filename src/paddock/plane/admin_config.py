@@ -144,7 +144,7 @@ class AdminConfig:
     def tightened(self) -> "AdminConfig":
         """What holds of the file of a plane that nobody accepted: only what narrows.
 
-        # Threat: an unpacked archive brings a plane whose profile waits for the
+        Threat: an unpacked archive brings a plane whose profile waits for the
         # operator's variable, whose prompt speaks for somebody else, or whose
         # `base_url` collects the API key.
         """
@@ -161,7 +161,7 @@ class AdminConfig:
 def read_admin_config(layout: PlaneLayout) -> AdminConfig:
     """The configuration of the bare plane of `layout`, read once.
 
-    # Threat: who can put another directory in the place of `HOT/config`, or write
+    Threat: who can put another directory in the place of `HOT/config`, or write
     # into it, answers for the operator, and so with keys, approvals, prompt contracts,
     # ledgers and agents: directories must be real and private.
 

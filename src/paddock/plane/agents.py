@@ -273,7 +273,7 @@ class AgentStore:
     def _require_private(self, *names: str) -> None:
         """Refuse `agents/`, and in it the directory of a name, unless real and ours alone.
 
-        # Threat: on a bare plane whoever can make links could point `agents`, or
+        Threat: on a bare plane whoever can make links could point `agents`, or
         `agents/NAME`, at a directory of its own and declare itself there; another user
         who may write into one of them could do so without a link.
         """

@@ -130,7 +130,7 @@ class Edit:
 def read_client_file(path: Path, *, follows: bool) -> ClientFile:
     """Read a client's file.
 
-    # Threat: a cloned project whose settings file is a link has us write somewhere else.
+    Threat: a cloned project whose settings file is a link has us write somewhere else.
     In the user's own directory a link is the user's, and what it leads to is edited.
 
     Raises:

@@ -142,7 +142,7 @@ def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:
 def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Environment) -> None:
     """Refuse a plane of this user whose configuration is no regular file any more.
 
-    # Threat: a link in the place of the configuration would make the plane look like
+    Threat: a link in the place of the configuration would make the plane look like
     # an ordinary directory, and its files anybody's.
     """
     for candidate in candidates:

@@ -49,7 +49,7 @@ def host_errors(act: str, path: Path) -> Generator[None, None, None]:
 def read_file(path: Path, bytes_max: int) -> bytes | None:
     """The bytes of a regular file, or None where nothing stands.
 
-    # Threat: a FIFO would block the reader for ever and a link would make a file
+    Threat: a FIFO would block the reader for ever and a link would make a file
     # from elsewhere count as this one. The last component is never followed, the
     # open never waits, and the type is taken from the descriptor.
 
@@ -268,7 +268,7 @@ def sync_directory(directory: Path) -> None:
 def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
     """Refuse a directory that others can write into; `variable` names another place for it.
 
-    # Threat: whoever can put files here can answer for the user: trust a policy,
+    Threat: whoever can put files here can answer for the user: trust a policy,
     # declare an agent, swap a ledger.
 
     Raises:
@@ -293,7 +293,7 @@ def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
 def require_own_link(path: Path) -> None:
     """Refuse a link that somebody else made; anything else, and nothing, is fine.
 
-    # Threat: where others can make names, a link of theirs leads to files of the user's own
+    Threat: where others can make names, a link of theirs leads to files of the user's own
     # that were never meant for this.
 
     Raises: ConfigError.

@@ -111,7 +111,7 @@ def read_own_policy(root: ProjectRoot, environment: Environment) -> PolicyFile |
 def read_user_policy(environment: Environment) -> PolicyFile | None:
     """The user's own policy and settings, if there are any.
 
-    # Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
+    Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
     # Whoever can write it, or put a key beside it, is the user.
 
     Raises:

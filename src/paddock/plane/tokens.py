@@ -50,7 +50,7 @@ def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str
 def find_agent(layout: PlaneLayout, environment: Environment, token: str) -> str | None:
     """The agent whose token this is, or None.
 
-    # Threat: somebody tries tokens and measures how long the answer takes. Digests are
+    Threat: somebody tries tokens and measures how long the answer takes. Digests are
     # compared, in constant time, and all of them each time.
 
     Raises: ConfigError, HostError.

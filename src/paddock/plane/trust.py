@@ -43,7 +43,7 @@ class TrustRecord:
 def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAnswer:
     """Whether the user trusts exactly `content` at `file`. Never raises for what is stored.
 
-    # Threat: a clone brings a policy file, a pull or an agent changes it: both
+    Threat: a clone brings a policy file, a pull or an agent changes it: both
     # have another digest than the one that was accepted. A trust store that
     # others can write, or that does not load, answers no.
     """

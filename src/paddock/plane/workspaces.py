@@ -19,7 +19,7 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     agent's own `agents/NAME/workspace/` and what is below, and the root of a bare
     plane, where policy protects the plane's own files.
 
-    # Threat: policy patterns are relative to the workspace. An agent that is given
+    Threat: policy patterns are relative to the workspace. An agent that is given
     # `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
     # protect them.
 
@@ -54,7 +54,7 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
     on: the child's workspace is its own directory in the plane, or the parent's;
     its toolsets are among the parent's.
 
-    # Threat: patterns are relative to the workspace of whoever acts. To a child that
+    Threat: patterns are relative to the workspace of whoever acts. To a child that
     works in `docs/` the file `docs/keep.md`, which its parent may not write, is `keep.md`.
 
     Raises:

@@ -200,7 +200,7 @@ def approval_digest(
     action or content at the target gives another digest, and an approval for one never
     counts for the other.
 
-    # Threat: a link is shown with what it leads to, and leads elsewhere when the call runs;
+    Threat: a link is shown with what it leads to, and leads elsewhere when the call runs;
     # a name that was free is taken, and the next one is written.
     """
     call = [tool, SCHEMA_VERSION, dict(arguments), list(actions)]

@@ -66,7 +66,7 @@ class Inbox:
     def take(self, request: ApprovalRequest) -> Approval | None:
         """The answer that somebody gave for exactly this, if any. A grant is used up by it.
 
-        # Threat: an agent repeats a call that was granted once, two processes do so at
+        Threat: an agent repeats a call that was granted once, two processes do so at
         # the same time, or somebody puts a file, or a used one again, into the
         # directory. One process holds the lock; it counts only what is on record.
         """
@@ -223,7 +223,7 @@ class Inbox:
 
         After a yes their contents stay until `withdraw`.
 
-        # Threat: somebody exchanges the changes of a request that was shown before.
+        Threat: somebody exchanges the changes of a request that was shown before.
         """
         with locked(self.directory):
             name = self._path(parked).name

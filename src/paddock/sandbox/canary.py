@@ -98,7 +98,7 @@ class Canary:
 def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
     """Run the canary's command now. Never raises for what a host lacks.
 
-    # Threat: a command that uses up what the canary needs, so that the next one is held
+    Threat: a command that uses up what the canary needs, so that the next one is held
     by a weaker backend or, under `best-effort`, by none. Such a verdict is passing.
     """
     name = f"canary-{secrets.token_hex(8)}"

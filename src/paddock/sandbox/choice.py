@@ -24,7 +24,7 @@ def choose_backend(verdicts: Sequence[Verdict], enforcement: EnforcementMode) ->
     Only where none works at all do the two differ: `required` refuses, `best-effort`
     runs the command unconfined and says so.
 
-    # Threat: a command that breaks the canary, so that the next one runs free. Without
+    Threat: a command that breaks the canary, so that the next one runs free. Without
     a backend nothing runs, unless the operator's own policy says `best-effort`.
 
     Raises:

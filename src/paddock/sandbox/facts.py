@@ -93,7 +93,7 @@ def _changeable(
 ) -> tuple[str, ...]:
     """Where commands of any profile write, and the workspaces of other agents.
 
-    # Threat: what one command leaves there, a link above all, must not tell what the next
+    Threat: what one command leaves there, a link above all, must not tell what the next
     one may read. So every profile counts, whoever asks.
     """
     shell = policy.settings.shell

@@ -1,6 +1,6 @@
 """The index of a repository: whether the paths in it are ones that git itself would enter. Pure.
 
-# Threat: git checks a path where it makes an entry, not where it reads the file. So
+Threat: git checks a path where it makes an entry, not where it reads the file. So
 `.git/hooks/post-checkout` or `../evil` in an index is written, and perhaps run, by the
 user's own next `git checkout -- .`.
 
@@ -190,7 +190,7 @@ def _are_extensions_harmless(index: _Index, entries: _Entries) -> bool:
 def _is_end_true(index: _Index, entries: _Entries, places: dict[bytes, int]) -> bool:
     """Whether the entries end where git is told so.
 
-    # Threat: git looks for `EOIE` at a fixed distance from the end, which can lie in
+    Threat: git looks for `EOIE` at a fixed distance from the end, which can lie in
     the content of another extension.
     """
     said_at = places.get(b"EOIE")

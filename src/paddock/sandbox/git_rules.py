@@ -211,7 +211,7 @@ def _is_gits(name: str) -> bool:
 def _inner(name: str, nested: Iterable[str]) -> tuple[str, bool]:
     """The name in the innermost git directory; empty where that one is not known.
 
-    # Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config` is
+    Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config` is
     a ref of `a`, or the configuration of `a/refs`). Only those that stood there count.
     """
     if name.partition("/")[0] not in _INSIDE:

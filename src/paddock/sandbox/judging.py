@@ -248,7 +248,7 @@ def _without_dots(text: str) -> str | None:
 def _within(parent: str, text: str) -> str | None:
     """Where a relative target leads by its text; None for out of the workspace.
 
-    # Threat: `a/../..` where `a` is a link leads elsewhere than its text says. So `..`
+    Threat: `a/../..` where `a` is a link leads elsewhere than its text says. So `..`
     counts only at the beginning, where it climbs real directories.
     """
     place = parent.split("/") if parent else []

@@ -125,7 +125,7 @@ def confine(plan: SandboxPlan, ground: Ground, read: Area, write: Area) -> Landl
 def _allow_real(rules: "_Rules", plan: SandboxPlan) -> None:
     """The plan's places, which had no link in them when it was made.
 
-    # Threat: who may write above one has exchanged a directory for a link since.
+    Threat: who may write above one has exchanged a directory for a link since.
     """
     slash = os.open("/", PASS)
     try:

@@ -54,7 +54,7 @@ class Marks:
     def believed_kind(self, place: str) -> str:
         """The kind where the marks alone are enough, whoever named the place; empty otherwise.
 
-        # Threat: a command names any directory of the host. A toolchain is the same
+        Threat: a command names any directory of the host. A toolchain is the same
         everywhere and holds nothing of anybody's; a virtual environment may be the root
         of a project, with all that lies in it.
         """

@@ -105,7 +105,7 @@ def compile_plan(
 def contained(plan: SandboxPlan) -> SandboxPlan:
     """The plan of a run that changes nothing: outside its layers it only reads.
 
-    # Threat: a dry run whose writes outside the workspace stand, and whose requests are sent.
+    Threat: a dry run whose writes outside the workspace stand, and whose requests are sent.
     """
     return replace(
         plan,
@@ -313,7 +313,7 @@ def _search_path(
 ) -> _SearchPath:
     """PATH from what is readable, in its order, but what a command can change comes last.
 
-    # Threat: `.venv/bin/git`, planted by one command, would run in place of the `git`
+    Threat: `.venv/bin/git`, planted by one command, would run in place of the `git`
     that a rule allows.
     """
     found = [each for each in facts.search_path if ":" not in each.asked]
@@ -330,7 +330,7 @@ def _search_path(
 def _is_fickle(standing: Standing, changeable: tuple[str, ...]) -> bool:
     """Whether a command can put its own programs where this directory of PATH is looked for.
 
-    # Threat: `.venv/bin` is a link to `/usr/bin` now, and a directory soon. So is `a/../bin`
+    Threat: `.venv/bin` is a link to `/usr/bin` now, and a directory soon. So is `a/../bin`
     wherever `a` will lead.
     """
     return is_changeable(standing, changeable) or ".." in standing.asked.split("/")

@@ -7,7 +7,7 @@ above what changed: O(changes), no walk.
 Bare repositories have no `.git` in their name. What stood there as one before the command
 is one; so is what would be one afterwards.
 
-# Threat: `HEAD`, `objects`, `refs` and a `config` of its own, planted in any directory,
+Threat: `HEAD`, `objects`, `refs` and a `config` of its own, planted in any directory,
 make it a repository for the next git command that is run in there. By several commands
 too: each name is an ordinary one until the last is there. So what completes a
 repository is told with what stood there already (`GitDirectory.armed_by`).
@@ -77,7 +77,7 @@ def find_repositories(lower_fd: int, touched: Touched) -> tuple[GitDirectory, ..
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
     """The outermost directory of each that would become an armed repository, and by what.
 
-    # Threat: `s/refs` as a repository of its own, where `s` is one: what is in it is
+    Threat: `s/refs` as a repository of its own, where `s` is one: what is in it is
     judged by its name in `s`.
     """
     armed: dict[str, str] = {}

@@ -90,7 +90,7 @@ def settle(
 def refusals_of(settled: Sequence[Settled], hidden: Sequence[str]) -> tuple[RefusedChange, ...]:
     """What is reported of what does not land.
 
-    # Threat: `rm -r` of a directory would name the secrets in it that nobody was shown. A
+    Threat: `rm -r` of a directory would name the secrets in it that nobody was shown. A
     command cannot have named what it did not see: of these only the directory is reported.
     """
     closed = tuple(f"{name}/" for name in hidden)

@@ -144,7 +144,7 @@ class SandboxShell:
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
         """Whether a question about this line is a question about what it changes.
 
-        # Threat: what a command does outside the workspace is in no diff, and is done
+        Threat: what a command does outside the workspace is in no diff, and is done
         before anybody is asked. There the question is about the command.
         """
         plan = prepared.plan

@@ -104,7 +104,7 @@ def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
 def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
     """The narrowest network that any agent, and any command of the line, is given.
 
-    # Threat: `npm install && curl …` must not get for the second what a rule gives to
+    Threat: `npm install && curl …` must not get for the second what a rule gives to
     the first; nor `env X=1 npm install` what a rule that asks about it gives.
     """
     action = None if line is None else Action("shell", "run", line)

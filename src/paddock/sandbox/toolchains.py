@@ -122,7 +122,7 @@ class _Search:
     def believe(self, standing: Standing) -> bool:
         """Take in a directory of PATH that a planted link leads to, if its marks say what it is.
 
-        # Threat: a command makes `.venv/bin` a link to a directory of the user's, and the
+        Threat: a command makes `.venv/bin` a link to a directory of the user's, and the
         next one reads it. Or a clone brings that link.
         """
         if not self._is_open(standing.real) and not self._add_by_marks(standing, standing.real):
@@ -160,7 +160,7 @@ class _Search:
     def add_base(self, environment: str) -> None:
         """The interpreter that a virtual environment was made from.
 
-        # Threat: `pyvenv.cfg` in the workspace is the agent's to write. What it names
+        Threat: `pyvenv.cfg` in the workspace is the agent's to write. What it names
         is believed only where a Python's own library stands, which no agent put there.
         """
         base = _base_of(environment)

@@ -1,9 +1,9 @@
 """From a model's JSON to a typed value, or to an error that names the field.
 
-An argument type is a frozen dataclass whose fields are made with `text`,
-`integer` or `flag`. From it come the JSON Schema that a model sees and the
-binder that checks what the model sent. Nothing is coerced: a wrong type, an
-unknown name, a missing or empty text is an error; a number out of range is an
+An argument type is a frozen dataclass whose fields are made with `needed_text`,
+`optional_integer`, `flag` and the like. From it come the JSON Schema that a model
+sees and the binder that checks what the model sent. Nothing is coerced: a wrong type,
+an unknown name, a missing or empty text is an error; a number out of range is an
 error unless its field is clamped.
 """
 

@@ -1,6 +1,6 @@
 """A command's outcome as a result: notices first, then what it printed.
 
-# Threat: a command may print lines that look like ours. What it printed stands last, each
+Threat: a command may print lines that look like ours. What it printed stands last, each
 stream behind the number of its lines.
 """
 

@@ -189,7 +189,7 @@ class BoundSwap:
     def _is_cleared(self, displaced: str, old: Mark) -> bool:
         """Of a displaced directory: remove it. False: something is in it that it did not hold.
 
-        # Threat: somebody whose working directory it is makes a file in it now, which stands
+        Threat: somebody whose working directory it is makes a file in it now, which stands
         # nowhere else. What was not compared is not removed.
         """
         if old.kind is not MarkKind.DIRECTORY:

@@ -74,7 +74,7 @@ def mark_of(status: FileStatus, held: str = "") -> Mark:
 def sight_of(status: FileStatus) -> str:
     """What a file's mark leaves out: when it was changed, in any way.
 
-    # Threat: a file that is rewritten in place with as many bytes, and gets its old
+    Threat: a file that is rewritten in place with as many bytes, and gets its old
     # modification time back, has the same mark. Nobody sets the change time (inode(7)).
     It holds until our own rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the
     last look before that, and stands in no journal. Empty of a file with several names: an
@@ -172,7 +172,7 @@ def remove_any(disk: Disk, dir_fd: int, name: str) -> None:
 def remove_held(disk: Disk, dir_fd: int, name: str, held: Held) -> bool:
     """Remove a directory and what it was seen to hold; whether nothing else was in it.
 
-    # Threat: what somebody makes in there after it was looked at stands nowhere else.
+    Threat: what somebody makes in there after it was looked at stands nowhere else.
 
     Raises:
         OSError: something cannot be removed.

@@ -205,7 +205,7 @@ class Draft:
 def require_untouched(place: Place, old: FileStatus, kept: Kept) -> None:
     """The last look at what is about to lose its place, with the change time.
 
-    # Threat: rewritten in place since it was kept, with as many bytes, and its old
+    Threat: rewritten in place since it was kept, with as many bytes, and its old
     modification time set again. After our own rename the change time tells nothing.
 
     Raises:

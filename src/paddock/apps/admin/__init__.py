@@ -9,7 +9,7 @@
     commands     `/help` and all the others, by groups
     blocks       what can be shown, as values; drawing turns them into text
 
-# Threat: a model, a file or a tool's result writes terminal sequences, direction
+Threat: a model, a file or a tool's result writes terminal sequences, direction
 # overrides or invisible characters, to draw a question or an answer of its own. Nothing
 # is shown but through `shown_text` (`drawing`), and in a question through `reveal`.
 """

@@ -7,5 +7,5 @@ A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSO
   * `full`, `policy_engine` and `lines` are the same decision from the policy itself, for
     whatever the lean path leaves to them, and they make the image;
   * `launch.py` is the file that an installed command names;
-  * `settings/` edits a client's settings, `commands` is the command line.
+  * `settings/` edits a client's settings, `command` is the command line.
 """

@@ -1,6 +1,6 @@
 """Scratch folders of a project: `agent_sandbox/<date>/<topic>/`, ignored by git.
 
-# Threat: agents write there, so that any name in it may be a link by now. Every step goes
+Threat: agents write there, so that any name in it may be a link by now. Every step goes
 through the descriptor of the directory before, and none follows a link.
 """
 

@@ -90,7 +90,7 @@ def _refused_text(refused: Json) -> str:
 def command_program() -> tuple[str, ...]:
     """What starts Paddock's command line.
 
-    # Threat: the shell stands where an agent may have put a module of a well-known name,
+    Threat: the shell stands where an agent may have put a module of a well-known name,
     and its environment may name another place to look: -I takes neither.
     """
     parent = str(Path(__file__).parents[3])

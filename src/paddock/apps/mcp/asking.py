@@ -110,7 +110,7 @@ class WaitingAsker:
     def answer(self, request: ApprovalRequest) -> Approval:
         """The client's answer within the time limit; a failure on the way is none.
 
-        # Threat: while the question was open, somebody may have forbidden what it is about.
+        Threat: while the question was open, somebody may have forbidden what it is about.
         """
         asking = self.session.elicit_form(question_of(request), _SCHEMA, self.request_id)
         future = asyncio.run_coroutine_threadsafe(asking, self.loop)
@@ -176,7 +176,7 @@ class ReturningAsker:
     def answer(self, request: ApprovalRequest) -> Approval:
         """The answer that came back, if it is for exactly this and was not used before.
 
-        # Threat: whatever comes back is the client's to forge, keep and send again. The
+        Threat: whatever comes back is the client's to forge, keep and send again. The
         # state is sealed; what it names is looked up, compared and taken from the inbox,
         # where it stands once.
         """

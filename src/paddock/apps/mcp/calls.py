@@ -29,7 +29,7 @@ class Calls:
     async def run(self, work: Callable[[], T], cancel: CancelToken, session: ServerSession) -> T:
         """Run `work` in a thread; when the caller is cancelled, `cancel` is, and work is awaited.
 
-        # Threat: a client that cancels and calls again would leave commands behind and
+        Threat: a client that cancels and calls again would leave commands behind and
         # have more of them run than there are places.
         """
         done: list[T] = []

@@ -164,7 +164,7 @@ def reap() -> list[tuple[int, int]]:
 def _send(process: Process, number: int) -> None:
     """Send a signal to this very process, or to none.
 
-    # Threat: between looking and signalling the process ends and its pid is another's.
+    Threat: between looking and signalling the process ends and its pid is another's.
     A pidfd names one process for good; what it names is compared once it is held.
     """
     try:

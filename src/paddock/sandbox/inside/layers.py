@@ -79,7 +79,7 @@ def detach_into(trees: dict[bytes, int], path: bytes, attributes: int, id_map: i
 def _hold_real(path: bytes) -> int | None:
     """A descriptor of a path that had no link in it; None where nothing stands there now.
 
-    # Threat: who may write above it has exchanged a directory for a link since the plan was
+    Threat: who may write above it has exchanged a directory for a link since the plan was
     made, and a command would read, or write, what that leads to.
     """
     here = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -193,7 +193,7 @@ class Loop:
     ) -> None:
         """In the child: be the sandbox's first process. Never returns.
 
-        # Threat: an exception that gets past here would leave a second launcher.
+        Threat: an exception that gets past here would leave a second launcher.
         """
         code = 1
         try:

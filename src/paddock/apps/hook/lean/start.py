@@ -76,7 +76,7 @@ def main() -> int:
 def _require_streams() -> None:
     """Refuse to begin without an output; give what else was closed a descriptor of its own.
 
-    # Threat: a stream that was closed leaves its number to the next file that is opened,
+    Threat: a stream that was closed leaves its number to the next file that is opened,
     and what is written to the stream would end up in a ledger.
     """
     posix.fstat(_STDOUT)

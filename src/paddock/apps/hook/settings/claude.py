@@ -111,7 +111,7 @@ def uninstalled(text: str, file: str) -> str:
 def is_installed(text: str, file: str, program: Program) -> bool:
     """Whether our entries stand there exactly as they would be put in now, one an event.
 
-    # Threat: an entry that matches no tool, or whose failure lets calls run, looks like ours.
+    Threat: an entry that matches no tool, or whose failure lets calls run, looks like ours.
     """
     top = parse_text(text, file)
     ours = find_ours(text, top)

@@ -49,7 +49,7 @@ _BLOCK: Final = re.compile(
 def command_line(program: Program, event: str) -> str:
     """The line that the client's shell runs.
 
-    # Threat: this client lets a call run when its hook fails. Whatever keeps the
+    Threat: this client lets a call run when its hook fails. Whatever keeps the
     interpreter from answering ends in status 2, which it honours.
     """
     words = (program.python, *program.arguments("codex"))

@@ -147,7 +147,7 @@ def _has_ours(file: ClientFile, client: Client) -> bool:
 def _why_off(places: Places) -> str:
     """Why Claude Code runs no hook, wherever it stands, or may run none; empty if it runs them.
 
-    # Threat: one line in a file that nobody commits takes the fence away for one person, while
+    Threat: one line in a file that nobody commits takes the fence away for one person, while
     the hook stands untouched in the project's settings.
     """
     for scope in _NEAREST_FIRST:
