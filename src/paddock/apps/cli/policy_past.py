@@ -89,7 +89,8 @@ def run_diff(options: Options, console: Console) -> int:
     )
     old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
     new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
-    report = diff(old.policy(files.kind), new.policy(files.kind))
+    place = (files.kind, files.planes_below)
+    report = diff(old.policy(*place), new.policy(*place))
     if options.json:
         console.write_json({"old": old.name, "new": new.name, **report.as_json()})
     else:
