@@ -183,7 +183,7 @@ def _require_no_project_above(root: Path, environment: Environment) -> None:
     project = find_project_above(root, environment)
     if project is not None:
         raise ConfigError(
-            f"{quote(root)} lies in the project {quote(project)}, where agents work",
+            f"{quote(str(root))} lies in the project {quote(str(project))}, where agents work",
             where=str(root),
             hint="name a directory outside of the project, for example"
             f" paddock init --bare {_beside(project, root)}",

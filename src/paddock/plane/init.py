@@ -105,14 +105,14 @@ def _require_apart_from_planes(root: Path, environment: Environment) -> None:
     below = bare_planes_below(root, environment)
     if below:
         raise ConfigError(
-            f"the bare plane {quote(root / below[0])} lies in {quote(root)}",
+            f"the bare plane {quote(str(root / below[0]))} lies in {quote(str(root))}",
             where=str(root),
             hint="name a directory in which no plane stands",
         )
     for above in root.parents:
         if is_registered_bare_plane(above, environment):
             raise ConfigError(
-                f"{quote(root)} lies in the bare plane {quote(above)}",
+                f"{quote(str(root))} lies in the bare plane {quote(str(above))}",
                 where=str(root),
                 hint="name a directory outside of the plane",
             )

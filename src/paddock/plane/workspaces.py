@@ -67,8 +67,8 @@ def require_new_workspace(record: AgentRecord, environment: Environment) -> None
     below = bare_planes_below(real, environment)
     if below:
         raise ConfigError(
-            f"the bare plane {quote(real / below[0])} lies in the workspace"
-            f" {quote(record.workspace)}",
+            f"the bare plane {quote(str(real / below[0]))} lies in the workspace"
+            f" {quote(str(record.workspace))}",
             where=f"{record.file}, field 'workspace'",
             hint="give the agent a directory in which no plane stands, or leave --workspace out",
         )
@@ -106,7 +106,7 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
 
 def _lies_in_plane(record: AgentRecord, plane: Path) -> ConfigError:
     return ConfigError(
-        f"the workspace {quote(record.workspace)} lies in the bare plane {quote(plane)}",
+        f"the workspace {quote(str(record.workspace))} lies in the bare plane {quote(str(plane))}",
         where=f"{record.file}, field 'workspace'",
         hint="give the agent a directory outside of that plane, or leave --workspace out",
     )
