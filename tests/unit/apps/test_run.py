@@ -49,7 +49,10 @@ def test_json_is_the_turns_result(place):
         "quality_gate_passed",
     }
     assert (ran.status, found["response"], found["outcome"]) == (0, "done", "success")
-    assert [order["state"] for order in found["work_orders"]] == ["completed", "completed"]
+    orders = found["work_orders"]
+    assert [order["state"] for order in orders] == ["completed", "completed"]
+    assert {order["session_id"] for order in orders} == {found["session_id"]}
+    assert [order["input_context"]["user_message"] for order in orders] == ["go", "go"]
     assert found["cost"]["llm_calls"] == 2
 
 
@@ -329,6 +332,7 @@ def test_sessions_are_listed_and_shown(place, session_id):
 
 
 def test_only_one_agents_sessions(place, session_id):
+    assert place.run("agent", "create", "other").status == 0
     assert place.run("session", "list", "--agent", "main", "--json").json != []
     assert place.run("session", "list", "--agent", "other", "--json").json == []
 

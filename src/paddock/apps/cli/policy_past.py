@@ -20,6 +20,7 @@ from paddock.assembly import (
     own_candidate,
     read_candidate,
 )
+from paddock.assembly.agents import require_past_agent
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.presence import stands
@@ -63,6 +64,8 @@ def run_replay(options: Options, console: Console) -> int:
         until=seconds_of(options.until, "--until"),
     )
     project = find_project(options, console)
+    if options.agent is not None:
+        require_past_agent(project, options.agent)
     candidate = None
     if options.policy is not None:
         candidate = read_candidate(
