@@ -168,6 +168,8 @@ def _run(arguments: list[str], console: Console) -> int:
             plane = rest.pop(0)
         elif option.startswith("--plane="):
             plane = option.removeprefix("--plane=")
+        elif option == "--plane":
+            raise UsageError("--plane names no directory", hint="paddock --plane DIR COMMAND")
         else:
             from paddock.text.show import quote
 
