@@ -1,6 +1,6 @@
 """The prompt contracts of a plane: the files of `HO1/contracts`, read strictly."""
 
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from paddock import limits
 from paddock.agent.contract_defaults import default_contracts
@@ -33,8 +33,12 @@ def _read_all(directory: Path) -> list[PromptContract]:
 
 
 def _read(file: Path) -> PromptContract:
-    content = read_file(file, limits.prompt_contract_bytes_max)
-    contract = parse_contract(content or b"", str(file))
+    return parse_contract_file(read_file(file, limits.prompt_contract_bytes_max) or b"", file)
+
+
+def parse_contract_file(content: bytes, file: PurePath) -> PromptContract:
+    """The contract that `file` holds. Raises: ConfigError, as `load_contracts`."""
+    contract = parse_contract(content, str(file))
     if f"{contract.contract_id}.json" != file.name:
         raise ConfigError(
             f"the file holds the contract {quote(contract.contract_id)}",

@@ -48,13 +48,15 @@ class TurnResult:
 
 
 def order_json(order: WorkOrder) -> dict[str, Json]:
-    """A work order for people and programs; its input stands in the ledger as a digest."""
+    """A work order for the caller, whole; the ledger holds its input as a digest."""
     error = order.error
     bounds = order.constraints
     return {
         "wo_id": order.wo_id,
+        "session_id": order.session_id,
         "wo_type": order.wo_type.value,
         "state": order.state.value,
+        "input_context": dict(order.input_context),
         "constraints": {
             "prompt_contract_id": bounds.prompt_contract_id,
             "tools_allowed": list(bounds.tools_allowed),

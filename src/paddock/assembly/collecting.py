@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from paddock import limits
-from paddock.assembly.auditing import Audit, audit_ledger, is_there
+from paddock.assembly.auditing import Audit, audit_ledger, verify_not_gone
 from paddock.assembly.ledgers import LEDGER_TIERS, record_in_governance
 from paddock.assembly.project import Project
 from paddock.collector.chains import Accepted, Chain
@@ -71,8 +71,9 @@ def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
     return {name: read_key(path) for name, path in paths.items() if _is_there(project, name)}
 
 
-def _is_there(project: Project, name: str) -> bool:
-    return is_there(project.layout, project.environment, name)
+def _is_there(project: Project, name: LedgerName) -> bool:
+    verify_not_gone(project.layout, project.environment, name)
+    return project.layout.ledger_paths()[name].exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +157,11 @@ def audit_record(project: Project) -> Sequence[str]:
 
     Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
-    if not _is_there(project, "governance"):
+    if not _is_there(project, LedgerName.GOVERNANCE):
         return []
-    found = audit_ledger(project.layout, project.environment, "governance", Audit(full=True))
+    found = audit_ledger(
+        project.layout, project.environment, LedgerName.GOVERNANCE, Audit(full=True)
+    )
     problems = [
         f"{f'entry {each.seq}: ' if each.line else ''}{each.kind}: {each.detail}"
         for each in found.problems

@@ -11,7 +11,12 @@ from typing import Final
 
 from paddock import limits
 from paddock.assembly.ledgers import record_in_governance
-from paddock.assembly.packages import is_development_plane, open_depot, package_ledger
+from paddock.assembly.packages import (
+    is_development_plane,
+    open_depot,
+    package_ledger,
+    require_bare,
+)
 from paddock.assembly.project import Project
 from paddock.assembly.witness import PlaneWitness
 from paddock.errors import IntegrityError, PaddockError
@@ -55,6 +60,7 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
         ConfigError: the plane was brought by somebody else, and not trusted yet.
         HostError: the plane cannot be opened, or a package is being changed for long.
     """
+    require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
         ground = _ground(project, depot.workspace, depot.acceptance, watcher)
         with depot.attic.locked():

@@ -76,7 +76,7 @@ def settle_packages(project: Project) -> Recovered | None:
 
 def plane_packages(project: Project) -> PlanePackages:
     """What is installed. Raises: UsageError: the project is no bare plane."""
-    _require_bare(project)
+    require_bare(project)
     return PlanePackages(project.layout, package_ledger(project), _Rooted(project).open)
 
 
@@ -127,16 +127,20 @@ class _Rooted:
         return Workspace.open(os.fspath(self.project.layout.root))
 
 
-def _require_bare(project: Project) -> None:
+def require_bare(project: Project, what: str = "packages", command: str = "package") -> None:
+    """Refuse a project that is no bare plane: `what` is asked for belongs to one.
+
+    Raises: UsageError; its hint names `command`.
+    """
     if project.layout.kind is not PlaneKind.BARE:
         raise UsageError(
-            f"{quote(str(project.root.path))} is no bare plane, and packages belong to one",
-            hint="paddock --plane DIR package …, or: paddock init --bare DIR",
+            f"{quote(str(project.root.path))} is no bare plane, and {what} belong to one",
+            hint=f"paddock --plane DIR {command} …, or: paddock init --bare DIR",
         )
 
 
 def _require_own_plane(project: Project) -> None:
-    _require_bare(project)
+    require_bare(project)
     # Threat: keys and approvals that came with a plane speak for whoever packed it.
     if not project.root.accepted:
         raise ConfigError(

@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from paddock.assembly.agents import require_past_agent
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
@@ -15,8 +16,7 @@ from paddock.errors import ConfigError, PathError, TextError, UsageError
 from paddock.history.keeping import History
 from paddock.history.looking import SeenStore
 from paddock.history.notes import Note
-from paddock.ledger.effects import Effects, find_effects, has_entry_of
-from paddock.ledger.presence import stands
+from paddock.ledger.effects import Effects, find_effects
 from paddock.ledger.query import BadRow
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.layout import LedgerName
@@ -87,17 +87,8 @@ class Past:
             UsageError: there is no such agent, and no ledger has an entry of one.
             ConfigError: what declares the agents does not load.
         """
-        if any(call.workspace_of == agent for call in self.calls):
-            return
-        names = sorted({*self.project.agents.names(), self.project.default_agent})
-        paths = self.project.layout.ledger_paths().values()
-        if agent in names or any(stands(p) and has_entry_of(str(p), agent) for p in paths):
-            return
-        raise UsageError(
-            f"there is no agent {quote(agent)}, and there was none",
-            where="--agent",
-            hint=f"one of: {', '.join(names)}",
-        )
+        if not any(call.workspace_of == agent for call in self.calls):
+            require_past_agent(self.project, agent)
 
     def of_path(self, path: str) -> list[PastCall]:
         """The calls that changed this path, or something below it.

@@ -20,6 +20,9 @@ from paddock.policy.places import BUILT_IN
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
+_Place = tuple[PlaneKind, tuple[str, ...]]
+"""What a workspace is, and the planes below it: by that one file makes several policies."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -30,11 +33,11 @@ class Candidate:
     content: bytes
     files: PolicyFiles
 
-    def policy(self, kind: PlaneKind) -> Policy:
+    def policy(self, kind: PlaneKind, planes_below: tuple[str, ...]) -> Policy:
         """The policy that it makes. Raises: ConfigError."""
         user = self.files.user
         below = None if user is None else PolicySource(user.path.name, user.content)
-        return load_policy(PolicySource(self.name, self.content), below, kind)
+        return load_policy(PolicySource(self.name, self.content), below, kind, planes_below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class PlanePolicies:
 
     project: Project
     candidate: Candidate | None = None
-    _made: dict[PlaneKind, Policy] = field(default_factory=dict[PlaneKind, Policy])
+    _made: dict[_Place, Policy] = field(default_factory=dict[_Place, Policy])
     _met: dict[str, Policy | None] = field(default_factory=dict[str, Policy | None])
     """By agent: a history asks for the same few again and again."""
 
@@ -59,19 +62,20 @@ class PlanePolicies:
     def _find(self, agent: str) -> Policy | None:
         project = self.project
         if project.layout.kind is PlaneKind.PROJECT:
-            return self._of_kind(PlaneKind.PROJECT, project.policy)
+            return self._in_place_of(project.policy)
         try:
             own = project.policy_for(project.agents.read(agent))
         except UsageError:
             return None
-        return self._of_kind(own.plane_kind, own)
+        return self._in_place_of(own)
 
-    def _of_kind(self, kind: PlaneKind, in_force: Policy) -> Policy:
+    def _in_place_of(self, in_force: Policy) -> Policy:
         if self.candidate is None:
             return in_force
-        if kind not in self._made:
-            self._made[kind] = self.candidate.policy(kind)
-        return self._made[kind]
+        place = (in_force.plane_kind, in_force.planes_below)
+        if place not in self._made:
+            self._made[place] = self.candidate.policy(*place)
+        return self._made[place]
 
 
 def read_candidate(path: Path, name: str, files: PolicyFiles) -> Candidate:

@@ -12,7 +12,9 @@ from paddock.plane.discovery import ProjectRoot, find_root, name_of_root, plane_
 from paddock.plane.dual_gate import DualGate
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
+from paddock.plane.paths import real_path
 from paddock.plane.policy_files import PolicyFile, PolicyFiles, read_policy_files
+from paddock.plane.registry import bare_planes_below
 from paddock.plane.report import WhereReport, where_report
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.values.planes import PlaneKind
@@ -47,11 +49,15 @@ class Project:
         """The policy as an agent meets it: paths are relative to its own workspace.
 
         On a bare plane an agent that works elsewhere than on the plane's root has no
-        `HOT/config` below it: for it the same file holds as a project's would.
+        `HOT/config` below it: for it the same file holds as a project's would. What stands
+        below a workspace is looked up for each.
         """
-        if self.layout.kind is PlaneKind.PROJECT or record.workspace == self.layout.root:
+        if record.workspace == self.root.path:
             return self.policy
-        return policy_of(replace(self.files, kind=PlaneKind.PROJECT))
+        below = bare_planes_below(real_path(record.workspace), self.environment)
+        if self.layout.kind is PlaneKind.PROJECT and below == self.files.planes_below:
+            return self.policy
+        return policy_of(replace(self.files, kind=PlaneKind.PROJECT, planes_below=below))
 
     def name_of(self, directory: Path) -> str:
         """A directory by the name that its user has for it, where it is the root or below."""
@@ -105,7 +111,8 @@ def read_project(root: ProjectRoot, environment: Environment, name: Path | None 
 
 def policy_of(files: PolicyFiles) -> Policy:
     """The policy that these files make. Raises: ConfigError."""
-    return load_policy(_source(files.project), _source(files.user), files.kind)
+    project, user = _source(files.project), _source(files.user)
+    return load_policy(project, user, files.kind, files.planes_below)
 
 
 def _source(file: PolicyFile | None) -> PolicySource | None:

@@ -9,6 +9,8 @@ from paddock.packages.attic import Attic
 from paddock.packages.checking import check_package, file_problem
 from paddock.packages.installed import InstalledPackage, InstalledSet, read_installed
 from paddock.packages.log import PackageLedger
+from paddock.packages.order import install_order
+from paddock.packages.refusals import GateRefusedError
 from paddock.packages.rows import PackageRow, State
 from paddock.plane.layout import PlaneLayout
 from paddock.values.calls import Json
@@ -35,7 +37,8 @@ class PlanePackages:
             for package in installed.packages.values():
                 wo_id = log.approval_of(package.package_id, package.manifest.digest)
                 rows.append(_row(package, installed, workspace, wo_id))
-        rows.sort(key=_rank)
+        places = _places(installed)
+        rows.sort(key=lambda row: (places.get(row.package_id, 0), row.layer, row.package_id))
         on_its_way = Attic.of(self.layout).read()
         return (*rows, *_unread(installed, "" if on_its_way is None else on_its_way.package_id))
 
@@ -72,8 +75,13 @@ def _row(
     )
 
 
-def _rank(row: PackageRow) -> tuple[int, str]:
-    return row.layer, row.package_id
+def _places(installed: InstalledSet) -> dict[str, int]:
+    """Which stands where by layer, dependencies and name; none where no such order is."""
+    try:
+        ordered = install_order(package.manifest for package in installed.packages.values())
+    except GateRefusedError:
+        return {}  # What is wrong with the graph is for G3 to say; the list stands by layer.
+    return {manifest.package_id: place for place, manifest in enumerate(ordered)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,11 @@ from paddock.plane.files import (
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory
-from paddock.plane.workspaces import require_within_parent, require_workspace
+from paddock.plane.workspaces import (
+    require_new_workspace,
+    require_within_parent,
+    require_workspace,
+)
 from paddock.text.show import quote
 from paddock.values.agents import Agent, AgentChain, Permissions
 
@@ -150,6 +154,9 @@ class AgentStore:
         record = parse_agent(content, file, self.layout)
         with _naming_options(file):
             require_workspace(record, self.layout, self.environment)
+            # The root of an own bare plane is its admin's, and a parent's workspace is given.
+            if workspace not in (None, self.layout.root) and new.parent is None:
+                require_new_workspace(record, self.environment)
         make_directories(self.layout.agents)
         with locked(self.layout.agents):
             self._require_private(new.name)

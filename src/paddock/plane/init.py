@@ -7,14 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import UsageError
+from paddock.errors import ConfigError, UsageError
 from paddock.plane.apart import require_outside
 from paddock.plane.creation import MAIN_AGENT, OpenedPlane, open_plane
 from paddock.plane.discovery import ProjectRoot, is_bare_plane
 from paddock.plane.environment import Environment
 from paddock.plane.files import create_file, host_errors
-from paddock.plane.paths import real_directory
+from paddock.plane.paths import real_directory, real_path
 from paddock.plane.policy_files import own_policy_path, read_own_policy
+from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
 from paddock.text.show import quote
@@ -57,12 +58,13 @@ def init_project(
 
     Raises:
         UsageError: `directory` can't be one, or is a bare plane.
-        ConfigError: it overlaps Paddock's own files, holds two policies, or its
-            plane is damaged.
+        ConfigError: it overlaps Paddock's own files, lies in a bare plane or holds one,
+            holds two policies, or its plane is damaged.
         HostError: something could not be written. Also what `record` raises; then
             nothing is trusted.
     """
     require_outside(directory, environment)
+    _require_apart_from_planes(real_path(directory), environment)
     with host_errors("making", directory):
         try:
             os.makedirs(directory, exist_ok=True)
@@ -92,6 +94,29 @@ def init_project(
     if trust is not None and not is_trusted(policy_file, POLICY_TEMPLATE, environment):
         trust = None
     return InitResult(root, plane, policy_file, tuple(made), trust)
+
+
+def _require_apart_from_planes(root: Path, environment: Environment) -> None:
+    """Refuse a new project around a bare plane, or in one; one that is there stays as it is.
+
+    # Threat: the project's agents would work on what governs the plane's.
+    """
+    if os.path.lexists(own_policy_path(ProjectRoot(root, PlaneKind.PROJECT))):
+        return
+    below = bare_planes_below(root, environment)
+    if below:
+        raise ConfigError(
+            f"the bare plane {quote(str(root / below[0]))} lies in {quote(str(root))}",
+            where=str(root),
+            hint="name a directory in which no plane stands",
+        )
+    for above in root.parents:
+        if is_registered_bare_plane(above, environment):
+            raise ConfigError(
+                f"{quote(str(root))} lies in the bare plane {quote(str(above))}",
+                where=str(root),
+                hint="name a directory outside of the plane",
+            )
 
 
 def _is_ours_untrusted(root: ProjectRoot, environment: Environment) -> bool:

@@ -17,6 +17,7 @@ from paddock.plane.files import (
 )
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
+from paddock.plane.registry import bare_planes_below
 from paddock.plane.trust import find_trust
 from paddock.text.show import quote
 from paddock.values.digests import digest_of
@@ -51,6 +52,8 @@ class PolicyFiles:
     """The project's or the bare plane's own."""
     user: PolicyFile | None
     """The user's configuration; always trusted."""
+    planes_below: tuple[str, ...] = ()
+    """The bare planes that are registered below the workspace, relative to it."""
 
     def paths(self) -> tuple[Path, ...]:
         """The files in force, the project's first."""
@@ -68,6 +71,7 @@ def read_policy_files(root: ProjectRoot, environment: Environment) -> PolicyFile
         kind=root.kind,
         project=read_own_policy(root, environment),
         user=read_user_policy(environment),
+        planes_below=bare_planes_below(root.path, environment),
     )
 
 

@@ -5,23 +5,25 @@ from pathlib import Path
 from paddock.errors import ConfigError
 from paddock.plane.agent_files import AgentRecord, is_agent_name
 from paddock.plane.apart import contains, require_outside
+from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.paths import real_path
+from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
-    """Refuse a workspace from which an agent could reach what governs it.
+    """Refuse a workspace from which an agent could reach what governs it, or others.
 
-    Allowed are directories outside the plane and the user's Paddock files, any
+    Allowed are directories outside of planes and the user's Paddock files, any
     agent's own `agents/NAME/workspace/` and what is below, and the root of a bare
     plane, where policy protects the plane's own files.
 
     Threat: policy patterns are relative to the workspace. An agent that is given
     # `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
-    # protect them.
+    # protect them. A plane further down is closed by policy: see `planes_below`.
 
     Raises:
         ConfigError: it is none of these.
@@ -45,6 +47,32 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
             hint="give the agent a directory outside the plane, or leave --workspace out",
         )
     require_outside(real, environment)
+    for directory in (real, *real.parents):
+        if is_registered_bare_plane(directory, environment):
+            raise _lies_in_plane(record, directory)
+
+
+def require_new_workspace(record: AgentRecord, environment: Environment) -> None:
+    """Refuse what an agent that is there may have, and a new one does not need.
+
+    A directory around a bare plane, which policy would close to it; and one in what
+    looks like a plane, though nobody registered it.
+
+    Raises:
+        ConfigError: it is one of these.
+    """
+    real = real_path(record.workspace)
+    for directory in (real, *real.parents):
+        if is_bare_plane(directory):
+            raise _lies_in_plane(record, directory)
+    below = bare_planes_below(real, environment)
+    if below:
+        raise ConfigError(
+            f"the bare plane {quote(str(real / below[0]))} lies in the workspace"
+            f" {quote(str(record.workspace))}",
+            where=f"{record.file}, field 'workspace'",
+            hint="give the agent a directory in which no plane stands, or leave --workspace out",
+        )
 
 
 def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
@@ -75,6 +103,14 @@ def require_within_parent(child: AgentRecord, parent: AgentRecord) -> None:
             where=f"{child.file}, field 'toolsets'",
             hint="leave them out, or give them to the parent too",
         )
+
+
+def _lies_in_plane(record: AgentRecord, plane: Path) -> ConfigError:
+    return ConfigError(
+        f"the workspace {quote(str(record.workspace))} lies in the bare plane {quote(str(plane))}",
+        where=f"{record.file}, field 'workspace'",
+        hint="give the agent a directory outside of that plane, or leave --workspace out",
+    )
 
 
 def _is_own_workspace(real: Path, layout: PlaneLayout) -> bool:

@@ -68,6 +68,8 @@ class Policy:
     untrusted: PolicyDocument | None = None
     """The one of `documents` that only tightens, if one does."""
     plane_kind: PlaneKind = PlaneKind.PROJECT
+    planes_below: tuple[str, ...] = ()
+    """The bare planes that stand below the workspace, relative to it."""
     compiled: dict[str, CompiledProfile] = field(default_factory=dict[str, CompiledProfile])
     """Profiles compiled so far: a cache, filled as names are asked for."""
 
@@ -126,8 +128,11 @@ def load_policy(
     project: PolicySource | None,
     user: PolicySource | None = None,
     plane_kind: PlaneKind = PlaneKind.PROJECT,
+    planes_below: tuple[str, ...] = (),
 ) -> Policy:
     """Load and compile; see the module for what holds of which file.
+
+    `planes_below` are the bare planes that stand below the workspace, relative to it.
 
     Raises:
         ConfigError: a file does not load, trusted or not.
@@ -148,12 +153,13 @@ def load_policy(
     untrusted = documents[-1] if project is not None and not project.trusted else None
     trusted = tuple(each for each in documents if each is not untrusted)
     policy = Policy(
-        digest=_digest(project, user, plane_kind),
+        digest=_digest(project, user, plane_kind, planes_below),
         settings=settings,
-        guards=compile_guards(plane_kind, tuple(each.paths for each in trusted)),
+        guards=compile_guards(plane_kind, tuple(each.paths for each in trusted), planes_below),
         profile_table=tuple(table.values()),
         documents=tuple(documents),
         plane_kind=plane_kind,
+        planes_below=planes_below,
     )
     return policy if untrusted is None else _tightened(policy, untrusted)
 
@@ -212,7 +218,12 @@ def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
     return found
 
 
-def _digest(project: PolicySource | None, user: PolicySource | None, kind: PlaneKind) -> str:
+def _digest(
+    project: PolicySource | None,
+    user: PolicySource | None,
+    kind: PlaneKind,
+    planes_below: tuple[str, ...],
+) -> str:
     """Return the digest of all that a decision depends on.
 
     Each part with its length before it, so that no two sets of texts collide.
@@ -225,6 +236,7 @@ def _digest(project: PolicySource | None, user: PolicySource | None, kind: Plane
             continue
         form = b"json" if source.name.endswith(".json") else b"toml"
         parts += [b"trusted" if source.trusted else b"untrusted", form, source.text]
+    parts += [plane.encode() for plane in planes_below]
     for part in parts:
         hashed.update(len(part).to_bytes(8, "big"))
         hashed.update(part)

@@ -40,7 +40,7 @@ class Writer(Enum):
 class OwnPlaces:
     """What is Paddock's own on a plane: files, the directories that hold them, state.
 
-    None where a kind of plane has none: a project's are all outside of it.
+    None where there are none: those of a project are all outside of it.
     """
 
     files: PathList
@@ -134,7 +134,9 @@ class PathGuards:
         return self.ours.directories is not None and self.ours.directories.find(path) is not None
 
 
-def compile_guards(kind: PlaneKind, tables: tuple[PathsTable, ...]) -> PathGuards:
+def compile_guards(
+    kind: PlaneKind, tables: tuple[PathsTable, ...], planes_below: tuple[str, ...] = ()
+) -> PathGuards:
     """Compile the lists; a list that a later table gives replaces the earlier whole."""
     effective = built_in_paths()
     for table in tables:
@@ -145,7 +147,7 @@ def compile_guards(kind: PlaneKind, tables: tuple[PathsTable, ...]) -> PathGuard
             safe=_given(table.safe, effective.safe),
             secret=_given(table.secret, effective.secret),
         )
-    ours = _own_places(kind)
+    ours = _own_places(kind, planes_below)
     return _assemble(
         ours,
         _layer(effective.protected, Comparison.GUARDING),
@@ -170,10 +172,11 @@ def tighten(guards: PathGuards, table: PathsTable) -> PathGuards:
     )
 
 
-def _own_places(kind: PlaneKind) -> OwnPlaces:
-    above, directories, state = above_own_files(kind), own_directories(kind), own_state(kind)
+def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
+    above, directories = above_own_files(kind), own_directories(kind)
+    state = own_state(kind, planes_below)
     return OwnPlaces(
-        PathList(own_files(kind), Comparison.GUARDING),
+        PathList(own_files(kind, planes_below), Comparison.GUARDING),
         DirectoryList(above) if above else None,
         DirectoryList(directories) if directories else None,
         PathList(state, Comparison.GUARDING) if state else None,

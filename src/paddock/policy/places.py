@@ -59,11 +59,17 @@ class Document:
     lines: dict[Key, int]
 
     def line(self, key: Key) -> int:
-        """Return the line of `key`, or of the nearest table around it, or 1."""
+        """Return the line of `key`, or of the nearest table around it, or 1.
+
+        A table that is only named in those below it (`[providers.local]`) begins with the first.
+        """
         while key:
             found = self.lines.get(key)
             if found is not None:
                 return found
+            below = [line for other, line in self.lines.items() if other[: len(key)] == key]
+            if below:
+                return min(below)
             key = key[:-1]
         return 1
 

@@ -7,6 +7,7 @@ it changes `BUILT_IN_VERSION`, and with it every policy digest.
 from functools import cache
 from typing import Final
 
+from paddock.policy.globs import Glob
 from paddock.policy.patterns import PathPattern, compile_pattern
 from paddock.policy.rules import Otherwise, Profile, Rule, compile_rule, parse_otherwise
 from paddock.policy.tables import PathsTable
@@ -113,14 +114,21 @@ def built_in_paths() -> PathsTable:
     )
 
 
-def own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
-    """Return the patterns of Paddock's own files."""
-    return _patterns(OWN_FILES[kind])
+def own_files(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[PathPattern, ...]:
+    """Return the patterns of Paddock's own files.
+
+    All of a bare plane that stands further down is: who works around a plane is none of
+    those whom it governs.
+    """
+    return _patterns(OWN_FILES[kind]) + tuple(_whole(plane) for plane in planes_below)
 
 
-def own_state(kind: PlaneKind) -> tuple[PathPattern, ...]:
-    """Return the patterns of Paddock's own state."""
-    return _patterns(OWN_STATE[kind])
+def own_state(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[PathPattern, ...]:
+    """Return the patterns of Paddock's own state, that of planes further down with it."""
+    below = _patterns(OWN_STATE[PlaneKind.BARE])
+    return _patterns(OWN_STATE[kind]) + tuple(
+        _moved_down(pattern, plane) for plane in planes_below for pattern in below
+    )
 
 
 def above_own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
@@ -162,6 +170,19 @@ def _allow_rules(name: str, allow: tuple[str, ...]) -> tuple[Rule, ...]:
 def _ask_entries(name: str, heads: tuple[str, ...]) -> tuple[Otherwise, ...]:
     source = f"profiles.{name}.otherwise"
     return tuple(parse_otherwise(text, Outcome.ASK, source) for text in heads)
+
+
+def _whole(directory: str) -> PathPattern:
+    """A directory and all that is in it, whatever characters its name has."""
+    names = tuple((name,) for name in directory.split("/"))
+    return PathPattern(Glob(f"/{directory}/", False, False, True, names))
+
+
+def _moved_down(pattern: PathPattern, directory: str) -> PathPattern:
+    """The same anchored pattern, of what is in `directory`."""
+    glob, names = pattern.glob, tuple((name,) for name in directory.split("/"))
+    text = f"/{directory}{glob.text}"
+    return PathPattern(Glob(text, False, False, glob.directory_only, (*names, *glob.segments)))
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[PathPattern, ...]:

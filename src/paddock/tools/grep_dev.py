@@ -112,7 +112,7 @@ def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> 
     elif found.has_more:
         shown, most = plan.wanted.matches_max, lowered.dev_matches_max
         said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
-    said += [*lines.notices(), *remark_notices(found.remarks)]
+    said += [*lines.notices("read_file"), *remark_notices(found.remarks)]
     said.append(_account(counted.files_searched, counted.skipped))
     details: dict[str, Json] = {
         "pattern": plan.wanted.regex.pattern,

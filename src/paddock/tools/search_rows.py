@@ -74,13 +74,13 @@ class LineRows:
             shown += f" [... {more}{missing} more characters]"
         return shown
 
-    def notices(self) -> list[str]:
-        """What has to be said of the lines that were shown."""
+    def notices(self, reader: str = "view") -> list[str]:
+        """What has to be said of the lines that were shown; `reader` shows whole ones."""
         said: list[str] = []
         if self.cut:
             said.append(
                 f"[{_count(self.cut, 'line')} cut at {limits.search_line_chars_max} characters. "
-                "Use view to see all of a line.]"
+                f"Use {reader} to see all of a line.]"
             )
         if self.not_utf8:
             verb = "holds" if self.not_utf8 == 1 else "hold"

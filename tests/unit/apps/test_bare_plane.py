@@ -1,6 +1,7 @@
 """A bare plane from the command line: made, configured, worked on, accepted."""
 
 import json
+import shlex
 from pathlib import Path
 
 import jsonschema
@@ -521,3 +522,25 @@ def test_the_blueprint_is_what_init_makes(tmp_path):
     }
     assert len(receipts) == len(load_packages())
     assert (project.gate.tool_profile, project.gate.is_open) == ("development", False)
+
+
+def test_what_init_prints_to_be_typed_works_as_it_stands(tmp_path):
+    operator = operator_in(tmp_path)
+    place = tmp_path / "of mine"
+    ran = operator.run("init", "--bare", str(place), here=tmp_path)
+    (line,) = [row for row in ran.out.splitlines() if " files in all: " in row]
+    typed = line.partition("files in all: paddock ")[2].removesuffix(" names their packages")
+    assert typed == f"--plane '{place}' package list"
+    listed = operator.run(*shlex.split(typed), here=tmp_path)
+    assert (listed.status, "PKG-ADMIN-001" in listed.out) == (0, True)
+    key = f"the operator's key, with which changes are approved: {operator.home}/.config/paddock"
+    assert f"{key}/keys/operator.key" in ran.out
+
+
+def test_gates_and_packages_outside_of_a_plane_name_the_command_that_was_meant(tmp_path):
+    operator, here = operator_in(tmp_path), tmp_path / "here"
+    here.mkdir()
+    for command, arguments in (("gate", ("--all",)), ("package", ("list",))):
+        ran = operator.run(command, *arguments, here=here)
+        assert ran.status == 2
+        assert f"hint:  paddock --plane DIR {command} …, or: paddock init --bare DIR" in ran.err

@@ -102,6 +102,9 @@ def test_from_a_copy_of_the_archive_alone_to_a_plane_that_passes_every_gate(oper
     unpacked = unpack(archive, operator.base / "copy")
     ran = script(operator, unpacked, "--root", "plane")
     assert ran.returncode == 0, ran.stderr
+    key = operator.home / ".config/paddock/keys/operator.key"
+    assert f"the operator's key, with which changes are approved: {key}\n" in ran.stdout
+    assert key.is_file()
     assert "gates: 8 passed, 0 failed, 0 not applicable" in ran.stdout
     assert statuses(operator) == dict.fromkeys(GATES, "pass")
     launched = script(

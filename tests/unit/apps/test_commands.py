@@ -79,6 +79,7 @@ def test_no_command_is_a_usage_error_that_shows_the_help(user):
     [
         (["vew"], "unknown command 'vew'"),
         (["--plan", "x"], "unknown option '--plan'"),
+        (["--plane"], "--plane names no directory"),
         (["where", "--nonsense"], "unrecognized arguments: --nonsense"),
         (["ledger"], "required"),
         (["ledger", "query", "--last", "-1"], "--last must not be negative: -1"),

@@ -506,6 +506,28 @@ def test_an_agent_that_never_was_is_an_error_and_one_that_changed_nothing_is_non
     assert len(person.calls("--agent", "main")) == 1
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        ("session", "list"),
+        ("policy", "replay"),
+        ("ledger", "query"),
+        ("ledger", "query", "--ledger", "ho1m", "--last", "1"),
+        ("ledger", "export", "--ledger", "ho1m"),
+        ("history",),
+    ],
+)
+def test_whoever_asks_about_an_agent_that_never_was_is_told_so(person, question):
+    assert person.place.run("agent", "create", "gone", "--profile", "standard").status == 0
+    assert person.place.run("agent", "remove", "gone").status == 0
+    person.call("create_file", path="a", content="x")
+    ran = person.place.run(*question, "--agent", "nobody")
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("error[usage]: there is no agent 'nobody', and there was none\n")
+    for name in ("main", "gone"):
+        assert person.place.run(*question, "--agent", name).status == 0
+
+
 def test_an_agent_made_again_on_another_workspace_has_no_undo_there(person):
     for folder in ("one", "two"):
         (person.root / folder).mkdir()

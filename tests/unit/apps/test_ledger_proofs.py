@@ -388,3 +388,13 @@ def test_a_signer_that_a_project_names_is_refused(user):
 
     assert refused.status == 3
     assert "never in a project" in refused.err
+
+
+def test_an_entry_that_is_not_there_is_told_with_how_many_there_are(used):
+    rows = used.run("ledger", "query", "--ledger", "ho1m", "--last", "0", "--json").out
+    count = len(rows.splitlines())
+    ran = used.run("ledger", "proof", "999", "--ledger", "ho1m")
+    assert (ran.status, ran.out) == (2, "")
+    said = f"the ledger ho1m has {count} entries, 0 to {count - 1}, and no entry 999"
+    assert ran.err.startswith(f"error[usage]: {said}\n")
+    assert used.run("ledger", "proof", str(count - 1), "--ledger", "ho1m").status == 0

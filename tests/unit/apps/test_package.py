@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -114,6 +115,54 @@ def test_a_person_reads_the_same(operator):
     assert ["PKG-A-001", "1.0.0"] in [line.split()[:2] for line in listed]
     why = operator.run("package", "why", "HOT/kernel/a.txt")
     assert why.out.startswith("HOT/kernel/a.txt: PKG-A-001 1.0.0")
+
+
+def test_packages_are_listed_by_layer_then_dependencies_then_name(dev):
+    for name, needed in (("PKG-Z", ()), ("PKG-M", ("PKG-Z",)), ("PKG-N", ())):
+        file = {f"HOT/kernel/{name}.txt": b"x"}
+        archive = packed(dev, f"{name}.gz", file, package_id=name, dependencies=list(needed))
+        assert package(dev, "install", archive).status == 0
+    assert [row["package_id"] for row in own_rows(dev)] == ["PKG-N", "PKG-Z", "PKG-M"]
+
+
+def test_where_a_dependency_is_gone_packages_are_listed_by_layer_and_name(dev):
+    for name, needed in (("PKG-0", ()), ("PKG-Z", ()), ("PKG-M", ("PKG-Z", "PKG-0"))):
+        file = {f"HOT/kernel/{name}.txt": b"x"}
+        archive = packed(dev, f"{name}.gz", file, package_id=name, dependencies=list(needed))
+        assert package(dev, "install", archive).status == 0
+    assert [row["package_id"] for row in own_rows(dev)] == ["PKG-0", "PKG-Z", "PKG-M"]
+    shutil.rmtree(dev.plane / "HOT/installed/PKG-0")
+    assert [row["package_id"] for row in own_rows(dev)] == ["PKG-M", "PKG-Z"]
+
+
+def test_an_install_says_what_a_gate_or_a_session_will_not_take(dev):
+    contract = {"HO1/contracts/PRC-NEW.json": b"{}"}
+    spec = json.dumps({"spec_id": "SPEC-OWN", "framework_id": "FMWK-000", "title": "Own"})
+    row = {"HOT/registries/specs/SPEC-OWN.json": spec.encode()}
+    broken = packed(dev, "a", contract, plane_id="ho1")
+    for options in (("--dry-run",), ()):
+        ran = package(dev, "install", broken, *options)
+        assert ran.status == 0
+        unregistered, contracts = ran.json["notes"]
+        assert unregistered == (
+            "its spec 'SPEC-A-001' is in no registry: G1 fails until a package brings it"
+        )
+        assert contracts.startswith(
+            "the prompt contract HO1/contracts/PRC-NEW.json does not load, and no session opens"
+        )
+    own = packed(dev, "b", row, package_id="PKG-B", spec_id="SPEC-OWN")
+    known = packed(dev, "c", package_id="PKG-C", spec_id="SPEC-OWN")
+    for archive in (own, known):
+        assert package(dev, "install", archive).json["notes"] == []
+    without = packed(
+        dev,
+        "d",
+        package_id="PKG-B",
+        spec_id="SPEC-OWN",
+        version="2.0.0",
+        files={"HOT/kernel/b": b""},
+    )
+    assert "is in no registry" in package(dev, "install", without, "--dry-run").json["notes"][0]
 
 
 # Statuses

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
+from paddock.apps.cli.interrupts import cancelled_by_signals
 from tests.support.places import Place, Ran, new_place
 from tests.support.planes import operator_in
 from tests.support.wire_server import Fail, Hang, WireServer
@@ -47,7 +49,10 @@ def test_json_is_the_turns_result(place):
         "quality_gate_passed",
     }
     assert (ran.status, found["response"], found["outcome"]) == (0, "done", "success")
-    assert [order["state"] for order in found["work_orders"]] == ["completed", "completed"]
+    orders = found["work_orders"]
+    assert [order["state"] for order in orders] == ["completed", "completed"]
+    assert {order["session_id"] for order in orders} == {found["session_id"]}
+    assert [order["input_context"]["user_message"] for order in orders] == ["go", "go"]
     assert found["cost"]["llm_calls"] == 2
 
 
@@ -251,8 +256,6 @@ def test_a_server_that_is_not_there_is_exit_5(place, monkeypatch):
 
 @pytest.mark.loopback
 def test_an_interrupt_cancels_the_turn_and_the_turn_is_recorded(place):
-    import threading
-
     with WireServer() as server:
         local(place, server.url)
         server.reply(Hang())
@@ -269,6 +272,42 @@ def test_an_interrupt_cancels_the_turn_and_the_turn_is_recorded(place):
     assert (ran.status, ran.out) == (1, "The turn was cancelled.\n")
     turn = place.run("ledger", "query", "--ledger", "ho2m", "--type", "TURN_RECORDED", "--json")
     assert turn.json["metadata"]["outcome"] == "cancelled"
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_it_ends_turn_and_session_on_record(place, number):
+    before = signal.getsignal(number)
+    with WireServer() as server:
+        local(place, server.url)
+        server.reply(Hang())
+
+        def end() -> None:
+            server.wait_for_request()
+            os.kill(os.getpid(), number)
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        ran = place.run("run", "--json", "--model", "local", "go")
+        thread.join()
+
+    assert (ran.status, ran.json["outcome"]) == (128 + number, "error")
+    told = place.run("ledger", "query", "--ledger", "ho2m", "--json").out.splitlines()
+    entries = [json.loads(line) for line in told]
+    ending = ["TURN_RECORDED", "SESSION_END", "CHECKPOINT"]
+    assert [entry["event_type"] for entry in entries][-3:] == ending
+    assert entries[-3]["metadata"]["outcome"] == "cancelled"
+    assert signal.getsignal(number) is before
+
+
+def test_a_hang_up_that_is_ignored_stays_so(place):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with cancelled_by_signals() as stopping:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert (stopping.ended_by, signal.getsignal(signal.SIGHUP)) == (None, signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 # --- session ------------------------------------------------------------------------------
@@ -293,6 +332,7 @@ def test_sessions_are_listed_and_shown(place, session_id):
 
 
 def test_only_one_agents_sessions(place, session_id):
+    assert place.run("agent", "create", "other").status == 0
     assert place.run("session", "list", "--agent", "main", "--json").json != []
     assert place.run("session", "list", "--agent", "other", "--json").json == []
 

@@ -101,17 +101,14 @@ def test_init_of_a_named_directory_does_not_need_what_paddock_plane_names(termin
     assert (ran.status, ran.err) == (0, "")
 
 
-def test_init_inside_a_bare_plane_of_the_users_records_in_the_new_projects_own_ledger(
-    terminal, tmp_path
-):
+def test_init_inside_another_project_records_in_the_new_projects_own_ledger(terminal, tmp_path):
     terminal.plane = None
-    assert terminal.run("init", "--bare", str(tmp_path / "plane"), "--dev").status == 0
-    project = tmp_path / "plane" / "project"
+    outer, project = tmp_path / "outer", tmp_path / "outer" / "project"
+    assert terminal.run("init", str(outer)).status == 0
     result = terminal.run("init", str(project), "--json")
     assert result.status == 0
-    governance = Path(result.json["plane"]) / "HOT/ledger/governance.jsonl"
-    told = [row.entry.event_type for row in query(str(governance), Filter()).entries]
-    assert "POLICY_TRUSTED" in told
+    assert terminal.on_record(outer) == [trust_in(outer / "paddock.toml", "init")]
+    assert terminal.on_record(project) == [trust_in(project / "paddock.toml", "init")]
 
 
 def test_open_works_where_it_was_told_to(terminal, monkeypatch):

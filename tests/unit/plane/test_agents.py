@@ -12,6 +12,7 @@ from paddock.plane.agents import AgentStore, NewAgent, RemovedAgent
 from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.layout import PlaneLayout
+from paddock.plane.registry import register_bare_plane
 from paddock.values.agents import Agent, Permissions
 from paddock.values.planes import PlaneKind
 
@@ -206,6 +207,45 @@ def test_a_workspace_that_overlaps_paddocks_own_files_is_refused(store, environm
             store.read("spy")
         store.layout.agent_file("spy").unlink()
     assert store.create(NewAgent("fine", workspace=project)).workspace == project
+
+
+def test_a_workspace_in_another_bare_plane_is_refused(store, environment, project, tmp_path):
+    # Threat: below `OTHER/HOT` the other plane's configuration is any file.
+    other = tmp_path / "other"
+    (other / "HOT").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(other / "HOT")
+    assert store.create(NewAgent("before", workspace=other)).workspace == other
+    register_bare_plane(other, environment)
+    for place in (other, other / "HOT", tmp_path / "link"):
+        with pytest.raises(ConfigError, match="lies in the bare plane"):
+            store.create(NewAgent("spy", workspace=place))
+        declare(store, "spy", workspace=str(place))
+        with pytest.raises(ConfigError, match="lies in the bare plane"):
+            store.read("spy")
+        store.layout.agent_file("spy").unlink()
+    with pytest.raises(ConfigError, match="lies in the bare plane"):
+        store.read("before")
+    assert store.create(NewAgent("fine", workspace=project)).workspace == project
+
+
+def test_a_new_workspace_is_none_in_what_looks_like_a_plane(store, tmp_path):
+    config = tmp_path / "other" / "HOT" / "config"
+    config.mkdir(parents=True)
+    (config / "admin_config.json").write_bytes(b"{}")
+    for place in (tmp_path / "other", config):
+        with pytest.raises(ConfigError, match="lies in the bare plane"):
+            store.create(NewAgent("spy", workspace=place))
+    # An agent that is there stays: anybody who can write a file could take it away.
+    declare(store, "mine", workspace=str(tmp_path / "other"))
+    assert store.read("mine").workspace == tmp_path / "other"
+
+
+def test_a_new_workspace_holds_no_plane_and_one_that_is_there_may(store, environment, project):
+    register_bare_plane(project / "sub" / "plane", environment)
+    with pytest.raises(ConfigError, match="plane' lies in the workspace"):
+        store.create(NewAgent("spy", workspace=project))
+    assert store.read("main").workspace == project
+    assert store.create(NewAgent("child", workspace=project, parent="main")).workspace == project
 
 
 def test_a_workspace_that_a_link_leads_into_the_plane_is_refused(store, project):

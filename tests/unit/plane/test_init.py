@@ -7,6 +7,7 @@ from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.discovery import ProjectRoot, find_root, plane_for
 from paddock.plane.init import InitResult, init_project
 from paddock.plane.policy_files import read_policy_files
+from paddock.plane.registry import register_bare_plane
 from paddock.plane.report import where_report
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import is_trusted
@@ -177,3 +178,26 @@ def test_a_trust_that_cannot_be_put_on_record_is_none_and_init_can_go_on_later(
     assert os.listdir(project) == []
     assert init_project(project, environment, NOW, record).trust is not None
     assert is_trusted(project / "paddock.toml", POLICY_TEMPLATE, environment)
+
+
+def test_a_project_around_a_bare_plane_is_refused_and_nothing_is_made(project, environment):
+    register_bare_plane(project / "sub" / "plane", environment)
+    before = snapshot(project, environment.home)
+    for root in (project, project / "sub"):
+        with pytest.raises(ConfigError, match=r"plane' lies in '.*'"):
+            init_project(root, environment, NOW, record)
+    assert snapshot(project, environment.home) == before
+    assert not init_project(project / "beside", environment, NOW, record).already
+
+
+def test_a_project_in_a_bare_plane_is_refused_and_nothing_is_made(project, environment):
+    register_bare_plane(project, environment)
+    with pytest.raises(ConfigError, match="lies in the bare plane"):
+        init_project(project / "HO2" / "scratch" / "x", environment, NOW, record)
+    assert os.listdir(project) == []
+
+
+def test_a_project_that_is_there_stays_with_a_plane_in_it(project, environment):
+    init_project(project, environment, NOW, record)
+    register_bare_plane(project / "plane", environment)
+    assert init_project(project, environment, NOW, record).already

@@ -171,6 +171,8 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ("[mcp]\ncalls_max = 0", 2, "calls_max"),
         ('[ledger]\nanchor = "/x"', 2, "anchor"),
         ('[providers.x]\nmodel = "m"', 1, "providers"),
+        ('[paths]\nsafe = []\n\n[providers.y]\nmodel = "m"\n[providers.x]', 4, "providers"),
+        ('[paths]\nsafe = []\n[providers]\n[providers.y]\nmodel = "m"', 3, "providers"),
         ("a = = 1", 1, "not TOML"),
         ("\n" + "a." * 32 + "b = 1", 2, "too many parts"),
         ("[" + "a . " * 32 + "b]", 1, "too many parts"),

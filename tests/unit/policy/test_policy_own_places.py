@@ -18,6 +18,9 @@ from paddock.values.planes import PlaneKind
 ADMIN = (Agent("admin", "open"),)
 BARE = load_policy(None, None, PlaneKind.BARE)
 PROJECT = load_policy(None, None, PlaneKind.PROJECT)
+BELOW = ("ops/plane*",)
+AROUND = load_policy(None, None, PlaneKind.PROJECT, BELOW)
+LIFTING = PolicySource("paddock.toml", b"[paths]\nprotected = []\nsecret = []\n")
 READING = (("file", "view"), ("search", "grep"), ("search", "find"), ("search", "ls"))
 OWN_DIRECTORIES = (
     *("HOT", "HO2", "HO1", "agents", "agents/kid", "agents/new"),
@@ -52,6 +55,36 @@ def test_below_the_planes_directories_agents_work(head):
         *("x/HO2", "agent", "agents.txt", "HO2/scratch/agents/kid"),
     ):
         assert ask(BARE, head, path).outcome is Outcome.ALLOW, path
+
+
+@pytest.mark.parametrize("writer", Writer)
+@pytest.mark.parametrize("head", sorted(WRITING_OPERATIONS))
+def test_no_agent_writes_in_a_plane_that_stands_below_its_workspace(head, writer):
+    own = ("ops/plane*", "ops/plane*/HOT/config/policy.toml", "ops/plane*/HO2/scratch/a")
+    for policy in (AROUND, load_policy(LIFTING, None, PlaneKind.PROJECT, BELOW)):
+        for path in (*own, "OPS/Plane*/hot/x"):
+            said = ask(policy, head, path, writer)
+            assert (said.code, said.rule.source) == ("policy.protected", "paths.own"), path
+        for path in ("ops", "ops/plane", "ops/planes/HOT/config/policy.toml", "HOT/config/a"):
+            assert ask(policy, head, path, writer).outcome is Outcome.ALLOW, path
+    for path in own:
+        assert ask(PROJECT, head, path, writer).outcome is Outcome.ALLOW, path
+
+
+@pytest.mark.parametrize("head", READING)
+def test_a_plane_below_is_read_but_for_what_it_keeps(head):
+    for path in ("ops/plane*", "ops/plane*/HOT/config/policy.toml", "ops/plane*/HO2/ledger/a"):
+        assert ask(AROUND, head, path).outcome is Outcome.ALLOW, path
+    for path in ("ops/plane*/objects/a", "ops/plane*/HO1/ledger/ho1m.d/a", "OPS/plane*/OBJECTS"):
+        assert ask(AROUND, head, path).code == "policy.secret", path
+        assert ask(PROJECT, head, path).outcome is Outcome.ALLOW, path
+
+
+def test_a_plane_below_makes_it_another_policy():
+    others = [load_policy(None, None, PlaneKind.PROJECT, below) for below in ((), ("a",), ("b",))]
+    digests = [policy.digest for policy in (PROJECT, AROUND, *others)]
+    assert len(set(digests)) == 4
+    assert digests[0] == digests[2]
 
 
 @pytest.mark.parametrize("head", READING)

@@ -201,3 +201,9 @@ def test_rows_stay_below_the_output_limit(desk):
 
 def test_it_belongs_to_the_development_toolset():
     assert TOOL.spec.toolset == "development"
+
+
+def test_a_cut_line_names_a_tool_that_this_agent_has(desk):
+    desk.write("a", b"needle" + b"x" * 1_000 + b"\n")
+    notice = run(desk, pattern="needle").content.split("\n")[1]
+    assert notice == "[1 line cut at 500 characters. Use read_file to see all of a line.]"

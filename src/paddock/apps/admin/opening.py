@@ -41,13 +41,20 @@ class Streams:
 def run_json(setting: Setting, streams: Streams) -> int:
     """The shell for programs: lines in, JSON lines out. Raises: as `run_admin`."""
     screen = JsonScreen(streams.out)
-    return run_shell(setting, screen, PlainKeyboard(streams.source, screen))
+    return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
 
 
 def run_plain(setting: Setting, streams: Streams) -> int:
     """The shell without a terminal's arts. Raises: as `run_admin`."""
     screen = PlainScreen(streams.out)
-    return run_shell(setting, screen, PlainKeyboard(streams.source, screen))
+    return _run_lines(setting, screen, PlainKeyboard(streams.source, screen))
+
+
+def _run_lines(setting: Setting, screen: Screen, keyboard: PlainKeyboard) -> int:
+    with keyboard.ending():
+        status = run_shell(setting, screen, keyboard)
+    # As a shell reports it.
+    return status if keyboard.ended_by is None else 128 + keyboard.ended_by
 
 
 def run_admin(setting: Setting, streams: Streams) -> int:

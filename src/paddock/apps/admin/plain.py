@@ -7,7 +7,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Final, Protocol, TextIO
 
@@ -31,6 +31,7 @@ from paddock.apps.admin.status import Status, status_text
 from paddock.errors import UsageError
 from paddock.text.show import quote
 
+_ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 _READ_BYTES: Final = 4096
 """As much as a terminal gives at once (N_TTY_BUF_SIZE); a longer answer is no answer."""
 
@@ -121,9 +122,45 @@ class PlainKeyboard:
             reconfigure(encoding="utf-8", errors="surrogateescape")
         self._woken: int | None = None
         """Readable once Ctrl-C was pressed, while something runs."""
+        self._interrupt: _Interrupt | None = None
+        """What Ctrl-C does, while something runs."""
+        self._is_reading = False
+        self.ended_by: int | None = None
+        """The signal that ended the shell: see `ending`."""
+
+    @contextmanager
+    def ending(self) -> Generator[None]:
+        """While the block runs, SIGTERM and SIGHUP end the input, and cancel what runs.
+
+        One that is ignored (nohup(1)) stays so. Outside the main thread no signal arrives.
+        """
+        with ExitStack() as held:
+            if threading.current_thread() is threading.main_thread():
+                for number in _ENDING:
+                    if signal.getsignal(number) is not signal.SIG_IGN:
+                        held.callback(signal.signal, number, signal.signal(number, self._end))
+            yield
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self.ended_by = self.ended_by or number
+        if self._interrupt is not None:
+            self._interrupt(number, frame)
+        elif self._is_reading:
+            self._is_reading = False
+            raise _EndedError
 
     def read(self) -> Said:
         """See `Keyboard`. Raises: UsageError for a line of a pipe that is not UTF-8."""
+        try:
+            self._is_reading = True
+            try:
+                return Ended() if self.ended_by is not None else self._read()
+            finally:
+                self._is_reading = False
+        except _EndedError:
+            return Ended()
+
+    def _read(self) -> Said:
         said: list[str] = []
         prompt = self._screen.prompt
         while True:
@@ -189,14 +226,22 @@ class PlainKeyboard:
             yield
             return
         self._woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        before = signal.signal(signal.SIGINT, _Interrupt(stop, wake))
+        self._interrupt = interrupt = _Interrupt(stop, wake)
+        before = signal.signal(signal.SIGINT, interrupt)
         try:
+            if self.ended_by is not None:
+                stop()
             yield
         finally:
             signal.signal(signal.SIGINT, before)
+            self._interrupt = None
             os.close(wake)
             os.close(self._woken)
             self._woken = None
+
+
+class _EndedError(BaseException):
+    """A signal ended the reading; no other place meets it."""
 
 
 class _Interrupt:

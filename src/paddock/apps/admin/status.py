@@ -10,7 +10,7 @@ _FREE: Final = frozenset({"builtin", "scripted"})
 """Providers that cost nothing."""
 _GAP: Final = "  "
 _UNKNOWN: Final = "unknown"
-_MODEL_CHARS_MIN: Final = 8
+_MODEL_CHARS_MIN: Final = 7
 _EXACT_BELOW: Final = 10_000
 """Tokens; more are counted in thousands where there is little room."""
 
@@ -82,7 +82,7 @@ def _long(status: Status, left: str) -> Sequence[str]:
         f"agent {status.agent}",
         f"profile {status.profile}",
         f"model {status.provider}:{status.model}",
-        f"gate {_gate(status)}",
+        f"dual gate {_gate(status)}",
         f"sandbox {status.sandbox}",
         f"tokens {status.tokens:,}{left}",
         f"cost {status.cost}",
@@ -93,7 +93,7 @@ def _short(status: Status, model: str) -> Sequence[str]:
     return (
         f"{status.agent}/{status.profile}",
         model,
-        f"gate {_gate(status)}",
+        f"dual gate {_gate(status)}",
         f"sandbox {status.sandbox}",
         f"tokens {_brief(status.tokens)}",
         f"cost {'?' if status.cost == _UNKNOWN else status.cost}",
@@ -103,7 +103,7 @@ def _short(status: Status, model: str) -> Sequence[str]:
 def _shortest(status: Status) -> Sequence[str]:
     # What is held and what is not comes first: the rest may be cut.
     return (
-        f"gate {_gate(status)}",
+        f"dual gate {_gate(status)}",
         f"sandbox {status.sandbox}",
         status.agent,
         status.provider,

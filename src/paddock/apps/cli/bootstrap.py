@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from paddock.apps.cli.console import Console
+from paddock.apps.cli.init import say_key
 from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.errors import ConfigError, PaddockError, UsageError
@@ -154,7 +155,8 @@ def _install(options: Options, console: Console) -> int:
     environment = environment_of(console)
     root = Path(console.directory / options.root)
     unpacked = _unpacked(options, console)
-    if not is_bare_plane(root):
+    is_new = not is_bare_plane(root)
+    if is_new:
         profile: ToolProfile = "development" if options.dev else "production"
         made, project = init_bare_plane(root, environment, profile, unpacked)
         done = f"{len(made.made)} files were made"
@@ -169,6 +171,8 @@ def _install(options: Options, console: Console) -> int:
             f"{show_name(str(root))} is a bare plane already",
             hint="nothing was changed; --force puts right what differs from these packages",
         )
+    if is_new and not options.dev and not options.json:
+        say_key(console)
     return _conclude(project, done, options, console)
 
 

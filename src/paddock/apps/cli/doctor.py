@@ -113,7 +113,9 @@ def _enforcement(project: Project | None) -> EnforcementMode:
     return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
 
 
-def _commands(verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: EnforcementMode) -> str:
+def _commands(
+    verdicts: tuple[Verdict, ...], here: Verdict | None, enforcement: EnforcementMode
+) -> str:
     """What becomes of a command here."""
     from paddock.sandbox.choice import NO_BACKEND, choose_backend
 

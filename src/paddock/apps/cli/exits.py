@@ -25,6 +25,8 @@ EXIT_CONFIG: Final = 3
 EXIT_INTEGRITY: Final = 4
 EXIT_HOST: Final = 5
 EXIT_DEFECT: Final = 70
+EXIT_SIGNAL: Final = 128
+"""And the number of the signal that ended a command: as a shell reports it."""
 EXIT_INTERRUPTED: Final = 130
 """As a shell reports a command that SIGINT ended."""
 EXIT_NOT_READ: Final = 141

@@ -1,6 +1,7 @@
 """`paddock init`."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from paddock.apps.cli.console import Console
@@ -9,6 +10,7 @@ from paddock.apps.cli.project import environment_of
 from paddock.assembly import init_project
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.keys import operator_key_path
+from paddock.text.show import show_name
 from paddock.values.calls import Json
 
 
@@ -69,6 +71,12 @@ class Init:
         return 0
 
 
+def say_key(console: Console) -> None:
+    """Where the key is that changes of a plane are approved with."""
+    key = operator_key_path(environment_of(console))
+    console.say(f"the operator's key, with which changes are approved: {key}")
+
+
 def _make_bare(directory: Path, options: Options, console: Console) -> int:
     from paddock.assembly.bootstrap import init_bare_plane
 
@@ -96,10 +104,13 @@ def _make_bare(directory: Path, options: Options, console: Console) -> int:
         if path.parent == made.layout.config:
             console.say(f"made {path}")
     if made.made:
-        console.say(f"{len(made.made)} files in all: paddock package list names their packages")
+        typed = shlex.quote(show_name(str(root)))
+        console.say(
+            f"{len(made.made)} files in all: "
+            f"paddock --plane {typed} package list names their packages"
+        )
         if not options.dev:
-            key = operator_key_path(environment_of(console))
-            console.say(f"the operator's key, with which changes are approved: {key}")
+            say_key(console)
     console.say(f"dual gate {project.gate}")
     if options.dev and made.made:
         console.warn("note: made with --dev: nobody approves or signs what changes this plane")

@@ -23,6 +23,7 @@ from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.apps.cli.times import seconds_of
 from paddock.assembly import Project
+from paddock.assembly.agents import require_past_agent
 from paddock.assembly.auditing import is_held_elsewhere
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
@@ -161,6 +162,8 @@ class LedgerCommand:
     def _query(self, project: Project, options: Options, console: Console) -> int:
         if options.last is not None and options.last < 0:
             raise UsageError(f"--last must not be negative: {options.last}", where="--last")
+        if options.agent is not None:
+            require_past_agent(project, options.agent)
         path = project.layout.ledger_paths()[LedgerName(options.ledger)]
         if not is_known(path):
             return _nothing_yet(options, console)
@@ -221,6 +224,8 @@ class LedgerCommand:
         return 0
 
     def _export(self, project: Project, options: Options, console: Console) -> int:
+        if options.agent is not None:
+            require_past_agent(project, options.agent)
         path = project.layout.ledger_paths()[LedgerName(options.ledger)]
         if not path.exists():
             if is_known(path):

@@ -107,6 +107,7 @@ def run_proof(project: Project, options: Options, console: Console) -> int:
         _show_consistency(prove_consistency(path, options.since, signed), options, console)
         return 0
     numbers = _entries_of(path, name, entry, console) if is_call else [entry]
+    _require_entry(path, name, max(numbers))
     signed = _newest(project, name, path, max(numbers) + 1)
     for number in numbers:
         _show_inclusion(prove_inclusion(path, number, signed), options, console)
@@ -169,6 +170,17 @@ def _require_ledger(project: Project, name: LedgerName) -> None:
         if is_known(path):
             raise gone_error(path, name)
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
+
+
+def _require_entry(path: str, name: str, number: int) -> None:
+    rows = query(path, Filter(), last=1).entries
+    if rows and number > rows[-1].seq:
+        count = rows[-1].seq + 1
+        raise UsageError(
+            f"the ledger {name} has {count} entries, 0 to {count - 1}, and no entry {number}",
+            where="SEQ|CALL-ID",
+            hint=f"paddock ledger query --ledger {name} --last 1 shows the newest",
+        )
 
 
 def _newest(project: Project, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:

@@ -122,6 +122,7 @@ exit status:
   0 done   1 the answer is no   2 usage   3 configuration or policy invalid
   4 integrity broken   5 the host could not do it   70 a defect of Paddock
   130 interrupted      141 nobody read the output to its end
+  129, 143   ended by SIGHUP or SIGTERM; a turn that ran is on record
 """
 
 
@@ -167,6 +168,8 @@ def _run(arguments: list[str], console: Console) -> int:
             plane = rest.pop(0)
         elif option.startswith("--plane="):
             plane = option.removeprefix("--plane=")
+        elif option == "--plane":
+            raise UsageError("--plane names no directory", hint="paddock --plane DIR COMMAND")
         else:
             from paddock.text.show import quote
 

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -241,6 +242,7 @@ class PackageCommand:
 
     def _install(self, options: Options, console: Console) -> int:
         from paddock.apps.cli.package_show import say_report
+        from paddock.assembly.archive_notes import archive_notes
         from paddock.assembly.packages import is_development_plane, open_depot
         from paddock.packages.install import InstallWish, install
         from paddock.packages.signatures import read_signature
@@ -257,7 +259,10 @@ class PackageCommand:
             signature=signature,
         )
         with open_depot(project) as depot:
+            notes = archive_notes(project, archive)
             report = install(depot, archive, wish)
+        if report.status != "unchanged":
+            report = replace(report, notes=(*report.notes, *notes))
         if wish.plane_is_dev:
             console.warn("note: this plane was made with --dev: nobody had to approve this")
         elif wish.dev and report.status != "unchanged":

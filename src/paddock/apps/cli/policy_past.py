@@ -21,6 +21,7 @@ from paddock.assembly import (
     own_candidate,
     read_candidate,
 )
+from paddock.assembly.agents import require_past_agent
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.presence import stands
@@ -64,6 +65,8 @@ def run_replay(options: Options, console: Console) -> int:
         until=seconds_of(options.until, "--until"),
     )
     project = find_project(options, console)
+    if options.agent is not None:
+        require_past_agent(project, options.agent)
     candidate = None
     if options.policy is not None:
         candidate = read_candidate(
@@ -90,7 +93,8 @@ def run_diff(options: Options, console: Console) -> int:
     )
     old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
     new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
-    report = diff(old.policy(files.kind), new.policy(files.kind))
+    place = (files.kind, files.planes_below)
+    report = diff(old.policy(*place), new.policy(*place))
     if options.json:
         console.write_json({"old": old.name, "new": new.name, **report.as_json()})
     else:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from paddock.agent.events import CallFinished, Event, Noticed
 from paddock.agent.results import TurnOutcome, TurnResult
 from paddock.apps.cli.console import Console
-from paddock.apps.cli.exits import EXIT_HOST, EXIT_NO
-from paddock.apps.cli.interrupts import cancelled_by_interrupt
+from paddock.apps.cli.exits import EXIT_HOST, EXIT_NO, EXIT_SIGNAL
+from paddock.apps.cli.interrupts import cancelled_by_signals
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
 from paddock.assembly import Project
@@ -47,7 +47,7 @@ class Run:
         tape.add_argument("--play", metavar="FILE", help="answer from FILE; nothing is sent")
 
     def run(self, options: Options, console: Console) -> int:
-        """0 success, 1 degraded or error, 5 the provider can't be reached."""
+        """0 success, 1 degraded or error, 5 the provider can't be reached, 128+n by signal n."""
         return answer(options.task, None, options, console)
 
 
@@ -57,7 +57,10 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(message: str, resume: str | None, options: Options, console: Console) -> int:
-    """One turn, in a new session or in one that is resumed."""
+    """One turn, in a new session or in one that is resumed; the exit status.
+
+    Where SIGTERM or SIGHUP ends it the turn is cancelled, and turn and session are on record.
+    """
     project = use_project(options, console)
     prepared = _prepared(project, options, console)
     wish = SessionWish(
@@ -68,14 +71,17 @@ def answer(message: str, resume: str | None, options: Options, console: Console)
         resume=resume,
         provider=prepared.provider if prepared else _recorded(project, options, console),
     )
-    with open_session(project, wish) as session, cancelled_by_interrupt() as cancel:
+    # Around the session too: its end is on record whenever the signal comes.
+    with cancelled_by_signals() as stopping, open_session(project, wish) as session:
         for notice in session.notices[len(project.notices) :]:
             console.warn(f"note: {notice}")
-        result = session.handle_turn(message, cancel)
+        result = session.handle_turn(message, stopping.token)
     if options.json:
         console.write_json(result.as_json())
     else:
         console.say(result.response)
+    if stopping.ended_by is not None:
+        return EXIT_SIGNAL + stopping.ended_by
     if prepared and result.outcome is TurnOutcome.SUCCESS:
         prepared.answers.require_finished()
     return _exit_of(result)

@@ -10,6 +10,7 @@ from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.apps.cli.run import add_model, answer
 from paddock.assembly import Project
+from paddock.assembly.agents import require_past_agent
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import HostError, UsageError
 from paddock.text.show import quote, show_name
@@ -56,6 +57,8 @@ class Sessions:
         return actions[options.action](project, options, console)
 
     def _list(self, project: Project, options: Options, console: Console) -> int:
+        if options.agent is not None:
+            require_past_agent(project, options.agent)
         found = list_sessions(sessions_of(project), options.agent)
         if options.json:
             console.write_json([session.as_json() for session in found])

@@ -20,12 +20,14 @@ from paddock.apps.hook.lean.image import (
     FOLLOWED,
     FORMAT,
     KEY_BYTES,
+    LISTED,
     NAME,
     Homes,
     digest_at,
     find_homes,
     image_path,
     key_path,
+    listed_at,
     look_at,
     read_private,
     seal,
@@ -36,6 +38,7 @@ from paddock.ledger.paths import LedgerPaths
 from paddock.plane.discovery import PROJECT_MARKERS
 from paddock.plane.files import create_file, make_directories, replace_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.plane.registry import bare_planes_below, registry_directory
 from paddock.plane.trust import trust_record_path
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
@@ -81,7 +84,9 @@ def make_image(
     if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
         return None
     looked = _looked(ground)
-    if looked is None:
+    # Looked at first: of a plane that is registered from here on the image will not know.
+    below = bare_planes_below(project.root.path, project.environment)
+    if looked is None or below != policy.planes_below:
         return None
     numbers: dict[str, int] = {}
     profiles: list[Json] = []
@@ -153,11 +158,12 @@ def _looked(ground: Ground) -> list[Json] | None:
     contents += [str(layout.record), str(layout.agent_file("main"))]
     if files.project is not None:
         contents.append(str(trust_record_path(files.project.path, environment)))
-    user = str(environment.user_config)
+    user, registry = str(environment.user_config), str(registry_directory(environment))
     return [
         *((NAME, name, look_at(name)) for name in names),
         *((CONTENT, path, digest_at(path, False)) for path in contents),
         (FOLLOWED, user, digest_at(user, True)),
+        (LISTED, registry, listed_at(registry)),
     ]
 
 

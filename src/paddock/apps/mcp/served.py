@@ -12,6 +12,7 @@ from paddock.apps.mcp.asking import ClientApprover
 from paddock.assembly import Project, new_session_id, open_inbox, open_runtime, tools_shown
 from paddock.errors import HostError
 from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
+from paddock.plane.registry import registry_directory
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.runtime import Runtime
 
@@ -174,6 +175,7 @@ def _look(project: Project, agent: str) -> Seen:
         layout.admin_config,
         environment.user_config,
         environment.trust,
+        registry_directory(environment),
         *(record.file for record in lineage),
     )
     directories = Looks.of(

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import threading
 
 import pytest
 
@@ -10,19 +11,23 @@ from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
 from paddock.apps.admin.ports import Ended, Interrupted, Typed
 from paddock.errors import UsageError
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+PATIENCE_S = 30.0
+
 
 class Impatient(io.StringIO):
-    """Where somebody presses Ctrl-C as soon as the first prompt is seen."""
+    """Where somebody presses Ctrl-C as soon as the first prompt is seen; or sends a signal."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__()
         self._was_seen = False
+        self._number = number
 
     def flush(self) -> None:
         super().flush()
         if not self._was_seen:
             self._was_seen = True
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), self._number)
 
 
 def test_ctrl_c_while_the_prompt_is_written_is_one_at_the_prompt():
@@ -30,6 +35,49 @@ def test_ctrl_c_while_the_prompt_is_written_is_one_at_the_prompt():
     keyboard = PlainKeyboard(io.StringIO("hello\n"), PlainScreen(out))
     assert [keyboard.read(), keyboard.read()] == [Interrupted(), Typed("hello")]
     assert out.getvalue() == "> \n> hello\n"
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_to_end_while_the_prompt_is_written_ends_the_input(number):
+    keyboard = PlainKeyboard(io.StringIO("hello\n"), PlainScreen(Impatient(number)))
+    before = signal.getsignal(number)
+    with keyboard.ending():
+        assert [keyboard.read(), keyboard.read()] == [Ended(), Ended()]
+    assert keyboard.ended_by == number
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_to_end_between_two_messages_ends_the_input(number):
+    keyboard = PlainKeyboard(io.StringIO("one\ntwo\n"), PlainScreen(io.StringIO()))
+    with keyboard.ending():
+        assert keyboard.read() == Typed("one")
+        os.kill(os.getpid(), number)
+        assert keyboard.read() == Ended()
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_to_end_cancels_what_runs_and_what_begins_after_it(number):
+    keyboard = PlainKeyboard(io.StringIO("one\n"), PlainScreen(io.StringIO()))
+    first, second = threading.Event(), threading.Event()
+    with keyboard.ending():
+        with keyboard.interrupting(first.set):
+            os.kill(os.getpid(), number)
+            assert first.wait(PATIENCE_S)
+        with keyboard.interrupting(second.set):
+            assert second.is_set()
+        assert keyboard.read() == Ended()
+
+
+def test_a_hang_up_that_is_ignored_stays_so():
+    keyboard = PlainKeyboard(io.StringIO("one\n"), PlainScreen(io.StringIO()))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with keyboard.ending():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert keyboard.read() == Typed("one")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def keyboard_on(content: bytes, encoding: str = "utf-8", errors: str = "strict") -> PlainKeyboard:

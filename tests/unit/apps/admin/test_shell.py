@@ -1,12 +1,16 @@
 """The loop and its commands, on a pipe and in this process: no terminal, no key, no network."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from tests.support.admin_shells import RISKY, Site, new_plane, new_project
+from tests.support.wire_server import Hang, WireServer
 
 
 @pytest.fixture
@@ -30,6 +34,30 @@ def blocks(shown: str) -> dict[str, list[str]]:
         else:
             rows.append(each)
     return found
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_the_shell_on_a_pipe_ends_turn_and_session_on_record(plane, number):
+    with WireServer() as server:
+        server.reply(Hang())
+
+        def end() -> None:
+            server.wait_for_request()
+            os.kill(os.getpid(), number)
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        model = plane.use_server("chat", server.url)
+        status, shown = plane.shell("go\nnever read\n", model=model)
+        thread.join()
+
+    assert status == 128 + number
+    assert "cancelled" in shown
+    assert "never read" not in shown
+    (turn,) = plane.entries("ho2m", "TURN_RECORDED")
+    assert (turn.metadata["user_message"], turn.metadata["outcome"]) == ("go", "cancelled")
+    assert len(plane.entries("ho2m", "SESSION_END")) == 1
 
 
 def test_a_pipe_that_ends_ends_the_session(plane):

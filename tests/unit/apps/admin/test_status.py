@@ -23,14 +23,14 @@ STRICT = Status(
 def test_every_form_fits_and_says_what_is_held_first_of_all(width):
     text = status_text(STRICT, width)
     assert width is None or len(text) <= width
-    if width is None or width >= 25:
-        assert "gate closed" in text
-        assert "sandbox full"[: 25 if width is None else width] in text
+    if width is None or width >= 30:
+        assert "dual gate closed" in text
+        assert "sandbox full"[: 30 if width is None else width] in text
 
 
 def test_the_longest_form_says_everything():
     assert status_text(STRICT) == (
-        "agent admin  profile admin  model builtin:paddock-rules-1  gate closed  sandbox full  "
+        "agent admin  profile admin  model builtin:paddock-rules-1  dual gate closed  sandbox full  "
         "tokens 1,234 (998,766 left)  cost none"
     )
     assert "(" not in status_text(replace(STRICT, tokens_left=None))
@@ -39,11 +39,11 @@ def test_the_longest_form_says_everything():
 def test_on_eighty_columns_a_long_name_of_a_model_gives_way_first():
     vendor = replace(STRICT, provider="anthropic", model="claude-opus-5-5", tokens=12_345)
     assert status_text(vendor, 78) == (
-        "admin/admin  claude-opus-5-5  gate closed  sandbox full  tokens 12k  cost ?"
+        "admin/admin  claude-opus-…  dual gate closed  sandbox full  tokens 12k  cost ?"
     )
     partial = replace(vendor, sandbox=Sandboxed(Enforcement.PARTIAL, "landlock"), tokens=1_234_567)
     assert status_text(partial, 78) == (
-        "admin/admin  claude-opus…  gate closed  sandbox partial  tokens 1,234k  cost ?"
+        "admin/admin  claude…  dual gate closed  sandbox partial  tokens 1,234k  cost ?"
     )
 
 

@@ -216,7 +216,7 @@ def test_a_resized_terminal_is_drawn_for_its_new_size(plane):
         assert "I need no key and no network, and I" in terminal.text()
         terminal.resize(60, 20)
         terminal.wait_until(
-            lambda: terminal.text().split("\n")[-1].startswith(" gate closed  sandbox full"),
+            lambda: terminal.text().split("\n")[-1].startswith(" dual gate closed  sandbox full"),
             "the short status line",
         )
         terminal.wait_for_prompt()

@@ -8,6 +8,7 @@ import pytest
 
 from paddock.apps.hook.lean.asked import DeclinedError
 from paddock.apps.hook.lean.image import FORMAT, KEY_BYTES, seal
+from paddock.plane.registry import register_bare_plane
 from tests.support.hooks import Client
 from tests.support.users import plain_ids
 
@@ -128,6 +129,17 @@ def test_a_policy_that_appears_changes_or_goes_makes_the_image_stale(client: Cli
     assert not declines(client)
     file.unlink()
     assert declines(client)
+
+
+def test_a_plane_that_comes_to_stand_in_the_project_makes_the_image_stale(client: Client):
+    prepared(client)
+    inside = data(client, "{root}/docs/plane/HOT/config/policy.toml")
+    assert client.lean(inside).word == "none"
+    register_bare_plane(client.place.project / "docs" / "plane", client.place.environment)
+    assert declines(client)
+    assert client.say(inside, keeps_image=True).word == "deny"
+    assert client.lean(inside).word == "deny"
+    assert client.lean(data(client)).word == "none"
 
 
 def test_trust_that_is_taken_back_makes_the_image_stale(client: Client):

@@ -9,6 +9,7 @@ from paddock.apps.mcp.served import Agents
 from paddock.assembly import open_project
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.environment import read_environment
+from paddock.plane.registry import register_bare_plane
 from tests.support.mcp_servers import McpPlace, make_place
 
 TIGHTER = '[profiles.standard]\ndeny = ["tool:file:*"]\n'
@@ -51,6 +52,15 @@ def test_a_tighter_policy_means_the_next_call(agents, place):
 
     assert after.runtime is not before.runtime
     assert after.runtime.call("view", view).status == "error"
+
+
+def test_a_plane_that_comes_to_stand_in_the_workspace_means_the_next_call(agents, place):
+    new = {"path": "plane/HOT/config/policy.toml", "content": "x"}
+    agents.get()
+    register_bare_plane(place.project / "plane", read_environment(place.variables))
+    assert agents.get().runtime.call("create_file", new).refusal.code == "policy.protected"
+    assert not (place.project / "plane").exists()
+    assert agents.get().runtime.call("create_file", {**new, "path": "a"}).status == "ok"
 
 
 def test_a_policy_that_does_not_load_serves_nothing(agents, place):

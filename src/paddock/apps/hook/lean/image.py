@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
     from paddock.values.calls import Json
 
-FORMAT = b"paddock hook image 2\n"
+FORMAT = b"paddock hook image 3\n"
 KEY_BYTES = 32
 IMAGE_BYTES_MAX = 8_000_000
 FILE_BYTES_MAX = 2_000_000
-CONTENT, NAME, FOLLOWED = 0, 1, 2
-"""Kinds of what was looked at: a file's bytes, what stands under a name, bytes through links."""
+CONTENT, NAME, FOLLOWED, LISTED = 0, 1, 2, 3
+"""Kinds of what was looked at: a file's bytes, what stands under a name, bytes through links,
+when a directory got or lost a name."""
 _INNER = int.from_bytes(b"\x36" * 64, "big")
 _OUTER = int.from_bytes(b"\x5c" * 64, "big")
 _READ = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | posix.O_CLOEXEC
@@ -108,7 +109,10 @@ def load_image(path: str, key_file: str) -> "Json":
 def is_current(looked: "Json") -> bool:
     """Whether everything that an image was made from is as it was."""
     for kind, path, wanted in looked:
-        found = look_at(path) if kind == NAME else digest_at(path, kind == FOLLOWED)
+        if kind == LISTED:
+            found = listed_at(path)
+        else:
+            found = look_at(path) if kind == NAME else digest_at(path, kind == FOLLOWED)
         if found != wanted:
             return False
     return True
@@ -121,6 +125,14 @@ def look_at(path: str) -> "Json":
     except (OSError, ValueError):
         return None
     return (status.st_mode, status.st_uid, status.st_dev, status.st_ino)
+
+
+def listed_at(path: str) -> "Json":
+    """When a name in this directory came or went last; None where nothing stands."""
+    try:
+        return posix.lstat(path).st_mtime_ns
+    except (OSError, ValueError):
+        return None
 
 
 def digest_at(path: str, through_links: bool) -> "Json":
