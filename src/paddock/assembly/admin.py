@@ -29,6 +29,7 @@ ADMIN_PROFILE: Final = "admin"
 CORE: Final = "core"
 DEVELOPMENT: Final = "development"
 PACKAGE: Final = "package"
+SHELL: Final = "shell"
 """Of tools that packages bring; see `package_tools`."""
 
 

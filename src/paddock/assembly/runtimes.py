@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from paddock import limits
-from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE
+from paddock.assembly.admin import ADMIN_AGENT, CORE, PACKAGE, SHELL
 from paddock.assembly.agents import note_agents
 from paddock.assembly.approvals import GovernanceApprovals, open_inbox
 from paddock.assembly.contents import open_blobs
@@ -24,6 +24,8 @@ from paddock.ledger.named import PlaneLedgers
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
 from paddock.plane.layout import LedgerName
+from paddock.policy.engine import Policy
+from paddock.policy.openness import may_ever
 from paddock.policy.permissions import compile_permissions
 from paddock.runtime.approvals import (
     ApprovalRequest,
@@ -46,9 +48,19 @@ from paddock.workspace import Workspace
 
 def tools_of(project: Project, agent: str | None) -> Registry:
     """The tools that exist for one agent. Raises: UsageError where there is no such agent."""
-    record = project.agents.read(project.agent_named(agent))
-    tools, _ = _existing(project, record.agent.toolsets)
-    return Registry(tools).only(record.agent.toolsets)
+    lineage = project.agents.lineage(project.agent_named(agent))
+    chain = tuple(record.agent for record in lineage)
+    tools, _ = _existing(project, chain[0].toolsets)
+    return Registry(tools).only(_toolsets_of(project.policy_for(lineage[0]), chain))
+
+
+def _toolsets_of(policy: Policy, chain: AgentChain) -> tuple[str, ...]:
+    """Those of the agent; commands only where some command could be allowed or asked about."""
+    return tuple(
+        name
+        for name in chain[0].toolsets
+        if name != SHELL or may_ever(policy, chain, "shell", "run")
+    )
 
 
 def _existing(
@@ -112,7 +124,7 @@ def open_runtime(
     chain = _chain_of(project, lineage)
     policy = project.policy_for(lineage[0])
     tools, not_loaded = _existing(project, chain[0].toolsets)
-    registry = Registry(tools).only(chain[0].toolsets)
+    registry = Registry(tools).only(_toolsets_of(policy, chain))
     judge = PolicyJudge(policy, chain)
     with ExitStack() as held:
         # Last in, first out: commands end before what they work on is let go.

@@ -191,3 +191,18 @@ def test_absolute_paths_by_the_name_that_the_user_has_for_the_root_are_inside(us
         assert (ran.status, ran.json["path"]) == (0, f"{link}/README.md")
     ran = user.call("view", path=f"{link}/README.md")
     assert (ran.status, ran.json["code"]) == (1, "path.escapes_root")
+
+
+@pytest.mark.parametrize("closed", ['deny = ["tool:shell:*"]', ""], ids=["denied", "unnamed"])
+def test_an_agent_whose_policy_knows_no_command_has_no_run_shell(user, closed):
+    assert "run_shell" in user.run("tools").out
+    text = f'[profiles.standard]\nallow = ["tool:file:*"]\n{closed}\n'
+    (user.project / "paddock.toml").write_text(text)
+    assert user.run("trust", "--yes").status == 0
+
+    assert "run_shell" not in user.run("tools").out
+    assert user.call("run_shell", "--yes", command="true").json["code"] == "tool.unknown"
+    (user.project / "paddock.toml").write_text(text + 'ask = ["tool:shell:run make test"]\n')
+    user.run("trust", "--yes")
+    assert "run_shell" in user.run("tools").out
+    assert user.call("run_shell", "--yes", command="true").json["code"] == "policy.denied"
