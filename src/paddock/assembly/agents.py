@@ -1,6 +1,7 @@
 """Declaring agents and undeclaring them, each put on record; and what was edited by hand."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from paddock.assembly.ledgers import record_in_governance
@@ -67,15 +68,17 @@ def note_agents(project: Project, lineage: Sequence[AgentRecord]) -> None:
     record_in_governance(project, *changed)
 
 
-def require_past_agent(project: Project, agent: str) -> None:
+def require_past_agent(project: Project, agent: str, *others: Path) -> None:
     """Refuse a name that no agent has, or ever had: nothing found would say nothing.
+
+    `others` are ledgers from elsewhere, which have agents of their own.
 
     Raises:
         UsageError: there is no such agent, and no ledger has an entry of one.
         ConfigError: what declares the agents does not load.
     """
     names = sorted({*project.agents.names(), project.default_agent})
-    paths = project.layout.ledger_paths().values()
+    paths = (*project.layout.ledger_paths().values(), *others)
     if agent in names or any(stands(p) and has_entry_of(str(p), agent) for p in paths):
         return
     raise UsageError(

@@ -88,7 +88,8 @@ def test_another_policy_shows_what_changes_and_nothing_is_run_or_written(user):
 
 def test_replay_looks_only_at_what_is_asked_for(user):
     user.call("view", path="README.md")
-    assert user.run("policy", "replay", "--agent", "nobody", "--json").json["replayed"] == 0
+    assert user.run("agent", "create", "other").status == 0
+    assert user.run("policy", "replay", "--agent", "other", "--json").json["replayed"] == 0
     assert user.run("policy", "replay", "--until", "2001-01-01", "--json").json["replayed"] == 0
     assert user.run("policy", "replay", "--since", "2001-01-01", "--json").json["replayed"] == 1
     assert user.run("policy", "replay", "--ledger", "ho2m", "--json").json["replayed"] == 0
@@ -112,6 +113,10 @@ def test_replay_reads_a_ledger_from_elsewhere(user, tmp_path):
     name = new_policy(user)
     shown = user.run("policy", "replay", "--ledger", str(copy), "--policy", name, "--json").json
     assert shown["newly_denied"] == 1
+    text = copy.read_text().replace('"agent":"main"', '"agent":"theirs"')
+    (tmp_path / "other.jsonl").write_text(text)
+    other = ("policy", "replay", "--ledger", str(tmp_path / "other.jsonl"), "--agent")
+    assert (user.run(*other, "theirs").status, user.run(*other, "nobody").status) == (0, 2)
     ran = user.run("policy", "replay", "--ledger", "none.jsonl")
     assert (ran.status, "there is no ledger" in ran.err) == (2, True)
     assert user.run("policy", "replay", "--ledger", "nonsense").status == 2
@@ -146,7 +151,9 @@ def test_on_a_bare_plane_each_agent_meets_the_policy_of_its_own_workspace(tmp_pa
     operator.call("read_file", path="HOT/config/policy.toml")
     shown = operator.run("policy", "replay", "--json").json
     assert (shown["replayed"], shown["unchanged"]) == (1, 1)
-    assert operator.run("policy", "replay", "--agent", "gone", "--json").status == 2
+    for action in ("create", "remove"):
+        assert operator.run("agent", action, "gone").status == 0
+    assert operator.run("policy", "replay", "--agent", "gone", "--json").json["replayed"] == 0
 
 
 def test_diff_shows_calls_that_two_files_decide_differently(user):

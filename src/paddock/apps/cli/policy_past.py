@@ -65,14 +65,14 @@ def run_replay(options: Options, console: Console) -> int:
         until=seconds_of(options.until, "--until"),
     )
     project = find_project(options, console)
-    if options.agent is not None:
-        require_past_agent(project, options.agent)
     candidate = None
     if options.policy is not None:
         candidate = read_candidate(
             console.directory / options.policy, Path(options.policy).name, project.files
         )
     path = ledger_file(options, console)
+    if options.agent is not None:
+        require_past_agent(project, options.agent, path)
     report = replay(_past_calls(path, wanted), PlanePolicies(project, candidate))
     name = options.policy or "the policy in force"
     if options.json:
