@@ -363,7 +363,6 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "agents-directory-is-not-looked-at.toml",
                 "command-renames-own-directories.toml",
                 "plane-below-is-open.toml",
-                "plane-is-made-in-a-project.toml",
                 "workspace-lies-in-another-plane.toml",
             ),
         ),

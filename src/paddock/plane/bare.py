@@ -9,7 +9,6 @@ over.
 
 import os
 import re
-import shlex
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.apart import require_outside
-from paddock.plane.discovery import find_project_above, is_bare_plane
+from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment
 from paddock.plane.files import (
     DIRECTORY_MODE,
@@ -140,8 +139,6 @@ def make_bare_plane(
     require_outside(directory, environment)
     wanted = real_path(directory)
     _require_no_plane_above(wanted)
-    if not is_bare_plane(wanted):
-        _require_no_project_above(wanted, environment)
     _make_root(directory)
     root = real_directory(directory)
     layout = PlaneLayout(root, PlaneKind.BARE)
@@ -176,24 +173,6 @@ def _require_no_plane_above(root: Path) -> None:
                 where=str(root),
                 hint="make it somewhere else: agents of the outer plane could change it",
             )
-
-
-def _require_no_project_above(root: Path, environment: Environment) -> None:
-    # Threat: whoever works on the project writes everything that the plane believes, half of
-    # the dual gate with it. What stands in the directory itself, `_require_free` says.
-    project = find_project_above(root, environment)
-    if project is not None:
-        raise ConfigError(
-            f"{quote(str(root))} lies in the project {quote(str(project))}, where agents work",
-            where=str(root),
-            hint="name a directory outside of the project, for example"
-            f" paddock init --bare {_beside(project, root)}",
-        )
-
-
-def _beside(project: Path, root: Path) -> str:
-    """A place for the plane that is not in the project, as it is typed."""
-    return shlex.quote(str(project.parent / root.name))
 
 
 def _require_free(root: Path, blueprint: Blueprint, leftovers: tuple[str, ...]) -> None:

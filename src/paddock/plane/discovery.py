@@ -70,23 +70,6 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     return ProjectRoot(directory, PlaneKind.PROJECT)
 
 
-def find_project_above(directory: Path, environment: Environment) -> Path | None:
-    """The nearest project in which the real path `directory` lies.
-
-    One that has a marker, by the rules of `find_root`, or that has a plane: it was worked in.
-
-    Raises: ConfigError where a plane's record does not load.
-    """
-    for candidate in _candidates(directory, environment)[1:]:
-        if _is_project(candidate) and not _is_planted(candidate):
-            return candidate
-        record = environment.planes / plane_name(candidate) / "plane.json"
-        identity = read_identity(record)
-        if identity is not None and identity.root == candidate:
-            return candidate
-    return None
-
-
 def name_of_root(start: Path, root: Path) -> Path:
     """`root` by the name that `start` has for it: another than its own where a link leads there.
 

@@ -15,7 +15,7 @@ from paddock.plane.environment import Environment
 from paddock.plane.files import create_file, host_errors
 from paddock.plane.paths import real_directory, real_path
 from paddock.plane.policy_files import own_policy_path, read_own_policy
-from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
+from paddock.plane.registry import is_registered_bare_plane
 from paddock.plane.template import POLICY_TEMPLATE
 from paddock.plane.trust import TrustRecord, is_trusted, plan_trust, write_trust
 from paddock.text.show import quote
@@ -58,7 +58,7 @@ def init_project(
 
     Raises:
         UsageError: `directory` can't be one, or is a bare plane.
-        ConfigError: it overlaps Paddock's own files, lies in a bare plane or holds one,
+        ConfigError: it overlaps Paddock's own files, lies in a bare plane,
             holds two policies, or its plane is damaged.
         HostError: something could not be written. Also what `record` raises; then
             nothing is trusted.
@@ -97,19 +97,12 @@ def init_project(
 
 
 def _require_apart_from_planes(root: Path, environment: Environment) -> None:
-    """Refuse a new project around a bare plane, or in one; one that is there stays as it is.
+    """Refuse a new project in a bare plane; one that is there stays as it is.
 
     # Threat: the project's agents would work on what governs the plane's.
     """
     if os.path.lexists(own_policy_path(ProjectRoot(root, PlaneKind.PROJECT))):
         return
-    below = bare_planes_below(root, environment)
-    if below:
-        raise ConfigError(
-            f"the bare plane {quote(str(root / below[0]))} lies in {quote(str(root))}",
-            where=str(root),
-            hint="name a directory in which no plane stands",
-        )
     for above in root.parents:
         if is_registered_bare_plane(above, environment):
             raise ConfigError(

@@ -9,7 +9,6 @@ import pytest
 
 from paddock.errors import ConfigError, PaddockError, UsageError
 from paddock.plane.bare import BARE_DIRECTORIES, Blueprint, MadePlane, make_bare_plane
-from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot, find_root, is_bare_plane
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
@@ -194,50 +193,6 @@ def test_a_link_to_a_directory_names_that_directory(tmp_path, environment):
         tmp_path / "real"
     )
     assert os.path.islink(tmp_path / "link")
-
-
-@pytest.mark.parametrize("marker", ["paddock.toml", "paddock.json", ".git"])
-def test_a_plane_inside_a_project_is_refused_and_beside_it_it_is_made(
-    tmp_path, environment, marker
-):
-    # Threat: who works on the project writes the plane's policy, keys and half of its dual gate.
-    (tmp_path / "project" / "sub").mkdir(parents=True)
-    (tmp_path / "project" / marker).write_bytes(b"")
-    inner = tmp_path / "project" / "sub" / "plane"
-    with pytest.raises(ConfigError, match="lies in the project") as refused:
-        make_bare_plane(inner, BLUEPRINT, environment)
-    assert refused.value.hint == (
-        "name a directory outside of the project, for example"
-        f" paddock init --bare {tmp_path / 'plane'}"
-    )
-    assert not inner.exists()
-    assert not is_registered_bare_plane(inner, environment)
-    assert make_bare_plane(tmp_path / "plane", BLUEPRINT, environment).registered
-
-
-def test_a_directory_that_was_worked_in_is_a_project_without_any_marker(
-    tmp_path, project, environment
-):
-    make_bare_plane(project / "before", BLUEPRINT, environment)
-    open_plane(ProjectRoot(project, "project"), environment)
-    with pytest.raises(ConfigError, match="lies in the project"):
-        make_bare_plane(project / "after", BLUEPRINT, environment)
-    assert os.listdir(project) == ["before"]
-
-
-def test_a_plane_that_stands_in_a_project_already_is_left_as_it_is(tmp_path, project, environment):
-    plane = project / "plane"
-    make_bare_plane(plane, BLUEPRINT, environment)
-    (project / ".git").mkdir()
-    before = tree(plane)
-    again = make_bare_plane(plane, BLUEPRINT, environment)
-    assert again == MadePlane(PlaneLayout(plane, "bare"), (), registered=True)
-    assert tree(plane) == before
-
-
-def test_a_home_that_is_kept_in_git_holds_planes(environment):
-    (environment.home / ".git").mkdir()
-    assert make_bare_plane(environment.home / "plane", BLUEPRINT, environment).registered
 
 
 def test_the_planes_below_a_directory_are_those_that_were_registered(tmp_path, environment):

@@ -180,16 +180,6 @@ def test_a_trust_that_cannot_be_put_on_record_is_none_and_init_can_go_on_later(
     assert is_trusted(project / "paddock.toml", POLICY_TEMPLATE, environment)
 
 
-def test_a_project_around_a_bare_plane_is_refused_and_nothing_is_made(project, environment):
-    register_bare_plane(project / "sub" / "plane", environment)
-    before = snapshot(project, environment.home)
-    for root in (project, project / "sub"):
-        with pytest.raises(ConfigError, match=r"plane' lies in '.*'"):
-            init_project(root, environment, NOW, record)
-    assert snapshot(project, environment.home) == before
-    assert not init_project(project / "beside", environment, NOW, record).already
-
-
 def test_a_project_in_a_bare_plane_is_refused_and_nothing_is_made(project, environment):
     register_bare_plane(project, environment)
     with pytest.raises(ConfigError, match="lies in the bare plane"):
