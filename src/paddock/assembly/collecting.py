@@ -68,10 +68,11 @@ def ledger_keys(project: Project) -> Mapping[str, VerifierKey]:
     Raises: LedgerDamagedError: also where one is gone. HostError, ConfigError.
     """
     paths = project.layout.ledger_paths()
-    return {name: read_key(path) for name, path in paths.items() if _is_there(project, name)}
+    return {name: read_key(path) for name, path in paths.items() if _stands(project, name)}
 
 
-def _is_there(project: Project, name: LedgerName) -> bool:
+def _stands(project: Project, name: LedgerName) -> bool:
+    """Raises: LedgerDamagedError: it is gone; HostError, ConfigError."""
     verify_not_gone(project.layout, project.environment, name)
     return project.layout.ledger_paths()[name].exists()
 
@@ -106,7 +107,7 @@ def push_plane(
     pushed: list[Pushed] = []
     unenrolled: list[str] = []
     for name, path in project.layout.ledger_paths().items():
-        if not _is_there(project, name):
+        if not _stands(project, name):
             # Threat: whoever removes a ledger could remove all that says so here.
             if name in enrolled and enrolled[name].accepted:
                 raise LedgerDamagedError(
@@ -136,7 +137,7 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
     Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
-    if not _is_there(project, LedgerName.GOVERNANCE):
+    if not _stands(project, LedgerName.GOVERNANCE):
         return []
     found: list[Recorded] = []
     for row in find_decided(str(path), (CHECKPOINT_ACCEPTED,), Filter()):
@@ -157,7 +158,7 @@ def audit_record(project: Project) -> Sequence[str]:
 
     Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """
-    if not _is_there(project, LedgerName.GOVERNANCE):
+    if not _stands(project, LedgerName.GOVERNANCE):
         return []
     found = audit_ledger(
         project.layout, project.environment, LedgerName.GOVERNANCE, Audit(full=True)
