@@ -117,7 +117,7 @@ otherwise = { "tool:mcp:*" = "ask", "tool:shell:*" = "ask", "tool:client:*" = "a
             '"tool:shell:*" = "ask", "tool:mcp:*" = "ask", "tool:client:*" = "ask"',
             "asked about (shell, mcp, client), else denied",
         ),
-        ('"tool:client:Bash" = "ask"', "asked about (client:Bash), else denied"),
+        ('"tool:client:WebFetch" = "ask"', "asked about (client:WebFetch), else denied"),
         ('"tool:*" = "ask"', "asked about"),
         ('"tool:mcp:*" = "deny", "tool:*" = "ask"', "denied (mcp), else asked about"),
         # Of two that overlap the strictest holds.

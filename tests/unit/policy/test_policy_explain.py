@@ -365,7 +365,7 @@ def test_where_trust_alone_changes_nothing_what_to_write_first_is_said() -> None
             Outcome.ALLOW,
         ),
     )
-    (whole,) = explained("tool:mcp:call a", "locked", cloned).changes
+    (whole,) = explained("tool:mcp:call mcp__a__b", "locked", cloned).changes
     assert whole.text.endswith(f"since a profile in a file replaces it whole{then}")
     # Denying needs nobody's trust, and neither does what stands elsewhere.
     (denied,) = explained("tool:client:Agent", "open", cloned).changes
