@@ -143,7 +143,7 @@ MEANINGS = {
     "tool:file:view": "read a file, or list a directory",
     "tool:file:delete": "remove a file, a link or an empty directory",
     "tool:file:link": "make a symbolic link; a command's is judged as `create`, too",
-    "tool:file:mode": "change the permission bits of a file, and nothing else of it",
+    "tool:file:mode": "change the permission bits or the times of a file, and nothing else of it",
     "tool:search:grep": "search for text in the files below",
     "tool:search:find": "search for names below",
     "tool:search:ls": "list a directory",

@@ -522,7 +522,7 @@ def test_what_a_rule_asks_about_does_not_open_the_network_for_another_reading(tm
 def test_the_locked_profile_has_no_shell(tmp_path: Path):
     yard = Yard(tmp_path, '[agents.main]\nprofile = "locked"\n').make()
     with yard.opened() as terminal:
-        assert terminal.refuse("true") == "policy.denied"
+        assert terminal.refuse("true") == "tool.unknown"
 
 
 # Backends

@@ -321,7 +321,7 @@ def test_everything_that_a_command_did_is_undone_as_one(terminal: Terminal):
     assert (root / "d/z").read_text() == "again\n"
 
 
-@pytest.mark.parametrize("line", ["chmod 750 a d", "touch -d @1 a", "chmod 750 d; echo > d/q"])
+@pytest.mark.parametrize("line", ["chmod 750 a d", "chmod 750 d; touch -d @1 a; echo > d/q"])
 def test_changes_of_mode_and_time_are_undone(terminal: Terminal, line: str):
     root = terminal.yard.root
     modes = [stat.S_IMODE(os.lstat(root / name).st_mode) for name in ("a", "d")]

@@ -24,7 +24,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
 from paddock.runtime.undo import OperatorJudge, undo_tool
-from paddock.runtime.undo_plan import changed_since, is_as_before, unkept
+from paddock.runtime.undo_plan import changed_since, is_as_before, is_only_touched, unkept
 from paddock.text.show import quote
 from paddock.tools.spec import Change
 from paddock.values.calls import ToolResult
@@ -112,6 +112,8 @@ class Past:
                 return UndoStanding.OTHER_WORKSPACE
             if not call.changes:
                 return UndoStanding.NOT_RECORDED
+            if is_only_touched(call.changes):
+                return UndoStanding.AS_BEFORE
             if changed_since(call.changes, workspace):
                 is_before = is_as_before(call.changes, workspace)
                 return UndoStanding.AS_BEFORE if is_before else UndoStanding.CHANGED

@@ -52,7 +52,9 @@ class CallMark:
     of a version that did not write it."""
 
 
-DoingKind: TypeAlias = Literal["created", "overwritten", "edited", "moved", "deleted", "mode"]
+DoingKind: TypeAlias = Literal[
+    "created", "overwritten", "edited", "moved", "deleted", "mode", "touched"
+]
 """What is done to an entry, as notes, the ledger and a call's result tell it."""
 DoingEntry: TypeAlias = Literal["file", "link", "directory"]
 """What it is done to."""

@@ -68,8 +68,11 @@ class Differ:
     def _done(self, change: Change) -> str:
         if change.kind == "moved":
             return f"moved from {show_name(change.path)} to {show_name(change.to or '')}"
+        if change.kind == "touched" or (change.kind == "mode" and change.mode is None):
+            return "touched: its content and its mode are as before"
         if change.kind == "mode":
-            return f"mode {change.mode or 0:04o} before"
+            after = "" if change.mode_after is None else f" → {change.mode_after:04o}"
+            return f"mode {change.mode:04o}{after}"
         if "directory" in {change.entry, change.entry_after}:
             return f"{change.kind}: {change.entry}"
         before = b"" if change.kind == "created" else self._stored(change.before)

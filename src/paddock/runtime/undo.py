@@ -21,6 +21,7 @@ from paddock.runtime.undo_plan import (
     UndoPlan,
     changed_since,
     is_as_before,
+    is_only_touched,
     leaves_left,
     refusal_of_changed,
     refusal_of_unkept,
@@ -149,6 +150,11 @@ def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -
         raise PathNotFoundError(
             f"no change of the call {quote(call.call_id)} is on record",
             hint="paddock history lists the calls that changed something",
+        )
+    if is_only_touched(call.changes):
+        raise FileChangedError(
+            f"there is nothing to undo: {quote(call.call_id)} set the times of files alone",
+            hint="their contents and modes are as they were",
         )
     changed = changed_since(call.changes, workspace)
     if changed:

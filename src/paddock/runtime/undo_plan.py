@@ -63,6 +63,11 @@ def _needs_content(change: Change) -> bool:
     return change.kind in {"overwritten", "edited", "deleted"} and change.entry != "directory"
 
 
+def is_only_touched(changes: Sequence[Change]) -> bool:
+    """Whether nothing but times was changed: there is nothing to take back."""
+    return bool(changes) and all(change.kind == "touched" for change in changes)
+
+
 def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str, ...]:
     """What is not as the call left it, as a refusal names it: each path, or the mode of one.
 
@@ -71,6 +76,8 @@ def changed_since(changes: Sequence[Change], workspace: Workspace) -> tuple[str,
     left = Tree(workspace, leaves_left(changes))
     found: list[str] = []
     for change in changes:
+        if change.kind == "touched":
+            continue  # A time alone: nobody can say whether it was set since, or for what.
         path = change.to if change.kind == "moved" and change.to is not None else change.path
         now = left.state(path)
         if not _stands(change, now):
@@ -93,8 +100,11 @@ def is_as_before(changes: Sequence[Change], workspace: Workspace) -> bool:
     """
     found = Tree(workspace, _leaves_found(changes))
     return all(
-        _was(change, found.state(change.path))
-        and (change.to is None or found.state(change.to) is None)
+        change.kind == "touched"
+        or (
+            _was(change, found.state(change.path))
+            and (change.to is None or found.state(change.to) is None)
+        )
         for change in changes
     )
 
@@ -213,6 +223,8 @@ class UndoPlan:
                 self._stage("delete", RemoveDirectory(self.left.path(directory)))
 
     def _add(self, change: Change) -> None:
+        if change.kind == "touched":
+            return
         path = self.left.path(change.path)
         if change.kind == "mode":
             workspace = self.left.workspace

@@ -47,7 +47,7 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
     elif after.kind is not before.kind:
         entry_after = after.kind.value
     elif after.version == before.version:
-        kind = "mode"
+        kind = "touched" if after.mode == before.mode else "mode"
     is_gone = after is None or (after.mode != before.mode)
     return Doing(
         row.path.relative,
@@ -59,7 +59,7 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
         mode=_mode_of(before) if is_gone else None,
         mode_after=_mode_of(after),
         # Of a directory there is no content to keep, and the text of a link is always kept.
-        is_kept=row.kept or before.kind.value != "file" or kind == "mode",
+        is_kept=row.kept or before.kind.value != "file" or kind in {"mode", "touched"},
     )
 
 

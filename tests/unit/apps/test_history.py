@@ -691,3 +691,24 @@ def test_a_ledger_that_may_not_be_looked_for_is_the_hosts_fault(tmp_path):
         open_ledger(opened, "ho1m").close()
 
     run_as_plain_user(act)
+
+
+@pytest.mark.needs("stage")
+def test_a_time_alone_is_told_as_touched_and_is_nothing_to_undo(user):
+    file = user.project / "README.md"
+    file.chmod(0o644)
+    touched, changed = (
+        user.call("run_shell", "--yes", command=command).json["content"].split("\n")[2]
+        for command in ("touch -d 2001-01-01 README.md", "chmod 600 README.md")
+    )
+    assert (touched, changed) == ("  touched README.md", "  mode README.md")
+    first, second = user.run("history", "--json").json["calls"]
+    assert first["changes"][0]["kind"] == "touched"
+    assert (first["standing"], second["standing"]) == ("as before", "yes")
+    shown = user.run("diff", first["call"]).out
+    assert "touched: its content and its mode are as before" in shown
+    assert "mode 0644 → 0600" in user.run("diff", second["call"]).out
+    refused = user.run("undo", first["call"])
+    assert (refused.status, "set the times of files alone" in refused.err) == (1, True)
+    assert user.run("undo", second["call"]).status == 0
+    assert file.stat().st_mode & 0o777 == 0o644
