@@ -216,7 +216,7 @@ class Engine:
             for _ in child.output():
                 continue
             if child.finish() == 2 and not child.is_late:
-                raise _invalid(self.wanted.regex.pattern, child.errors)
+                raise _invalid(self.wanted, child.errors)
 
     def _ended(self, code: int, errors: bytes, prefix: str) -> None:
         if code in (0, 1):
@@ -364,7 +364,7 @@ def _require_usable(pattern: str) -> None:
         )
 
 
-def _invalid(pattern: str, errors: bytes) -> InvalidPatternError:
+def _invalid(wanted: Wanted, errors: bytes) -> InvalidPatternError:
     """Ripgrep's own reason, which is about the pattern alone: nothing was searched."""
     said = errors.decode("utf-8", "replace").split("\n\n")[0].splitlines()
     reasons = [line.removeprefix("rg: ").strip() for line in said]
@@ -373,17 +373,18 @@ def _invalid(pattern: str, errors: bytes) -> InvalidPatternError:
     reason = reason.removeprefix("error: ") or (reasons[0] if reasons else "")
     cut = limits.message_value_chars_max
     return InvalidPatternError(
-        f"invalid regex: {quote(pattern)}: {show_name(reason[:cut])}",
+        f"invalid regex: {quote(wanted.regex.pattern)}: {show_name(reason[:cut])}",
         where="pattern",
-        hint=_hint(reason),
+        hint=_hint(reason, wanted.literal_argument),
     )
 
 
-def _hint(reason: str) -> str:
+def _hint(reason: str, literal_argument: str | None) -> str:
     if "\\n" in reason or "\\r" in reason:
         return "a pattern is matched against one line at a time"
     if "look-around" in reason or "backreference" in reason:
         return "regexes take linear time here: no look-around and no backreferences"
     if "size limit" in reason:
         return "use smaller repetition counts"
-    return "escape characters that are meant as they stand, or use literal"
+    escape = "escape characters that are meant as they stand"
+    return escape if literal_argument is None else f"{escape}, or use {literal_argument}"
