@@ -115,10 +115,19 @@ class Runtime:
     async def acall(
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
     ) -> ToolResult:
-        """`call`, in a worker thread."""
-        import asyncio  # noqa: PLC0415 - whoever awaits has it loaded; a command line has not
+        """`call`, in a worker thread; who cancels it stops the call, too.
 
-        return await asyncio.to_thread(self.call, tool, arguments, call_id=call_id)
+        The cancellation comes through once the thread has ended: nothing of the call lands
+        later. What it had done by then stands, and is on record; a command is killed, with all
+        that it started. An approver, or a tool of the embedding program, is waited for.
+        """
+        from paddock.runtime.awaiting import (  # noqa: PLC0415 - it needs asyncio, which only they have loaded who await
+            await_thread,
+        )
+
+        return await await_thread(
+            lambda cancel: self.call(tool, arguments, call_id=call_id, bounds=Bounds(cancel=cancel))
+        )
 
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:
         """Run the tool calls of a model's message; the blocks to send back, in order.
