@@ -120,6 +120,22 @@ def test_a_commit_is_undone_like_any_other_call(place):
     assert tree(place) == before
 
 
+def test_a_commit_that_replaced_a_file_without_write_bits_is_undone_and_that_undo_too(place):
+    locked = place.project / "locked"
+    locked.write_text("old\n")
+    locked.chmod(0o444)
+    before = tree(place)
+    command = "rm -f locked && printf 'new\n' > locked && chmod 444 locked"
+    refused = call(place, "run_shell", command=command)
+    assert grant(place, refused["approval"])["status"] == "ok"
+    after = tree(place)
+    assert after["locked"] == (b"new\n", 0o444)
+    for expected in (before, after, before):
+        last = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]
+        assert place.run("undo", last["call_id"]).returncode == 0
+        assert tree(place) == expected
+
+
 def test_a_commit_of_more_than_an_entry_holds_is_on_record_and_undone(place):
     before = tree(place)
     refused = call(place, "run_shell", command="mkdir n; for i in $(seq 300); do echo > n/$i; done")

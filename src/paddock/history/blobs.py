@@ -16,6 +16,7 @@ from paddock.errors import IntegrityError
 from paddock.history.disk import StoreDisk
 from paddock.history.objects import ObjectStore
 from paddock.plane.files import make_directories
+from paddock.plane.forking import call_after_fork
 from paddock.values.digests import DIGEST_PREFIX
 
 SALT_BYTES: Final = 16
@@ -29,7 +30,7 @@ class BlobStore:
     `randomness(n)` returns n unpredictable bytes.
     """
 
-    __slots__ = ("_directory", "_disk", "_mutex", "_opened", "_randomness")
+    __slots__ = ("__weakref__", "_directory", "_disk", "_mutex", "_opened", "_randomness")
 
     def __init__(
         self,
@@ -43,6 +44,11 @@ class BlobStore:
         self._disk = disk
         self._mutex = threading.Lock()
         self._opened: ObjectStore | None = None
+        call_after_fork(self, BlobStore._after_fork)
+
+    def _after_fork(self) -> None:
+        """Another thread of the parent may have been opening it."""
+        self._mutex = threading.Lock()
 
     def put(self, content: bytes) -> str:
         """Keep a content under a new salt; its salted digest, 64 hexadecimal digits.

@@ -20,6 +20,7 @@ from paddock.history.holding import Held
 from paddock.history.newest import mark_newest
 from paddock.history.notes import CallMark, Doing, Notes
 from paddock.history.objects import ObjectStore
+from paddock.plane.forking import call_after_fork
 
 
 class Kept(Protocol):
@@ -190,7 +191,15 @@ class History:
     Opened when it is first needed: a call that only reads pays nothing for it.
     """
 
-    __slots__ = ("_bytes_max", "_directory", "_disk", "_kept_last", "_mutex", "_opened")
+    __slots__ = (
+        "__weakref__",
+        "_bytes_max",
+        "_directory",
+        "_disk",
+        "_kept_last",
+        "_mutex",
+        "_opened",
+    )
 
     def __init__(self, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> None:
         self._directory = directory
@@ -200,6 +209,11 @@ class History:
         self._opened: tuple[ObjectStore, Notes] | None = None
         self._kept_last: set[str] = set()
         """What the last call recorded here replaced, of those that replaced something."""
+        call_after_fork(self, History._after_fork)
+
+    def _after_fork(self) -> None:
+        """Another thread of the parent may have been opening it."""
+        self._mutex = threading.Lock()
 
     def close(self) -> None:
         """Let it go; a second time does nothing."""

@@ -13,20 +13,28 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from paddock.history.disk import DIRECTORY, converting, wait_for_lock
+from paddock.plane.forking import call_after_fork
 from paddock.plane.locks import try_lock
 
 
 class StoreLock:
     """The lock of one open store."""
 
-    __slots__ = ("_count", "_dir_fd", "_fd", "_mutex", "_pid")
+    __slots__ = ("__weakref__", "_count", "_dir_fd", "_fd", "_mutex")
 
     def __init__(self, dir_fd: int) -> None:
         self._dir_fd = dir_fd
         self._mutex = threading.Lock()
         self._count = 0
         self._fd = -1
-        self._pid = 0
+        call_after_fork(self, StoreLock._after_fork)
+
+    def _after_fork(self) -> None:
+        """Leave the parent its lock, with all the shares in it."""
+        self._mutex = threading.Lock()
+        fd, self._fd, self._count = self._fd, -1, 0
+        if fd >= 0:
+            os.close(fd)
 
     def close(self) -> None:
         """Give up what is held."""
@@ -52,7 +60,8 @@ class StoreLock:
     def release(self) -> None:
         """Give one share back."""
         with self._mutex:
-            self._count -= 1
+            # None is left where a child was forked while it had this one.
+            self._count = max(0, self._count - 1)
             if self._count == 0:
                 self._unlock()
 
@@ -68,10 +77,9 @@ class StoreLock:
                     self._unlock()
 
     def _open(self) -> None:
-        if self._fd < 0 or self._pid != os.getpid():
+        if self._fd < 0:
             with converting("lock the history"):
                 self._fd = os.open(".", DIRECTORY, dir_fd=self._dir_fd)
-            self._pid = os.getpid()
 
     def _try_alone(self) -> bool:
         self._open()
@@ -79,7 +87,7 @@ class StoreLock:
 
     def _unlock(self) -> None:
         # Not by closing: a child forked meanwhile holds a copy and would keep the lock.
-        if self._pid == os.getpid():
+        if self._fd >= 0:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 

@@ -23,6 +23,7 @@ from typing import Final, Literal, Self, TypeAlias, cast
 from paddock.history.disk import DIRECTORY, READ, StoreDisk, converting
 from paddock.history.packing import chunks_of
 from paddock.history.shelf import Shelf, names_in, open_directory
+from paddock.plane.forking import call_after_fork
 from paddock.plane.locks import try_lock
 from paddock.values.calls import Json
 
@@ -98,7 +99,7 @@ class Note:
 class Notes:
     """The notes beside one store: those of this process, and what others left."""
 
-    __slots__ = ("_dir_fd", "_disk", "_file", "_mutex")
+    __slots__ = ("__weakref__", "_dir_fd", "_disk", "_file", "_mutex")
 
     def __init__(self, shelf: Shelf) -> None:
         self._disk = shelf.disk
@@ -106,6 +107,14 @@ class Notes:
         self._file: _OwnFile | None = None
         with converting("open the history"):
             self._dir_fd = open_directory(shelf.disk, shelf.fd, _NOTES)
+        call_after_fork(self, Notes._after_fork)
+
+    def _after_fork(self) -> None:
+        """Leave the parent its file; the next note begins one of our own."""
+        self._mutex = threading.Lock()
+        own, self._file = self._file, None
+        if own is not None:
+            os.close(own.fd)
 
     def close(self) -> None:
         """End this process's notes; those that are needed still stay on the disk."""
@@ -122,7 +131,7 @@ class Notes:
         """
         with self._mutex, converting("note a call in the history"):
             own = self._file
-            if own is None or own.pid != os.getpid():  # a forked child has a file of its own
+            if own is None:
                 own = self._file = _OwnFile.begin(self._disk, self._dir_fd)
             return own.write(call, doings)
 
@@ -186,7 +195,6 @@ class _OwnFile:
     dir_fd: int
     name: str
     fd: int
-    pid: int
     last_number: int = 0
     needed: set[int] = field(default_factory=set[int])
     size_bytes: int = 0
@@ -202,7 +210,7 @@ class _OwnFile:
             os.close(fd)
             disk.unlink(dir_fd, name)
             raise
-        return cls(disk, dir_fd, name, fd, os.getpid())
+        return cls(disk, dir_fd, name, fd)
 
     def write(self, call: CallMark, doings: Sequence[Doing]) -> list[int]:
         first = self.last_number + 1
@@ -244,7 +252,7 @@ class _OwnFile:
         self.size_bytes = size_bytes
 
     def end(self) -> None:
-        if not self.needed and self.pid == os.getpid():
+        if not self.needed:
             with contextlib.suppress(OSError):
                 self.disk.unlink(self.dir_fd, self.name)
         os.close(self.fd)

@@ -32,6 +32,7 @@ from paddock.history.pruning import prune, remove
 from paddock.history.shelf import Shelf, Staged
 from paddock.history.usage import add_usage, read_usage
 from paddock.plane.files import require_private
+from paddock.plane.forking import call_after_fork
 from paddock.values.digests import digest_of
 
 _STAGED_MAX: Final = 64
@@ -51,6 +52,7 @@ class ObjectStore:
     """
 
     __slots__ = (
+        "__weakref__",
         "_bytes_max",
         "_lock",
         "_mutex",
@@ -70,10 +72,18 @@ class ObjectStore:
         self._mutex = threading.RLock()
         self._staged: dict[str, Staged] = {}
         self._swept = False
-        self._uncounted = 0
-        self._uncounted_bytes = 0
+        self._uncounted = self._uncounted_bytes = 0
         self._told_at_bytes = min(_UNCOUNTED_BYTES_MAX, bytes_max // 16)
         self._usage_bytes = 0
+        call_after_fork(self, ObjectStore._after_fork)
+
+    def _after_fork(self) -> None:
+        """Leave to the parent what its threads had put and not synced, or not told yet."""
+        self._mutex = threading.RLock()
+        staged, self._staged = self._staged, {}
+        for draft in staged.values():
+            os.close(draft.fd)
+        self._uncounted = self._uncounted_bytes = 0
 
     @classmethod
     def open(cls, directory: str, *, bytes_max: int, disk: StoreDisk | None = None) -> Self:

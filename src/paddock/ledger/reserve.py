@@ -14,6 +14,7 @@ import threading
 from typing import Final
 
 from paddock.ledger.disk import Disk, failure
+from paddock.plane.forking import call_after_fork
 
 _STEP_BYTES: Final = 65_536
 _BLOCK_BYTES: Final = 4096
@@ -22,7 +23,15 @@ _BLOCK_BYTES: Final = 4096
 class Ballast:
     """The reserved space of one open ledger."""
 
-    __slots__ = ("_descriptor", "_directory", "_disk", "_lock", "_reserved", "_size")
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_directory",
+        "_disk",
+        "_lock",
+        "_reserved",
+        "_size",
+    )
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -31,6 +40,11 @@ class Ballast:
         self._descriptor = -1
         self._reserved = 0
         self._size = 0
+        call_after_fork(self, Ballast._after_fork)
+
+    def _after_fork(self) -> None:
+        """Another thread of the parent may have been reserving."""
+        self._lock = threading.Lock()
 
     def reserve(self, size_bytes: int) -> "Held":
         """Keep space for entries of so many bytes.

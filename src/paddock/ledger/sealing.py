@@ -23,6 +23,7 @@ from paddock.ledger.format_genesis import Genesis
 from paddock.ledger.format_notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
 from paddock.ledger.store import LedgerFile
+from paddock.plane.forking import call_after_fork
 from paddock.values.entries import Entry
 from paddock.values.events import (
     APPROVAL_ANSWERED,
@@ -123,6 +124,11 @@ class Keeper:
         self.problem = ""
         """Why the last checkpoint could not be made; empty where it was."""
         self._told: str = ""
+        call_after_fork(self, Keeper._after_fork)
+
+    def _after_fork(self) -> None:
+        """Another thread of the parent may have been sealing."""
+        self._lock = threading.Lock()
 
     def appended(self, head: Head, count: int, is_urgent: bool) -> None:
         """Look whether a checkpoint is due, now that all up to `head` is durable.

@@ -1,7 +1,7 @@
 """What calls changed, as the ledger tells it, and the notes of calls whose end it lacks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
 from paddock.errors import UsageError
@@ -17,7 +17,8 @@ from paddock.values.calls import Json
 OPERATOR: Final = "(operator)"
 """The acting agent of what a person asked for. No agent can have this name."""
 _LISTED_MAX: Final = 5
-_SHELL_TOOLS: Final = frozenset({"run_shell", "run_shell_dev"})
+_UNDO: Final = "undo"
+_COMMANDS: Final = frozenset({"run_shell", "run_shell_dev", "commit_parked"})
 
 
 _Key = tuple[str, str]
@@ -47,11 +48,13 @@ class PastCall:
     changes: tuple[Change, ...]
     undoes: str = ""
     """Of an undo: the call that it undid."""
+    undoes_command: bool = False
+    """Of an undo: whether a command is behind it, also through other undos."""
 
     @property
     def is_by_command(self) -> bool:
-        """Whether a shell command did it, and not a file tool."""
-        return self.tool in _SHELL_TOOLS
+        """Whether a shell command did it, the commit of its changes, or an undo of these."""
+        return self.tool in _COMMANDS or self.undoes_command
 
     def touches(self, path: str) -> bool:
         """Whether it changed that path or anything below it."""
@@ -93,7 +96,24 @@ def past_calls(
             calls.append(_of_notes(noted.pop(key), "failed", undone.get(key), stored.id))
     calls += [_of_notes(rows, "unknown", undone.get(key)) for key, rows in noted.items()]
     # A stable sort: where clocks agree, the ledger's order stays.
-    return tuple(sorted(calls, key=lambda call: call.timestamp))
+    return _telling_commands(sorted(calls, key=lambda call: call.timestamp))
+
+
+def _telling_commands(calls: Sequence[PastCall]) -> tuple[PastCall, ...]:
+    """The same calls, oldest first; an undo knows whether it took back what a command did.
+
+    Threat: a model that gives a call of a file tool the id of a command would let an undo
+    change what no tool may write. Every call with that id has to be by a command.
+    """
+    by_command: dict[str, bool] = {}
+    told: list[PastCall] = []
+    for call in calls:
+        is_undo = call.agent == OPERATOR and call.tool == _UNDO
+        inherits = is_undo and by_command.get(call.undoes, False)
+        known = replace(call, undoes_command=True) if inherits else call
+        by_command[call.call_id] = known.is_by_command and by_command.get(call.call_id, True)
+        told.append(known)
+    return tuple(told)
 
 
 def ended_notes(effects: Effects, notes: Sequence[Note]) -> frozenset[Note]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from paddock.errors import UsageError
+from paddock.plane.forking import call_after_fork
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.embedding import EmbeddedHandler, embedded_tool
 from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of
@@ -66,8 +67,15 @@ class Runtime:
         self._new_id = new_id
         self._close = close
         self._lock = threading.Lock()
-        self._running = 0
+        self._running: list[int] = []
+        """The threads in which a call runs, once for each."""
         self._is_closed = False
+        call_after_fork(self, Runtime._after_fork)
+
+    def _after_fork(self) -> None:
+        """Only calls of the thread that forked go on in the child."""
+        self._lock = threading.Lock()
+        self._running = [thread for thread in self._running if thread == threading.get_ident()]
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +89,7 @@ class Runtime:
         Calls that run in other threads come to their end first; new ones are refused.
         """
         with self._lock:
-            is_last = not self._is_closed and self._running == 0
+            is_last = not self._is_closed and not self._running
             self._is_closed = True
         if is_last:
             self._close()
@@ -115,10 +123,19 @@ class Runtime:
     async def acall(
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
     ) -> ToolResult:
-        """`call`, in a worker thread."""
-        import asyncio  # noqa: PLC0415 - whoever awaits has it loaded; a command line has not
+        """`call`, in a worker thread; who cancels it stops the call, too.
 
-        return await asyncio.to_thread(self.call, tool, arguments, call_id=call_id)
+        The cancellation comes through once the thread has ended: nothing of the call lands
+        later. What it had done by then stands, and is on record; a command is killed, with all
+        that it started. An approver, or a tool of the embedding program, is waited for.
+        """
+        from paddock.runtime.awaiting import (  # noqa: PLC0415 - it needs asyncio, which only they have loaded who await
+            await_thread,
+        )
+
+        return await await_thread(
+            lambda cancel: self.call(tool, arguments, call_id=call_id, bounds=Bounds(cancel=cancel))
+        )
 
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:
         """Run the tool calls of a model's message; the blocks to send back, in order.
@@ -165,12 +182,12 @@ class Runtime:
         with self._lock:
             if self._is_closed:
                 raise UsageError("the runtime was closed", hint="open the workspace anew")
-            self._running += 1
+            self._running.append(threading.get_ident())
 
     def _leave(self) -> None:
         with self._lock:
-            self._running -= 1
-            is_last = self._is_closed and self._running == 0
+            self._running.remove(threading.get_ident())
+            is_last = self._is_closed and not self._running
         if is_last:
             self._close()
 

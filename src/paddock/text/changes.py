@@ -1,13 +1,18 @@
 """What changed between two texts, as a person or a model reads it."""
 
-import difflib
+from collections.abc import Sequence
+from difflib import Match, SequenceMatcher
+from itertools import accumulate
+from typing import Final
 
 from paddock import limits
 from paddock.text.show import show_line
 
-_DIFF_BYTES_MAX = 400_000
-_DIFF_LINES_MAX = 20_000
-"""Comparing grows faster than the lines do, at worst with their square."""
+_DIFF_BYTES_MAX: Final = 400_000
+_DIFF_LINES_MAX: Final = 20_000
+_STEPS_MAX: Final = 10_000_000
+"""Of comparing: where lines stand many times, they grow with the third power of the lines."""
+_CONTEXT_LINES: Final = 3
 
 
 def unified_diff(
@@ -15,14 +20,15 @@ def unified_diff(
 ) -> str:
     """A unified diff, cut at `lines_max` lines with the cut stated.
 
-    Contents over 400 kB or 20,000 lines together are not compared line by line; the answer then
-    says so and gives the sizes.
+    Contents over 400 kB or 20,000 lines together are not compared line by line, and comparing
+    ends where it takes too many steps; the answer then says so and gives the sizes.
     """
     lines = before.count(b"\n") + after.count(b"\n")
-    if len(before) + len(after) > _DIFF_BYTES_MAX or lines > _DIFF_LINES_MAX:
+    found = None
+    if len(before) + len(after) <= _DIFF_BYTES_MAX and lines <= _DIFF_LINES_MAX:
+        found = _find_rows(_lines(before), _lines(after), name)
+    if found is None:
         return f"[too large for a diff: {len(before)} bytes before, {len(after)} bytes after]"
-    old, new = _lines(before), _lines(after)
-    found = list(difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm=""))
     rows = [_shown(row) for row in found[:lines_max]]
     missing = len(found) - lines_max
     if missing > 0:
@@ -44,3 +50,76 @@ def _shown(row: str) -> str:
     if missing <= 0:
         return show_line(row)[0]
     return f"{show_line(row[:-missing])[0]} [... {missing} more characters]"
+
+
+def _find_rows(old: list[str], new: list[str], name: str) -> list[str] | None:
+    """All rows of the diff; None where finding them takes more steps than there may be."""
+    matcher = _BoundedMatcher(old, new)
+    hunks = list(matcher.get_grouped_opcodes(_CONTEXT_LINES))
+    if matcher.is_exhausted:
+        return None
+    rows = [f"--- a/{name}", f"+++ b/{name}"] if hunks else []
+    for hunk in hunks:
+        (_, old_from, _, new_from, _), (_, _, old_to, _, new_to) = hunk[0], hunk[-1]
+        rows.append(f"@@ -{_span(old_from, old_to)} +{_span(new_from, new_to)} @@")
+        for kind, i, i_end, j, j_end in hunk:
+            if kind == "equal":
+                rows += [f" {line}" for line in old[i:i_end]]
+                continue
+            rows += [f"-{line}" for line in old[i:i_end]]
+            rows += [f"+{line}" for line in new[j:j_end]]
+    return rows
+
+
+def _span(begin: int, end: int) -> str:
+    """The lines of one side of a hunk, as diff(1) gives them; for none, the one before them."""
+    length = end - begin
+    if length == 1:
+        return f"{end}"
+    return f"{begin + 1 if length else begin},{length}"
+
+
+class _BoundedMatcher(SequenceMatcher[str]):
+    """Finds what two texts have in common, in a bounded number of steps.
+
+    Threat: few kilobytes in which the same lines stand again and again would keep a call
+    computing for minutes, a refused one too.
+    """
+
+    def __init__(self, old: list[str], new: list[str]) -> None:
+        super().__init__(None, old, new)
+        self._old = old
+        self._new = new
+        # A documented attribute that the type stubs lack: where each line of `new` stands, without
+        # those that stand there so often that they are passed by.
+        places: dict[str, list[int]] = vars(self)["b2j"]
+        steps = (1 + len(places.get(line, ())) for line in old)
+        self._steps_before = [0, *accumulate(steps)]
+        """What it takes to look in `new` for all lines of `old` before one."""
+        self._left = _STEPS_MAX
+        self.is_exhausted = False
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> Match:
+        """The longest block; before it, what both begin with and what both end with."""
+        ahi = len(self._old) if ahi is None else ahi
+        bhi = len(self._new) if bhi is None else bhi
+        most = min(ahi - alo, bhi - blo)
+        if same := _same(self._old, self._new, range(alo, alo + most), blo - alo):
+            return Match(alo, blo, same)
+        if same := _same(self._old, self._new, range(ahi - 1, ahi - 1 - most, -1), bhi - ahi):
+            return Match(ahi - same, bhi - same, same)
+        self._left -= self._steps_before[ahi] - self._steps_before[alo]
+        if self._left < 0:
+            self.is_exhausted = True
+            return Match(alo, blo, 0)
+        return super().find_longest_match(alo, ahi, blo, bhi)
+
+
+def _same(old: Sequence[str], new: Sequence[str], places: range, shift: int) -> int:
+    """How many lines at the first of `places` stand `shift` lines on in `new`, too."""
+    for count, at in enumerate(places):
+        if old[at] != new[at + shift]:
+            return count
+    return len(places)

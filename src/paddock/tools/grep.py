@@ -14,10 +14,11 @@ from paddock.tools.arguments import (
 )
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
-    NO_MATCHES,
     LineRows,
+    count_matches,
     is_partial,
     limit_notice,
+    none_shown,
     path_text,
     refuse_cancelled,
     remark_notices,
@@ -83,7 +84,7 @@ class Grep:
         return GrepPlan(
             path,
             EVERYTHING if arguments.glob is None else compile_glob(arguments.glob),
-            Wanted(regex, arguments.context, arguments.limit),
+            Wanted(regex, arguments.context, arguments.limit, "literal"),
             (*path_actions("search", "grep", path), *viewing_actions(path, ports)),
         )
 
@@ -105,13 +106,15 @@ class Grep:
 class _Rows:
     """Rows up to the output limit."""
 
-    __slots__ = ("_bytes", "_bytes_max", "is_full", "lines", "matches", "rows")
+    __slots__ = ("_bytes", "_bytes_max", "files", "is_full", "lines", "matches", "rows")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes = 0
         self._bytes_max = bytes_max
         self.rows: list[str] = []
         self.matches: list[Json] = []
+        self.files: set[str] = set()
+        """Those that have a match among the rows."""
         self.lines = LineRows()
         self.is_full = False
 
@@ -120,8 +123,10 @@ class _Rows:
         path = show_row_path(file.path)
         for line in file.lines:
             text = self.lines.text(line)
-            mark = ":" if line.is_match else "-"
-            row = f"{path}{mark}{line.number}{mark}{text}"
+            if line.is_match:
+                row = f"{path}:{line.number}:{text}"
+            else:
+                row = self.lines.context_row(path, line.number, text)
             self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
             if self._bytes > self._bytes_max:
                 self.is_full = True
@@ -130,18 +135,17 @@ class _Rows:
             if line.is_match:
                 match = {"path": path_text(file.path), "line": line.number, "text": text}
                 self.matches.append(match)
+                self.files.add(file.path)
 
 
 def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutput:
     rows = _Rows(lowered.search_output_bytes_max)
-    files = 0
     for file in found.files:
         rows.add(file)
-        files += 1
         if rows.is_full:
             break
     count = len(rows.matches)
-    said = rows.rows or [NO_MATCHES]
+    said = rows.rows or [none_shown(found.matches)]
     if rows.is_full:
         said.append(size_notice(count, found.matches, "context", lowered.search_output_bytes_max))
     elif found.has_more:
@@ -150,7 +154,7 @@ def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutp
     said += remark_notices(found.remarks)
     truncated = found.has_more or rows.is_full or is_partial(found.remarks)
     details: dict[str, Json] = {
-        "summary": _summary(count, files, more=truncated),
+        "summary": _summary(rows, found.matches, more=truncated),
         "count": count,
         "truncated": truncated,
         "matches": rows.matches,
@@ -158,12 +162,12 @@ def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutp
     return ToolOutput("\n".join(said), details)
 
 
-def _summary(count: int, files: int, *, more: bool) -> str:
+def _summary(rows: _Rows, found: int, *, more: bool) -> str:
+    count, files = len(rows.matches), len(rows.files)
     if not count:
-        return "no matches"
-    matches = "1 match" if count == 1 else f"{count} matches"
+        return f"{count_matches(found)}, none shown" if found else "no matches"
     where = "1 file" if files == 1 else f"{files} files"
-    return f"{matches} in {where}{', and there are more' if more else ''}"
+    return f"{count_matches(count)} in {where}{', and there are more' if more else ''}"
 
 
 SPEC: Final = ToolSpec(

@@ -11,10 +11,10 @@ from paddock.tools.arguments import ArgumentType, clamped_integer, filled_text, 
 from paddock.tools.grep import PATTERN, GrepPlan
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
-    NO_MATCHES,
     LineRows,
     is_partial,
     limit_notice,
+    none_shown,
     path_text,
     refuse_cancelled,
     remark_notices,
@@ -96,13 +96,13 @@ def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> 
     is_full = False
     for file in found.files:
         for match in _matches(file, lines, plan.wanted.context):
-            text = _rows_of(file, match)
+            text = _rows_of(file, match, lines)
             size += len(text.encode("utf-8", "surrogatepass")) + 1
             is_full = is_full or size > lowered.search_output_bytes_max
             if not is_full:
                 rows.append(text)
                 results.append(match)
-    said = rows or [NO_MATCHES]
+    said = rows or [none_shown(found.matches)]
     if is_full:
         said.append(
             size_notice(
@@ -145,11 +145,16 @@ def _known(texts: dict[int, str], numbers: range) -> list[str]:
     return [texts[number] for number in numbers if number in texts]
 
 
-def _rows_of(file: FileLines, match: dict[str, Json]) -> str:
+def _rows_of(file: FileLines, match: dict[str, Json], lines: LineRows) -> str:
     path, number = show_row_path(file.path), match["line_number"]
     first = number - len(match["context_before"])
-    before = [f"{path}-{first + at}-{text}" for at, text in enumerate(match["context_before"])]
-    after = [f"{path}-{number + 1 + at}-{text}" for at, text in enumerate(match["context_after"])]
+    before = [
+        lines.context_row(path, first + at, text) for at, text in enumerate(match["context_before"])
+    ]
+    after = [
+        lines.context_row(path, number + 1 + at, text)
+        for at, text in enumerate(match["context_after"])
+    ]
     return "\n".join([*before, f"{path}:{number}:{match['line']}", *after])
 
 

@@ -100,9 +100,10 @@ class _Wanted:
 
 
 def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
-    files = [file for entry in listing.entries if (file := _file(entry, ports.shown)) is not None]
+    looked_at = [(entry, _file(entry, ports.shown)) for entry in listing.entries]
+    files = [(entry, file) for entry, file in looked_at if file is not None]
     listed = files[: ports.limits.listed_entries_max]
-    rows = [_row(file) for file in listed]
+    rows = [_row(entry, file) for entry, file in listed]
     if not rows:
         rows.append("[nothing to list]")
     if len(files) > len(listed):
@@ -120,7 +121,7 @@ def _output(plan: ListFilesPlan, listing: Listing, ports: Ports) -> ToolOutput:
     details = {
         "root": plan.given,
         "count": len(files),
-        "files": listed,
+        "files": [file for _, file in listed],
         "truncated": len(files) > len(listed),
     }
     return ToolOutput("\n".join(rows), details)
@@ -144,9 +145,15 @@ def _file(entry: DirectoryEntry, shown: Shown) -> dict[str, Json] | None:
     return None
 
 
-def _row(file: dict[str, Json]) -> str:
-    size = f"  {file['size']} bytes" if "size" in file else ""
-    return f"{show_path(file['path'])}{size}"
+def _row(entry: DirectoryEntry, file: dict[str, Json]) -> str:
+    """The path and, behind it, what tells a file, a directory and a link apart.
+
+    Threat: a link called `z  5 bytes` would be listed like a file called `z`.
+    """
+    shown = show_path(file["path"])
+    if entry.kind is EntryKind.LINK:
+        return f"{shown}  link"
+    return f"{shown}  {file['size']} bytes" if "size" in file else shown
 
 
 SPEC: Final = ToolSpec(

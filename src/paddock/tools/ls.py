@@ -6,6 +6,13 @@ from typing import Final
 from paddock.errors import PathNotADirectoryError
 from paddock.text.show import quote
 from paddock.tools.arguments import ArgumentType, filled_text, optional_integer
+from paddock.tools.listed_names import (
+    SPECIAL,
+    TO_HIDDEN,
+    TO_NOTHING,
+    TO_OUTSIDE,
+    without_remark,
+)
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import EMPTY_DIRECTORY, limit_notice, path_text, show_path
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
@@ -55,7 +62,7 @@ class Ls:
                 f"Not a directory: {quote(plan.path.asked.relative)}", hint="use view for a file"
             ) from None
         rows = [_row(entry, ports.shown) for entry in page.entries]
-        said = [show_path(name) + remark for name, remark in rows] or [EMPTY_DIRECTORY]
+        said = [_shown(name, remark) for name, remark in rows] or [EMPTY_DIRECTORY]
         if page.has_more:
             said.append(
                 limit_notice(
@@ -89,6 +96,11 @@ class _ShownNames:
         return False
 
 
+def _shown(name: str, remark: str) -> str:
+    shown = without_remark(show_path(name))
+    return f"{shown} {remark}" if remark else shown
+
+
 def _row(entry: DirectoryEntry, shown: Shown) -> tuple[str, str]:
     """The name, a directory's with a slash behind, and what has to be said of it."""
     name = entry.path.name
@@ -100,14 +112,14 @@ def _row(entry: DirectoryEntry, shown: Shown) -> tuple[str, str]:
         case EntryKind.LINK:
             # Threat: what is not shown would be, as what a link leads to.
             if entry.target is None or not shown.is_shown(entry.target.relative):
-                return name, " (link to what is not shown)"
+                return name, TO_HIDDEN
             return f"{name}/" if entry.target_kind is EntryKind.DIRECTORY else name, ""
         case EntryKind.DANGLING_LINK:
-            return name, " (link to nothing)"
+            return name, TO_NOTHING
         case EntryKind.LINK_OUT:
-            return name, " (link out of the workspace, never followed)"
+            return name, TO_OUTSIDE
         case EntryKind.SPECIAL:
-            return name, " (FIFO, socket or device)"
+            return name, SPECIAL
 
 
 SPEC: Final = ToolSpec(

@@ -16,6 +16,7 @@ NO_FILES: Final = "No files found."
 EMPTY_DIRECTORY: Final = "Directory is empty."
 _OURS: Final = frozenset({NO_MATCHES, NO_FILES, EMPTY_DIRECTORY})
 _LIKE_A_ROW: Final = re.compile(r":(?=\d+(?:[:-]|$))")
+_LIKE_A_MATCH: Final = re.compile(r":(?=\d+:)")
 _NAMED_MAX: Final = 5
 """Paths that one remark names; the rest is counted."""
 
@@ -50,11 +51,12 @@ def path_text(path: str) -> str:
 class LineRows:
     """Turns lines into text, and keeps count of what that changed."""
 
-    __slots__ = ("cut", "escaped", "not_utf8")
+    __slots__ = ("cut", "escaped", "like_matches", "not_utf8")
 
     def __init__(self) -> None:
         self.cut = 0
         self.escaped = 0
+        self.like_matches = 0
         self.not_utf8 = 0
 
     def text(self, line: Line) -> str:
@@ -73,6 +75,15 @@ class LineRows:
             more = "more than " if line.is_cut else ""
             shown += f" [... {more}{missing} more characters]"
         return shown
+
+    def context_row(self, path: str, number: int, text: str) -> str:
+        """The row of a line beside a match; `path` as `show_row_path` gives it.
+
+        Threat: behind `a-1-`, the text `b.py:7:x` would make a row of line 7 of `a-1-b.py`.
+        """
+        shown, escaped = _LIKE_A_MATCH.subn(r"\\x3a", text)
+        self.like_matches += escaped > 0
+        return f"{path}-{number}-{shown}"
 
     def notices(self, reader: str = "view") -> list[str]:
         """What has to be said of the lines that were shown; `reader` shows whole ones."""
@@ -93,7 +104,23 @@ class LineRows:
                 f"[{_count(self.escaped, 'control or direction character')} "
                 "shown as \\xNN or \\uNNNN.]"
             )
+        if self.like_matches:
+            verb = "looks" if self.like_matches == 1 else "look"
+            said.append(
+                f"[{_count(self.like_matches, 'context row')} {verb} like a match: "
+                "colons before numbers shown as \\x3a.]"
+            )
         return said
+
+
+def none_shown(matches: int) -> str:
+    """What is said in the place of rows: nothing was found, or no row of it has room."""
+    return f"{count_matches(matches)}, none shown." if matches else NO_MATCHES
+
+
+def count_matches(matches: int) -> str:
+    """So many matches, in words."""
+    return f"{matches} match" if matches == 1 else f"{matches} matches"
 
 
 def limit_notice(

@@ -47,8 +47,8 @@ def pinned_entry(wanted: str | EntryVersion | None, entry: EntryPath, ports: Por
 
     Raises: FileChangedError where the caller wants another version; as `Workspace.delete`.
     """
-    found = ports.workspace.entry_version(entry)
     with telling_what_changed(wanted, entry.path, ports):
+        found = ports.workspace.entry_version(entry)
         pinned(_plain(wanted), found.version, entry.path)
     return found
 
@@ -58,8 +58,8 @@ def pinned_file(if_version: str | None, path: WritePath, ports: Ports) -> str:
 
     Raises: FileChangedError where the caller wants another version; as `Workspace.version`.
     """
-    found = ports.workspace.version(path.real)
     with telling_what_changed(if_version, path.real, ports):
+        found = ports.workspace.version(path.real)
         return pinned(if_version, found, path.asked)
 
 
@@ -73,13 +73,15 @@ def pinned_version(if_version: str | None, path: WritePath, ports: Ports) -> str
             raise refusal_of_presence(path, ports)
     if path.exists:
         return pinned_file(if_version, path, ports)
-    if if_version not in (None, ABSENT):
-        raise FileChangedError(
-            f"{quote(path.asked.relative)} is not at version {quote(if_version)}: "
-            "it does not exist",
-            hint="leave if_version out to create it",
-        )
+    if if_version is not None and if_version != ABSENT:
+        raise _refusal_of_absence(if_version, path.asked, "leave if_version out to create it")
     return ABSENT
+
+
+def _refusal_of_absence(wanted: str, path: WorkspacePath, hint: str) -> FileChangedError:
+    return FileChangedError(
+        f"{quote(path.relative)} is not at version {quote(wanted)}: it does not exist", hint=hint
+    )
 
 
 def refusal_of_presence(path: WritePath, ports: Ports) -> FileChangedError:
@@ -103,10 +105,17 @@ def telling_what_changed(
     `path` is the real one, where the content stands.
 
     Raises: FileChangedError as the block does, with a diff in its hint: cut as every diff
-        that a model is shown, and without what the agent may not view.
+        that a model is shown, and without what the agent may not view. Where nothing
+        stands there any more it is raised in the place of a PathNotFoundError.
     """
     try:
         yield
+    except PathNotFoundError as error:
+        plain = _plain(wanted)
+        if plain is None or plain == ABSENT:
+            raise
+        hint = "it was moved or deleted meanwhile; list the files"
+        raise _refusal_of_absence(plain, path, hint) from error
     except FileChangedError as error:
         plain = _plain(wanted)
         difference = "" if plain is None else _difference(plain, path, ports)

@@ -7,6 +7,15 @@ from paddock import limits
 from paddock.errors import PathNotAFileError
 from paddock.text.show import escape_notices, number_line, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
+from paddock.tools.listed_names import (
+    SPECIAL,
+    TO_HIDDEN,
+    TO_NOTHING,
+    TO_OUTSIDE,
+    without_arrow,
+    without_remark,
+    without_size,
+)
 from paddock.tools.outputs import WORKSPACE_FAILURE, workspace_schema
 from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import absolute, path_actions
@@ -183,7 +192,7 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
 
 
 def _row(entry: DirectoryEntry, shown: Shown) -> str:
-    name = show_name(entry.path.relative)
+    name = without_arrow(show_name(entry.path.relative))
     match entry.kind:
         case EntryKind.DIRECTORY:
             return f"  {name}/"
@@ -193,14 +202,14 @@ def _row(entry: DirectoryEntry, shown: Shown) -> str:
             target = entry.target
             # Threat: what is not shown would be, as the name that a link leads to.
             if target is None or not shown.is_shown(target.relative):
-                return f"  {name} (link to what is not shown)"
-            return f"  {name} -> {show_name(target.relative)}"
+                return f"  {name} {TO_HIDDEN}"
+            return f"  {name} -> {without_size(without_remark(show_name(target.relative)))}"
         case EntryKind.DANGLING_LINK:
-            return f"  {name} (link to nothing)"
+            return f"  {name} {TO_NOTHING}"
         case EntryKind.LINK_OUT:
-            return f"  {name} (link out of the workspace, never followed)"
+            return f"  {name} {TO_OUTSIDE}"
         case EntryKind.SPECIAL:
-            return f"  {name} (FIFO, socket or device)"
+            return f"  {name} {SPECIAL}"
 
 
 SPEC: Final = ToolSpec(

@@ -41,6 +41,9 @@ HEAVY = (
     *("argparse", "asyncio", "subprocess"),
 )
 
+PATIENCE_S = 60
+"""After which a test that would hang fails."""
+
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
@@ -65,6 +68,12 @@ def entries(place: Place, event: str | None = None) -> list[dict[str, object]]:
         {"call_id": row.entry.call_id, "event": row.entry.event_type, **row.entry.metadata}
         for row in query(path, Filter(event)).entries
     ]
+
+
+def ask_before_deleting(place: Place) -> None:
+    config = place.environment.user_config
+    config.parent.mkdir(parents=True)
+    config.write_text('[profiles.standard]\nask = ["tool:file:delete **"]\n')
 
 
 def test_importing_it_loads_no_sdk_and_nothing_heavy():
@@ -113,9 +122,7 @@ def test_a_session_has_the_built_in_model_and_asks_its_approver(place):
         asked.append(request.tool)
         return True
 
-    config = place.environment.user_config
-    config.parent.mkdir(parents=True)
-    config.write_text('[profiles.standard]\nask = ["tool:file:delete **"]\n')
+    ask_before_deleting(place)
     with paddock.open_session(place.project, approver=answer) as session:
         assert session.handle_turn("delete README.md").outcome == "success"
     assert (asked, (place.project / "README.md").exists()) == (["delete_file"], False)
@@ -142,6 +149,65 @@ def test_a_call_can_be_awaited(runtime):
     one, other = asyncio.run(two())
     assert (one.call_id, one.status) == ("1", "ok")
     assert (other.call_id, other.refusal and other.refusal.code) == ("2", "path.not_found")
+
+
+async def until(event: threading.Event) -> None:
+    assert await asyncio.to_thread(event.wait, PATIENCE_S)
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_call_that_is_cancelled_is_stopped_and_its_end_is_waited_for(place, is_cancelled):
+    asked, answered = threading.Event(), threading.Event()
+
+    def approve(request: paddock.ApprovalRequest) -> bool:
+        asked.set()
+        return answered.wait(PATIENCE_S)
+
+    async def delete(runtime: paddock.Runtime) -> str:
+        calling = asyncio.ensure_future(runtime.acall("delete_file", {"path": "README.md"}))
+        await until(asked)
+        if is_cancelled:
+            # Once more does not make it wait any less.
+            for _ in range(2):
+                calling.cancel()
+                await asyncio.wait([calling], timeout=0)
+                assert not calling.done()
+        answered.set()
+        await asyncio.wait([calling])
+        assert calling.cancelled() is is_cancelled
+        return "" if is_cancelled else calling.result().status
+
+    ask_before_deleting(place)
+    with paddock.open(place.project, approver=approve) as runtime:
+        said = asyncio.run(delete(runtime))
+    events = [(entry["event"], entry.get("code")) for entry in entries(place)[1:]]
+    if is_cancelled:
+        assert events == [("TOOL_DENIED", "call.cancelled")]
+    else:
+        assert (said, [event for event, _ in events]) == ("ok", ["TOOL_INTENT", "TOOL_RESULT"])
+    assert (place.project / "README.md").exists() is is_cancelled
+
+
+def test_a_call_that_waits_for_a_thread_when_it_is_cancelled_never_runs(place, runtime):
+    async def queued() -> None:
+        free = threading.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(one := ThreadPoolExecutor(1))
+        busy = loop.run_in_executor(None, free.wait, PATIENCE_S)
+        calling = asyncio.ensure_future(
+            runtime.acall("create_file", {"path": "new", "content": "x"})
+        )
+        await asyncio.wait([calling], timeout=0)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        free.set()
+        await busy
+        one.shutdown()
+
+    asyncio.run(queued())
+    assert [entry["event"] for entry in entries(place)] == ["GENESIS"]
+    assert not (place.project / "new").exists()
 
 
 # Errors

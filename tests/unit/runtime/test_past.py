@@ -190,3 +190,43 @@ def test_a_list_of_effects_that_is_too_long_is_read_from_the_history(content, ch
 def test_a_record_of_such_a_list_that_is_none_is_unreadable(whole):
     (call,) = past(result(1, "c1", effects_stored=whole))
     assert (call.changes, call.outcome) == ((), "unreadable")
+
+
+def undo_of(seq: int, call: str, undone: str, agent: str = "(operator)"):
+    """An undo as the ledger has it: its intent and its result."""
+    intent = stored(seq, "TOOL_INTENT", call, agent, arguments={"call": undone, "agent": "main"})
+    told = stored(seq + 1, "TOOL_RESULT", call, agent, tool="undo", status="ok", effects=[EFFECT])
+    return intent, told
+
+
+def call_of(seq: int, call: str, tool: str) -> StoredEntry:
+    return stored(seq, "TOOL_RESULT", call, tool=tool, status="ok", effects=[EFFECT])
+
+
+@pytest.mark.parametrize(
+    ("tool", "is_by_command"),
+    [
+        ("run_shell", True),
+        ("run_shell_dev", True),
+        ("commit_parked", True),
+        ("create_file", False),
+        ("undo", False),
+    ],
+)
+def test_an_undo_is_by_a_command_where_what_it_undid_was(tool, is_by_command):
+    intents, undos = zip(undo_of(2, "u1", "c1"), undo_of(4, "u2", "u1"), strict=True)
+    calls = past(call_of(1, "c1", tool), *undos, intents=intents)
+    assert [call.is_by_command for call in calls] == [is_by_command] * 3
+
+
+def test_an_id_that_a_file_tool_took_too_makes_no_undo_one_of_a_command():
+    intent, undo = undo_of(3, "u1", "c1")
+    shell, file = call_of(1, "c1", "run_shell"), call_of(2, "c1", "create_file")
+    calls = past(shell, file, undo, intents=(intent,))
+    assert [call.is_by_command for call in calls] == [True, False, False]
+
+
+def test_an_agents_tool_that_is_called_undo_inherits_nothing():
+    intent, undo = undo_of(2, "u1", "c1", agent="main")
+    calls = past(call_of(1, "c1", "run_shell"), undo, intents=(intent,))
+    assert [call.is_by_command for call in calls] == [True, False]

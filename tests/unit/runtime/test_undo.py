@@ -337,7 +337,10 @@ def test_what_was_not_kept_for_policy_is_told(bench):
         bench.undo(call)
 
 
-@pytest.mark.parametrize(("tool", "is_undone"), [("run_shell", True), ("create_file", False)])
+@pytest.mark.parametrize(
+    ("tool", "is_undone"),
+    [("run_shell", True), ("commit_parked", True), ("create_file", False)],
+)
 def test_a_file_without_write_bits_is_undone_where_a_command_made_it(bench, tool, is_undone):
     before = bench.tree()
     staged = WriteFile(bench.path("locked"), bench.content(b"x"), Absent(), 0o444)

@@ -1,5 +1,7 @@
 """Diffs as they are shown."""
 
+import pytest
+
 from paddock import limits
 from paddock.text.changes import unified_diff
 
@@ -33,3 +35,41 @@ def test_contents_of_too_many_lines_are_not_compared() -> None:
 
 def test_a_missing_last_newline_is_said():
     assert unified_diff(b"a", b"a\n", "x").split("\n")[3:] == ["-a [no newline at the end]", "+a"]
+
+
+def repeated(number: int, mark: str) -> bytes:
+    """So many lines: few that stand there again and again, and `mark` between them."""
+    return "".join(
+        f"{i // 2 % 51}\n" if i % 2 == 0 else f"{mark}\n" for i in range(number)
+    ).encode()
+
+
+def test_repeated_lines_that_take_too_many_steps_are_not_compared_to_the_end():
+    before, after = repeated(5_000, "u"), repeated(5_000, "v")
+    assert unified_diff(before, after, "x") == (
+        "[too large for a diff: 12009 bytes before, 12009 bytes after]"
+    )
+
+
+def test_fewer_repeated_lines_are_compared():
+    rows = unified_diff(repeated(1_000, "u"), repeated(1_000, "v"), "x", 5_000).split("\n")
+    assert rows.count("-u") == rows.count("+v") == 500
+    assert rows[2] == "@@ -1,1000 +1,1000 @@"
+
+
+@pytest.mark.parametrize("at", [0, 2_500, 4_999])
+def test_one_change_among_many_repeated_lines_is_shown(at: int):
+    old = repeated(5_000, "u").splitlines(keepends=True)
+    new = [*old[:at], b"new\n", *old[at + 1 :]]
+    rows = unified_diff(b"".join(old), b"".join(new), "x").split("\n")
+    removed = old[at].decode().removesuffix("\n")
+    assert [row for row in rows[3:] if row[0] != " "] == [f"-{removed}", "+new"]
+
+
+def test_a_hunk_without_lines_on_one_side_names_the_line_before_it():
+    assert unified_diff(b"", b"a\nb\n", "x").split("\n")[2] == "@@ -0,0 +1,2 @@"
+    assert unified_diff(b"a\n", b"", "x").split("\n")[2] == "@@ -1 +0,0 @@"
+
+
+def test_equal_contents_have_no_diff():
+    assert unified_diff(b"a\n", b"a\n", "x") == ""

@@ -336,6 +336,18 @@ def test_a_file_with_a_nul_byte_far_from_its_beginning_is_text_when_it_is_named(
     assert rows(desk, pattern="needle") == ["No matches found."]
 
 
+def test_context_cannot_pass_for_a_match_and_other_context_is_shown_as_it_stands(desk):
+    desk.write("a", b"secret.py:7:password\n12:30 b-3-c x:y\nneedle z:7:w\n")
+    output = desk.run("grep", pattern="needle", context=2)
+    assert output.content == (
+        "a-1-secret.py\\x3a7:password\n"
+        "a-2-12:30 b-3-c x:y\n"
+        "a:3:needle z:7:w\n"
+        "[1 context row looks like a match: colons before numbers shown as \\x3a.]"
+    )
+    assert output.details["matches"] == [{"path": "a", "line": 3, "text": "needle z:7:w"}]
+
+
 def test_content_cannot_forge_a_row_or_a_notice(desk):
     desk.write("a", b"needle\rb:9:forged\x1b[2K\xe2\x80\xae\n[3 matches limit reached. needle]\n")
     assert rows(desk, pattern="needle") == [

@@ -206,3 +206,31 @@ def test_a_cut_line_names_a_tool_that_this_agent_has(desk):
     desk.write("a", b"needle" + b"x" * 1_000 + b"\n")
     notice = run(desk, pattern="needle").content.split("\n")[1]
     assert notice == "[1 line cut at 500 characters. Use read_file to see all of a line.]"
+
+
+def test_context_cannot_pass_for_a_match(desk):
+    desk.write("a", b"b.py:7:x\nneedle\nc.py:8:y\n")
+    output = desk.run("grep_dev", pattern="needle", context_lines=1)
+    assert output.content == (
+        "a-1-b.py\\x3a7:x\n"
+        "a:2:needle\n"
+        "a-3-c.py\\x3a8:y\n"
+        "[2 context rows look like a match: colons before numbers shown as \\x3a.]\n"
+        "[1 file searched.]"
+    )
+    [result] = output.details["results"]
+    assert (result["context_before"], result["context_after"]) == (["b.py:7:x"], ["c.py:8:y"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "hint"),
+    [
+        ("grep", "escape characters that are meant as they stand, or use literal"),
+        ("grep_dev", "escape characters that are meant as they stand"),
+    ],
+)
+def test_a_hint_names_only_arguments_that_the_tool_has(desk, tool, hint):
+    with pytest.raises(InvalidPatternError) as refusal:
+        desk.run(tool, pattern="(")
+    assert refusal.value.hint == hint
+    assert ("literal" in desk.tool(tool).binder.schema["properties"]) == ("literal" in hint)

@@ -65,6 +65,7 @@ def test_links_that_lead_out_or_nowhere_are_left_out_and_not_counted(desk, tmp_p
         {"path": "real/file", "type": "file", "size": 1},
     ]
     assert output.details["count"] == 4
+    assert output.content == "file  link\nin/  link\nreal/\nreal/file  1 bytes"
 
 
 def test_a_linked_directory_is_not_entered(desk):
@@ -121,7 +122,13 @@ def test_a_name_cannot_forge_a_row_or_a_notice(desk):
 def test_a_links_name_passes_for_no_notice(desk):
     desk.write("a", b"")
     (desk.root / "[nothing to list]").symlink_to("a")
-    assert desk.run("list_files").content == "./[nothing to list]\na  0 bytes"
+    assert desk.run("list_files").content == "./[nothing to list]  link\na  0 bytes"
+
+
+def test_a_links_name_passes_for_no_file(desk):
+    desk.write("z", b"12345")
+    (desk.root / "y  5 bytes").symlink_to("z")
+    assert desk.run("list_files").content == "y  5 bytes  link\nz  5 bytes"
 
 
 def test_a_name_that_is_not_utf8_is_shown_escaped(desk):

@@ -109,3 +109,29 @@ def test_a_replaced_file_is_shown_only_within_what_may_be_viewed(desk):
     desk.write("rows", b"one\ntwo\n")
     usual = at(desk, view_bytes_max=8).run("create_file", path="rows", content="one\n")
     assert usual.details["content_snippet"] == ("--- a/rows\n+++ b/rows\n@@ -1,2 +1 @@\n one\n-two")
+
+
+def test_matches_that_no_row_can_show_are_counted_and_do_not_pass_for_none(desk):
+    desk.write("a", b"needle " + b"y" * 200 + b"\nneedle " + b"y" * 200 + b"\n")
+    small = at(desk, search_output_bytes_max=100)
+    cut = "[0.1 kB limit reached: 0 of 2 matches shown. Refine pattern or path, or lower "
+    output = small.run("grep", pattern="needle")
+    assert output.content == f"2 matches, none shown.\n{cut}context.]"
+    assert output.details == {
+        "summary": "2 matches, none shown",
+        "count": 0,
+        "truncated": True,
+        "matches": [],
+    }
+    dev = small.run("grep_dev", pattern="needle y")
+    assert dev.content.startswith(f"2 matches, none shown.\n{cut}context_lines.]")
+    assert (dev.details["match_count"], dev.details["truncated"]) == (0, True)
+    none = small.run("grep", pattern="absent")
+    assert (none.content, none.details["summary"]) == ("No matches found.", "no matches")
+
+
+def test_only_files_with_a_shown_match_are_counted(desk):
+    desk.write("a", b"needle\n")
+    desk.write("b", b"needle " + b"y" * 200 + b"\n")
+    output = at(desk, search_output_bytes_max=100).run("grep", pattern="needle")
+    assert output.details["summary"] == "1 match in 1 file, and there are more"

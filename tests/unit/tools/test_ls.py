@@ -133,6 +133,29 @@ def test_a_file_name_cannot_forge_a_row_or_a_notice(desk):
     assert rows(desk) == ["./[500 entries limit reached.]", "a\\nb", "./Directory is empty."]
 
 
+def test_a_name_cannot_pass_for_a_link_and_what_is_said_of_it(desk):
+    remarks = (
+        "(FIFO, socket or device)",
+        "(link out of the workspace, never followed)",
+        "(link to nothing)",
+        "(link to what is not shown)",
+    )
+    for remark in remarks:
+        desk.write(f"b {remark}", b"")
+    desk.write("b (link to nothing) at all", b"")
+    (desk.root / "a").symlink_to("nowhere")
+    output = desk.run("ls")
+    assert output.content.split("\n") == [
+        "a (link to nothing)",
+        "b \\x28FIFO, socket or device)",
+        "b \\x28link out of the workspace, never followed)",
+        "b \\x28link to nothing)",
+        "b (link to nothing) at all",
+        "b \\x28link to what is not shown)",
+    ]
+    assert output.details["entries"][3] == "b (link to nothing)"
+
+
 def test_an_action_names_the_resolved_path(desk):
     assert desk.actions("ls") == ["tool:search:ls ."]
     assert desk.actions("ls", path="x/../d") == ["tool:search:ls d"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from paddock.errors import FileChangedError
+from paddock.errors import FileChangedError, PathNotFoundError
 from paddock.tools.toolsets import all_tools
 from paddock.workspace import version_of
 
@@ -99,6 +99,17 @@ def test_a_version_of_what_is_gone_is_refused_without_a_difference(remembering, 
     found = refused(remembering, tool, path="a", content="x", if_version=version_of(OLD))
     said = f"'a' is not at version '{version_of(OLD)}': it does not exist"
     assert found == (said, "leave if_version out to create it")
+    assert remembering.tree() == {}
+
+
+@pytest.mark.parametrize("path", ["a", "gone/a"])
+@pytest.mark.parametrize(("tool", "given"), [act for act in ACTS if act[0] not in CREATORS])
+def test_a_version_of_what_cannot_be_created_is_refused_too(remembering, tool, given, path):
+    found = refused(remembering, tool, path=path, if_version=version_of(OLD), **given)
+    said = f"'{path}' is not at version '{version_of(OLD)}': it does not exist"
+    assert found == (said, "it was moved or deleted meanwhile; list the files")
+    with pytest.raises(PathNotFoundError):
+        remembering.run(tool, path=path, **given)
     assert remembering.tree() == {}
 
 

@@ -172,6 +172,22 @@ def test_a_link_does_not_tell_the_name_of_what_is_secret(desk):
     assert "  out -> open.txt" in content
 
 
+def test_no_entry_of_a_listing_can_pass_for_another(desk):
+    for name in ("a -> b", "b  5 bytes", "b (link to nothing)", "a->b"):
+        desk.write(name, b"")
+    (desk.root / "to-size").symlink_to("b  5 bytes")
+    (desk.root / "to-remark").symlink_to("b (link to nothing)")
+    assert desk.run("view", path=".").content.split("\n") == [
+        "./",
+        "  a -\\x3e b  0 bytes",
+        "  a->b  0 bytes",
+        "  b  5 bytes  0 bytes",
+        "  b (link to nothing)  0 bytes",
+        "  to-remark -> b \\x28link to nothing)",
+        "  to-size -> b \\x205 bytes",
+    ]
+
+
 def test_an_empty_directory_says_so(desk):
     assert desk.run("view", path=".").content == "./\n[the directory is empty]"
 

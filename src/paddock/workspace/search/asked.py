@@ -34,6 +34,8 @@ class Wanted:
     regex: Regex
     context: int
     matches_max: int
+    literal_argument: str | None = None
+    """By which the tool takes a pattern as plain text, for hints; None where it has none."""
 
 
 @dataclass(slots=True)

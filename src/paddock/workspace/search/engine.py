@@ -20,6 +20,7 @@ from paddock.workspace.names import unchecked_path
 from paddock.workspace.reading import OpenFile
 from paddock.workspace.resolution import READ_FILE
 from paddock.workspace.search.asked import FileLines, Remarks, Shown, Wanted
+from paddock.workspace.search.binaries import is_large_binary
 from paddock.workspace.search.child import Child
 from paddock.workspace.search.confirm import Content, lines_of
 from paddock.workspace.search.program import check_command, files_command, text_command
@@ -143,6 +144,8 @@ class Engine:
         stands behind what is there.
         """
         found: Proposals = {}
+        if not self._reads_past_nul:
+            names = [name for name in names if not is_large_binary(self._workspace, name)]
         for batch in _batches(names):
             most_each = self.wanted.matches_max + 1
             command = files_command(self.wanted.regex, batch, most_each, in_order=in_order)
@@ -187,6 +190,8 @@ class Engine:
                 return
         if child.is_late:
             self.remarks.is_late = True
+            if last:
+                self._early[last] = self._confirm_file(last, found[last], self.wanted.matches_max)
         else:
             self._ended(child.finish(), child.errors, area.prefix)
         reader.close()
@@ -216,7 +221,7 @@ class Engine:
             for _ in child.output():
                 continue
             if child.finish() == 2 and not child.is_late:
-                raise _invalid(self.wanted.regex.pattern, child.errors)
+                raise _invalid(self.wanted, child.errors)
 
     def _ended(self, code: int, errors: bytes, prefix: str) -> None:
         if code in (0, 1):
@@ -258,13 +263,14 @@ class Engine:
     def confirm(self, proposals: Proposals, most: int) -> Iterator[FileLines]:
         """In byte order of their paths, files with the lines that stand there; `most` matches.
 
-        Where there are more, the last file says so, and may have nothing else to say.
+        Where there are more, the last file says so, and may have nothing else to say. Once time
+        is over, only those that were looked at while ripgrep worked are left.
         """
         left = most
         for path in sorted(proposals, key=os.fsencode):
-            if self.until.is_over:
-                self.remarks.is_late = True
-                return
+            self.remarks.is_late = self.remarks.is_late or self.until.is_over
+            if self.remarks.is_late and path not in self._early:
+                continue
             lines = self._confirmed(path, proposals[path], left)
             if lines is not None:
                 left -= lines.matches
@@ -364,7 +370,7 @@ def _require_usable(pattern: str) -> None:
         )
 
 
-def _invalid(pattern: str, errors: bytes) -> InvalidPatternError:
+def _invalid(wanted: Wanted, errors: bytes) -> InvalidPatternError:
     """Ripgrep's own reason, which is about the pattern alone: nothing was searched."""
     said = errors.decode("utf-8", "replace").split("\n\n")[0].splitlines()
     reasons = [line.removeprefix("rg: ").strip() for line in said]
@@ -373,17 +379,18 @@ def _invalid(pattern: str, errors: bytes) -> InvalidPatternError:
     reason = reason.removeprefix("error: ") or (reasons[0] if reasons else "")
     cut = limits.message_value_chars_max
     return InvalidPatternError(
-        f"invalid regex: {quote(pattern)}: {show_name(reason[:cut])}",
+        f"invalid regex: {quote(wanted.regex.pattern)}: {show_name(reason[:cut])}",
         where="pattern",
-        hint=_hint(reason),
+        hint=_hint(reason, wanted.literal_argument),
     )
 
 
-def _hint(reason: str) -> str:
+def _hint(reason: str, literal_argument: str | None) -> str:
     if "\\n" in reason or "\\r" in reason:
         return "a pattern is matched against one line at a time"
     if "look-around" in reason or "backreference" in reason:
         return "regexes take linear time here: no look-around and no backreferences"
     if "size limit" in reason:
         return "use smaller repetition counts"
-    return "escape characters that are meant as they stand, or use literal"
+    escape = "escape characters that are meant as they stand"
+    return escape if literal_argument is None else f"{escape}, or use {literal_argument}"

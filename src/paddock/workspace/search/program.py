@@ -117,8 +117,11 @@ def tree_command(regex: Regex, glob: SearchGlob, matches_max: int) -> list[str]:
 
 
 def files_command(regex: Regex, names: list[str], matches_max: int, *, in_order: bool) -> list[str]:
-    """Matching lines of these files, relative to the working directory."""
-    threads = ["--threads=1"] if in_order else []
+    """Matching lines of these files, relative to the working directory.
+
+    In order, each line is told as it is found: what was found before a stop is kept.
+    """
+    threads = ["--threads=1", "--line-buffered"] if in_order else []
     most = f"--max-count={matches_max}"
     command = [ripgrep(), *_ALWAYS, *_OUTPUT, *threads, "--with-filename", most]
     return [*command, *_regex(regex), "--", *("./" + name for name in names)]

@@ -8,6 +8,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
+from paddock.providers.cancel import CancelToken
 from paddock.workspace import ROOT
 from paddock.workspace.search import program
 from paddock.workspace.search.asked import Line, Regex, Wanted
@@ -130,6 +131,78 @@ def test_a_fifo_that_takes_the_place_of_a_file_holds_nobody(workspace, root, mon
     assert engine.propose(["fifo"], 10, in_order=True) == {}
     assert engine.remarks.is_late is True
     assert children_of_this_process() == []
+
+
+class StopsAt:
+    """Cancels the search once a file's first row has come."""
+
+    def __init__(self, path):
+        self.path = path
+        self.token = CancelToken()
+
+    def is_shown(self, relative):
+        return True
+
+    def may_view(self, relative):
+        if relative == self.path:
+            self.token.cancel()
+        return True
+
+
+def test_rows_that_were_found_before_a_stop_are_kept(workspace, root):
+    for name in ("a", "b"):
+        (root / name).write_bytes(b"needle\n")
+    os.mkfifo(root / "c-which-nobody-writes")
+    shown = StopsAt("b")
+    engine = Engine(workspace, shown, wanted(), Until(shown.token), reads_past_nul=False)
+    proposals = engine.propose(["a", "b", "c-which-nobody-writes"], 10, in_order=True)
+    assert [file.path for file in engine.confirm(proposals, 10)] == ["a", "b"]
+    assert engine.remarks.is_late is True
+
+
+def test_a_search_is_not_late_where_ripgrep_comes_to_its_end(workspace, root):
+    for name in ("a", "b"):
+        (root / name).write_bytes(b"needle\n")
+    engine = engine_of(workspace)
+    proposals = engine.propose(["a", "b"], 10, in_order=True)
+    assert [file.path for file in engine.confirm(proposals, 10)] == ["a", "b"]
+    assert engine.remarks.is_late is False
+
+
+@pytest.fixture
+def named_to_ripgrep(tmp_path, monkeypatch):
+    """What ripgrep was given by name, on all its runs."""
+    seen = tmp_path / "seen"
+    spy = tmp_path / "spy"
+    spy.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {seen}\nexec {program.ripgrep()} "$@"\n')
+    spy.chmod(0o755)
+    monkeypatch.setattr(program, "ripgrep", lambda: str(spy))
+    return lambda: {line[2:] for line in seen.read_text().splitlines() if line.startswith("./")}
+
+
+def test_ripgrep_reads_no_large_binary_file_to_its_end(workspace, root, named_to_ripgrep):
+    (root / "a-binary").write_bytes(b"\0" + b"needle\n" * 40_000)
+    (root / "b-text").write_bytes(b"hay\n" * 100_000)
+    (root / "c-small").write_bytes(b"\0needle\n")
+    for number in range(30):
+        (root / f"f{number:02d}").write_bytes(b"needle\n" * 5)
+    found = search_content(workspace, Shows(), ROOT, wanted("n[e]edle"))
+    assert [file.path for file in found.files] == [f"f{number:02d}" for number in range(20)]
+    assert (found.has_more, found.remarks.is_late) == (True, False)
+    assert named_to_ripgrep() - {f"f{number:02d}" for number in range(30)} == {
+        "",
+        "b-text",
+        "c-small",
+    }
+
+
+def test_a_disk_image_takes_no_time_from_other_files(workspace, root):
+    with open(root / "disk.img", "wb") as image:
+        image.truncate(1 << 36)
+    for number in range(30):
+        (root / f"f{number:02d}").write_bytes(b"needle\n" * 5)
+    found = search_content(workspace, Shows(), ROOT, wanted("n[e]edle"))
+    assert (found.matches, found.has_more, found.remarks.is_late) == (100, True, False)
 
 
 def test_ripgrep_is_gone_however_a_run_ends(workspace):
