@@ -1,7 +1,6 @@
 """Commands under Landlock from a runtime's side: their output, their end, their limits."""
 
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -149,7 +148,7 @@ def test_processes_file_size_and_time_are_limited(shell):
     )
     assert shell.line("head -c 3000000 /dev/zero > src/big", file_mb=1).end.exit_code == 153
     assert (shell.workspace / "src/big").stat().st_size == 1 << 20
-    assert shell.line("while :; do :; done", cpu_s=1).end.exit_code == 128 + signal.SIGXCPU
+    assert shell.line("while :; do :; done", cpu_s=1).end.exit_code in {137, 152}
 
 
 def test_a_program_that_cannot_be_started_is_said(shell):

@@ -1,6 +1,5 @@
 """How a command ended, and what is kept of it, as one outcome. Pure."""
 
-import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -14,9 +13,6 @@ from paddock.text.show import show_name
 
 _NAMED: Final = 50
 """Refused paths that a question names; the others are counted."""
-
-_OUT_OF_PROCESSOR_TIME: Final = 128 + signal.SIGXCPU
-"""Of the command itself, or as a shell says it of the last that it started."""
 
 
 def tell(
@@ -92,9 +88,6 @@ def _last_words(end: CommandEnd, request: CommandRequest) -> str:
         return f"Command timed out after {request.timeout_s:g} seconds"
     if end.ending is Ending.MEMORY:
         return f"Command used more than {request.plan.limits.memory_mb} MB of memory and was ended"
-    if end.ending is Ending.EXITED and end.exit_code == _OUT_OF_PROCESSOR_TIME:
-        seconds = request.plan.limits.cpu_s
-        return f"A process used more than {seconds} s of processor time and was ended"
     if end.ending is Ending.FAILED:
         return f"Command could not be started: {show_name(end.reason)}"
     return "Command was cancelled" if end.ending is Ending.CANCELLED else ""

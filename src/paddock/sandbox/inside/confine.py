@@ -23,7 +23,6 @@ from paddock.kernel import mounts, namespaces, processes, seccomp
 from paddock.sandbox.inside.gitconfig import git_config
 from paddock.sandbox.inside.layers import SHIELDED, Layers, detach_into
 from paddock.sandbox.inside.orders import Base
-from paddock.sandbox.inside.serving import limit_processor
 
 _DEVICES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 _LINKS = (
@@ -243,6 +242,7 @@ class Confinement:
         for what, most in (
             # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
             (resource.RLIMIT_CORE, 1),
+            (resource.RLIMIT_CPU, base.cpu_s),
             (resource.RLIMIT_FSIZE, base.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
             # Threat: a user who may have real-time priority starves who keeps the time.
@@ -254,7 +254,6 @@ class Confinement:
             _, hard = resource.getrlimit(what)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
-        limit_processor(base.cpu_s)
         # Should the host run out of memory, this goes first.
         _write(b"/proc/self/oom_score_adj", b"1000")
 

@@ -41,7 +41,6 @@ from paddock.sandbox.inside.serving import (  # noqa: E402 - after the path
     DEFAULT_SIGNALS,
     environment_of,
     find_program,
-    limit_processor,
     receive_order,
     send_report,
     watch,
@@ -164,6 +163,7 @@ class Keeper:
         for what, most in (
             # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
             (resource.RLIMIT_CORE, 1),
+            (resource.RLIMIT_CPU, terms.cpu_s),
             (resource.RLIMIT_FSIZE, terms.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
             # Threat: a user who may have real-time priority starves who keeps the time.
@@ -175,7 +175,6 @@ class Keeper:
             _, hard = resource.getrlimit(what)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
-        limit_processor(terms.cpu_s)
 
     def _look(self) -> int:
         return landlocked.used_kb(self._terms.memory_kb)

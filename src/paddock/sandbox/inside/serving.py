@@ -9,7 +9,6 @@ from __future__ import annotations
 import _socket
 import errno
 import os
-import resource
 import select
 import struct
 import time
@@ -29,17 +28,6 @@ _TICK_S = 0.05
 """Between two looks at the memory."""
 _TICK_SHARE = 20
 """A look takes at most one part in so many of the time."""
-
-
-def limit_processor(seconds: int) -> None:
-    """Hold this process, and each that it starts, to so much processor time of its own.
-
-    SIGXCPU ends one, and so its status says why; SIGKILL comes a second later to one that
-    takes that signal for something else.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    most = seconds + 1 if hard == resource.RLIM_INFINITY else min(seconds + 1, hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (min(seconds, most), most))
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
