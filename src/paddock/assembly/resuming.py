@@ -1,4 +1,4 @@
-"""Carrying a kept request out now, after somebody granted it.
+"""Carrying a kept request out, as soon as somebody has granted it.
 
 A call is dispatched again: bound, resolved and decided anew. What a command left behind,
 shown as a difference, is committed as it was shown; nothing runs again.
@@ -7,7 +7,6 @@ shown as a difference, is committed as it was shown; nothing runs again.
 from contextlib import closing
 
 from paddock.assembly.approvals import open_inbox
-from paddock.assembly.granting import grant
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
@@ -28,18 +27,16 @@ from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
-def resume(project: Project, wanted: str, by: str) -> ToolResult:
-    """Grant a kept request and carry it out.
+def resume(project: Project, granted: Parked) -> ToolResult:
+    """Carry out a request that was granted just now.
 
     What changes from here on (content, policy, agent) voids the grant, and the call is
     refused with `approval.expired`; so is a command whose sandbox has changed.
 
     Raises:
-        UsageError: no such request.
-        ApprovalExpiredError: its time is over, or what it was asked about has changed.
+        ApprovalExpiredError: what it was asked about has changed, or its file has.
     """
     inbox = open_inbox(project)
-    granted = grant(project, wanted, by)
     if granted.changes is not None:
         return _commit_kept(project, inbox, granted)
     request = granted.request

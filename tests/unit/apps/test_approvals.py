@@ -191,6 +191,14 @@ def test_a_resumed_call_runs_now_and_its_grant_is_used(asking):
     assert answers(asking)[-1] == ("allow", "used")
 
 
+def test_a_resumed_call_is_shown_as_granted_before_its_result(asking):
+    kept = ask(asking).json["approval"]
+    rows = asking.run("approvals", "grant", kept, "--resume").out.splitlines()
+    assert rows[0].startswith(f"{kept} (granted, until ")
+    at = rows.index("granted: the call is made now")
+    assert rows[at + 1 :] == ["created asked/a (1 bytes)", "     1\tx"]
+
+
 # --- what has changed ----------------------------------------------------------------
 
 POLICY_CHANGED = "the policy has changed since it was asked about"

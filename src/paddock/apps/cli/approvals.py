@@ -13,6 +13,7 @@ from paddock.apps.cli.exits import EXIT_CONFIG
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
 from paddock.assembly import (
+    AlwaysReview,
     Project,
     open_inbox,
     open_runtime,
@@ -121,9 +122,11 @@ class Approvals:
         return 0
 
     def _resume(self, project: Project, options: Options, console: Console) -> int:
+        granted = grant(project, options.id, operator())
         if not options.json:
-            show_parked(open_inbox(project).find(options.id), console.say)
-        result = resume(project, options.id, operator())
+            show_parked(granted, console.say)
+            console.say(f"granted: {_carried_out(granted)}")
+        result = resume(project, granted)
         return self._show_result(result, options, console)
 
     def _show_result(self, result: ToolResult, options: Options, console: Console) -> int:
@@ -136,8 +139,9 @@ class Approvals:
     def _always(self, project: Project, options: Options, console: Console) -> int:
         parked = open_inbox(project).find(options.id)
         # A rule is made from the policy in force: for an outdated request too, if it is asked yet.
+        # Not where changes wait, for nobody can bring them in any more.
         outdated = find_outdated(project, parked)
-        if outdated is not None and outdated.is_decided:
+        if outdated is not None and (outdated.is_decided or parked.changes is not None):
             raise expired_by(parked, outdated)
         review = review_always(project, parked)
         # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
@@ -146,6 +150,8 @@ class Approvals:
         say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
         if not options.yes and not console.agrees("save this rule? [y/N] "):
             return self._end(options, console, "not saved", saved=False)
+        if parked.changes is not None:
+            return self._commit_and_save(project, review, options, console)
         save_always(project, review, operator())
         if options.resume:
             request = review.parked.request
@@ -154,6 +160,21 @@ class Approvals:
                 result = runtime.call(request.tool, request.arguments)
             return self._show_result(result, options, console)
         return self._end(options, console, "saved and trusted", saved=True)
+
+    def _commit_and_save(
+        self, project: Project, review: AlwaysReview, options: Options, console: Console
+    ) -> int:
+        """The changes first: they are bound to the policy that they were asked about under."""
+        result = resume(project, grant(project, review.parked.id, operator()))
+        (console.warn if options.json else console.say)(result.content)
+        is_saved = result.refusal is None
+        if is_saved:
+            save_always(project, review, operator())
+        if options.json:
+            console.write_json({**result.as_json(), "saved": is_saved})
+        else:
+            console.say("saved and trusted" if is_saved else "not saved")
+        return 0 if is_saved else 1
 
     def _end(self, options: Options, console: Console, said: str, *, saved: bool) -> int:
         if options.json:
@@ -225,6 +246,13 @@ def operator() -> str:
         return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
         return f"operator {os.geteuid()}"
+
+
+def _carried_out(granted: Parked) -> str:
+    """What becomes of a request at once that was granted."""
+    if granted.changes is not None:
+        return "what the command left is brought in now"
+    return "the call is made now"
 
 
 def _text(value: Json) -> str:
