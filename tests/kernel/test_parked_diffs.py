@@ -218,6 +218,20 @@ def test_changes_that_were_exchanged_are_not_committed(place):
     assert tree(place) == before
 
 
+def test_a_difference_that_was_exchanged_is_not_committed(place):
+    kept = parked(place)
+    file = file_of(place, kept["id"])
+    asked = file.read_text()
+    file.write_text(asked.replace("+changed", "+nothing"))
+    before = tree(place)
+    (row,) = place.waiting()
+    assert row["outdated"].startswith("what its file shows is not what was asked about")
+    assert place.run("approvals", "grant", kept["id"]).returncode == 1
+    assert tree(place) == before
+    file.write_text(asked)
+    assert grant(place, kept["id"])["status"] == "ok"
+
+
 def test_a_policy_that_has_changed_voids_the_answer(place):
     kept = parked(place)
     place.govern(DIFF + "# changed\n")

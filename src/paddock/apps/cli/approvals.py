@@ -21,7 +21,14 @@ from paddock.assembly import (
     review_always,
     save_always,
 )
-from paddock.assembly.granting import Outdated, expired_by, find_outdated, grant
+from paddock.assembly.approvals import Answers, read_answers
+from paddock.assembly.granting import (
+    KEPT_CHANGED,
+    Outdated,
+    expired_by,
+    find_outdated,
+    grant,
+)
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name
@@ -78,11 +85,12 @@ class Approvals:
     def _list(self, project: Project, options: Options, console: Console) -> int:
         inbox = open_inbox(project)
         waiting, broken = inbox.list_all(), inbox.list_broken()
+        answers = read_answers(project, [parked.id for parked in waiting]) if waiting else None
         # Whichever form was asked for: the calls of these are refused until somebody acts.
         for each in broken:
             console.report(each.as_error())
         if options.json:
-            rows = [_summary(project, parked) for parked in waiting]
+            rows = [_summary(project, parked, answers) for parked in waiting]
             console.write_json([*rows, *(each.summary() for each in broken)])
             # A request does not load: as of any file of ours that does not.
             return EXIT_CONFIG if broken else 0
@@ -92,7 +100,7 @@ class Approvals:
             request = parked.request
             shown = show_name(request.actions[0]) if request.actions else show_name(request.tool)
             more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
-            state = "outdated" if find_outdated(project, parked) else parked.state
+            state = "outdated" if find_outdated(project, parked, answers) else parked.state
             console.say(f"{parked.id}  {state:<8} {show_name(request.agent)}  {shown}{more}")
         return EXIT_CONFIG if broken else 0
 
@@ -141,7 +149,7 @@ class Approvals:
         # A rule is made from the policy in force: for an outdated request too, if it is asked yet.
         # Not where changes wait, for nobody can bring them in any more.
         outdated = find_outdated(project, parked)
-        if outdated is not None and (outdated.is_decided or parked.changes is not None):
+        if outdated is not None and (outdated.bars_rule or parked.changes is not None):
             raise expired_by(parked, outdated)
         review = review_always(project, parked)
         # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
@@ -193,8 +201,11 @@ class Approvals:
             console.write_json({"status": "ok", **refused.summary()})
         else:
             outdated = find_outdated(project, refused)
-            held = "the same call is refused until it expires"
-            said = held if outdated is None else f"it counts for no call: {outdated.why}"
+            # Whatever its file shows: what it is for is in its digest, and that is refused.
+            if outdated is None or outdated.why == KEPT_CHANGED:
+                said = "the same call is refused until it expires"
+            else:
+                said = f"it counts for no call: {outdated.why}"
             console.say(f"refused {refused.id}: {said}")
         return 0
 
@@ -207,9 +218,9 @@ class Approvals:
         return 0
 
 
-def _summary(project: Project, parked: Parked) -> dict[str, Json]:
+def _summary(project: Project, parked: Parked, answers: Answers | None = None) -> dict[str, Json]:
     """What JSON says of it; `outdated` is why no answer to it counts, empty where one may."""
-    outdated = find_outdated(project, parked)
+    outdated = find_outdated(project, parked, answers)
     return {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
 
 
