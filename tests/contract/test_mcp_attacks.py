@@ -334,3 +334,160 @@ def test_what_a_model_writes_cannot_draw_in_the_question(fresh):
         assert all(character.isprintable() for row in shown.splitlines() for character in row)
 
     anyio.run(run)
+
+
+# --- changes that wait for an answer -------------------------------------------------
+
+DIFF = """
+[profiles.standard]
+allow = ["tool:file:*"]
+ask = ["tool:shell:*"]
+[shell]
+approve = "diff"
+"""
+EACH_OTHER = {"command": "date +%s%N > stamp"}
+SAME = {"command": "echo a > stamp"}
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> McpPlace:
+    return make_place(tmp_path, DIFF)
+
+
+async def command(client: Client, arguments: dict[str, str], **returned):
+    return await client.session.call_tool(
+        "run_shell", arguments, allow_input_required=True, **returned
+    )
+
+
+async def answered(client: Client, arguments: dict[str, str], state: str, said: ElicitResult):
+    responses = {"approval": said}
+    return await command(client, arguments, input_responses=responses, request_state=state)
+
+
+def question_in(result: InputRequiredResult) -> str:
+    return result.input_requests["approval"].params.message
+
+
+def answers_to(place: McpPlace) -> list[tuple[str, str]]:
+    entries = place.entries("governance", "--type", "APPROVAL_ANSWERED")
+    return [(each["decision"], each["metadata"].get("answer")) for each in entries]
+
+
+@pytest.mark.needs("stage")
+@pytest.mark.parametrize("arguments", [EACH_OTHER, SAME], ids=["another each time", "the same"])
+def test_a_yes_brings_in_the_changes_that_were_shown_and_runs_nothing_again(staged, arguments):
+    async def run(client: Client) -> None:
+        question = await command(client, arguments)
+        state = question.request_state
+        result = await answered(client, arguments, state, ACCEPTED)
+        assert (result.is_error, result.structured_content) == (
+            False,
+            {"status": "ok", "content": "committed 1 change\n  created 'stamp'"},
+        )
+        made = (staged.project / "stamp").read_text()
+        assert f"+{made.strip()}" in question_in(question)
+        # Sent again, it is a question again or an answer that came too late: nothing is written.
+        os.unlink(staged.project / "stamp")
+        replayed = await answered(client, arguments, state, ACCEPTED)
+        assert getattr(replayed, "is_error", None) is not False
+        assert not (staged.project / "stamp").exists()
+
+    with_client(staged, run)
+    assert answers_to(staged)[:3] == [("deny", "kept"), ("allow", "granted"), ("allow", "used")]
+    (by,) = {
+        each["metadata"]["by"]
+        for each in staged.entries("governance", "--type", "APPROVAL_ANSWERED")
+        if each["metadata"].get("answer") == "granted"
+    }
+    assert by.startswith("client ")
+
+
+@pytest.mark.needs("stage")
+def test_the_entry_of_changes_that_are_brought_in_names_the_clients_call(staged):
+    async def run(client: Client) -> None:
+        state = (await command(client, EACH_OTHER, meta={"callId": "first"})).request_state
+        responses = {"approval": ACCEPTED}
+        await command(
+            client,
+            EACH_OTHER,
+            input_responses=responses,
+            request_state=state,
+            meta={"callId": "second"},
+        )
+
+    with_client(staged, run)
+    found = staged.entries("ho1m", "--call", "second")
+    assert [(each["event_type"], each["metadata"]["tool"]) for each in found] == [
+        ("TOOL_INTENT", "commit_parked"),
+        ("TOOL_RESULT", "commit_parked"),
+    ]
+
+
+@pytest.mark.needs("stage")
+@pytest.mark.parametrize(
+    ("said", "code", "kept"),
+    [
+        (ElicitResult(action="decline"), "approval.refused", 0),
+        (ElicitResult(action="accept", content={}), "approval.refused", 0),
+        (ElicitResult(action="cancel"), "approval.unavailable", 1),
+    ],
+    ids=["declined", "no yes", "closed"],
+)
+def test_anything_but_a_yes_brings_no_changes_in_and_asks_no_second_time(staged, said, code, kept):
+    async def run(client: Client) -> None:
+        state = (await command(client, EACH_OTHER)).request_state
+        refused = await answered(client, EACH_OTHER, state, said)
+        assert (refused.is_error, refused.structured_content["code"]) == (True, code)
+        assert refused.structured_content.get("approval") == (
+            staged.waiting()[0]["id"] if kept else None
+        )
+
+    with_client(staged, run)
+    assert not (staged.project / "stamp").exists()
+    assert len(staged.waiting()) == kept
+    assert answers_to(staged) == [("deny", "kept")] + [("deny", "refused")] * (1 - kept)
+    denied = staged.entries("ho1m", "--type", "TOOL_DENIED")
+    assert [each["metadata"]["code"] for each in denied] == ["approval.unavailable", code]
+
+
+@pytest.mark.needs("stage")
+def test_a_yes_to_changes_does_not_count_under_another_policy_or_in_another_workspace(staged):
+    async def run(client: Client) -> None:
+        for change in (
+            lambda: staged.govern(DIFF + "# changed\n"),
+            lambda: (staged.project / "stamp").write_text("somebody else's"),
+        ):
+            state = (await command(client, EACH_OTHER)).request_state
+            change()
+            refused = await answered(client, EACH_OTHER, state, ACCEPTED)
+            assert refused.structured_content["code"] == "approval.expired"
+
+    with_client(staged, run)
+    assert (staged.project / "stamp").read_text() == "somebody else's"
+    assert staged.waiting() == []
+
+
+@pytest.mark.needs("stage")
+def test_an_operator_who_refuses_changes_meanwhile_is_not_overruled(staged):
+    async def run(client: Client) -> None:
+        state = (await command(client, SAME)).request_state
+        staged.run("approvals", "refuse", staged.waiting()[0]["id"])
+        refused = await answered(client, SAME, state, ACCEPTED)
+        assert refused.structured_content["code"] == "approval.refused"
+
+    with_client(staged, run)
+    assert not (staged.project / "stamp").exists()
+
+
+def test_a_question_that_another_takes_the_place_of_is_forgotten(fresh):
+    async def run(client: Client) -> None:
+        state = (await asked(client)).request_state
+        (fresh.project / "asked").mkdir()
+        (fresh.project / "asked/a").write_text("somebody else's")
+        (first,) = fresh.waiting()
+        assert isinstance(await again(client, state, ACCEPTED), InputRequiredResult)
+        (second,) = fresh.waiting()
+        assert first["id"] != second["id"]
+
+    with_client(fresh, run)

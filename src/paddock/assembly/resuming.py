@@ -20,6 +20,7 @@ from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import ChangedSince
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
+from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.undo import OperatorJudge
 from paddock.sandbox.parking import unpark_set
@@ -27,8 +28,8 @@ from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
-def resume(project: Project, granted: Parked) -> ToolResult:
-    """Carry out a request that was granted just now.
+def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
+    """Carry out a request that was granted just now, for whoever asks within these bounds.
 
     What changes from here on (content, policy, agent) voids the grant, and the call is
     refused with `approval.expired`; so is a command whose sandbox has changed.
@@ -38,29 +39,29 @@ def resume(project: Project, granted: Parked) -> ToolResult:
     """
     inbox = open_inbox(project)
     if granted.changes is not None:
-        return _commit_kept(project, inbox, granted)
+        return _commit_kept(project, inbox, granted, bounds)
     request = granted.request
     try:
         with open_runtime(project, agent=request.agent, approver=ChangedSince(request)) as runtime:
-            return runtime.call(request.tool, request.arguments)
+            return runtime.call(request.tool, request.arguments, bounds=bounds)
     finally:
         # A policy that allows or denies it by now has not used the grant.
         inbox.withdraw(granted)
 
 
-def _commit_kept(project: Project, inbox: Inbox, granted: Parked) -> ToolResult:
+def _commit_kept(project: Project, inbox: Inbox, granted: Parked, bounds: Bounds) -> ToolResult:
     if not inbox.take_changes(granted):
         raise ApprovalExpiredError(
             "the kept changes are not those that were asked about", hint="run the command again"
         )
     try:
-        return _commit(project, granted)
+        return _commit(project, granted, bounds)
     finally:
         # Whatever came of it: the grant is used up, and nobody can ask for them again.
         inbox.withdraw(granted)
 
 
-def _commit(project: Project, granted: Parked) -> ToolResult:
+def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     settle_sets(project)
     request = granted.request
     lineage = project.agents.lineage(request.agent)
@@ -77,6 +78,7 @@ def _commit(project: Project, granted: Parked) -> ToolResult:
         return OperatorDoor(judge, workspace, ledger, history).call(
             commit_tool(parked, history, journal),
             {"request": granted.id, "agent": request.agent},
+            bounds,
         )
 
 

@@ -37,6 +37,7 @@ from paddock.apps.mcp.asking import (
 )
 from paddock.apps.mcp.calls import Calls
 from paddock.apps.mcp.results import call_result
+from paddock.apps.mcp.returning import settle_changes
 from paddock.apps.mcp.served import Served
 from paddock.errors import PaddockError, ToolError, UnknownToolError, UsageError
 from paddock.providers.cancel import CancelToken
@@ -188,7 +189,12 @@ def _call_served(
         raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}")
     asker = asking.asker_for(served)
     CURRENT.set(asker)
-    return Called(served.runtime.call(tool, params.arguments or {}, bounds=bounds), asker)
+    arguments = params.arguments or {}
+    if isinstance(asker, ReturningAsker):
+        settled = settle_changes(served, asker, tool, arguments, bounds)
+        if settled is not None:
+            return Called(settled, asker)
+    return Called(served.runtime.call(tool, arguments, bounds=bounds), asker)
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:
