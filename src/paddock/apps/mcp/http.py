@@ -1,10 +1,12 @@
 """Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -148,9 +150,24 @@ def serve_http(
                 limit_concurrency=limits.mcp_connections_max,
                 h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
             )
-            uvicorn.Server(config).run(sockets=[listening])
+            _Server(config).run(sockets=[listening])
     finally:
         agents.close()
+
+
+class _Server(uvicorn.Server):
+    """One that a signal only ends.
+
+    uvicorn raises the signal again when it is done: SIGTERM would then end the process
+    before the agents are closed, which is what signs the last entries.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """See `uvicorn.Server`; nothing is kept to be raised again."""
+        del frame
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
 
 def _listen(address: Address) -> socket.socket:
