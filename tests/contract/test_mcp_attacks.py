@@ -171,6 +171,24 @@ def test_a_token_that_was_replaced_counts_no_more(place, server):
 
 
 @pytest.mark.loopback
+def test_a_token_of_no_agent_counts_for_nothing_and_for_no_agent_that_comes_later(place, server):
+    create = ("agent", "create", "leaver", "--workspace", str(place.project))
+    place.run(*create, "--profile", "locked")
+    made = json.loads(place.run("mcp", "token", "create", "--agent", "leaver", "--json").stdout)
+    bearer = f"Bearer {made['token']}"
+    assert post(server, Authorization=bearer).status_code == 200
+    (declaration,) = place.home.rglob("leaver/agent.json")
+    declared = declaration.read_bytes()
+    declaration.unlink()
+    assert post(server, Authorization=bearer).status_code == 401
+    declaration.write_bytes(declared)
+    assert post(server, Authorization=bearer).status_code == 200
+    assert place.run("agent", "remove", "leaver").returncode == 0
+    assert place.run(*create).returncode == 0
+    assert post(server, Authorization=bearer).status_code == 401
+
+
+@pytest.mark.loopback
 def test_a_server_for_one_agent_knows_no_other_token(place):
     made = json.loads(place.run("mcp", "token", "create", "--agent", "reader", "--json").stdout)
     with place.http("--agent", "main") as server:

@@ -69,6 +69,9 @@ class TokenVerifier:
         agent = find_agent(self.project.layout, self.project.environment, token)
         if agent is None or self.only not in (None, agent):
             return None
+        if not self.project.agents.is_known(agent):
+            # Its declaration was taken away by hand, and its token was not.
+            return None
         # The token's digest keeps sessions of a replaced token from being taken over.
         return AccessToken(token="", client_id=agent, scopes=[], subject=token_digest(token))
 
