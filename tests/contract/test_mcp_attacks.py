@@ -142,6 +142,48 @@ def test_a_body_over_the_limit_is_refused(server, is_declared):
 
 
 @pytest.mark.loopback
+def test_a_body_in_which_a_name_is_given_twice_is_refused_and_nothing_runs(place, server):
+    session = {"Mcp_Session_Id": post(server).headers["mcp-session-id"]}
+    post(server, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+    call = (
+        b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "create_file", '
+        b'"arguments": {"path": "one", %s: "two", "content": "x"}}}'
+    )
+    refused = post(server, call % b'"path"', **session)
+    assert (refused.status_code, refused.json()) == (
+        400,
+        {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "error": {"code": -32600, "message": "'path' is given twice: give every name once"},
+        },
+    )
+    assert not (place.project / "one").exists()
+    assert not (place.project / "two").exists()
+    # Nobody without a token has anything parsed.
+    assert post(server, call % b'"path"', Authorization="Bearer wrong").status_code == 401
+    assert post(server, call % b'"if_version"', **session).status_code == 200
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("arguments", [[], "x", 0, False])
+def test_a_call_whose_arguments_are_no_object_is_on_record_over_http_too(place, server, arguments):
+    session = {"Mcp_Session_Id": post(server).headers["mcp-session-id"]}
+    post(server, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+    before = len(place.entries("ho1m", "--type", "TOOL_DENIED"))
+    params = {"name": "view", "arguments": arguments, "_meta": {"callId": "odd"}}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    assert "-32602" in post(server, json.dumps(call).encode(), **session).text
+    (entry,) = place.entries("ho1m", "--type", "TOOL_DENIED")[before:]
+    assert (entry["metadata"]["tool"], entry["metadata"]["code"], entry["agent"]) == (
+        "view",
+        "args.invalid",
+        "main",
+    )
+    assert entry["call_id"] in {e["call_id"] for e in place.entries("ho1m", "--call", "odd")}
+
+
+@pytest.mark.loopback
 def test_a_token_is_one_agents_and_a_session_is_its_tokens(place, server):
     made = json.loads(place.run("mcp", "token", "create", "--agent", "reader", "--json").stdout)
 

@@ -20,7 +20,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 
 from paddock import limits
-from paddock.apps.mcp.gate import Gate, Hosts
+from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.assembly import Project
@@ -108,7 +108,9 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     )
     verifier = TokenVerifier(project, only)
     app = Starlette(
-        routes=[Route(PATH, RequireAuthMiddleware(StreamableHTTPASGIApp(manager), []))],
+        routes=[
+            Route(PATH, RequireAuthMiddleware(Unambiguous(StreamableHTTPASGIApp(manager)), []))
+        ],
         middleware=[
             Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier)),
             Middleware(AuthContextMiddleware),
