@@ -125,7 +125,10 @@ def find_ambiguous(content: bytes) -> JSONRPCError | None:
 
 
 def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:
-    """# Threat: whoever judges the one of two values, and another acts on the other."""
+    """What becomes of a message in which a name is given twice; None of any other.
+
+    Threat: of two values one reader judges the first, and another acts on the last.
+    """
     twice = find_twice(text)
     if twice is None:
         return None
