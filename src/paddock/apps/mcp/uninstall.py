@@ -20,7 +20,7 @@ _HEADER: Final = f"[mcp_servers.{NAME}"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Elsewhere:
     """Another file of the client in which our entry stands, or of which nobody can tell."""
 
     scope: Scope
@@ -63,9 +63,9 @@ def plan_uninstall(file: Path, scope: Scope) -> Edit:
 
 def find_elsewhere(
     client: Client, scope: Scope, root: Path, home: Path, variables: Mapping[str, str]
-) -> Sequence[Left]:
+) -> Sequence[Elsewhere]:
     """Where else the client finds our entry, or nobody can tell."""
-    left: list[Left] = []
+    left: list[Elsewhere] = []
     for other in _SCOPES:
         if other == scope:
             continue
@@ -73,10 +73,10 @@ def find_elsewhere(
         try:
             known = _find_entry(read_client_file(file, follows=other == "user"))
         except ConfigError as error:
-            left.append(Left(other, file, error.message))
+            left.append(Elsewhere(other, file, error.message))
             continue
         if _ours(known) is not None:
-            left.append(Left(other, file))
+            left.append(Elsewhere(other, file))
     return left
 
 
