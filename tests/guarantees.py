@@ -108,6 +108,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/contract/test_mcp.py",
             ),
             mutants=(
+                "anything-is-shown.toml",
                 "approval-ignores-actions.toml",
                 "approval-ignores-content.toml",
                 "approval-ignores-kinds.toml",
@@ -115,6 +116,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "grant-counts-twice.toml",
                 "posting-files-grant.toml",
                 "restored-ledger-grants.toml",
+                "taken-back-grant-counts.toml",
                 "yes-outlives-its-policy.toml",
             ),
         ),

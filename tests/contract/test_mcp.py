@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
@@ -50,6 +52,25 @@ def connect(request, place: McpPlace, era: str):
             yield client
 
     yield over_stdio
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_told_to_end_signs_its_last_entries_first(place, era, ending):
+    with place.http() as server:
+
+        async def run() -> None:
+            async with server.client(era) as client:
+                assert not (await client.call_tool("view", {"path": "README.md"})).is_error
+                server.process.send_signal(ending)
+                await anyio.to_thread.run_sync(server.process.wait)
+
+        with contextlib.suppress(httpx2.HTTPError, ExceptionGroup):
+            anyio.run(run)
+        assert server.process.wait(30) == 0
+    said = place.run("ledger", "verify", "--ledger", "ho1m").stdout
+    assert "covered by no exported checkpoint" not in said
+    assert "are as they were signed" in said
 
 
 def test_an_agents_tools_are_listed_and_work_and_refuse(place, connect: Connect):

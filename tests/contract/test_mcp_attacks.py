@@ -142,6 +142,48 @@ def test_a_body_over_the_limit_is_refused(server, is_declared):
 
 
 @pytest.mark.loopback
+def test_a_body_in_which_a_name_is_given_twice_is_refused_and_nothing_runs(place, server):
+    session = {"Mcp_Session_Id": post(server).headers["mcp-session-id"]}
+    post(server, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+    call = (
+        b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "create_file", '
+        b'"arguments": {"path": "one", %s: "two", "content": "x"}}}'
+    )
+    refused = post(server, call % b'"path"', **session)
+    assert (refused.status_code, refused.json()) == (
+        400,
+        {
+            "jsonrpc": "2.0",
+            "id": 7,
+            "error": {"code": -32600, "message": "'path' is given twice: give every name once"},
+        },
+    )
+    assert not (place.project / "one").exists()
+    assert not (place.project / "two").exists()
+    # Nobody without a token has anything parsed.
+    assert post(server, call % b'"path"', Authorization="Bearer wrong").status_code == 401
+    assert post(server, call % b'"if_version"', **session).status_code == 200
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("arguments", [[], "x", 0, False])
+def test_a_call_whose_arguments_are_no_object_is_on_record_over_http_too(place, server, arguments):
+    session = {"Mcp_Session_Id": post(server).headers["mcp-session-id"]}
+    post(server, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+    before = len(place.entries("ho1m", "--type", "TOOL_DENIED"))
+    params = {"name": "view", "arguments": arguments, "_meta": {"callId": "odd"}}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    assert "-32602" in post(server, json.dumps(call).encode(), **session).text
+    (entry,) = place.entries("ho1m", "--type", "TOOL_DENIED")[before:]
+    assert (entry["metadata"]["tool"], entry["metadata"]["code"], entry["agent"]) == (
+        "view",
+        "args.invalid",
+        "main",
+    )
+    assert entry["call_id"] in {e["call_id"] for e in place.entries("ho1m", "--call", "odd")}
+
+
+@pytest.mark.loopback
 def test_a_token_is_one_agents_and_a_session_is_its_tokens(place, server):
     made = json.loads(place.run("mcp", "token", "create", "--agent", "reader", "--json").stdout)
 
@@ -168,6 +210,24 @@ def test_a_token_that_was_replaced_counts_no_more(place, server):
     assert post(server, Authorization=f"Bearer {before['token']}").status_code == 200
     place.run("mcp", "token", "create", "--agent", "reader")
     assert post(server, Authorization=f"Bearer {before['token']}").status_code == 401
+
+
+@pytest.mark.loopback
+def test_a_token_of_no_agent_counts_for_nothing_and_for_no_agent_that_comes_later(place, server):
+    create = ("agent", "create", "leaver", "--workspace", str(place.project))
+    place.run(*create, "--profile", "locked")
+    made = json.loads(place.run("mcp", "token", "create", "--agent", "leaver", "--json").stdout)
+    bearer = f"Bearer {made['token']}"
+    assert post(server, Authorization=bearer).status_code == 200
+    (declaration,) = place.home.rglob("leaver/agent.json")
+    declared = declaration.read_bytes()
+    declaration.unlink()
+    assert post(server, Authorization=bearer).status_code == 401
+    declaration.write_bytes(declared)
+    assert post(server, Authorization=bearer).status_code == 200
+    assert place.run("agent", "remove", "leaver").returncode == 0
+    assert place.run(*create).returncode == 0
+    assert post(server, Authorization=bearer).status_code == 401
 
 
 @pytest.mark.loopback
@@ -334,3 +394,160 @@ def test_what_a_model_writes_cannot_draw_in_the_question(fresh):
         assert all(character.isprintable() for row in shown.splitlines() for character in row)
 
     anyio.run(run)
+
+
+# --- changes that wait for an answer -------------------------------------------------
+
+DIFF = """
+[profiles.standard]
+allow = ["tool:file:*"]
+ask = ["tool:shell:*"]
+[shell]
+approve = "diff"
+"""
+EACH_OTHER = {"command": "date +%s%N > stamp"}
+SAME = {"command": "echo a > stamp"}
+
+
+@pytest.fixture
+def staged(tmp_path: Path) -> McpPlace:
+    return make_place(tmp_path, DIFF)
+
+
+async def command(client: Client, arguments: dict[str, str], **returned):
+    return await client.session.call_tool(
+        "run_shell", arguments, allow_input_required=True, **returned
+    )
+
+
+async def answered(client: Client, arguments: dict[str, str], state: str, said: ElicitResult):
+    responses = {"approval": said}
+    return await command(client, arguments, input_responses=responses, request_state=state)
+
+
+def question_in(result: InputRequiredResult) -> str:
+    return result.input_requests["approval"].params.message
+
+
+def answers_to(place: McpPlace) -> list[tuple[str, str]]:
+    entries = place.entries("governance", "--type", "APPROVAL_ANSWERED")
+    return [(each["decision"], each["metadata"].get("answer")) for each in entries]
+
+
+@pytest.mark.needs("stage")
+@pytest.mark.parametrize("arguments", [EACH_OTHER, SAME], ids=["another each time", "the same"])
+def test_a_yes_brings_in_the_changes_that_were_shown_and_runs_nothing_again(staged, arguments):
+    async def run(client: Client) -> None:
+        question = await command(client, arguments)
+        state = question.request_state
+        result = await answered(client, arguments, state, ACCEPTED)
+        assert (result.is_error, result.structured_content) == (
+            False,
+            {"status": "ok", "content": "committed 1 change\n  created 'stamp'"},
+        )
+        made = (staged.project / "stamp").read_text()
+        assert f"+{made.strip()}" in question_in(question)
+        # Sent again, it is a question again or an answer that came too late: nothing is written.
+        os.unlink(staged.project / "stamp")
+        replayed = await answered(client, arguments, state, ACCEPTED)
+        assert getattr(replayed, "is_error", None) is not False
+        assert not (staged.project / "stamp").exists()
+
+    with_client(staged, run)
+    assert answers_to(staged)[:3] == [("deny", "kept"), ("allow", "granted"), ("allow", "used")]
+    (by,) = {
+        each["metadata"]["by"]
+        for each in staged.entries("governance", "--type", "APPROVAL_ANSWERED")
+        if each["metadata"].get("answer") == "granted"
+    }
+    assert by.startswith("client ")
+
+
+@pytest.mark.needs("stage")
+def test_the_entry_of_changes_that_are_brought_in_names_the_clients_call(staged):
+    async def run(client: Client) -> None:
+        state = (await command(client, EACH_OTHER, meta={"callId": "first"})).request_state
+        responses = {"approval": ACCEPTED}
+        await command(
+            client,
+            EACH_OTHER,
+            input_responses=responses,
+            request_state=state,
+            meta={"callId": "second"},
+        )
+
+    with_client(staged, run)
+    found = staged.entries("ho1m", "--call", "second")
+    assert [(each["event_type"], each["metadata"]["tool"]) for each in found] == [
+        ("TOOL_INTENT", "commit_parked"),
+        ("TOOL_RESULT", "commit_parked"),
+    ]
+
+
+@pytest.mark.needs("stage")
+@pytest.mark.parametrize(
+    ("said", "code", "kept"),
+    [
+        (ElicitResult(action="decline"), "approval.refused", 0),
+        (ElicitResult(action="accept", content={}), "approval.refused", 0),
+        (ElicitResult(action="cancel"), "approval.unavailable", 1),
+    ],
+    ids=["declined", "no yes", "closed"],
+)
+def test_anything_but_a_yes_brings_no_changes_in_and_asks_no_second_time(staged, said, code, kept):
+    async def run(client: Client) -> None:
+        state = (await command(client, EACH_OTHER)).request_state
+        refused = await answered(client, EACH_OTHER, state, said)
+        assert (refused.is_error, refused.structured_content["code"]) == (True, code)
+        assert refused.structured_content.get("approval") == (
+            staged.waiting()[0]["id"] if kept else None
+        )
+
+    with_client(staged, run)
+    assert not (staged.project / "stamp").exists()
+    assert len(staged.waiting()) == kept
+    assert answers_to(staged) == [("deny", "kept")] + [("deny", "refused")] * (1 - kept)
+    denied = staged.entries("ho1m", "--type", "TOOL_DENIED")
+    assert [each["metadata"]["code"] for each in denied] == ["approval.unavailable", code]
+
+
+@pytest.mark.needs("stage")
+def test_a_yes_to_changes_does_not_count_under_another_policy_or_in_another_workspace(staged):
+    async def run(client: Client) -> None:
+        for change in (
+            lambda: staged.govern(DIFF + "# changed\n"),
+            lambda: (staged.project / "stamp").write_text("somebody else's"),
+        ):
+            state = (await command(client, EACH_OTHER)).request_state
+            change()
+            refused = await answered(client, EACH_OTHER, state, ACCEPTED)
+            assert refused.structured_content["code"] == "approval.expired"
+
+    with_client(staged, run)
+    assert (staged.project / "stamp").read_text() == "somebody else's"
+    assert staged.waiting() == []
+
+
+@pytest.mark.needs("stage")
+def test_an_operator_who_refuses_changes_meanwhile_is_not_overruled(staged):
+    async def run(client: Client) -> None:
+        state = (await command(client, SAME)).request_state
+        staged.run("approvals", "refuse", staged.waiting()[0]["id"])
+        refused = await answered(client, SAME, state, ACCEPTED)
+        assert refused.structured_content["code"] == "approval.refused"
+
+    with_client(staged, run)
+    assert not (staged.project / "stamp").exists()
+
+
+def test_a_question_that_another_takes_the_place_of_is_forgotten(fresh):
+    async def run(client: Client) -> None:
+        state = (await asked(client)).request_state
+        (fresh.project / "asked").mkdir()
+        (fresh.project / "asked/a").write_text("somebody else's")
+        (first,) = fresh.waiting()
+        assert isinstance(await again(client, state, ACCEPTED), InputRequiredResult)
+        (second,) = fresh.waiting()
+        assert first["id"] != second["id"]
+
+    with_client(fresh, run)

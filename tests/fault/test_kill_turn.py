@@ -97,7 +97,7 @@ def test_a_turn_without_a_message_that_was_killed_is_recorded_too(place, where):
     assert [(turn.number, turn.user_message) for turn in session.unfinished] == [(1, "")]
 
     with open_session(project, SessionWish(resume=session.session_id)) as opened:
-        assert "1 turns of this session had not ended" in opened.notices
+        assert "1 turn of this session had not ended" in opened.notices
         assert opened.handle_turn("hello").turn == 2
 
     found = find_session(sessions_of(project), session.session_id)

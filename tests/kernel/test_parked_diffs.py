@@ -102,6 +102,58 @@ def test_a_yes_commits_exactly_what_was_shown_without_running_it_again(place):
     assert place.run("approvals", "grant", kept["id"]).returncode == 2
 
 
+@pytest.mark.parametrize("more", [[], ["--resume"]], ids=["always", "and resume"])
+def test_a_yes_for_good_commits_what_was_shown_and_saves_the_rule(place, more):
+    (place.project / "make").write_text("date +%s%N > stamp\n")
+    kept = call(place, "run_shell", command="sh make")["approval"]
+    shown = changes_shown(place, kept)
+    ran = place.run("approvals", "grant", kept, "--always", "--yes", "--json", *more)
+    assert ran.returncode == 0, ran.stderr
+    said = json.loads(ran.stdout)
+    assert (said["status"], said["saved"], said["content"]) == (
+        "ok",
+        True,
+        "committed 1 change\n  created 'stamp'",
+    )
+    assert f"+{(place.project / 'stamp').read_text().strip()}" in shown
+    assert (place.waiting(), pins_of(place)) == ([], set())
+    assert call(place, "run_shell", command="sh make")["status"] == "ok"
+    answers = [e["metadata"]["answer"] for e in place.entries("governance", "--type", ANSWERED)]
+    assert answers == ["kept", "granted", "used", "always"]
+
+
+def test_a_yes_for_good_saves_no_rule_where_the_changes_cannot_be_brought_in(place):
+    kept = call(place, "run_shell", command="touch made")["approval"]
+    (place.project / "made").mkdir()
+    ran = place.run("approvals", "grant", kept, "--always", "--yes")
+    assert (ran.returncode, ran.stdout.splitlines()[-1]) == (1, "not saved")
+    assert "the workspace has changed since the command ran" in ran.stdout
+    assert (place.project / "paddock.toml").read_text() == DIFF
+
+
+def test_a_yes_for_good_saves_no_rule_for_changes_that_were_asked_about_under_another_policy(place):
+    kept = call(place, "run_shell", command="touch made")["approval"]
+    place.govern(DIFF + "# changed\n")
+    before = tree(place)
+    ran = place.run("approvals", "grant", kept, "--always", "--yes")
+    assert (ran.returncode, "would count for no call: the policy has changed" in ran.stderr) == (
+        1,
+        True,
+    )
+    assert tree(place) == before
+
+
+def test_a_grant_says_that_it_is_one_before_the_changes_are_brought_in(place):
+    kept = call(place, "run_shell", command="touch made")["approval"]
+    rows = place.run("approvals", "grant", kept).stdout.splitlines()
+    assert rows[0].startswith(f"{kept} (granted, until ")
+    assert rows[-3:] == [
+        "granted: what the command left is brought in now",
+        "committed 1 change",
+        "  created 'made'",
+    ]
+
+
 @pytest.mark.parametrize("answer", ["grant", "refuse"])
 def test_the_history_keeps_the_contents_until_somebody_has_answered(place, answer):
     kept = parked(place)
@@ -182,6 +234,20 @@ def test_changes_that_were_exchanged_are_not_committed(place):
     assert tree(place) == before
 
 
+def test_a_difference_that_was_exchanged_is_not_committed(place):
+    kept = parked(place)
+    file = file_of(place, kept["id"])
+    asked = file.read_text()
+    file.write_text(asked.replace("+changed", "+nothing"))
+    before = tree(place)
+    (row,) = place.waiting()
+    assert row["outdated"].startswith("what its file shows is not what was asked about")
+    assert place.run("approvals", "grant", kept["id"]).returncode == 1
+    assert tree(place) == before
+    file.write_text(asked)
+    assert grant(place, kept["id"])["status"] == "ok"
+
+
 def test_a_policy_that_has_changed_voids_the_answer(place):
     kept = parked(place)
     place.govern(DIFF + "# changed\n")
@@ -207,7 +273,7 @@ def test_what_policy_denies_is_not_among_the_changes_and_is_named_to_everybody(p
     said = "[changes refused, whatever is answered: 2]"
     assert shown[:3] == [said, *rows]
     assert committed["content"].splitlines() == [
-        "committed 1 changes",
+        "committed 1 change",
         "  created 'fine'",
         "changes refused: 2",
         *rows,
@@ -222,7 +288,7 @@ def test_where_nothing_is_refused_nothing_is_said_of_it(place):
     assert changes_shown(place, refused["approval"])[:2] == ["--- a/fine", "+++ b/fine"]
     committed = grant(place, refused["approval"])
     assert (committed["content"], committed["changes_refused"]) == (
-        "committed 1 changes\n  created 'fine'",
+        "committed 1 change\n  created 'fine'",
         [],
     )
 

@@ -86,7 +86,7 @@ class McpPlace(Ground):
                 said += line
             url = re.search(r"serving on (\S+)", said)[1]
             token = Path(re.search(r"token of \S+: (.+)", said)[1])
-            yield HttpServer(url, token)
+            yield HttpServer(url, token, process)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
@@ -97,6 +97,7 @@ class McpPlace(Ground):
 class HttpServer:
     url: str
     token_file: Path
+    process: subprocess.Popen[str]
 
     @property
     def token(self) -> str:

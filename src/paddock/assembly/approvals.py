@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,13 @@ from paddock.plane.layout import LedgerName
 from paddock.runtime.approval_records import (
     GRANTED,
     KEPT,
+    REFUSED,
     USED,
     answered_later,
     approval_answered,
     approval_asked,
 )
-from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.parked import Parked
 from paddock.values.calls import Json
@@ -93,40 +94,58 @@ class GovernanceBook:
 
     def is_kept(self, parked: Parked) -> bool:
         """See `ApprovalBook`."""
-        return any(
-            answer.get("answer") == KEPT
-            and answer.get("digest") == parked.request.digest
-            and answer.get("changes", "") == parked.changes_digest
-            for answer in self._answers(parked)
-        )
+        return read_answers(self.project, [parked.id]).is_kept(parked)
 
     def is_granted(self, parked: Parked, now: float) -> bool:
         """See `ApprovalBook`."""
-        answers = self._answers(parked)
-        return not _is_used(answers) and any(_counts(answer, parked, now) for answer in answers)
+        return read_answers(self.project, [parked.id]).is_granted(parked, now)
 
     def is_used(self, parked: Parked) -> bool:
         """See `ApprovalBook`."""
-        return _is_used(self._answers(parked))
+        return read_answers(self.project, [parked.id]).is_used(parked)
 
-    def _answers(self, parked: Parked) -> list[Mapping[str, Json]]:
-        """What was answered to it. Raises: LedgerDamagedError; HostError, ConfigError."""
-        project = self.project
-        path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
-        if not path.exists():
-            return []
-        if not audit_ledger(project.layout, project.environment, LedgerName.GOVERNANCE).is_whole:
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What was answered to some kept requests, newest first: for many, read once."""
+
+    rows: Sequence[Mapping[str, Json]]
+
+    def is_kept(self, parked: Parked) -> bool:
+        """See `ApprovalBook`."""
+        return any(_keeps(answer, parked) for answer in self._to(parked))
+
+    def is_granted(self, parked: Parked, now: float) -> bool:
+        """See `ApprovalBook`."""
+        # Threat: the file of a grant that was taken back is put in its place again.
+        said = [row for row in self._to(parked) if row.get("answer") in (GRANTED, REFUSED)]
+        return bool(said) and _counts(said[0], parked, now) and not self.is_used(parked)
+
+    def is_used(self, parked: Parked) -> bool:
+        """See `ApprovalBook`."""
+        return any(answer.get("answer") == USED for answer in self._to(parked))
+
+    def _to(self, parked: Parked) -> Sequence[Mapping[str, Json]]:
+        return [row for row in self.rows if row.get("request") == parked.id]
+
+
+def read_answers(project: Project, requests: Collection[str]) -> Answers:
+    """What was answered to these. Raises: LedgerDamagedError; HostError, ConfigError."""
+    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
+    if not path.exists():
+        return Answers(())
+    if not audit_ledger(project.layout, project.environment, LedgerName.GOVERNANCE).is_whole:
+        raise _unknown(path)
+    found: list[Mapping[str, Json]] = []
+    for row in find_decided(str(path), _ANSWERS, Filter()):
+        if isinstance(row, BadRow):
             raise _unknown(path)
-        found: list[Mapping[str, Json]] = []
-        for row in find_decided(str(path), _ANSWERS, Filter()):
-            if isinstance(row, BadRow):
-                raise _unknown(path)
-            metadata = row.entry.metadata
-            if row.entry.event_type == APPROVAL_ANSWERED:
-                found += [metadata] if metadata.get("request") == parked.id else []
-            elif metadata.get("ledger") == LedgerName.GOVERNANCE:
-                break
-        return found
+        metadata = row.entry.metadata
+        if row.entry.event_type == APPROVAL_ANSWERED:
+            found += [metadata] if metadata.get("request") in requests else []
+        elif metadata.get("ledger") == LedgerName.GOVERNANCE:
+            break
+    return Answers(found)
 
 
 def _unknown(path: Path) -> LedgerDamagedError:
@@ -137,8 +156,15 @@ def _unknown(path: Path) -> LedgerDamagedError:
     )
 
 
-def _is_used(answers: Sequence[Mapping[str, Json]]) -> bool:
-    return any(answer.get("answer") == USED for answer in answers)
+def _keeps(answer: Mapping[str, Json], parked: Parked) -> bool:
+    shown = shown_digest(parked.request)
+    return (
+        answer.get("answer") == KEPT
+        and answer.get("digest") == parked.request.digest
+        and answer.get("changes", "") == parked.changes_digest
+        # An earlier version recorded no digest of what is shown; such a request ends in a day.
+        and answer.get("shown", shown) == shown
+    )
 
 
 def _counts(answer: Mapping[str, Json], parked: Parked, now: float) -> bool:

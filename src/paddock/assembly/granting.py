@@ -9,9 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from paddock.assembly.approvals import open_inbox
+from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.project import Project
-from paddock.errors import ApprovalExpiredError, PaddockError, UnknownToolError
+from paddock.errors import (
+    ApprovalExpiredError,
+    IntegrityError,
+    PaddockError,
+    UnknownToolError,
+)
 from paddock.plane.agent_files import AgentRecord
 from paddock.policy.actions import parse_concrete
 from paddock.policy.problems import PatternError
@@ -34,7 +39,9 @@ from paddock.values.actions import Action
 from paddock.values.decisions import Decision, Outcome
 from paddock.workspace import Workspace
 
+KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
 _AGAIN: Final = "make the call again: it is decided by what holds now"
+_ANEW: Final = "make the call again: it is asked about anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,8 @@ class Outdated:
 
     why: str
     hint: str
-    is_decided: bool = False
-    """Policy allows or denies the call by now: no rule for it would be of use either."""
+    bars_rule: bool = False
+    """No rule is made for it either: policy allows or denies it by now, or it is another one."""
 
 
 def grant(project: Project, wanted: str, by: str) -> Parked:
@@ -74,14 +81,26 @@ def expired_by(parked: Parked, outdated: Outdated) -> ApprovalExpiredError:
     )
 
 
-def find_outdated(project: Project, parked: Parked) -> Outdated | None:
+def find_outdated(
+    project: Project, parked: Parked, answers: Answers | None = None
+) -> Outdated | None:
     """What has changed since the question was put, so that no answer to it counts; else None.
 
     None promises nothing: what a sandbox holds a command to is known where the command
     runs, and what a tool comes to that Paddock does not bring to whoever brings it.
+    Whoever looks at many reads the `answers` to all of them once.
+
+    Threat: a difference or a warning that was changed in the file, so that a person says
+    # yes to something that was never shown: no digest of the call covers them.
+
+    Raises: IntegrityError: the record of what was kept is not what was written.
     """
     request = parked.request
     try:
+        if answers is None:
+            answers = read_answers(project, [parked.id])
+        if not answers.is_kept(parked):
+            return Outdated(KEPT_CHANGED, _ANEW, bars_rule=True)
         lineage = project.agents.lineage(request.agent)
         chain = tuple(record.agent for record in lineage)
         judge = PolicyJudge(project.policy_for(lineage[0]), chain)
@@ -93,6 +112,8 @@ def find_outdated(project: Project, parked: Parked) -> Outdated | None:
         # What a command left is committed, and that looks at each file it changes.
         if tool is not None and parked.changes is None:
             return _changed_now(tool, request, judge, lineage[0])
+    except IntegrityError:
+        raise
     except PaddockError as error:
         why = f"the call cannot be made any more: {error.message}"
         return Outdated(why, error.hint or "once it can, make the call again")
@@ -102,14 +123,14 @@ def find_outdated(project: Project, parked: Parked) -> Outdated | None:
 def _other_policy(judge: PolicyJudge, request: ApprovalRequest) -> Outdated:
     decision = _decided_now(judge, request.actions)
     if decision is None or decision.outcome is Outcome.ASK:
-        return Outdated(POLICY_CHANGED, "make the call again: it is asked about anew")
+        return Outdated(POLICY_CHANGED, _ANEW)
     if decision.outcome is Outcome.ALLOW:
         why = f"{POLICY_CHANGED}, and allows the call by now"
-        return Outdated(why, "make the call again: it needs no grant", is_decided=True)
+        return Outdated(why, "make the call again: it needs no grant", bars_rule=True)
     # Threat: a cloned policy may deny, and its reason is text of its own making.
     why = f"{POLICY_CHANGED}, and denies the call by now: {show_name(decision.reason)}"
     hint = "no answer lifts a denial: change the policy and make the call again"
-    return Outdated(why, hint, is_decided=True)
+    return Outdated(why, hint, bars_rule=True)
 
 
 def _decided_now(judge: PolicyJudge, texts: Sequence[str]) -> Decision | None:

@@ -12,6 +12,7 @@ from paddock.ledger.ports import Ledger
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.context import Context
 from paddock.runtime.dispatch import Dispatcher
+from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.undo import OperatorJudge
@@ -29,7 +30,9 @@ class OperatorDoor:
     ledger: Ledger
     history: History
 
-    def call(self, tool: Tool[Any], arguments: Mapping[str, Json]) -> ToolResult:
+    def call(
+        self, tool: Tool[Any], arguments: Mapping[str, Json], bounds: Bounds = FREE
+    ) -> ToolResult:
         """Run one call in a session of its own; refusals are results. Nobody is asked.
 
         Raises: IntegrityError: the ledger is damaged.
@@ -45,7 +48,7 @@ class OperatorDoor:
             randomness=os.urandom,
             history=self.history,
         )
-        return Dispatcher(context).dispatch(ToolCall(new_call_id(), tool.name, arguments))
+        return Dispatcher(context).dispatch(ToolCall(new_call_id(), tool.name, arguments), bounds)
 
 
 class _NothingAsked:

@@ -1,4 +1,4 @@
-"""Carrying a kept request out now, after somebody granted it.
+"""Carrying a kept request out, as soon as somebody has granted it.
 
 A call is dispatched again: bound, resolved and decided anew. What a command left behind,
 shown as a difference, is committed as it was shown; nothing runs again.
@@ -7,7 +7,6 @@ shown as a difference, is committed as it was shown; nothing runs again.
 from contextlib import closing
 
 from paddock.assembly.approvals import open_inbox
-from paddock.assembly.granting import grant
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
@@ -21,6 +20,7 @@ from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import ChangedSince
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
+from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.undo import OperatorJudge
 from paddock.sandbox.parking import unpark_set
@@ -28,42 +28,40 @@ from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
 
-def resume(project: Project, wanted: str, by: str) -> ToolResult:
-    """Grant a kept request and carry it out.
+def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
+    """Carry out a request that was granted just now, for whoever asks within these bounds.
 
     What changes from here on (content, policy, agent) voids the grant, and the call is
     refused with `approval.expired`; so is a command whose sandbox has changed.
 
     Raises:
-        UsageError: no such request.
-        ApprovalExpiredError: its time is over, or what it was asked about has changed.
+        ApprovalExpiredError: what it was asked about has changed, or its file has.
     """
     inbox = open_inbox(project)
-    granted = grant(project, wanted, by)
     if granted.changes is not None:
-        return _commit_kept(project, inbox, granted)
+        return _commit_kept(project, inbox, granted, bounds)
     request = granted.request
     try:
         with open_runtime(project, agent=request.agent, approver=ChangedSince(request)) as runtime:
-            return runtime.call(request.tool, request.arguments)
+            return runtime.call(request.tool, request.arguments, bounds=bounds)
     finally:
         # A policy that allows or denies it by now has not used the grant.
         inbox.withdraw(granted)
 
 
-def _commit_kept(project: Project, inbox: Inbox, granted: Parked) -> ToolResult:
+def _commit_kept(project: Project, inbox: Inbox, granted: Parked, bounds: Bounds) -> ToolResult:
     if not inbox.take_changes(granted):
         raise ApprovalExpiredError(
             "the kept changes are not those that were asked about", hint="run the command again"
         )
     try:
-        return _commit(project, granted)
+        return _commit(project, granted, bounds)
     finally:
         # Whatever came of it: the grant is used up, and nobody can ask for them again.
         inbox.withdraw(granted)
 
 
-def _commit(project: Project, granted: Parked) -> ToolResult:
+def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     settle_sets(project)
     request = granted.request
     lineage = project.agents.lineage(request.agent)
@@ -80,6 +78,7 @@ def _commit(project: Project, granted: Parked) -> ToolResult:
         return OperatorDoor(judge, workspace, ledger, history).call(
             commit_tool(parked, history, journal),
             {"request": granted.id, "agent": request.agent},
+            bounds,
         )
 
 

@@ -200,7 +200,9 @@ class _Opening:
         restored = restore(office.ledgers, require_session(self._project, self._session_id))
         notices = restored.notices
         if before.unfinished:
-            notices += (f"{len(before.unfinished)} turns of this session had not ended",)
+            many = len(before.unfinished)
+            count = "1 turn" if many == 1 else f"{many} turns"
+            notices += (f"{count} of this session had not ended",)
         return restored.conversation, notices
 
     def _facts(

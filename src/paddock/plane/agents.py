@@ -34,6 +34,7 @@ from paddock.plane.files import (
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.locks import locked
 from paddock.plane.paths import real_directory
+from paddock.plane.tokens import remove_token
 from paddock.plane.workspaces import (
     require_new_workspace,
     require_within_parent,
@@ -105,6 +106,10 @@ class AgentStore:
             )
         return tuple(sorted(found))
 
+    def is_known(self, name: str) -> bool:
+        """Whether an agent of this name is declared, though maybe so that it does not load."""
+        return self._is_admin(name) or os.path.lexists(self.layout.agent_file(name))
+
     def read_all(self) -> tuple[AgentRecord, ...]:
         """All agents by name.
 
@@ -164,6 +169,8 @@ class AgentStore:
                 raise _exists(new.name, file)
             with _naming_options(file):
                 self._lineage_of(record)
+            # Threat: whoever has the token of an earlier agent of this name would be the new one.
+            remove_token(self.layout, self.environment, new.name)
             make_directories(self.layout.agent_directory(new.name))
             if workspace is None:
                 make_directories(self.layout.agent_workspace(new.name))
@@ -172,7 +179,7 @@ class AgentStore:
         return record
 
     def remove(self, name: str) -> RemovedAgent:
-        """Undeclare agent `name`: its `agent.json` is set aside, all else stays.
+        """Undeclare agent `name`: its `agent.json` is set aside, its token goes, all else stays.
 
         A broken declaration can be removed too.
 
@@ -191,6 +198,7 @@ class AgentStore:
                     f"agent {quote(name)} is the parent of {', '.join(children)}",
                     hint="remove those first",
                 )
+            remove_token(self.layout, self.environment, name)
             with host_errors("removing", file):
                 kept = _free_name(file)
                 os.rename(file, kept)

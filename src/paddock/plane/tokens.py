@@ -1,7 +1,8 @@
 """Bearer tokens of the HTTP server: one an agent, kept with the user's configuration.
 
 A token says who is calling, so it lies where no agent can read: never in a plane or a
-project. Who makes a new one for an agent voids the old one at once.
+project. Who makes a new one for an agent voids the old one at once, and so does who removes
+the agent.
 """
 
 import hashlib
@@ -11,7 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from paddock.plane.environment import Environment
-from paddock.plane.files import make_directories, read_file, replace_file, require_private
+from paddock.plane.files import (
+    host_errors,
+    make_directories,
+    read_file,
+    replace_file,
+    require_private,
+    sync_directory,
+)
 from paddock.plane.keys import plane_title
 from paddock.plane.layout import PlaneLayout
 
@@ -45,6 +53,17 @@ def read_token(layout: PlaneLayout, environment: Environment, agent: str) -> str
     require_private(path.parent)
     content = read_file(path, _FILE_BYTES_MAX)
     return None if content is None else content.decode("ascii", "replace").strip()
+
+
+def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> None:
+    """Void an agent's token, if it has one. Raises: HostError."""
+    path = token_path(layout, environment, agent)
+    with host_errors("removing", path):
+        try:
+            path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        sync_directory(path.parent)
 
 
 def find_agent(layout: PlaneLayout, environment: Environment, token: str) -> str | None:

@@ -146,7 +146,8 @@ class RecordedCall:
         if effects == "unknown":
             return f"{said}; what it changed is unknown"
         if effects:
-            said += f"; {len(_objects(effects))} effects on record"
+            count = len(_objects(effects))
+            said += f"; {count} effect{'' if count == 1 else 's'} on record"
         return said
 
     def _refused_lines(self) -> list[str]:

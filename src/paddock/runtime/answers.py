@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from paddock import limits
@@ -120,19 +121,20 @@ def _denial_hint(rule: RuleMatch) -> str:
 
 def refusal_for(approval: Approval, decision: Decision) -> Refusal:
     """Whoever was asked says no, or nobody could be asked."""
+    refusal = refusal_without(approval, decision.action)
+    return replace(refusal, rule=rule_in_brief(decision.rule))
+
+
+def refusal_without(approval: Approval, action: str) -> Refusal:
+    """As `refusal_for`, where what decided is not known any more, but what it was about."""
     said = f": {show_name(approval.note)}" if approval.note else ""
-    rule = decision.rule
     usual = _APPROVAL_HINTS.get(approval.code, "do not repeat it unchanged; ask what is wanted")
     hint = approval.hint or usual
     if approval.request_id and approval.code != ApprovalRefusedError.code:
         kept = _CHANGES_KEPT_HINT if approval.changes_digest else _KEPT_HINT
         hint = kept.format(id=approval.request_id)
-    return Refusal(
-        approval.code,
-        f"{quote(decision.action)} needs an approval, and was not approved{said}",
-        hint,
-        rule_in_brief(rule),
-    )
+    message = f"{quote(action)} needs an approval, and was not approved{said}"
+    return Refusal(approval.code, message, hint)
 
 
 def with_question(

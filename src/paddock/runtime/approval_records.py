@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from paddock.errors import ApprovalRefusedError
-from paddock.runtime.approvals import Approval, ApprovalRequest
+from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import clean, kept_name
 from paddock.values.calls import Json
@@ -48,6 +48,9 @@ def approval_answered(request: ApprovalRequest, approval: Approval, session_id: 
     if approval.request_id:
         answer["request"] = approval.request_id
         answer["answer"] = USED if approval.is_granted else _refused_as(approval)
+    if answer.get("answer") == KEPT:
+        # Of what was asked, not of what stands in its file by now.
+        answer["shown"] = shown_digest(request)
     if approval.changes_digest:
         answer["changes"] = approval.changes_digest
     return Entry(

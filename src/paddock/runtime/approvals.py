@@ -183,6 +183,12 @@ def filled_in(given: Mapping[str, Json], bound: Mapping[str, Json]) -> dict[str,
     }
 
 
+def shown_digest(request: ApprovalRequest) -> str:
+    """SHA-256 over what is shown of a request and stands in no `approval_digest`."""
+    shown = [request.reason, request.rule, list(request.warnings), request.diff]
+    return digest_of_json([*shown, dict(request.filled)])
+
+
 def approval_digest(
     *,
     tool: str,

@@ -90,7 +90,8 @@ class CommitParked:
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = [change for row in receipt.changes if (change := change_of_path(row)) is not None]
-        said = [f"committed {len(rows)} changes", *(f"  {r.kind} {quote(r.path)}" for r in rows)]
+        count = "1 change" if len(rows) == 1 else f"{len(rows)} changes"
+        said = [f"committed {count}", *(f"  {r.kind} {quote(r.path)}" for r in rows)]
         if len(rows) > _ROWS_MAX:
             said[_ROWS_MAX + 1 :] = [f"  [and {len(rows) - _ROWS_MAX} more]"]
         refused, more = self.parked.refused, self.parked.refused_more

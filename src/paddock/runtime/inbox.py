@@ -9,7 +9,6 @@ file is where the call is kept and where two processes meet.
        └── answered where the same call was made again ──▶ (gone)
 """
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,12 +35,11 @@ from paddock.plane.locks import locked
 from paddock.runtime.approval_records import GRANTED, REFUSED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest
 from paddock.runtime.inbox_broken import BrokenRequest
+from paddock.runtime.inbox_names import ending_for, id_in, is_id, is_name, name_of
 from paddock.runtime.inbox_ports import ApprovalBook, PinnedContents
 from paddock.runtime.parked import Parked, parse_parked, pin_name, write_parked
 from paddock.text.show import quote
 
-_NAME: Final = re.compile(r"(APR-[0-9a-f]{16})\.([0-9a-f]{32})\.json")
-_ID: Final = re.compile(r"APR-[0-9a-f]{4,16}")
 _FILE_BYTES_MAX: Final = limits.approval_kept_bytes_max + 1_000_000
 _FILE_MODE: Final = 0o600
 _ANSWER_THEM: Final = "ask a person to answer what waits: paddock approvals list"
@@ -142,7 +140,9 @@ class Inbox:
         with locked(self.directory):
             kept = self._sweep()
             for each in kept:
-                if _is_for(each, request) and each.state == "waiting":
+                # Threat: a file that was changed meanwhile would get a record of its own here.
+                is_same = _is_for(each, request) and each.state == "waiting"
+                if is_same and self.book.is_kept(each):
                     return each
             self._require_room(kept, request)
             now = int(self.clock())
@@ -226,7 +226,7 @@ class Inbox:
         Threat: somebody exchanges the changes of a request that was shown before.
         """
         with locked(self.directory):
-            name = self._path(parked).name
+            name = name_of(parked)
             if self._read(name) != parked:
                 return False
             counts = self.book.is_kept(parked) and self.book.is_granted(parked, self.clock())
@@ -241,8 +241,8 @@ class Inbox:
     def withdraw(self, parked: Parked) -> None:
         """Forget a request, whatever its state, and what is kept for it."""
         with locked(self.directory):
-            if self._path(parked).name in self._names():
-                self._remove(self._path(parked).name)
+            if name_of(parked) in self._names():
+                self._remove(name_of(parked))
             self._release(parked)
 
     def _answer(self, wanted: str, by: str, note: str, answer: str, until: int | None) -> Parked:
@@ -273,16 +273,16 @@ class Inbox:
     # Files
 
     def _path(self, parked: Parked) -> Path:
-        return self.directory / f"{parked.id}.{_short(parked.request.digest)}.json"
+        return self.directory / name_of(parked)
 
     def _names(self) -> list[str]:
         with host_errors("looking into", self.directory):
             found = self.directory.iterdir() if self.directory.is_dir() else ()
             names = [path.name for path in found]
-        return sorted(name for name in names if _NAME.fullmatch(name))
+        return sorted(name for name in names if is_name(name))
 
     def _named_after(self, request: ApprovalRequest) -> list[str]:
-        ending = f".{_short(request.digest)}.json"
+        ending = ending_for(request)
         return [name for name in self._names() if name.endswith(ending)]
 
     def _waiting_for(self, request: ApprovalRequest) -> Iterator[tuple[str, Parked]]:
@@ -293,7 +293,7 @@ class Inbox:
                 yield name, parked
 
     def _name_of(self, wanted: str) -> str:
-        names = [n for n in self._names() if _ID.fullmatch(wanted) and n.startswith(wanted)]
+        names = [n for n in self._names() if is_id(wanted) and n.startswith(wanted)]
         if len(names) != 1:
             several = f"{len(names)} requests begin with" if names else "no request has"
             raise _not_one(several, wanted)
@@ -315,10 +315,10 @@ class Inbox:
                 return None
             parked = parse_parked(content, str(path))
         except ConfigError as error:
-            return BrokenRequest(_id_in(name), path, error.message, error.where)
-        if self._path(parked).name != name:
+            return BrokenRequest(id_in(name), path, error.message, error.where)
+        if name_of(parked) != name:
             said = f"it says that it is {quote(parked.id)}"
-            return BrokenRequest(_id_in(name), path, said, str(path))
+            return BrokenRequest(id_in(name), path, said, str(path))
         return parked
 
     def _broken(self, names: list[str]) -> list[BrokenRequest]:
@@ -381,19 +381,10 @@ class Inbox:
             )
 
 
-def _id_in(name: str) -> str:
-    return name.partition(".")[0]
-
-
 def _not_one(several: str, wanted: str) -> UsageError:
     return UsageError(
         f"{several} the id {quote(wanted)}", hint="paddock approvals list shows them all"
     )
-
-
-def _short(digest: str) -> str:
-    """The part of a digest that stands in a file's name; the whole is compared after reading."""
-    return digest.removeprefix("sha256:")[:32]
 
 
 def _is_for(parked: Parked, request: ApprovalRequest) -> bool:

@@ -29,7 +29,7 @@ class ApprovalBook(Protocol):
         ...
 
     def is_kept(self, parked: Parked) -> bool:
-        """Whether this very request, and these very changes, were kept on record.
+        """Whether this very request, as it is shown, and these very changes were kept on record.
 
         Raises: as `is_granted`.
         """

@@ -116,9 +116,9 @@ class Runtime:
         """
         return self._dispatch(asked_call(call_id or self._new_id(), tool, arguments), bounds)
 
-    def refuse(self, tool: str, refusal: Refusal) -> ToolResult:
+    def refuse(self, tool: str, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
         """Record and answer a call that the door could not even read; it does not run."""
-        return self._dispatch(Malformed(ToolCall(self._new_id(), tool, {}), refusal))
+        return self._dispatch(Malformed(ToolCall(self._new_id(), tool, {}), refusal), bounds)
 
     async def acall(
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None

@@ -56,12 +56,14 @@ def _openai_responses(spec: Spec) -> dict[str, Json]:
 
 
 def _mcp(spec: Spec) -> dict[str, Json]:
+    # A tool need not say what it returns, and `{}` is no schema that the protocol takes.
+    output = {"outputSchema": dict(spec.output_schema)} if spec.output_schema else {}
     return {
         "name": spec.name,
         "title": spec.title,
         "description": spec.description,
         "inputSchema": _input_schema(spec),
-        "outputSchema": dict(spec.output_schema),
+        **output,
         "annotations": {
             "title": spec.title,
             "readOnlyHint": spec.effects.reads_only,

@@ -6,7 +6,7 @@ sections 4 and 6, leaves both open).
 """
 
 import json
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
@@ -64,6 +64,36 @@ def parse_object(source: str | bytes, subject: str = "the arguments are") -> dic
     if _is_too_deep(value):
         raise InvalidArgumentsError(f"{subject} nested too deep", hint=_TOO_DEEP_HINT)
     return cast("dict[str, Json]", value)
+
+
+class Twice(NamedTuple):
+    """A name that an object has twice."""
+
+    name: str
+    is_outermost: bool
+    """Whether the object is the whole text."""
+
+
+def find_twice(source: str) -> Twice | None:
+    """The first name that is given twice in one object of this JSON text, or None.
+
+    For a text that another reader parses, which takes one of the two and says nothing.
+
+    Raises: ValueError, RecursionError: it is no JSON.
+    """
+    first: Twice | None = None
+    last: str | None = None
+
+    def look(pairs: list[tuple[str, None]]) -> None:
+        nonlocal first, last
+        known: set[str] = set()
+        last = next((name for name, _ in pairs if name in known or known.add(name)), None)
+        if last is not None and first is None:
+            first = Twice(last, False)
+
+    # Objects come from the inside out. No number is made: it may have any count of digits.
+    json.loads(source, object_pairs_hook=look, parse_int=str, parse_float=str)
+    return Twice(last, True) if last is not None else first
 
 
 def json_name(value: Json) -> str:

@@ -43,6 +43,11 @@ def waiting(user):
     return user.run("approvals", "list", "--json").json
 
 
+def file_of(user, identity):
+    (file,) = (user.home / ".local/state/paddock").rglob(f"{identity}.*.json")
+    return file
+
+
 def answers(user):
     ran = user.run("ledger", "query", "--type", "APPROVAL_ANSWERED", "--json")
     entries = [json.loads(line) for line in ran.out.splitlines()]
@@ -152,13 +157,31 @@ def test_a_grant_of_one_agent_is_none_of_another(asking):
 def test_a_grant_that_is_put_back_after_its_use_does_not_count_again(asking):
     kept = ask(asking).json["approval"]
     asking.run("approvals", "grant", kept)
-    (file,) = (asking.home / ".local/state/paddock").rglob(f"{kept}.*.json")
+    file = file_of(asking, kept)
     granted = file.read_bytes()
     assert ask(asking).json["status"] == "ok"
     os.unlink(asking.project / "asked/a")
     file.write_bytes(granted)
     assert ask(asking).json["code"] == "approval.unavailable"
     assert not (asking.project / "asked/a").exists()
+
+
+def test_a_grant_that_was_taken_back_does_not_count_where_its_file_is_put_back(asking):
+    kept = ask(asking).json["approval"]
+    assert asking.run("approvals", "grant", kept).status == 0
+    file = file_of(asking, kept)
+    granted = file.read_bytes()
+    assert asking.run("approvals", "refuse", kept).status == 0
+    file.write_bytes(granted)
+    assert ask(asking).json["code"] == "approval.unavailable"
+    assert "asked/a" not in asking.files()
+
+
+def test_a_refusal_that_was_taken_back_is_a_grant(asking):
+    kept = ask(asking).json["approval"]
+    for answer in ("grant", "refuse", "grant"):
+        assert asking.run("approvals", answer, kept).status == 0
+    assert ask(asking).json["status"] == "ok"
 
 
 @pytest.mark.parametrize("name", ["state", "digest"])
@@ -191,7 +214,23 @@ def test_a_resumed_call_runs_now_and_its_grant_is_used(asking):
     assert answers(asking)[-1] == ("allow", "used")
 
 
+def test_a_resumed_call_is_shown_as_granted_before_its_result(asking):
+    kept = ask(asking).json["approval"]
+    rows = asking.run("approvals", "grant", kept, "--resume").out.splitlines()
+    assert rows[0].startswith(f"{kept} (granted, until ")
+    at = rows.index("granted: the call is made now")
+    assert rows[at + 1 :] == ["created asked/a (1 bytes)", "     1\tx"]
+
+
 # --- what has changed ----------------------------------------------------------------
+
+
+@pytest.fixture
+def warned(user):
+    """What is asked about is warned of, too."""
+    govern(user, ASKING + b'[paths]\nwarned = ["/asked/**"]\n')
+    return user
+
 
 POLICY_CHANGED = "the policy has changed since it was asked about"
 AGENT_CHANGED = (
@@ -266,6 +305,52 @@ def test_what_can_count_no_more_is_marked_and_the_rest_is_not(asking, name):
     assert asking.run("approvals", "list").out.split()[:2] == [kept, "outdated"]
     assert f"  outdated: {row['outdated']}\n" in asking.run("approvals", "show", kept).out
     assert asking.run("approvals", "show", kept, "--json").json["outdated"] == row["outdated"]
+
+
+OTHER_FILE = "what its file shows is not what was asked about, as it was put on record"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("reason", "a"), ("rule", "a"), ("warnings", []), ("diff", "+a"), ("filled", {"b": "a"})],
+)
+@pytest.mark.parametrize("more", [[], ["--resume"], ["--always", "--yes"]])
+def test_a_request_that_is_shown_otherwise_than_it_was_asked_is_not_granted(
+    warned, name, value, more
+):
+    kept = ask(warned).json["approval"]
+    file = file_of(warned, kept)
+    asked = file.read_text()
+    file.write_text(json.dumps({**json.loads(asked), name: value}))
+    assert [row["outdated"] for row in waiting(warned)] == [OTHER_FILE]
+    assert f"  outdated: {OTHER_FILE}\n" in warned.run("approvals", "show", kept).out
+    ran = warned.run("approvals", "grant", kept, *more)
+    assert (ran.status, f"would count for no call: {OTHER_FILE}" in ran.err) == (1, True), ran.err
+    assert answers(warned) == [("deny", "kept")]
+
+    # As it was asked it counts.
+    file.write_text(asked)
+    assert [row["outdated"] for row in waiting(warned)] == [""]
+    assert warned.run("approvals", "grant", kept).status == 0
+    assert ask(warned).json["status"] == "ok"
+
+
+def test_a_file_that_was_changed_gets_no_record_of_its_own_and_the_call_is_kept_anew(asking):
+    kept = ask(asking).json["approval"]
+    file = file_of(asking, kept)
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "reason": "a"}))
+    anew = ask(asking).json["approval"]
+    marked = {row["id"]: row["outdated"] for row in waiting(asking)}
+    assert marked == {kept: OTHER_FILE, anew: ""}
+
+
+def test_a_refusal_holds_whatever_its_file_shows(asking):
+    kept = ask(asking).json["approval"]
+    file = file_of(asking, kept)
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "reason": "a"}))
+    said = asking.run("approvals", "refuse", kept).out
+    assert said == f"refused {kept}: the same call is refused until it expires\n"
+    assert ask(asking).json["code"] == "approval.refused"
 
 
 def test_a_target_that_is_gone_is_said_in_the_words_of_the_call(asking):

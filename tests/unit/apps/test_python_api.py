@@ -510,6 +510,14 @@ def test_a_tool_of_the_program_is_asked_about_and_then_runs_and_is_recorded(plac
     assert [row["event"] for row in entries(place)] == ["GENESIS", "TOOL_INTENT", "TOOL_RESULT"]
 
 
+def test_a_tool_that_says_nothing_of_its_output_has_no_output_schema_for_mcp(place):
+    with opened_with(place, count, None) as opened:
+        found = {tool["name"]: tool for tool in opened.tools.for_provider("mcp")}
+    assert "outputSchema" not in found.pop("count_words")
+    assert all(tool["outputSchema"]["type"] == "object" for tool in found.values())
+    assert "view" in found
+
+
 def test_without_a_yes_a_tool_of_the_program_does_not_run(place):
     ran: list[CountArguments] = []
     with opened_with(place, ran.append, None) as opened:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from paddock.assembly.approvals import Answers
 from paddock.ledger.query import Filter, query
+from paddock.runtime.approvals import ApprovalRequest, shown_digest
+from paddock.runtime.parked import Parked
 from tests.support.postings import hide_all, post_all
 from tests.unit.apps.conftest import User
 
@@ -173,3 +176,28 @@ def test_without_such_a_change_the_next_grant_counts(used):
     assert used.user.run("approvals", "grant", kept).status == 0
     assert used.ask().json["status"] == "ok"
     assert json.loads(used.granted)["id"] != kept
+
+
+KEPT_REQUEST = Parked(
+    "APR-0123456789abcdef",
+    ApprovalRequest("sha256:a", "create_file", {}, ("x",), "main", "why", "rule"),
+    1,
+    2,
+)
+KEPT_ENTRY = {"request": KEPT_REQUEST.id, "answer": "kept", "digest": "sha256:a"}
+
+
+@pytest.mark.parametrize(
+    ("more", "is_kept"),
+    [
+        ({}, True),
+        ({"shown": shown_digest(KEPT_REQUEST.request)}, True),
+        ({"shown": "sha256:b"}, False),
+        ({"changes": "sha256:b"}, False),
+        ({"digest": "sha256:b"}, False),
+        ({"request": "APR-1123456789abcdef"}, False),
+    ],
+    ids=["of an earlier version", "as it was", "shown otherwise", "changes", "call", "other"],
+)
+def test_a_request_is_the_one_that_was_kept_if_all_that_is_on_record_fits(more, is_kept):
+    assert Answers([{**KEPT_ENTRY, **more}]).is_kept(KEPT_REQUEST) is is_kept

@@ -13,6 +13,7 @@ from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import register_bare_plane
+from paddock.plane.tokens import find_agent, make_token
 from paddock.values.agents import Agent, Permissions
 from paddock.values.planes import PlaneKind
 
@@ -408,6 +409,19 @@ def test_a_removed_agent_is_gone_and_its_files_are_not(store):
     assert store.create(NewAgent("x", "second")).agent.profile == "second"
     assert store.remove("x").kept == record.file.with_name("agent.removed-2.json")
     assert kept.read_bytes() == declaration
+
+
+def test_the_token_of_a_removed_agent_is_void_and_is_not_the_next_ones(store):
+    place = (store.layout, store.environment)
+    store.create(NewAgent("x", "first"))
+    tokens = {name: make_token(*place, name) for name in ("x", "main")}
+    store.remove("x")
+    found = [find_agent(*place, tokens[name]) for name in ("x", "main")]
+    assert found == [None, "main"]
+    # One that is left over, as by a declaration that was removed by hand.
+    left = make_token(*place, "x")
+    store.create(NewAgent("x", "second"))
+    assert find_agent(*place, left) is None
 
 
 def test_a_parent_cannot_be_removed_before_its_children(store):

@@ -70,7 +70,8 @@ class ResumeCommand:
         for turn in before.turns[-_TURNS_REPEATED:]:
             desk.screen.show(Text((row(Span("> ", Look.DIM), turn.user_message),)))
             desk.screen.show(lines(turn.response or f"({turn.reason})", Look.DIM))
-        desk.screen.show(line(f"resumed {session_id} after {len(before.turns)} turns"))
+        count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
+        desk.screen.show(line(f"resumed {session_id} after {count}"))
         for notice in desk.session.notices[len(desk.project.notices) :]:
             desk.screen.show(line(Span("note: ", Look.WARN), notice))
 

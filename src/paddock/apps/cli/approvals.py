@@ -13,6 +13,7 @@ from paddock.apps.cli.exits import EXIT_CONFIG
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
 from paddock.assembly import (
+    AlwaysReview,
     Project,
     open_inbox,
     open_runtime,
@@ -20,7 +21,14 @@ from paddock.assembly import (
     review_always,
     save_always,
 )
-from paddock.assembly.granting import Outdated, expired_by, find_outdated, grant
+from paddock.assembly.approvals import Answers, read_answers
+from paddock.assembly.granting import (
+    KEPT_CHANGED,
+    Outdated,
+    expired_by,
+    find_outdated,
+    grant,
+)
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name
@@ -77,11 +85,12 @@ class Approvals:
     def _list(self, project: Project, options: Options, console: Console) -> int:
         inbox = open_inbox(project)
         waiting, broken = inbox.list_all(), inbox.list_broken()
+        answers = read_answers(project, [parked.id for parked in waiting]) if waiting else None
         # Whichever form was asked for: the calls of these are refused until somebody acts.
         for each in broken:
             console.report(each.as_error())
         if options.json:
-            rows = [_summary(project, parked) for parked in waiting]
+            rows = [_summary(project, parked, answers) for parked in waiting]
             console.write_json([*rows, *(each.summary() for each in broken)])
             # A request does not load: as of any file of ours that does not.
             return EXIT_CONFIG if broken else 0
@@ -91,7 +100,7 @@ class Approvals:
             request = parked.request
             shown = show_name(request.actions[0]) if request.actions else show_name(request.tool)
             more = f" and {len(request.actions) - 1} more" if len(request.actions) > 1 else ""
-            state = "outdated" if find_outdated(project, parked) else parked.state
+            state = "outdated" if find_outdated(project, parked, answers) else parked.state
             console.say(f"{parked.id}  {state:<8} {show_name(request.agent)}  {shown}{more}")
         return EXIT_CONFIG if broken else 0
 
@@ -121,9 +130,11 @@ class Approvals:
         return 0
 
     def _resume(self, project: Project, options: Options, console: Console) -> int:
+        granted = grant(project, options.id, operator())
         if not options.json:
-            show_parked(open_inbox(project).find(options.id), console.say)
-        result = resume(project, options.id, operator())
+            show_parked(granted, console.say)
+            console.say(f"granted: {_carried_out(granted)}")
+        result = resume(project, granted)
         return self._show_result(result, options, console)
 
     def _show_result(self, result: ToolResult, options: Options, console: Console) -> int:
@@ -136,8 +147,9 @@ class Approvals:
     def _always(self, project: Project, options: Options, console: Console) -> int:
         parked = open_inbox(project).find(options.id)
         # A rule is made from the policy in force: for an outdated request too, if it is asked yet.
+        # Not where changes wait, for nobody can bring them in any more.
         outdated = find_outdated(project, parked)
-        if outdated is not None and outdated.is_decided:
+        if outdated is not None and (outdated.bars_rule or parked.changes is not None):
             raise expired_by(parked, outdated)
         review = review_always(project, parked)
         # Whoever is asked sees the whole call and the whole rule, whatever the answer's form.
@@ -146,6 +158,8 @@ class Approvals:
         say(f"appended to {show_name(str(review.file))}:\n{review.always.addition}")
         if not options.yes and not console.agrees("save this rule? [y/N] "):
             return self._end(options, console, "not saved", saved=False)
+        if parked.changes is not None:
+            return self._commit_and_save(project, review, options, console)
         save_always(project, review, operator())
         if options.resume:
             request = review.parked.request
@@ -154,6 +168,21 @@ class Approvals:
                 result = runtime.call(request.tool, request.arguments)
             return self._show_result(result, options, console)
         return self._end(options, console, "saved and trusted", saved=True)
+
+    def _commit_and_save(
+        self, project: Project, review: AlwaysReview, options: Options, console: Console
+    ) -> int:
+        """The changes first: they are bound to the policy that they were asked about under."""
+        result = resume(project, grant(project, review.parked.id, operator()))
+        (console.warn if options.json else console.say)(result.content)
+        is_saved = result.refusal is None
+        if is_saved:
+            save_always(project, review, operator())
+        if options.json:
+            console.write_json({**result.as_json(), "saved": is_saved})
+        else:
+            console.say("saved and trusted" if is_saved else "not saved")
+        return 0 if is_saved else 1
 
     def _end(self, options: Options, console: Console, said: str, *, saved: bool) -> int:
         if options.json:
@@ -172,8 +201,11 @@ class Approvals:
             console.write_json({"status": "ok", **refused.summary()})
         else:
             outdated = find_outdated(project, refused)
-            held = "the same call is refused until it expires"
-            said = held if outdated is None else f"it counts for no call: {outdated.why}"
+            # Whatever its file shows: what it is for is in its digest, and that is refused.
+            if outdated is None or outdated.why == KEPT_CHANGED:
+                said = "the same call is refused until it expires"
+            else:
+                said = f"it counts for no call: {outdated.why}"
             console.say(f"refused {refused.id}: {said}")
         return 0
 
@@ -186,9 +218,9 @@ class Approvals:
         return 0
 
 
-def _summary(project: Project, parked: Parked) -> dict[str, Json]:
+def _summary(project: Project, parked: Parked, answers: Answers | None = None) -> dict[str, Json]:
     """What JSON says of it; `outdated` is why no answer to it counts, empty where one may."""
-    outdated = find_outdated(project, parked)
+    outdated = find_outdated(project, parked, answers)
     return {**parked.summary(), "outdated": "" if outdated is None else outdated.why}
 
 
@@ -225,6 +257,13 @@ def operator() -> str:
         return f"operator {pwd.getpwuid(os.geteuid()).pw_name}"
     except KeyError:
         return f"operator {os.geteuid()}"
+
+
+def _carried_out(granted: Parked) -> str:
+    """What becomes of a request at once that was granted."""
+    if granted.changes is not None:
+        return "what the command left is brought in now"
+    return "the call is made now"
 
 
 def _text(value: Json) -> str:

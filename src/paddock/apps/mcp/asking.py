@@ -36,6 +36,7 @@ from paddock.values.cancelling import Cancel
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
+ANSWERED_BEFORE: Final = "the question was answered before, or its time is over"
 _NAME_CHARS_MAX: Final = 80
 _SCHEMA: Final[ElicitRequestedSchema] = {
     "type": "object",
@@ -127,7 +128,7 @@ class WaitingAsker:
             )
         finally:
             forget()
-        approval = _approval(said, self.name)
+        approval = approval_of(said, self.name)
         if approval.is_granted and not self.policy.governs:
             note = "what governs the agent changed while it was asked"
             return Approval(False, self.name, ApprovalExpiredError.code, note)
@@ -168,9 +169,9 @@ class ReturningAsker:
     """Has the client make its call again with the answer."""
 
     def __init__(self, inbox: Inbox, returned: Returned | None, name: str) -> None:
+        self.returned = returned
+        self.name = name
         self._inbox = inbox
-        self._returned = returned
-        self._name = name
         self._asked: ApprovalRequest | None = None
 
     def answer(self, request: ApprovalRequest) -> Approval:
@@ -180,18 +181,27 @@ class ReturningAsker:
         # state is sealed; what it names is looked up, compared and taken from the inbox,
         # where it stands once.
         """
-        returned = self._returned
+        returned = self.returned
         if returned is None or returned.digest != request.digest:
+            self._forget_superseded()
             self._asked = request
-            return Approval(False, self._name, ApprovalUnavailableError.code, "the client is asked")
-        approval = _approval(returned.said, self._name)
+            return Approval(False, self.name, ApprovalUnavailableError.code, "the client is asked")
+        approval = approval_of(returned.said, self.name)
         if approval.code == ApprovalUnavailableError.code:
             return approval
         approval = replace(approval, request_id=returned.identity)
         if not self._inbox.settle(request, approval):
-            note = "the question was answered before, or its time is over"
-            return Approval(False, self._name, ApprovalExpiredError.code, note)
+            return Approval(False, self.name, ApprovalExpiredError.code, ANSWERED_BEFORE)
         return approval
+
+    def _forget_superseded(self) -> None:
+        """What was asked before and answered now: the call comes to something else by now."""
+        returned = self.returned
+        if returned is None:
+            return
+        for parked in self._inbox.list_all():
+            if (parked.id, parked.request.digest) == (returned.identity, returned.digest):
+                self._inbox.forget_waiting(parked.request)
 
     def question(self, result: ToolResult) -> InputRequiredResult | None:
         """The question to send instead of the result, if one was put and is kept."""
@@ -205,8 +215,8 @@ class ReturningAsker:
         )
 
 
-def _approval(said: ElicitResult, name: str) -> Approval:
-    """Only an explicit yes is one; a form that was closed without an answer is none."""
+def approval_of(said: ElicitResult, name: str) -> Approval:
+    """What a form says: only an explicit yes is one, and a form that was closed is no answer."""
     if said.action == "cancel":
         return Approval(
             False, name, ApprovalUnavailableError.code, "the question was closed without an answer"

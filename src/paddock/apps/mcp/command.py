@@ -15,6 +15,7 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
+    from paddock.apps.mcp.install import Scope
     from paddock.apps.mcp.served import Agents
 
 Options = argparse.Namespace
@@ -69,7 +70,7 @@ class Console(Protocol):
 
 
 class Mcp:
-    """Serve an agent's tools to MCP clients; write that into a client's configuration."""
+    """Serve an agent's tools to MCP clients; write that into a client's configuration, or out."""
 
     summary = (
         "Serve an agent's tools to MCP clients, on standard streams or over HTTP.\n"
@@ -77,6 +78,7 @@ class Mcp:
     )
     examples = (
         "  paddock mcp install --client claude\n"
+        "  paddock mcp uninstall --client claude\n"
         "  paddock mcp --agent reviewer\n"
         "  paddock mcp --http 127.0.0.1:8765\n"
         "  paddock mcp token create --agent reviewer"
@@ -92,16 +94,19 @@ class Mcp:
         parser.add_argument(
             "--name", action="append", default=[], metavar="HOST", help="a name in Host to accept"
         )
-        actions = parser.add_subparsers(dest="action", metavar="install|token")
+        actions = parser.add_subparsers(dest="action", metavar="install|uninstall|token")
         install = actions.add_parser("install", help="configure a client", allow_abbrev=False)
-        install.add_argument("--client", required=True, choices=_CLIENTS)
-        install.add_argument("--scope", choices=_SCOPES)
-        install.add_argument("--yes", action="store_true", help="do not ask")
+        uninstall = actions.add_parser("uninstall", help="take that out", allow_abbrev=False)
+        for parsed in (install, uninstall):
+            parsed.add_argument("--client", required=True, choices=_CLIENTS)
+            parsed.add_argument("--scope", choices=_SCOPES)
+            parsed.add_argument("--yes", action="store_true", help="do not ask")
         tokens = actions.add_parser("token", help="tokens of the HTTP server", allow_abbrev=False)
         verbs = tokens.add_subparsers(dest="verb", required=True, metavar="create")
         create = verbs.add_parser("create", help="make an agent's token anew", allow_abbrev=False)
         for parsed in (install, create):
             parsed.add_argument("--agent", default=argparse.SUPPRESS, metavar="NAME")
+        for parsed in (install, uninstall, create):
             parsed.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
             parsed.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
 
@@ -109,6 +114,8 @@ class Mcp:
         """Serve until the client leaves, or do what was asked."""
         if options.action == "install":
             return self._install(options, console)
+        if options.action == "uninstall":
+            return self._uninstall(options, console)
         if options.action == "token":
             return self._token(options, console)
         return self._serve(options, console)
@@ -152,8 +159,7 @@ class Mcp:
         else:
             project = _open(options, console)
             project.agents.read(options.agent)
-        client = options.client
-        scope = options.scope or ("project" if client == "claude" else "user")
+        client, scope = options.client, _scope(options)
         home = project.environment.home
         file = config_file(client, scope, project.root.path, home, console.variables)
         entry = entry_for(client, scope, options.agent)
@@ -172,6 +178,34 @@ class Mcp:
             console.say("nothing was changed")
         return 0 if is_wanted else 1
 
+    def _uninstall(self, options: Options, console: Console) -> int:
+        from paddock.apps.mcp.install import config_file
+        from paddock.apps.mcp.uninstall import find_elsewhere, plan_uninstall
+
+        project = _find(options, console)
+        client, scope = options.client, _scope(options)
+        root, home = project.root.path, project.environment.home
+        file = config_file(client, scope, root, home, console.variables)
+        edit = plan_uninstall(file, scope)
+        is_wanted = not edit.changes or options.yes or _agrees(edit, console)
+        if edit.changes and is_wanted:
+            edit.apply()
+        elsewhere = find_elsewhere(client, scope, root, home, console.variables)
+        for each in elsewhere if is_wanted else ():
+            console.warn(f"note: {each.describe(client)}")
+        # Whoever names no scope wants it gone, and it is not.
+        is_done = is_wanted and (edit.changes or options.scope is not None or not elsewhere)
+        if options.json:
+            shown = {"status": "ok" if is_done else "error", "file": str(edit.file.path)}
+            left: list[Json] = [each.as_json() for each in elsewhere]
+            changed = edit.changes and is_wanted
+            console.write_json({**shown, "changed": changed, "elsewhere": left})
+        elif is_wanted:
+            console.say(f"{'taken out of' if edit.changes else 'is not in'} {edit.file.path}")
+        else:
+            console.say("nothing was changed")
+        return 0 if is_done else 1
+
     def _token(self, options: Options, console: Console) -> int:
         project = _open(options, console)
         agent = project.agents.read(project.agent_named(options.agent)).agent.name
@@ -183,6 +217,11 @@ class Mcp:
             console.say(token)
             console.warn(f"kept at {file}; an earlier token of {agent} counts no more")
         return 0
+
+
+def _scope(options: Options) -> "Scope":
+    """The one that is named, else where the client's own command would write."""
+    return options.scope or ("project" if options.client == "claude" else "user")
 
 
 def _agrees(edit: Edit, console: Console) -> bool:

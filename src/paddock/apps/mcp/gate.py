@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from paddock import limits
+from paddock.apps.mcp.lines import find_ambiguous
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +65,50 @@ class Gate:
             await PlainTextResponse("not from this origin", 403)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class Unambiguous:
+    """Refuses a message in which a name is given twice: the SDK's reader takes the last.
+
+    It stands behind the token: nobody else's body is held or parsed.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See `starlette.types.ASGIApp`."""
+        if scope["type"] != "http" or scope["method"] != "POST" or _says_too_large(scope):
+            await self.app(scope, receive, send)
+            return
+        pieces, body = await _read(receive)
+        answer = find_ambiguous(body)
+        if answer is not None:
+            content = answer.model_dump_json(by_alias=True, exclude_unset=True)
+            response = Response(content, 400, media_type="application/json")
+            await response(scope, receive, send)
+            return
+
+        async def again() -> Message:
+            return pieces.pop(0) if pieces else await receive()
+
+        await self.app(scope, again, send)
+
+
+def _says_too_large(scope: Scope) -> bool:
+    """Such a body is refused before it comes; nobody may wait for it."""
+    said = Headers(scope=scope).get("content-length", "0")
+    return said.isascii() and said.isdigit() and int(said) > limits.mcp_body_bytes_max
+
+
+async def _read(receive: Receive) -> tuple[list[Message], bytes]:
+    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole."""
+    pieces: list[Message] = []
+    body = bytearray()
+    while len(body) <= limits.mcp_body_bytes_max:
+        piece = await receive()
+        pieces.append(piece)
+        body += piece.get("body", b"")
+        if not piece.get("more_body", False):
+            return pieces, bytes(body)
+    return pieces, b""

@@ -1,10 +1,12 @@
 """Serving clients over streamable HTTP: a bearer token says which agent is calling."""
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Final
 
 import uvicorn
@@ -18,7 +20,7 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 
 from paddock import limits
-from paddock.apps.mcp.gate import Gate, Hosts
+from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.assembly import Project
@@ -67,6 +69,9 @@ class TokenVerifier:
         agent = find_agent(self.project.layout, self.project.environment, token)
         if agent is None or self.only not in (None, agent):
             return None
+        if not self.project.agents.is_known(agent):
+            # Its declaration was taken away by hand, and its token was not.
+            return None
         # The token's digest keeps sessions of a replaced token from being taken over.
         return AccessToken(token="", client_id=agent, scopes=[], subject=token_digest(token))
 
@@ -103,7 +108,9 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     )
     verifier = TokenVerifier(project, only)
     app = Starlette(
-        routes=[Route(PATH, RequireAuthMiddleware(StreamableHTTPASGIApp(manager), []))],
+        routes=[
+            Route(PATH, RequireAuthMiddleware(Unambiguous(StreamableHTTPASGIApp(manager)), []))
+        ],
         middleware=[
             Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier)),
             Middleware(AuthContextMiddleware),
@@ -148,9 +155,24 @@ def serve_http(
                 limit_concurrency=limits.mcp_connections_max,
                 h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
             )
-            uvicorn.Server(config).run(sockets=[listening])
+            _Server(config).run(sockets=[listening])
     finally:
         agents.close()
+
+
+class _Server(uvicorn.Server):
+    """One that a signal only ends.
+
+    uvicorn raises the signal again when it is done: SIGTERM would then end the process
+    before the agents are closed, which is what signs the last entries.
+    """
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """See `uvicorn.Server`; nothing is kept to be raised again."""
+        del frame
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
 
 
 def _listen(address: Address) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Setting one member of a JSON file that belongs to somebody else. Pure.
+"""Setting one member of a JSON file that belongs to somebody else, or taking it out. Pure.
 
 Every byte that is not the member's stays as it is: people keep their own order, indent
 and line ends in there. The text is parsed strictly before it comes here.
@@ -55,6 +55,32 @@ def set_member(text: str, way: tuple[str, ...], value: Json) -> str:
             return text[: member.value] + written + text[member.end :]
         start = member.value
     raise ValueError("no way to a member")
+
+
+def remove_member(text: str, way: tuple[str, ...]) -> str:
+    """`text` without the member at `way`; its parents stay.
+
+    Raises: ValueError: there is none.
+    """
+    start = _skip(text, 0)
+    for depth, name in enumerate(way):
+        found = _scan(text, start) if text[start] == "{" else _Object(start, ())
+        member = found.find(name)
+        if member is None:
+            break
+        if depth == len(way) - 1:
+            return _without(text, found, member)
+        start = member.value
+    raise ValueError("no way to a member")
+
+
+def _without(text: str, where: _Object, member: _Member) -> str:
+    at = where.members.index(member)
+    if at > 0:
+        return text[: where.members[at - 1].end] + text[member.end :]
+    if len(where.members) > 1:
+        return text[: member.start] + text[where.members[1].start :]
+    return text[: where.open + 1] + text[_skip(text, member.end) :]
 
 
 def _insert(text: str, where: _Object, name: str, value: Json) -> str:

@@ -24,7 +24,7 @@ from mcp_types import (
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from paddock.text.json_object import json_name
+from paddock.text.json_object import find_twice, json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -101,10 +101,41 @@ def parse_line(line: bytes) -> JSONRPCMessage | Unusable | None:
     except ValueError as error:
         return _unread(text, str(error))
     if isinstance(value, dict):
-        return _message(cast("dict[str, Json]", value))
+        members = cast("dict[str, Json]", value)
+        return _refused_if_twice(text, members) or _message(members)
     if isinstance(value, list):
         return refused("batches are not served: send one message a line")
     return refused(f"a message is an object, and this is {json_name(value)}")
+
+
+def find_ambiguous(content: bytes) -> JSONRPCError | None:
+    """The answer to a message in which a name is given twice; None for any other content.
+
+    What is no message at all is left to whoever reads it next.
+    """
+    try:
+        text = content.decode()
+        value: Json = from_json(text)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    found = _refused_if_twice(text, cast("dict[str, Json]", value))
+    return None if found is None else found.answer or _error(found.why, None)
+
+
+def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:
+    """What becomes of a message in which a name is given twice; None of any other.
+
+    Threat: of two values one reader judges the first, and another acts on the last.
+    """
+    twice = find_twice(text)
+    if twice is None:
+        return None
+    why = f"{quote(twice.name)} is given twice: give every name once"
+    # Of two ids nobody knows which one waits for an answer.
+    has_two_ids = twice == ("id", True)
+    return refused(why) if has_two_ids else _unusable(value, why)
 
 
 def refused(

@@ -85,6 +85,7 @@ class Served:
     """An agent that clients can call."""
 
     agent: str
+    project: Project
     runtime: Runtime
     inbox: Inbox
     tools: Mapping[str, Tool]
@@ -160,7 +161,7 @@ class Agents:
             for schema in runtime.tools.for_provider("mcp")
             if schema["name"] in shown
         }
-        return Served(agent, runtime, open_inbox(project), tools, seen)
+        return Served(agent, project, runtime, open_inbox(project), tools, seen)
 
 
 def _look(project: Project, agent: str) -> Seen:

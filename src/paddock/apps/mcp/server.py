@@ -4,12 +4,12 @@ import asyncio
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
@@ -37,12 +37,20 @@ from paddock.apps.mcp.asking import (
 )
 from paddock.apps.mcp.calls import Calls
 from paddock.apps.mcp.results import call_result
+from paddock.apps.mcp.returning import settle_changes
 from paddock.apps.mcp.served import Served
-from paddock.errors import PaddockError, ToolError, UnknownToolError, UsageError
+from paddock.errors import (
+    InvalidArgumentsError,
+    PaddockError,
+    ToolError,
+    UnknownToolError,
+    UsageError,
+)
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
+from paddock.text.json_object import json_name
 from paddock.text.show import quote
-from paddock.values.calls import Refusal, ToolResult
+from paddock.values.calls import Json, Refusal, ToolResult
 
 _NAME: Final = "paddock"
 _INSTRUCTIONS: Final = (
@@ -54,6 +62,7 @@ _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
 """Where clients say by which id they know the call, which is the id that their hooks see."""
 
 Context = ServerRequestContext[Any, Any]
+T = TypeVar("T")
 
 
 class Door(Protocol):
@@ -98,6 +107,24 @@ class McpServer:
                 return question
         return call_result(called.result)
 
+    async def refuse_unreadable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Put a call on record whose arguments are none: the SDK answers it, and no handler.
+
+        Raises: MCPError: as `call_tool`, and whatever comes of the rest.
+        """
+        params = ctx.params or {}
+        tool, given = params.get("name"), cast("Json", params.get("arguments"))
+        is_call = ctx.method == "tools/call" and isinstance(tool, str)
+        if is_call and given is not None and not isinstance(given, dict):
+            message = f"the arguments are {json_name(given)}, not an object"
+            refusal = Refusal(InvalidArgumentsError.code, message)
+            bounds = Bounds(client_call=_client_call(params))
+            work = partial(_refuse, self.door, str(tool), refusal, bounds)
+            failed = await self.calls.run(work, CancelToken(), ctx.session)
+            if failed is not None:
+                raise failed
+        return await call_next(ctx)
+
     def _served(self) -> Served:
         try:
             return self.door.served()
@@ -121,7 +148,8 @@ def make_server(door: Door, calls_max: int) -> Server[Any]:
     # The key lives as long as this process: a state from before it, or of another server,
     # opens nothing. The person has as long to answer as anywhere else.
     security = RequestStateSecurity.ephemeral(ttl=limits.approval_timeout_s)
-    server.middleware = [RequestStateBoundary(security, default_audience=_NAME)]
+    boundary = RequestStateBoundary(security, default_audience=_NAME)
+    server.middleware = [handlers.refuse_unreadable, boundary]
     return server
 
 
@@ -161,14 +189,7 @@ def _call(
 ) -> Called | MCPError:
     """In the call's own thread, as soon as it has a place: by the policy of that moment."""
     try:
-        while True:
-            served = door.served()
-            try:
-                return _call_served(served, params, bounds, asking)
-            except UsageError:
-                # Between the two steps another call found that the policy had changed.
-                if not served.runtime.is_closed:
-                    raise
+        return _with_served(door, partial(_call_served, params, bounds, asking))
     except MCPError as error:
         return error
     except PaddockError as error:
@@ -177,8 +198,32 @@ def _call(
         return _defect(error)
 
 
+def _refuse(door: Door, tool: str, refusal: Refusal, bounds: Bounds) -> MCPError | None:
+    """Put it on record; what to answer where that cannot be."""
+
+    def refuse(served: Served) -> None:
+        if tool in served.tools:
+            served.runtime.refuse(tool, refusal, bounds)
+
+    try:
+        return _with_served(door, refuse)
+    except PaddockError as error:
+        return _not_served(error)
+
+
+def _with_served(door: Door, work: Callable[[Served], T]) -> T:
+    while True:
+        served = door.served()
+        try:
+            return work(served)
+        except UsageError:
+            # Between the two steps another call found that the policy had changed.
+            if not served.runtime.is_closed:
+                raise
+
+
 def _call_served(
-    served: Served, params: CallToolRequestParams, bounds: Bounds, asking: Asking
+    params: CallToolRequestParams, bounds: Bounds, asking: Asking, served: Served
 ) -> Called:
     tool = params.name
     if tool not in served.tools:
@@ -188,7 +233,12 @@ def _call_served(
         raise MCPError(code=INVALID_PARAMS, message=f"unknown tool {quote(tool)}; {_TOOLS_HINT}")
     asker = asking.asker_for(served)
     CURRENT.set(asker)
-    return Called(served.runtime.call(tool, params.arguments or {}, bounds=bounds), asker)
+    arguments = params.arguments or {}
+    if isinstance(asker, ReturningAsker):
+        settled = settle_changes(served, asker, tool, arguments, bounds)
+        if settled is not None:
+            return Called(settled, asker)
+    return Called(served.runtime.call(tool, arguments, bounds=bounds), asker)
 
 
 def _client_call(params: Mapping[str, Any] | None) -> str:

@@ -160,7 +160,7 @@ def test_sessions_are_listed_and_resumed(plane):
     found = blocks(shown)
     [row] = [each for each in found["/sessions"] if before in each]
     assert row.split()[2:] == ["ended", "1", "hello"]
-    assert f"resumed {before} after 1 turns" in found[f"/resume {before}"]
+    assert f"resumed {before} after 1 turn" in found[f"/resume {before}"]
     assert any("that is this very session" in each for each in found[f"/resume {before}"])
     turns = [(e.session_id, e.metadata["turn"]) for e in plane.entries("ho2m", "TURN_RECORDED")]
     assert turns == [(before, 1), (before, 2)]

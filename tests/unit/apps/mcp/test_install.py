@@ -1,4 +1,4 @@
-"""`paddock mcp install`: one entry in somebody else's file, and every other byte as it was."""
+"""`paddock mcp install`, `uninstall`: one entry in somebody else's file, and every other byte as it was."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.apps.mcp.json_members import set_member
+from paddock.apps.mcp.json_members import remove_member, set_member
 
 ENTRY = {"command": "paddock", "args": ["mcp"]}
 OTHERS = b"""{
@@ -136,3 +136,170 @@ def test_whatever_stands_in_the_file_one_member_is_set(others, servers, indent, 
     wanted = {**values, "mcpServers": {**(servers or {}), "paddock": ENTRY}}
     assert json.loads(changed) == wanted
     assert list(json.loads(changed)) == list(wanted)
+
+
+@given(
+    st.dictionaries(st.text(), JSON, max_size=4),
+    st.dictionaries(st.text(), JSON, min_size=1, max_size=3),
+    st.sampled_from([None, 1, 4, "\t"]),
+    st.booleans(),
+)
+def test_what_was_set_behind_other_members_is_taken_out_byte_for_byte(
+    others, servers, indent, is_ascii
+):
+    servers.pop("paddock", None)
+    values = {**others, "mcpServers": {"x": 1, **servers}}
+    text = json.dumps(values, indent=indent, ensure_ascii=is_ascii)
+    way = ("mcpServers", "paddock")
+    assert remove_member(set_member(text, way, ENTRY), way) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ('{"a": {"b": 1, "c": 2} }', '{"a": {"c": 2} }'),
+        ('{"a": {"c": 2,\n "b": 1 } }', '{"a": {"c": 2 } }'),
+        ('{"a": {"c": 2 , "b": {"b": 1}, "d": 3}}', '{"a": {"c": 2, "d": 3}}'),
+        ('{"a": { "b": 1 }, "b": 2}', '{"a": {}, "b": 2}'),
+    ],
+    ids=["first", "last", "between", "alone"],
+)
+def test_one_member_is_taken_out_wherever_it_stands(text, rest):
+    assert remove_member(text, ("a", "b")) == rest
+
+
+@pytest.mark.parametrize("text", ["{}", '{"a": {}}', '{"a": 1}', '{"b": 1}'])
+def test_a_member_that_is_not_there_is_not_taken_out(text):
+    with pytest.raises(ValueError, match="no way"):
+        remove_member(text, ("a", "b"))
+
+
+# --- taking it out -----------------------------------------------------------------
+
+CODEX = """model = "x"
+
+[mcp_servers.other]
+url = "u"
+"""
+BEHIND = """
+# of another
+[profiles.x]
+model = "y"
+"""
+
+
+def file_of(user, client, scope):
+    names = {
+        ("claude", "project"): user.project / ".mcp.json",
+        ("claude", "user"): user.home / ".claude.json",
+        ("codex", "project"): user.project / ".codex/config.toml",
+        ("codex", "user"): user.home / ".codex/config.toml",
+    }
+    return names[client, scope]
+
+
+def install(user, client, scope="project"):
+    assert user.run("mcp", "install", "--client", client, "--scope", scope).status == 0
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_a_file_that_was_made_for_the_entry_goes_with_it(user, client, scope):
+    install(user, client, scope)
+    file = file_of(user, client, scope)
+    ran = user.run("mcp", "uninstall", "--client", client, "--scope", scope, "--json")
+    assert (ran.status, ran.json, file.exists()) == (
+        0,
+        {"status": "ok", "file": str(file), "changed": True, "elsewhere": []},
+        False,
+    )
+    again = user.run("mcp", "uninstall", "--client", client, "--scope", scope)
+    assert (again.status, again.out) == (0, f"is not in {file}\n")
+
+
+@pytest.mark.parametrize(
+    ("client", "content"),
+    [
+        ("claude", OTHERS),
+        ("codex", CODEX.encode()),
+        ("codex", CODEX.replace("\n", "\r\n").encode()),
+    ],
+    ids=["json", "toml", "toml with other line ends"],
+)
+def test_what_was_there_before_is_byte_for_byte_as_it_was(user, client, content):
+    file = file_of(user, client, "project")
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    os.chmod(file, 0o664)
+    install(user, client)
+    assert file.read_bytes() != content
+    ran = user.run("mcp", "uninstall", "--client", client, "--scope", "project")
+    assert (ran.status, ran.out, file.read_bytes()) == (0, f"taken out of {file}\n", content)
+    assert os.stat(file).st_mode & 0o777 == 0o664
+
+
+def test_codex_loses_our_tables_alone_also_between_others(user):
+    install(user, "codex")
+    file = file_of(user, "codex", "project")
+    ours = file.read_text()
+    more = '[mcp_servers.paddock.tools.view]\napproval_mode = "approve"\n'
+    file.write_text(f"{CODEX}\n{ours}\n{more}{BEHIND}")
+    assert user.run("mcp", "uninstall", "--client", "codex", "--scope", "project").status == 0
+    assert file.read_text() == CODEX + BEHIND
+
+
+def test_an_emptied_table_stays_and_so_does_the_file(user):
+    file = file_of(user, "claude", "project")
+    file.write_text('{\n  "mcpServers": {},\n  "x": 1\n}\n')
+    before = file.read_bytes()
+    install(user, "claude")
+    assert user.run("mcp", "uninstall", "--client", "claude").status == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("client", "content", "status"),
+    [
+        ("claude", b'{"mcpServers": {"paddock": {"command": "other", "args": ["mcp"]}}}', 2),
+        ("claude", b'{"mcpServers": {"paddock": 1}}', 2),
+        ("claude", b'{"mcpServers": {"paddock": {"command": "paddock", "args": []}}}', 2),
+        ("claude", b"{", 3),
+        ("claude", b'{"mcpServers": []}', 3),
+        ("codex", b"= 1", 3),
+        ("codex", b"[mcp_servers]\npaddock = {command = 'paddock', args = ['mcp']}\n", 2),
+        ("codex", b"[mcp_servers.paddock]\ncommand = 'x'\n", 2),
+        (
+            "codex",
+            b"[mcp_servers.paddock]\ncommand='paddock'\nargs=['mcp']\nx='''\n[y]\n'''\n",
+            2,
+        ),
+    ],
+)
+def test_what_is_not_ours_or_cannot_be_taken_out_stays(user, client, content, status):
+    file = file_of(user, client, "project")
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content)
+    ran = user.run("mcp", "uninstall", "--client", client, "--scope", "project")
+    assert (ran.status, file.read_bytes()) == (status, content)
+
+
+def test_where_else_it_stands_is_said_and_it_is_not_gone_for_whoever_names_no_scope(user):
+    install(user, "claude", "user")
+    elsewhere = file_of(user, "claude", "user")
+    ran = user.run("mcp", "uninstall", "--client", "claude")
+    line = "paddock mcp uninstall --client claude --scope user"
+    assert (ran.status, ran.err) == (
+        1,
+        f"note: it stands in {elsewhere} (scope user): {line}\n",
+    )
+    install(user, "claude")
+    taken = user.run("mcp", "uninstall", "--client", "claude", "--json")
+    assert (taken.status, taken.json["changed"], taken.json["elsewhere"]) == (
+        0,
+        True,
+        [{"scope": "user", "file": str(elsewhere), "why": ""}],
+    )
+    assert elsewhere.exists()
+    elsewhere.write_bytes(b"{")
+    unknown = user.run("mcp", "uninstall", "--client", "claude", "--scope", "project")
+    assert (unknown.status, "nobody can tell whether it stands in" in unknown.err) == (0, True)

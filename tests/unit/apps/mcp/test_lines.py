@@ -11,7 +11,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from paddock.apps.mcp.lines import Messages, Unusable, parse_line
+from paddock.apps.mcp.lines import Messages, Unusable, find_ambiguous, parse_line
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 PINGED = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")
@@ -100,6 +100,66 @@ def test_json_that_is_no_message_is_answered_without_an_id(line, why):
 def test_a_request_that_cannot_be_read_is_answered_by_its_id(arguments, why):
     line = (CALL % arguments).encode()
     assert parse_line(line) == refused(-32600, f"the message cannot be read: {why}", "a")
+
+
+TWICE = "is given twice: give every name once"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ('{"path": "a", "path": "b"}', "path"),
+        ('{"path": "a", "\\u0070ath": "a"}', "path"),
+        ('{"path": [{"a": 1, "b": 2, "a": 3}]}', "a"),
+        ('{"id": 1, "id": 2}', "id"),
+    ],
+    ids=["arguments", "escaped", "inside", "id"],
+)
+def test_a_request_in_which_a_name_is_given_twice_is_answered_by_its_id(arguments, name):
+    assert parse_line((CALL % arguments).encode()) == refused(-32600, f"'{name}' {TWICE}", "a")
+
+
+def test_a_name_may_stand_in_several_objects():
+    line = (CALL % '{"id": 1, "a": [{"b": 1}, {"b": {"b": 2}}], "n": 1e999}').encode()
+    assert isinstance(parse_line(line), JSONRPCRequest)
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ('"id": 1, "id": 2, "method": "ping"', refused(-32600, f"'id' {TWICE}")),
+        ('"id": 1, "method": "a", "method": "b"', refused(-32600, f"'method' {TWICE}", 1)),
+        ('"method": "a", "method": "b"', Unusable(f"notification: 'method' {TWICE}")),
+        (
+            '"id": 3, "result": {"action": "decline", "action": "accept"}',
+            Unusable(f"answer: 'action' {TWICE}", ends=error(-32600, f"'action' {TWICE}", 3)),
+        ),
+    ],
+    ids=["two ids", "request", "notification", "answer"],
+)
+def test_who_hears_of_a_name_that_is_given_twice(fields, found):
+    assert parse_line(f'{{"jsonrpc": "2.0", {fields}}}'.encode()) == found
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"[]", b"1", PING, b'[{"a": 1, "a": 2}]'])
+def test_content_in_which_nothing_is_given_twice_has_no_answer_here(content):
+    assert find_ambiguous(content) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "request_id"),
+    [
+        (b'{"id": 1, "method": "a", "params": {"b": 1, "b": 2}}', 1),
+        (b'{"id": 1, "id": 2, "params": {"b": 1, "b": 2}}', None),
+        (b'{"method": "a", "params": {"b": 1, "b": 2}}', None),
+        (b'{"id": 1, "result": {"b": 1, "b": 2}}', None),
+    ],
+    ids=["request", "two ids", "notification", "answer"],
+)
+def test_content_in_which_a_name_is_given_twice_is_answered(content, request_id):
+    answer = find_ambiguous(content)
+    assert (answer.id, answer.error.code) == (request_id, -32600)
+    assert answer.error.message.endswith(TWICE)
 
 
 @pytest.mark.parametrize("value", ["1.5", "true", "null", "[]", "{}"])

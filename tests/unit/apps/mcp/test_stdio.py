@@ -353,3 +353,40 @@ def test_what_is_printed_by_mistake_goes_to_stderr(place):
         assert program.process.stdout.read() == b""
         said = program.process.stderr.read().splitlines()
     assert sorted(said) == [b"by a command", b"printed at the end"]
+
+
+def test_a_call_whose_arguments_are_no_object_is_on_record(place):
+    before = len(place.entries("ho1m"))
+    with running(place) as program:
+        for request_id, name, arguments in (
+            (1, "view", []),
+            (2, "no_such_tool", []),
+            (3, "view", None),
+        ):
+            params = {"name": name, "arguments": arguments}
+            program.send(request(request_id, "tools/call", params))
+            answer = program.receive()
+            assert answer["id"] == request_id
+            assert ("error" in answer) is (arguments is not None)
+        program.close()
+    entries = [e for e in place.entries("ho1m")[before:] if e["event_type"] == "TOOL_DENIED"]
+    # Where there are no arguments, the call is an ordinary one that lacks its path.
+    assert [(e["metadata"]["tool"], e["metadata"]["code"], e["reason"]) for e in entries] == [
+        ("view", "args.invalid", "the arguments are an array, not an object"),
+        ("view", "args.invalid", entries[-1]["reason"]),
+    ]
+
+
+def test_a_call_in_which_a_name_is_given_twice_is_refused_and_does_not_run(place):
+    line = (
+        b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "create_file", '
+        b'"arguments": {"path": "one", "path": "two", "content": "x"}}}\n'
+    )
+    with running(place) as program:
+        program.write(line)
+        assert program.receive() == refused("'path' is given twice: give every name once", 1)
+        program.write(line.replace(b'"path": "two", ', b""))
+        assert program.receive()["result"]["isError"] is False
+        program.close()
+    assert (place.project / "one").read_text() == "x"
+    assert not (place.project / "two").exists()
