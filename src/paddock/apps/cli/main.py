@@ -86,7 +86,9 @@ COMMANDS: Final = {
         "bootstrap",
         ("build", "verify", "install"),
     ),
-    "mcp": Listed("serve an agent's tools to MCP clients", "mcp.command", ("install", "token")),
+    "mcp": Listed(
+        "serve an agent's tools to MCP clients", "mcp.command", ("install", "uninstall", "token")
+    ),
     "hook": Listed(
         "judge a client's own tools", "hook.command", ("install", "uninstall", "status")
     ),

@@ -75,10 +75,28 @@ class Hook:
         execute.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
         execute.add_argument("command")
         for parsed in (install, uninstall, status):
-            parsed.add_argument("--client", choices=CLIENTS, default=argparse.SUPPRESS)
-            parsed.add_argument("--scope", choices=SCOPES)
-            parsed.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-            parsed.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
+            client, scope = ("all", "all") if parsed is status else ("claude", "project")
+            parsed.add_argument(
+                "--client",
+                choices=CLIENTS,
+                default=argparse.SUPPRESS,
+                help=f"whose settings (default: {client})",
+            )
+            parsed.add_argument(
+                "--scope",
+                choices=SCOPES,
+                help="the project's settings, yours in it (local, claude alone), or yours"
+                f" everywhere (default: {scope})",
+            )
+            parsed.add_argument(
+                "--json",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="print one JSON value",
+            )
+            parsed.add_argument(
+                "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project"
+            )
         for parsed in (install, uninstall):
             parsed.add_argument("--yes", action="store_true", help="do not ask")
 

@@ -98,17 +98,38 @@ class Mcp:
         install = actions.add_parser("install", help="configure a client", allow_abbrev=False)
         uninstall = actions.add_parser("uninstall", help="take that out", allow_abbrev=False)
         for parsed in (install, uninstall):
-            parsed.add_argument("--client", required=True, choices=_CLIENTS)
-            parsed.add_argument("--scope", choices=_SCOPES)
+            parsed.add_argument(
+                "--client", required=True, choices=_CLIENTS, help="whose configuration"
+            )
+            parsed.add_argument(
+                "--scope",
+                choices=_SCOPES,
+                help="the project's or yours everywhere (default: project, of codex user)",
+            )
             parsed.add_argument("--yes", action="store_true", help="do not ask")
         tokens = actions.add_parser("token", help="tokens of the HTTP server", allow_abbrev=False)
         verbs = tokens.add_subparsers(dest="verb", required=True, metavar="create")
         create = verbs.add_parser("create", help="make an agent's token anew", allow_abbrev=False)
         for parsed in (install, create):
-            parsed.add_argument("--agent", default=argparse.SUPPRESS, metavar="NAME")
+            parsed.add_argument(
+                "--agent",
+                default=argparse.SUPPRESS,
+                metavar="NAME",
+                help="whose tools (default: main, or admin)",
+            )
         for parsed in (install, uninstall, create):
-            parsed.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
-            parsed.add_argument("--plane", metavar="DIR", default=argparse.SUPPRESS)
+            parsed.add_argument(
+                "--json",
+                action="store_true",
+                default=argparse.SUPPRESS,
+                help="print one JSON value",
+            )
+            parsed.add_argument(
+                "--plane",
+                metavar="DIR",
+                default=argparse.SUPPRESS,
+                help="the project or bare plane",
+            )
 
     def run(self, options: Options, console: Console) -> int:
         """Serve until the client leaves, or do what was asked."""
