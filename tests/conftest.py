@@ -35,6 +35,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that starts us in the background says so for us and, by inheritance, for
     # every program under test: then no Ctrl-C would reach those that wait for one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # So does nohup(1), of the hang-up.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # --- network ------------------------------------------------------------------
