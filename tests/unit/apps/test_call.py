@@ -142,7 +142,8 @@ def test_a_refusal_by_the_agents_own_list_shows_no_host_path(user):
 
 @pytest.mark.parametrize("command", ["curl 'a b'", "cat <<E\nx\nE"])
 def test_the_command_that_a_refusal_by_no_rule_names_answers_why(user, command):
-    (user.project / "paddock.toml").write_text('[profiles.standard]\nallow = ["tool:file:*"]\n')
+    allowed = '["tool:file:*", "tool:shell:run make test"]'
+    (user.project / "paddock.toml").write_text(f"[profiles.standard]\nallow = {allowed}\n")
     user.run("trust", "--yes")
     refused = user.call("run_shell", command=command)
     assert (refused.status, refused.json["code"]) == (1, "policy.denied")
@@ -202,7 +203,12 @@ def test_an_agent_whose_policy_knows_no_command_has_no_run_shell(user, closed):
 
     assert "run_shell" not in user.run("tools").out
     assert user.call("run_shell", "--yes", command="true").json["code"] == "tool.unknown"
-    (user.project / "paddock.toml").write_text(text + 'ask = ["tool:shell:run make test"]\n')
-    user.run("trust", "--yes")
+
+
+def test_an_agent_whose_policy_asks_about_one_command_has_run_shell(user):
+    text = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:shell:run make test"]\n'
+    (user.project / "paddock.toml").write_text(text)
+    assert user.run("trust", "--yes").status == 0
+
     assert "run_shell" in user.run("tools").out
     assert user.call("run_shell", "--yes", command="true").json["code"] == "policy.denied"
