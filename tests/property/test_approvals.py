@@ -57,6 +57,10 @@ class Book:
     def is_used(self, parked: Parked) -> bool:
         return parked.id in self.used
 
+    def is_kept(self, parked: Parked) -> bool:
+        # Whoever asks records it, and this book is told of answers alone.
+        return True
+
 
 class Released:
     """A history that has nothing to let go."""

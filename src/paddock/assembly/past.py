@@ -112,7 +112,7 @@ class Past:
                 return UndoStanding.OTHER_WORKSPACE
             if not call.changes:
                 return UndoStanding.NOT_RECORDED
-            if is_only_touched(call.changes):
+            if is_only_touched(call.changes) and not call.undoes:
                 return UndoStanding.AS_BEFORE
             if changed_since(call.changes, workspace):
                 is_before = is_as_before(call.changes, workspace)

@@ -151,7 +151,7 @@ def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -
             f"no change of the call {quote(call.call_id)} is on record",
             hint="paddock history lists the calls that changed something",
         )
-    if is_only_touched(call.changes):
+    if is_only_touched(call.changes) and not call.undoes:
         raise FileChangedError(
             f"there is nothing to undo: {quote(call.call_id)} set the times of files alone",
             hint="their contents and modes are as they were",
