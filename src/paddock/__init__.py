@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from paddock.assembly import open_workspace as open  # noqa: A004 - the name a reader expects
     from paddock.assembly.embedding import open_session_at as open_session
+    from paddock.assembly.runtimes import open_workspace as open  # noqa: A004 - the name a reader expects
     from paddock.errors import (
         ConfigError,
         HostError,
@@ -63,7 +63,7 @@ _HOMES: Final = {
     "UsageError": "paddock.errors",
     "flag": "paddock.tools.arguments",
     "needed_text": "paddock.tools.arguments",
-    "open": "paddock.assembly",
+    "open": "paddock.assembly.runtimes",
     "open_session": "paddock.assembly.embedding",
     "optional_integer": "paddock.tools.arguments",
     "optional_text": "paddock.tools.arguments",

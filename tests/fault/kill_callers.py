@@ -116,7 +116,7 @@ def check(root: Path, home: Path, told: list[str]) -> int:
 
 def ledger_of(root: Path, home: Path) -> str:
     """The path of the project's ledger of calls."""
-    from paddock.assembly import find_project
+    from paddock.assembly.project import find_project
 
     project = find_project(root, read_environment({"HOME": str(home)}), None)
     return str(project.layout.ledger_paths()["ho1m"])

@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import read_environment

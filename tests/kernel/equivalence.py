@@ -21,7 +21,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
 from paddock.policy.decide import decide
 from paddock.policy.guards import Writer

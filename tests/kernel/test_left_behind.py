@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.facts import Asking, collect_facts

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from paddock.assembly import open_project
 from paddock.assembly.approvals import GovernanceApprovals
 from paddock.assembly.history import open_history, open_journal
+from paddock.assembly.opening import open_project
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover

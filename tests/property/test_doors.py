@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from paddock.apps.cli import ledger as ledger_command
 from paddock.apps.cli.main import COMMANDS
-from paddock.assembly import find_project, open_project, open_runtime
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import find_project
+from paddock.assembly.runtimes import open_runtime
 from paddock.errors import TOOL_ERRORS, ConfigError, PaddockError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import Verification, verify

@@ -9,8 +9,9 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.assembly import open_project, open_runtime
+from paddock.assembly.opening import open_project
 from paddock.assembly.past import open_past
+from paddock.assembly.runtimes import open_runtime
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import YesApprover
 from tests.support.disks import temporaries, tree

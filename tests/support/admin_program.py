@@ -15,7 +15,8 @@ from paddock.apps.admin.opening import Streams, run_admin, run_json, run_plain
 from paddock.apps.admin.status import Sandboxed
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import parse
-from paddock.assembly import Project, open_project
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project
 from paddock.errors import PaddockError
 from paddock.plane.environment import read_environment
 from paddock.sandbox.values import Enforcement

@@ -13,8 +13,9 @@ from typing import Any
 
 from paddock.apps.admin.desk import Setting
 from paddock.apps.admin.opening import Streams, run_plain
-from paddock.assembly import init_project, open_project, review_trust, trust_policy
 from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.opening import init_project, open_project
+from paddock.assembly.trust import review_trust, trust_policy
 from paddock.ledger.query import Filter, query
 from paddock.plane.environment import Environment, read_environment
 from tests.support.admin_program import SANDBOXES, Examined

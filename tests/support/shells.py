@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paddock.assembly import open_project, open_runtime
+from paddock.assembly.opening import open_project
+from paddock.assembly.runtimes import open_runtime
 from paddock.plane.environment import read_environment
 from paddock.runtime.approvals import Approver, NoApprover
 from paddock.runtime.runtime import Runtime

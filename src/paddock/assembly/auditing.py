@@ -17,7 +17,7 @@ from paddock.assembly.ledgers import signer_of
 from paddock.errors import ConfigError, HostError
 from paddock.ledger.anchors import Anchor
 from paddock.ledger.decided import find_decided
-from paddock.ledger.presence import gone_error, stands
+from paddock.ledger.presence import gone_error, is_known, stands
 from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.signing import read_signed
@@ -97,6 +97,21 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
     if name in LEDGER_ABOVE:
         return bool(_from_above(layout, name, 1))
     return bool(_signed(layout, environment, name))
+
+
+def ledgers_known(
+    layout: PlaneLayout, environment: Environment, names: Sequence[LedgerName]
+) -> list[LedgerName]:
+    """Those of `names` that there are, or that there have to be.
+
+    Raises: HostError, ConfigError: what is held of one cannot be read.
+    """
+    paths = layout.ledger_paths()
+    return [
+        name
+        for name in names
+        if is_known(paths[name]) or is_held_elsewhere(layout, environment, name)
+    ]
 
 
 def verify_not_gone(layout: PlaneLayout, environment: Environment, name: LedgerName) -> None:

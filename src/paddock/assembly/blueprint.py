@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from paddock.assembly.admin import declared_core_tools
+from paddock.assembly.core_tools import declared_core_tools
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.errors import ConfigError
 from paddock.history.journal import Journal

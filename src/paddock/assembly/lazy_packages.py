@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from paddock.assembly.project import Project
-from paddock.packages.names import CHANGES, TRANSACTION
 from paddock.packages.rows import NO_PACKAGES, PackageRow, Packages
 from paddock.plane.report import WhereReport
 from paddock.values.planes import PlaneKind
@@ -19,7 +18,7 @@ def settle_left_packages(project: Project) -> "Recovered | None":
 
     Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
     """
-    if not os.path.lexists(project.layout.objects / CHANGES / TRANSACTION):
+    if not os.path.lexists(project.layout.package_transaction):
         return None
     from paddock.assembly.packages import settle_packages  # noqa: PLC0415 - after a crash only
 

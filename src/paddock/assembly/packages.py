@@ -66,7 +66,7 @@ def settle_packages(project: Project) -> Recovered | None:
 
     Raises: HostError, IntegrityError, LedgerBusyError, LedgerFullError.
     """
-    if project.layout.kind is not PlaneKind.BARE or not Attic.of(project.layout).has_transaction():
+    if project.layout.kind is not PlaneKind.BARE or not Attic(project.layout).has_transaction():
         return None
     if not project.root.accepted:
         return None  # nobody has said that this plane's records are to be acted on

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paddock.assembly.admin import ADMIN_AGENT, admin_record, find_gate, load_admin_config
+from paddock.assembly.admin import ADMIN_AGENT, admin_record, find_gate
 from paddock.plane.admin_config import AdminConfig
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import AgentStore
@@ -103,6 +103,8 @@ def read_project(root: ProjectRoot, environment: Environment, name: Path | None 
     if root.kind is PlaneKind.PROJECT:
         agents = AgentStore(layout, environment)
         return Project(root, layout, files, policy, agents, environment, name)
+    from paddock.assembly.core_tools import load_admin_config  # noqa: PLC0415 - loads every tool
+
     config = load_admin_config(root, layout)
     gate = find_gate(root, config, environment)
     agents = AgentStore(layout, environment, admin_record(config, gate, layout))

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paddock.assembly.admin import require_registered
+from paddock.assembly.core_tools import require_registered
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_root
 from paddock.assembly.project import policy_of

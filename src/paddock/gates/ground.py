@@ -94,7 +94,7 @@ class Ground:
     def deviations(self) -> tuple[Failure, ...]:
         """Where the plane is not what that ledger says. Raises: as `entries`."""
         found = find_deviations(self.record, self.installed)
-        if Attic.of(self.layout).has_transaction():
+        if Attic(self.layout).has_transaction():
             why = "a change of packages is on its way, or was cut short"
             return (*found, Failure("objects/packages/transaction.json", why))
         return found

@@ -11,11 +11,10 @@ import shutil
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from paddock import limits
 from paddock.errors import IntegrityError
-from paddock.packages.names import CHANGES, TRANSACTION
 from paddock.packages.transaction import Transaction, parse_transaction
 from paddock.plane.files import (
     FILE_MODE,
@@ -57,15 +56,12 @@ def sweep_drafts(directory: Path) -> None:
 class Attic:
     """One plane's. Whoever changes anything here holds the lock."""
 
-    __slots__ = ("_directory",)
+    __slots__ = ("_directory", "_transaction")
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    @classmethod
-    def of(cls, layout: PlaneLayout) -> Self:
-        """The plane's; nothing is made."""
-        return cls(layout.objects / CHANGES)
+    def __init__(self, layout: PlaneLayout) -> None:
+        """Nothing is made."""
+        self._directory = layout.package_changes
+        self._transaction = layout.package_transaction
 
     @contextmanager
     def locked(self) -> Generator[None]:
@@ -89,11 +85,11 @@ class Attic:
 
     def has_transaction(self) -> bool:
         """Whether a change was left half done, or is on its way: one look."""
-        return os.path.lexists(self._directory / TRANSACTION)
+        return os.path.lexists(self._transaction)
 
     def read(self) -> Transaction | None:
         """The change that is on its way, if there is one. Raises: ConfigError, IntegrityError."""
-        path = self._directory / TRANSACTION
+        path = self._transaction
         content = read_file(path, limits.receipt_bytes_max)
         if content is None:
             return None
@@ -104,12 +100,12 @@ class Attic:
 
     def write(self, transaction: Transaction) -> None:
         """Put it on the device, in the place of its earlier phase."""
-        replace_file(self._directory / TRANSACTION, transaction.to_bytes())
+        replace_file(self._transaction, transaction.to_bytes())
 
     def forget(self) -> None:
         """The change is over: its record first, then what was put aside for it."""
         with host_errors("ending a change of packages in", self._directory):
-            (self._directory / TRANSACTION).unlink(missing_ok=True)
+            self._transaction.unlink(missing_ok=True)
             sync_directory(self._directory)
 
     def put_aside(self, transaction_id: str, number: int, content: bytes) -> str:

@@ -30,4 +30,4 @@ class Depot:
     @property
     def attic(self) -> Attic:
         """Where changes on their way are told."""
-        return Attic.of(self.layout)
+        return Attic(self.layout)

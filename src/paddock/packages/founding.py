@@ -119,7 +119,7 @@ class _Founder:
 
     def _require_free(self) -> None:
         """Look at every place before anything is recorded: it is ours, or nothing stands there."""
-        swap = Swap(self._depot.workspace, Attic.of(self._depot.layout), "", is_dry=True)
+        swap = Swap(self._depot.workspace, Attic(self._depot.layout), "", is_dry=True)
         for archive in self._founding.archives:
             self._put(swap, archive)
 
@@ -255,7 +255,7 @@ class _Founder:
 
     def _swap(self) -> Swap:
         depot = self._depot
-        return Swap(depot.workspace, Attic.of(depot.layout), new_transaction_id())
+        return Swap(depot.workspace, Attic(depot.layout), new_transaction_id())
 
     def _commit(self, swap: Swap, what: str) -> None:
         swap.finish()

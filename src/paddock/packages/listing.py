@@ -39,7 +39,7 @@ class PlanePackages:
                 rows.append(_row(package, installed, workspace, wo_id))
         places = _places(installed)
         rows.sort(key=lambda row: (places.get(row.package_id, 0), row.layer, row.package_id))
-        on_its_way = Attic.of(self.layout).read()
+        on_its_way = Attic(self.layout).read()
         return (*rows, *_unread(installed, "" if on_its_way is None else on_its_way.package_id))
 
 

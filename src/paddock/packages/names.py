@@ -23,11 +23,6 @@ INSTALLED: Final = "HOT/installed"
 APPROVALS: Final = "HOT/registries/approvals"
 KEYS: Final = "HOT/registries/keys"
 
-CHANGES: Final = "packages"
-"""Below a plane's objects: where changes of packages on their way are told."""
-TRANSACTION: Final = "transaction.json"
-"""There, the one that is on its way."""
-
 PLANE_MARKER: Final = "HOT/config/admin_config.json"
 """The file by which a directory is a bare plane."""
 

@@ -81,6 +81,16 @@ class PlaneLayout:
         return self.root / "objects"
 
     @property
+    def package_changes(self) -> Path:
+        """What a change of packages needs while it is on its way."""
+        return self.objects / "packages"
+
+    @property
+    def package_transaction(self) -> Path:
+        """Says that there is one, and how far it came."""
+        return self.package_changes / "transaction.json"
+
+    @property
     def record(self) -> Path:
         """What a project's plane says about itself: whose it is."""
         return self.root / "plane.json"

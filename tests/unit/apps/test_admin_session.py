@@ -8,7 +8,7 @@ import pytest
 from paddock.agent.contract_defaults import SYNTHESIZE
 from paddock.agent.events import CallFinished
 from paddock.agent.results import TurnOutcome
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from tests.support.agents import Heard
 from tests.support.models import provider_for

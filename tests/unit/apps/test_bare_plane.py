@@ -8,14 +8,11 @@ import jsonschema
 import pytest
 
 import paddock
-from paddock.assembly import (
-    find_project,
-    open_project,
-    open_runtime,
-    tools_allowed,
-)
 from paddock.assembly.blueprint import bare_plane_blueprint
 from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import find_project
+from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.ledger.verify import verify
 from paddock.packages.bootstrap import load_packages
 from paddock.plane.contracts import contract_digests

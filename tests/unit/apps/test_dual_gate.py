@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import find_project, ledgers, open_project, open_runtime, tools_allowed
+from paddock.assembly import ledgers
 from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import find_project
+from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.errors import ConfigError, LedgerBusyError
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.runtime.approvals import NoApprover

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.names import PLANE_GATES
 from tests.support.packages import archive_bytes

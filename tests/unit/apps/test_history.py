@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from paddock.assembly import open_project, open_runtime
 from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.opening import open_project
 from paddock.assembly.past import open_past
+from paddock.assembly.runtimes import open_runtime
 from paddock.errors import HostError
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark, Doing

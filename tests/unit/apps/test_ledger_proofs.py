@@ -9,7 +9,7 @@ import pytest
 
 from paddock import limits
 from paddock.apps.hook.lean import ledger as lean_ledger
-from paddock.assembly import HOOK_PACE
+from paddock.assembly.ledgers import HOOK_PACE
 from tests.support.planes import operator_in
 from tests.support.sealed import load_verifier
 

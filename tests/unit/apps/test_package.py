@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from paddock.packages.bootstrap import load_packages
-from paddock.packages.names import TRANSACTION
 from paddock.packages.transaction import Phase, parse_transaction
 from tests.support.disks import tree
 from tests.support.packages import (
@@ -427,7 +426,7 @@ def test_the_next_command_on_the_plane_settles_what_was_left(dev):
     def die():
         # What stands on the disk at this moment is what a kill would leave.
         nonlocal left
-        left = (dev.plane / "objects/packages" / TRANSACTION).read_bytes()
+        left = (dev.plane / "objects/packages/transaction.json").read_bytes()
         raise DiedError
 
     left = b""
@@ -443,8 +442,8 @@ def test_the_next_command_on_the_plane_settles_what_was_left(dev):
     (dev.plane / "HOT/installed/PKG-A-001/manifest.json").write_bytes(
         manifest_of(FILES, acceptance=[{"command": "pass", "timeout_s": 1}]).canonical
     )
-    (dev.plane / "objects/packages" / TRANSACTION).write_bytes(left)
+    (dev.plane / "objects/packages/transaction.json").write_bytes(left)
 
     assert dev.call("list_files").status == 0
     assert plane_tree(dev.plane) == before
-    assert not (dev.plane / "objects/packages" / TRANSACTION).exists()
+    assert not (dev.plane / "objects/packages/transaction.json").exists()

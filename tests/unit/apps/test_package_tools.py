@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import open_project, open_runtime, tools_allowed
+from paddock.assembly.opening import open_project
 from paddock.assembly.package_tools import EFFECTS
+from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.runtime.approvals import NoApprover
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in

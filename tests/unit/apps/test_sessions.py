@@ -11,7 +11,9 @@ from paddock.agent.events import ApprovalAnswered, ApprovalAsked, CallDecided
 from paddock.agent.recorded import export_session, find_session, list_sessions
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Session
-from paddock.assembly import Project, create_agent, open_project
+from paddock.assembly.agents import create_agent
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, require_session, sessions_of
 from paddock.errors import ConfigError, LedgerDamagedError, UsageError
 from paddock.plane.admin_config import BudgetTable

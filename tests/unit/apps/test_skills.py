@@ -6,7 +6,7 @@ import pytest
 
 from paddock import limits
 from paddock.agent.attention import attend
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.assembly.skills import installed_skills, skill_facts
 from paddock.ledger.named import NO_LEDGERS

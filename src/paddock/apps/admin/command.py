@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.plane.environment import read_environment
 
 Options = argparse.Namespace

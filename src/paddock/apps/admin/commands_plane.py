@@ -5,8 +5,8 @@ from typing import Final
 from paddock.apps.admin.blocks import Look, Row, Span, Table, line, lines, pairs, row
 from paddock.apps.admin.desk import Desk
 from paddock.apps.admin.sandboxed import examine
-from paddock.assembly import report_of
 from paddock.assembly.auditing import audit_ledger
+from paddock.assembly.lazy_packages import report_of
 from paddock.assembly.sessions import sessions_of
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry

@@ -13,7 +13,7 @@ from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
 from paddock.apps.admin.ports import Keyboard, Screen
 from paddock.apps.admin.preview import WorkspacePreviews
 from paddock.apps.admin.shell import Shell
-from paddock.assembly import Project
+from paddock.assembly.project import Project
 
 _DUMB: Final = frozenset({"dumb", "unknown", ""})
 

@@ -1,7 +1,7 @@
 """What this host can enforce on commands, tried once when the shell starts."""
 
 from paddock.apps.admin.status import Sandboxed
-from paddock.assembly import Project
+from paddock.assembly.project import Project
 from paddock.assembly.shell import STAGING
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.grants import shell_for

@@ -7,7 +7,9 @@ from pathlib import Path
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common, require_named
 from paddock.apps.cli.project import use_project
-from paddock.assembly import Project, create_agent, is_made_with_dev, remove_agent
+from paddock.assembly.agents import create_agent, remove_agent
+from paddock.assembly.lazy_packages import is_made_with_dev
+from paddock.assembly.project import Project
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.agents import NewAgent
 from paddock.plane.report import MADE_WITH_DEV

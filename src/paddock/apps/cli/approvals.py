@@ -12,16 +12,8 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_CONFIG
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
-from paddock.assembly import (
-    AlwaysReview,
-    Project,
-    open_inbox,
-    open_runtime,
-    resume,
-    review_always,
-    save_always,
-)
-from paddock.assembly.approvals import Answers, read_answers
+from paddock.assembly.always import AlwaysReview, review_always, save_always
+from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.granting import (
     KEPT_CHANGED,
     Outdated,
@@ -29,6 +21,9 @@ from paddock.assembly.granting import (
     find_outdated,
     grant,
 )
+from paddock.assembly.project import Project
+from paddock.assembly.resuming import resume
+from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
 from paddock.text.show import show_line, show_name

@@ -8,7 +8,7 @@ from paddock.apps.cli.exits import exit_of_call
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
 from paddock.apps.cli.prompt import PromptApprover
-from paddock.assembly import open_runtime
+from paddock.assembly.runtimes import open_runtime
 from paddock.errors import InvalidArgumentsError, ToolError
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.runtime.runtime import Runtime

@@ -14,14 +14,10 @@ from paddock.apps.cli.demo_copy import TOUR, copy_project
 from paddock.apps.cli.demo_scene import Scene
 from paddock.apps.cli.demo_session import SessionTour
 from paddock.apps.cli.options import Options
-from paddock.assembly import (
-    Project,
-    init_project,
-    open_project,
-    open_runtime,
-    review_trust,
-    trust_policy,
-)
+from paddock.assembly.opening import init_project, open_project
+from paddock.assembly.project import Project
+from paddock.assembly.runtimes import open_runtime
+from paddock.assembly.trust import review_trust, trust_policy
 from paddock.errors import UsageError
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify import verify

@@ -8,8 +8,9 @@ from typing import Final
 
 from paddock.apps.cli.demo_copy import TOUR
 from paddock.apps.cli.demo_scene import Scene
-from paddock.assembly import Project, open_runtime
 from paddock.assembly.past import open_past
+from paddock.assembly.project import Project
+from paddock.assembly.runtimes import open_runtime
 from paddock.errors import SandboxUnavailableError
 from paddock.runtime.approvals import YesApprover
 from paddock.values.calls import Json, ToolResult

@@ -9,7 +9,7 @@ from paddock.agent.events import CallFinished, Event
 from paddock.agent.sessions import Session
 from paddock.apps.cli.demo_copy import TOUR
 from paddock.apps.cli.demo_scene import Scene
-from paddock.assembly import Project
+from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.ledger.query import Filter
 from paddock.ledger.verify import verify

@@ -5,7 +5,8 @@ import argparse
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project
-from paddock.assembly import Project, is_made_with_dev
+from paddock.assembly.lazy_packages import is_made_with_dev
+from paddock.assembly.project import Project
 from paddock.errors import PaddockError, SandboxUnavailableError
 from paddock.plane.report import MADE_WITH_DEV
 from paddock.policy.settings import EnforcementMode, ShellSettings

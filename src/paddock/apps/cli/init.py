@@ -7,7 +7,7 @@ from pathlib import Path
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
-from paddock.assembly import init_project
+from paddock.assembly.opening import init_project
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.keys import operator_key_path
 from paddock.text.show import show_name

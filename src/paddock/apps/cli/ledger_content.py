@@ -1,13 +1,11 @@
 """`paddock ledger content` and `erase`: contents that entries name by a digest."""
 
-import argparse
 from contextlib import closing
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_NO
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.assembly import Project
 from paddock.assembly.contents import (
     NamedContent,
     contents_of_call,
@@ -18,28 +16,10 @@ from paddock.assembly.contents import (
     read_output,
     require_digest,
 )
+from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
-
-
-def add_content(parser: argparse.ArgumentParser) -> None:
-    """The options of `content`."""
-    parser.add_argument(
-        "digest", nargs="?", metavar="DIGEST", help="salted_sha256 or output_kept of an entry"
-    )
-    parser.add_argument("--call", metavar="ID", help="list the contents that a call's entries name")
-    parser.add_argument(
-        "--out", metavar="FILE", help="a new file for its bytes (default: shown, escaped)"
-    )
-
-
-def add_erase(parser: argparse.ArgumentParser) -> None:
-    """The options of `erase`."""
-    parser.add_argument("digest", nargs="*", metavar="DIGEST", help="salted_sha256 of an entry")
-    parser.add_argument("--call", metavar="ID", help="all contents that a call's entries name")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="stands in the record")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run_content(project: Project, options: Options, console: Console) -> int:

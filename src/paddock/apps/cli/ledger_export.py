@@ -1,11 +1,9 @@
 """`paddock ledger export`: lines as they are stored, or a page that verifies itself."""
 
-import argparse
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import paddock
 from paddock import limits
@@ -15,6 +13,8 @@ from paddock.apps.cli.ledger_verify import unfinished
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.times import seconds_of
+from paddock.assembly.agents import require_past_agent
+from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
 from paddock.ledger.export import Exported, ExportedLines, export_page
@@ -22,47 +22,26 @@ from paddock.ledger.export_page import PageText, make_page
 from paddock.ledger.format_genesis import parse_genesis
 from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
+from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import Filter, query_lines
 from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-FORMATS: Final = ("jsonl", "html")
 
-
-def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `export`."""
-    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="jsonl",
-        help="jsonl: the lines as they are stored; html: one page that verifies itself",
-    )
-    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
-    parser.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="with html: a checkpoint that is held elsewhere, to be verified on the page too",
-    )
-    parser.add_argument("--type", metavar="T", help="event type, such as TOOL_DENIED")
-    parser.add_argument("--last", type=int, default=0, metavar="N", help="0: all (default)")
-    parser.add_argument("--session", metavar="ID")
-    parser.add_argument("--call", metavar="ID")
-    parser.add_argument("--agent", metavar="NAME")
-    parser.add_argument("--decision", metavar="D", help="allow or deny")
-    parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
-    parser.add_argument("--until", metavar="T", help="likewise")
-
-
-def run_export(path: Path, options: Options, console: Console) -> int:
+def run_export(project: Project, options: Options, console: Console) -> int:
     """Write it; exit 4 where lines hold no entry, and are left out or on the page for that.
 
-    Raises: UsageError, HostError.
+    Raises: UsageError, LedgerDamagedError, HostError.
     """
+    if options.agent is not None:
+        require_past_agent(project, options.agent)
+    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
+    if not path.exists():
+        if is_known(path):
+            raise gone_error(path, options.ledger)
+        raise UsageError(f"the ledger {options.ledger} does not exist yet", where="--ledger")
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.out is None and options.json:

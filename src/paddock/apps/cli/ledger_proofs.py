@@ -1,7 +1,6 @@
 """`paddock ledger checkpoint`, `proof` and `accept-rollback`."""
 
-import argparse
-import re
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -9,7 +8,9 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.assembly import Project, open_ledger
+from paddock.assembly.auditing import ledgers_known
+from paddock.assembly.ledgers import open_ledger
+from paddock.assembly.project import Project
 from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
@@ -29,41 +30,7 @@ from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
-_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 _GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
-
-
-def add_checkpoint(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `checkpoint`."""
-    parser.add_argument("--ledger", choices=names, default=LedgerName.GOVERNANCE.value)
-    parser.add_argument("--out", metavar="FILE", help="a new file (default: print it)")
-
-
-def add_proof(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `proof`."""
-    parser.add_argument(
-        "entry",
-        metavar="SEQ|CALL-ID",
-        nargs="?",
-        type=_number_or_id,
-        help="an entry's number; or a call's id, and each of its entries is proved",
-    )
-    parser.add_argument(
-        "--ledger", choices=names, help="default: governance, or ho1m where a call is named"
-    )
-    parser.add_argument(
-        "--from",
-        dest="since",
-        metavar="SIZE",
-        type=int,
-        help="instead: that the ledger only grew since it had SIZE entries",
-    )
-
-
-def add_rollback(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `accept-rollback`."""
-    parser.add_argument("--ledger", choices=names, help="default: all that went back")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run_checkpoint(project: Project, options: Options, console: Console) -> int:
@@ -114,13 +81,6 @@ def run_proof(project: Project, options: Options, console: Console) -> int:
     return 0
 
 
-def _number_or_id(text: str) -> int | str:
-    if not text.strip():
-        # What a shell makes of a variable that is not set: no call, and not all of them.
-        raise argparse.ArgumentTypeError("it is empty; give an entry's number or a call's id")
-    return int(text) if _NUMBER.fullmatch(text) else text
-
-
 def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> list[int]:
     """The numbers of a call's entries, oldest first, each said on stderr with what it is."""
     rows = query(path, Filter(call_id=call_id))
@@ -138,10 +98,12 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 
 
 def run_rollback(
-    project: Project, names: tuple[LedgerName, ...], options: Options, console: Console
+    project: Project, all_names: Sequence[LedgerName], options: Options, console: Console
 ) -> int:
     """0 accepted, or nothing to accept; 1 not."""
     layout, environment = project.layout, project.environment
+    known = ledgers_known(layout, environment, all_names)
+    names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
     gone = find_gone_back(layout, environment, names)
     for each in gone:
         for problem in each.problems:

@@ -1,6 +1,5 @@
 """`paddock ledger signer`: the program that holds the keys where another user is to hold them."""
 
-import argparse
 import hashlib
 import os
 from pathlib import Path
@@ -18,13 +17,6 @@ from paddock.plane.locks import locked
 from paddock.text.show import quote
 
 _INPUT_CHARS_MAX = limits.checkpoint_note_bytes_max
-
-
-def add_signer(parser: argparse.ArgumentParser) -> None:
-    """DIR, ACTION, ORIGIN."""
-    parser.add_argument("directory", metavar="DIR", help="where the keys are; this user's alone")
-    parser.add_argument("action", choices=("key", "last", "sign", "forget"))
-    parser.add_argument("origin", metavar="ORIGIN", help="the ledger, as its line 0 names it")
 
 
 def run_signer(options: Options, console: Console) -> int:

@@ -1,15 +1,14 @@
 """`paddock ledger verify`."""
 
-import argparse
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
-from paddock.assembly import Project
-from paddock.assembly.auditing import Audit, audit_ledger
+from paddock.assembly.auditing import Audit, audit_ledger, ledgers_known
+from paddock.assembly.project import Project
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.index import find_wrong_runs
@@ -18,57 +17,23 @@ from paddock.ledger.scan import find_genesis
 from paddock.ledger.verify import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
-from paddock.text.show import quote, show_name
+from paddock.text.show import show_name
 from paddock.values.calls import Json
-
-
-def add_verify(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
-    """The options of `verify`."""
-    parser.add_argument(
-        "--ledger",
-        type=partial(_named, names),
-        choices=names,
-        help="default: all that there are; docs/verify_ledger.py verifies a copy",
-    )
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="read every file, also those that were found whole before and not touched since, "
-        "and parse every line, also those that are signed",
-    )
-    parser.add_argument(
-        "--checkpoint",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a checkpoint that you kept: the ledger must go on from it",
-    )
-
-
-def _named(names: tuple[str, ...], given: str) -> LedgerName:
-    """A ledger of the plane. Raises: UsageError: there is none of that name, such as a file."""
-    if given in names:
-        return LedgerName(given)
-    raise UsageError(
-        f"no ledger of a plane is called {quote(given)}",
-        where="--ledger",
-        hint=f"one of: {', '.join(names)}; a copy is verified with "
-        "python docs/verify_ledger.py COPY.jsonl [CHECKPOINT]",
-    )
 
 
 def run_verify(
     project: Project,
-    names: list[LedgerName],
-    known: list[LedgerName],
+    all_names: Sequence[LedgerName],
     options: Options,
     console: Console,
 ) -> int:
-    """Verify `names`; those that are `known` and not there are gone. The exit status.
+    """Verify the one that is named, or all that there are. The exit status.
 
     Raises: PaddockError: one could not be read, and no other one is damaged.
     """
     paths = project.layout.ledger_paths()
+    known = ledgers_known(project.layout, project.environment, all_names)
+    names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
     given = [_read_given(each, console) for each in options.checkpoint]

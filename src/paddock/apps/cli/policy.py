@@ -6,7 +6,7 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
-from paddock.assembly import Project
+from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide

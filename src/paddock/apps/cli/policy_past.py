@@ -12,7 +12,8 @@ from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project, override_of
 from paddock.apps.cli.times import seconds_of
-from paddock.assembly import (
+from paddock.assembly.agents import require_past_agent
+from paddock.assembly.policies import (
     Candidate,
     PlanePolicies,
     built_in_candidate,
@@ -21,7 +22,6 @@ from paddock.assembly import (
     own_candidate,
     read_candidate,
 )
-from paddock.assembly.agents import require_past_agent
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.decided import find_decided
 from paddock.ledger.presence import stands

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.assembly import Project, open_project
-from paddock.assembly import find_project as _find_project
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project
+from paddock.assembly.project import find_project as _find_project
 from paddock.plane.environment import Environment, read_environment
 
 

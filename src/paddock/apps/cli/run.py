@@ -10,7 +10,7 @@ from paddock.apps.cli.exits import EXIT_HOST, EXIT_NO, EXIT_SIGNAL
 from paddock.apps.cli.interrupts import cancelled_by_signals
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
-from paddock.assembly import Project
+from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.text.show import show_name
 

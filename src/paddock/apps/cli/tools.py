@@ -5,7 +5,7 @@ import argparse
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import use_project
-from paddock.assembly import tools_of
+from paddock.assembly.runtimes import tools_of
 
 _PROVIDERS = ("anthropic", "openai", "openai-responses", "mcp")
 

@@ -5,7 +5,7 @@ import argparse
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
-from paddock.assembly import review_trust, trust_policy
+from paddock.assembly.trust import review_trust, trust_policy
 
 
 class Trust:

@@ -5,7 +5,7 @@ import argparse
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project
-from paddock.assembly import report_of
+from paddock.assembly.lazy_packages import report_of
 from paddock.plane.report import MADE_WITH_DEV
 
 

@@ -22,7 +22,7 @@ from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.judging import ASK, DENY
 from paddock.apps.hook.lean.records import decision_record
 from paddock.apps.hook.wrapping import command_program
-from paddock.assembly import HOOK_PACE, open_ledger
+from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.plane.layout import LedgerName
 from paddock.values.calls import Json

@@ -23,7 +23,8 @@ from paddock.apps.hook.settings.installing import (
 )
 from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
-from paddock.assembly import Project, policy_notices
+from paddock.assembly.opening import policy_notices
+from paddock.assembly.project import Project
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter, query
 from paddock.plane.client_files import Edit

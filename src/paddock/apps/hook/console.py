@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from paddock.assembly import Project, find_project
+from paddock.assembly.project import Project, find_project
 from paddock.plane.environment import Environment, read_environment
 from paddock.values.calls import Json
 

@@ -32,7 +32,7 @@ from paddock.apps.hook.lean.records import Identity, Record, decision_record
 from paddock.apps.hook.lean.seen import claim_warning
 from paddock.apps.hook.records_of import entry_of, warned_directory
 from paddock.apps.hook.wrapping import CommandPlace, wrapped_input
-from paddock.assembly import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
+from paddock.assembly.ledgers import HOOK_EVENT_PACE, HOOK_PACE, open_ledger
 from paddock.errors import (
     ConfigError,
     InternalError,

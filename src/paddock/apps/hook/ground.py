@@ -10,7 +10,9 @@ from typing import Final
 from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.places import Scene, relative
 from paddock.apps.hook.policy_engine import PolicyEngine
-from paddock.assembly import Project, note_agents, open_project
+from paddock.assembly.agents import note_agents
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project
 from paddock.plane.agent_files import is_agent_name
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.paths import real_path

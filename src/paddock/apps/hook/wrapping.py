@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook.lean.asked import Asked
-from paddock.assembly import Project, open_runtime
+from paddock.assembly.project import Project
+from paddock.assembly.runtimes import open_runtime
 from paddock.limits import shell_timeout_s
 from paddock.runtime.approvals import NoApprover
 from paddock.values.calls import Json

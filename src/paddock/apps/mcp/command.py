@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
-from paddock.assembly import Project, find_project, open_project
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project, find_project
 from paddock.errors import UsageError
 from paddock.plane.client_files import Edit
 from paddock.plane.environment import Environment, read_environment

@@ -23,7 +23,7 @@ from paddock import limits
 from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
-from paddock.assembly import Project
+from paddock.assembly.project import Project
 from paddock.errors import HostError, PermissionDeniedError, UsageError
 from paddock.plane.tokens import find_agent, make_token, read_token, token_digest, token_path
 from paddock.text.show import quote

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from paddock.apps.mcp.asking import ANSWERED_BEFORE, Returned, ReturningAsker, approval_of
 from paddock.apps.mcp.served import Served
-from paddock.assembly import resume
 from paddock.assembly.granting import grant
+from paddock.assembly.resuming import resume
 from paddock.errors import (
     ApprovalExpiredError,
     ApprovalRefusedError,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from paddock.apps.mcp.served import Agents
-from paddock.assembly import open_project
+from paddock.assembly.opening import open_project
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.environment import read_environment
 from paddock.plane.registry import register_bare_plane

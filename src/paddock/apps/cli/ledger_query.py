@@ -1,0 +1,173 @@
+"""`paddock ledger query` and `tail`: entries, as people and programs read them."""
+
+import posixpath
+import time
+from typing import Final
+
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.exits import EXIT_INTEGRITY
+from paddock.apps.cli.ledger_options import QUERY_LAST
+from paddock.apps.cli.ledger_verify import unfinished
+from paddock.apps.cli.options import Options
+from paddock.apps.cli.times import seconds_of
+from paddock.assembly.agents import require_past_agent
+from paddock.assembly.project import Project
+from paddock.errors import UsageError
+from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.presence import gone_error, is_known
+from paddock.ledger.query import BadRow, Filter, query
+from paddock.ledger.tail import find_torn_bytes, follow
+from paddock.plane.layout import LedgerName
+from paddock.runtime.records import clean
+from paddock.text.show import show_name
+from paddock.values.calls import Json
+from paddock.values.entries import Entry
+from paddock.values.events import APPROVAL_ANSWERED
+
+_POLL_S: Final = 0.25
+
+
+def run_query(project: Project, options: Options, console: Console) -> int:
+    """Print the entries that match, newest last; exit 4 where a line holds none.
+
+    Raises: UsageError, LedgerDamagedError, HostError.
+    """
+    if options.last is not None and options.last < 0:
+        raise UsageError(f"--last must not be negative: {options.last}", where="--last")
+    if options.agent is not None:
+        require_past_agent(project, options.agent)
+    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
+    if not is_known(path):
+        return _nothing_yet(options, console)
+    if not path.exists():
+        raise gone_error(path, options.ledger)
+    wanted = Filter(
+        event_type=options.type,
+        session_id=options.session,
+        call_id=options.call,
+        agent=options.agent,
+        decision=options.decision,
+        since=seconds_of(options.since, "--since"),
+        until=seconds_of(options.until, "--until"),
+        path=_path_of(options.path),
+    )
+    # One more than is shown by itself tells whether there are more.
+    last = QUERY_LAST + 1 if options.last is None else options.last or None
+    rows = query(str(path), wanted, last=last)
+    is_cut = options.last is None and len(rows.entries) > QUERY_LAST
+    for stored in rows.entries[1:] if is_cut else rows.entries:
+        _show(stored, options, console)
+    if is_cut:
+        console.warn(f"older entries than these {QUERY_LAST} match, too: --last 0 shows all")
+    if not rows.entries and not rows.bad:
+        calls = (
+            "; calls stand in ho1m: --ledger ho1m"
+            if options.ledger == LedgerName.GOVERNANCE
+            else ""
+        )
+        console.warn(f"no entry of the ledger {options.ledger} matches{calls}")
+    if rows.unfinished_bytes:
+        console.warn(f"{unfinished(rows.unfinished_bytes)} and are no entry yet")
+    for bad in rows.bad:
+        console.warn(_bad(bad))
+    if rows.bad:
+        console.warn(
+            f"{len(rows.bad) + rows.bad_omitted} lines hold no entry: paddock ledger verify"
+        )
+    return EXIT_INTEGRITY if rows.bad else 0
+
+
+def run_tail(project: Project, options: Options, console: Console) -> int:
+    """Print what is appended until it is interrupted.
+
+    Raises: UsageError, LedgerDamagedError, HostError.
+    """
+    if options.last < 0:
+        raise UsageError(f"--last must not be negative: {options.last}", where="--last")
+    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
+    if not path.exists():
+        if is_known(path):
+            raise gone_error(path, options.ledger)
+        raise UsageError(
+            f"the ledger {options.ledger} does not exist yet",
+            hint="it is made with its first entry",
+        )
+    torn_bytes = find_torn_bytes(str(path))
+    if torn_bytes:
+        console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
+    for stored in follow(str(path), last=options.last, poll=_wait):
+        _show(stored, options, console)
+        console.stdout.flush()
+    return 0
+
+
+def _path_of(given: str | None) -> str | None:
+    """As entries write it. Raises: UsageError."""
+    if given == "":
+        raise UsageError("--path is empty, and names no path", hint="for any path, write .")
+    return None if given is None else clean(posixpath.normpath(given))
+
+
+def _nothing_yet(options: Options, console: Console) -> int:
+    if not options.json:
+        console.warn(f"the ledger {options.ledger} has no entries yet")
+    return 0
+
+
+def _wait() -> bool:
+    time.sleep(_POLL_S)
+    return True
+
+
+def _show(stored: StoredEntry, options: Options, console: Console) -> None:
+    if options.json:
+        console.write_json(entry_json(stored))
+        return
+    entry = stored.entry
+    subject = entry.metadata.get("tool", "")
+    call = f"({show_name(entry.call_id)})" if entry.call_id else ""
+    parts = [
+        f"{stored.seq:>6}",
+        stored.timestamp,
+        f"{entry.event_type:<14}",
+        f"{show_name(entry.decision):<6}",
+        f"{show_name(entry.agent):<10}",
+        show_name(str(subject)),
+        show_name(entry.reason) or _answered(entry),
+        call,
+    ]
+    console.say("  ".join(part for part in parts if part).rstrip())
+
+
+def _answered(entry: Entry) -> str:
+    """Who answered a question, and what; empty where none was answered."""
+    answered = entry.metadata
+    if entry.event_type != APPROVAL_ANSWERED or not answered.get("by"):
+        return ""
+    usual = "granted" if entry.decision == "allow" else "refused"
+    answer, by = (show_name(str(each)) for each in (answered.get("answer", usual), answered["by"]))
+    note = f": {show_name(str(answered['note']))}" if answered.get("note") else ""
+    return f"{answer} by {by}{note}"
+
+
+def entry_json(stored: StoredEntry) -> dict[str, Json]:
+    """One entry as `--json` prints it, in the order of the line."""
+    entry = stored.entry
+    return {
+        "id": stored.id,
+        "timestamp": stored.timestamp,
+        "event_type": entry.event_type,
+        "submission_id": entry.submission_id,
+        "decision": entry.decision,
+        "reason": entry.reason,
+        "session_id": entry.session_id,
+        "agent": entry.agent,
+        "call_id": entry.call_id,
+        "metadata": dict(entry.metadata),
+        "seq": stored.seq,
+        "prev": stored.prev,
+    }
+
+
+def _bad(bad: BadRow) -> str:
+    return f"error[ledger.damaged]: byte {bad.offset_bytes}: {bad.fault}: {bad.detail}"
