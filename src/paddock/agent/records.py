@@ -15,13 +15,12 @@ from paddock import limits
 from paddock.agent.results import TurnOutcome
 from paddock.ledger.format import encode_text
 from paddock.providers.failures import ProviderError
-from paddock.runtime.records import clean
 from paddock.text.show import cut
 from paddock.values import events
 from paddock.values.budgets import Shortage
 from paddock.values.calls import Json
 from paddock.values.digests import digest_of_json
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, clean
 from paddock.values.models import ModelTurn, Usage
 from paddock.values.orders import OrderCost, OrderState, WorkOrder
 

@@ -11,9 +11,9 @@ from typing import Final
 from paddock.errors import ApprovalRefusedError
 from paddock.runtime.approvals import Approval, ApprovalRequest, shown_digest
 from paddock.runtime.parked import Parked
-from paddock.runtime.records import clean, kept_name
+from paddock.runtime.records import kept_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, clean
 from paddock.values.events import APPROVAL_ANSWERED, APPROVAL_ASKED
 
 GRANTED: Final = "granted"

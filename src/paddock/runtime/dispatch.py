@@ -35,13 +35,13 @@ from paddock.runtime.asking import Granted, Question, ask
 from paddock.runtime.contents import Contents, DigestsAlone
 from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
-from paddock.runtime.records import Recorder, clean, holds_contents, kept_arguments
+from paddock.runtime.records import Recorder, holds_contents, kept_arguments
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import NEVER, LeftEffect
 from paddock.values.decisions import Outcome
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, clean
 from paddock.values.quick import quick
 
 __all__ = ["Context", "Dispatcher"]

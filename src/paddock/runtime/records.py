@@ -25,7 +25,7 @@ from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import RuleMatch, rule_in_brief
 from paddock.values.digests import DIGEST_PREFIX, digest_of_json
-from paddock.values.entries import Entry, Shared
+from paddock.values.entries import Entry, Shared, clean, is_plain
 from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
 from paddock.values.quick import quick
 
@@ -224,7 +224,7 @@ class Recorder:
         bounds: Bounds,
     ) -> Entry:
         session, agent, call_id = self._session, self._agent, call.id
-        if len(call_id) > _NAME_KEPT_MAX or not _is_plain(call_id):
+        if len(call_id) > _NAME_KEPT_MAX or not is_plain(call_id):
             call_id = kept_name(call_id)
         if bounds.client_call:
             metadata["client_call"] = kept_name(bounds.client_call)
@@ -331,7 +331,7 @@ def kept_arguments(
         argument = declared.get(name)
         if type(value) is str:
             is_content = argument is None or argument.is_content
-            if not is_content and len(value) <= _TEXT_KEPT_MAX and _is_plain(value):
+            if not is_content and len(value) <= _TEXT_KEPT_MAX and is_plain(value):
                 kept[name] = value
                 continue
         elif value is None or type(value) is bool or (type(value) is int and abs(value) < 2**53):
@@ -358,22 +358,7 @@ def kept_name(name: str) -> str:
     """A name or an id that somebody gave, fit for a ledger line; a long one cut, which is said."""
     missing = len(name) - _NAME_KEPT_MAX
     if missing <= 0:
-        return name if _is_plain(name) else clean(name)
+        return name if is_plain(name) else clean(name)
     # Threat: of two long names that begin alike one would stand for the other.
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS]
     return f"{clean(name[:_NAME_KEPT_MAX])}… ({missing} more characters, sha256 {digest})"
-
-
-def _is_plain(value: str) -> bool:
-    if value.isascii():
-        return "\0" not in value
-    return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
-
-
-def clean(value: str) -> str:
-    """`value` without what a ledger line refuses, visibly escaped."""
-    if _is_plain(value):
-        return value
-    return "".join(
-        f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
-    )

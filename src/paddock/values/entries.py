@@ -41,3 +41,19 @@ class Entry(NamedTuple):
     call_id: str = ""
     metadata: Mapping[str, Json] = _NO_METADATA
     shared: Shared | None = None
+
+
+def is_plain(value: str) -> bool:
+    """Whether a ledger line takes the text as it is: it refuses NUL and lone surrogates."""
+    if value.isascii():
+        return "\0" not in value
+    return "\0" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+def clean(value: str) -> str:
+    """`value` without what a ledger line refuses, visibly escaped."""
+    if is_plain(value):
+        return value
+    return "".join(
+        f"\\u{ord(c):04x}" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in value
+    )

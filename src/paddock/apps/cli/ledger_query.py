@@ -18,10 +18,9 @@ from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.ledger.tail import find_torn_bytes, follow
 from paddock.plane.layout import LedgerName
-from paddock.runtime.records import clean
 from paddock.text.show import show_name
 from paddock.values.calls import Json
-from paddock.values.entries import Entry
+from paddock.values.entries import Entry, clean
 from paddock.values.events import APPROVAL_ANSWERED
 
 _POLL_S: Final = 0.25
