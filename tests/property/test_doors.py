@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.cli import ledger as ledger_command
+from paddock.apps.cli import ledger_query
 from paddock.apps.cli.main import COMMANDS
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
@@ -565,7 +565,7 @@ def command_lines(draw: Any) -> list[str]:
 
 def test_any_command_line_ends_with_a_documented_status(place, monkeypatch):
     # `ledger tail` would follow for ever.
-    monkeypatch.setattr(ledger_command, "_wait", bool)
+    monkeypatch.setattr(ledger_query, "_wait", bool)
     kept = place.untouchable()
 
     @DOOR
