@@ -522,5 +522,22 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "record-is-not-compared.toml",
             ),
         ),
+        "G41": Guarantee(
+            tests=(
+                "tests/unit/tools/test_versions.py",
+                "tests/unit/tools/test_str_replace.py",
+                "tests/unit/tools/test_edit_file_dev.py",
+                "tests/unit/tools/test_create_file.py",
+                "tests/unit/tools/test_move_and_delete.py",
+                "tests/unit/tools/test_grep.py",
+            ),
+            mutants=(
+                "difference-shows-what-is-closed.toml",
+                "edit-shows-its-neighbourhood.toml",
+                "overwriting-shows-what-stood-there.toml",
+                "moving-opens-what-is-closed.toml",
+                "search-of-a-closed-file-is-free.toml",
+            ),
+        ),
     }
 )
