@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from paddock.assembly.runtimes import new_call_id, new_session_id
+from paddock.assembly.ids import new_call_id, new_session_id
 from paddock.errors import InternalError
 from paddock.history.keeping import History
 from paddock.ledger.ports import Ledger

@@ -5,11 +5,11 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from paddock.assembly.agents import require_past_agent
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.history import look_at_history, open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, PathError, TextError, UsageError

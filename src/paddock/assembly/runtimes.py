@@ -14,6 +14,7 @@ from paddock.assembly.contents import open_blobs
 from paddock.assembly.earlier import PlaneEarlier
 from paddock.assembly.gate_record import record_gate
 from paddock.assembly.history import GeneratedPaths, notices_of, open_history, settle_sets
+from paddock.assembly.ids import new_call_id, new_session_id
 from paddock.assembly.lazy_gates import gates_of
 from paddock.assembly.lazy_packages import packages_of
 from paddock.assembly.ledgers import open_ledger
@@ -211,13 +212,3 @@ def approver_of(
     if hasattr(approver, "answer"):
         return Limited(cast("Approver", approver), limits.approval_timeout_s)
     return CallbackApprover(cast("Callable[[ApprovalRequest], bool]", approver))
-
-
-def new_session_id() -> str:
-    """An id for what is opened."""
-    return f"SES-{os.urandom(8).hex()}"
-
-
-def new_call_id() -> str:
-    """An id for a call whose door brings none."""
-    return f"CALL-{os.urandom(8).hex()}"

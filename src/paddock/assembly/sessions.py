@@ -26,10 +26,11 @@ from paddock.agent.supervisor import Supervisor
 from paddock.assembly.admin import ADMIN_AGENT
 from paddock.assembly.auditing import verify_not_gone
 from paddock.assembly.gate_record import record_gate
+from paddock.assembly.ids import new_session_id
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.models import chosen_model, gateway_of, open_model
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import new_session_id, open_runtime, tools_allowed
+from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.assembly.skills import skill_facts
 from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers

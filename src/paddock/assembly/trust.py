@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from paddock.assembly.core_tools import require_registered
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_root
 from paddock.assembly.project import policy_of
@@ -66,6 +65,8 @@ def review_trust(
 
 
 def _review_plane(path: Path, environment: Environment) -> TrustReview:
+    from paddock.assembly.core_tools import require_registered  # noqa: PLC0415 - loads every tool
+
     root = ProjectRoot(path, PlaneKind.BARE, accepted=is_registered_bare_plane(path, environment))
     config = read_admin_config(PlaneLayout(path, PlaneKind.BARE))
     require_registered(config)

@@ -16,7 +16,6 @@ from paddock.errors import (
     PathNotADirectoryError,
     PathTraversalError,
 )
-from paddock.policy.commands import parse_line
 from paddock.policy.lines import written_path
 from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
 from paddock.sandbox.values import Ending
@@ -155,5 +154,7 @@ def _writes_from(line: CommandLine) -> list[Action]:
     """The redirections of a line that does not run at the root, where policy takes them from."""
     if line.cwd == ".":
         return []
+    from paddock.policy.commands import parse_line  # noqa: PLC0415 - for few calls of one tool
+
     found = (written_path(target, line.cwd) for target in parse_line(line.text).writes)
     return [Action("file", "create", path) for path in dict.fromkeys(found) if path]

@@ -17,15 +17,17 @@ sys.exit(status)
 CALLS = ("paddock.tools.spec", "paddock.tools.toolsets", "paddock.runtime.runtime")
 """What a tool call needs, and a question about the plane does not."""
 FILES = ("paddock.workspace.workspace", "paddock.history")
+WRITING = ("paddock.assembly.ledgers", "cryptography")
+"""What writes to a ledger, and signs it."""
 
 
 @pytest.fixture
 def project(tmp_path):
-    """A project that has a plane: the first command of all makes one."""
+    """A project whose plane was made by a call, which stands in its ledgers."""
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     (project / "a").write_text("x", encoding="utf-8")
-    loaded_by(project, "where")
+    loaded_by(project, "call", "view", '{"path": "a"}')
     return project
 
 
@@ -46,11 +48,13 @@ def loaded_by(project, *arguments: str) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "needless"),
     [
-        (("where",), (*CALLS, *FILES, "cryptography")),
+        (("where",), (*CALLS, *FILES, *WRITING)),
         (("agent", "list"), (*CALLS, *FILES)),
-        (("policy", "lint"), (*CALLS, *FILES)),
+        (("policy", "lint"), (*CALLS, *FILES, *WRITING)),
         (("ledger", "verify"), (*CALLS, *FILES)),
-        (("ledger", "query"), ("paddock.tools.toolsets", *FILES)),
+        (("history",), ("paddock.tools.toolsets", "paddock.runtime.runtime")),
+        (("trust",), ("paddock.tools.toolsets", "paddock.runtime.runtime")),
+        (("ledger", "query", "--ledger", "ho1m"), (*CALLS, *FILES, *WRITING)),
         (("ledger", "signer", "keys", "last", "x"), ("paddock.policy", "paddock.assembly", *CALLS)),
     ],
     ids=lambda part: " ".join(part[:2]),
@@ -65,4 +69,4 @@ def test_a_command_loads_nothing_that_it_does_not_need(project, arguments, needl
 def test_what_is_said_to_be_needless_is_what_a_call_loads(project):
     loaded = loaded_by(project, "call", "view", '{"path": "a"}')
 
-    assert sorted({*CALLS, *FILES} - loaded) == []
+    assert sorted({*CALLS, *FILES, *WRITING} - loaded) == []

@@ -12,9 +12,10 @@ from paddock.apps.admin.calls import Calls
 from paddock.apps.admin.ports import Keyboard, Screen
 from paddock.apps.admin.status import Sandboxed, Status
 from paddock.apps.admin.turn import TurnView
+from paddock.assembly.ids import new_call_id
 from paddock.assembly.lazy_packages import is_made_with_dev
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import new_call_id, open_runtime
+from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.providers.cancel import CancelToken
 from paddock.providers.wire_json import as_map, as_text

@@ -9,11 +9,11 @@ import paddock
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.ledger_verify import unfinished
+from paddock.apps.cli.ledger_said import unfinished
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.times import seconds_of
-from paddock.assembly.agents import require_past_agent
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes

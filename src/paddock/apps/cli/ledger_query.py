@@ -7,10 +7,10 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_options import QUERY_LAST
-from paddock.apps.cli.ledger_verify import unfinished
+from paddock.apps.cli.ledger_said import unfinished
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.times import seconds_of
-from paddock.assembly.agents import require_past_agent
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry

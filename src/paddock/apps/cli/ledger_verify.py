@@ -6,6 +6,7 @@ from pathlib import Path
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
+from paddock.apps.cli.ledger_said import unfinished
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import Audit, audit_ledger, ledgers_known
 from paddock.assembly.project import Project
@@ -192,11 +193,6 @@ def _say_report(name: str, report: Verification, console: Console) -> None:
         console.say(f"  entries 0 to {report.covered_entries - 1} are as they were signed")
     if report.uncovered:
         console.say(f"  {report.uncovered}")
-
-
-def unfinished(size_bytes: int) -> str:
-    """What to say of an append that is on its way, or torn."""
-    return f"{size_bytes} bytes follow the last whole line"
 
 
 def _place(problem: Problem) -> str:

@@ -12,7 +12,7 @@ from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project, override_of
 from paddock.apps.cli.times import seconds_of
-from paddock.assembly.agents import require_past_agent
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.policies import (
     Candidate,
     PlanePolicies,

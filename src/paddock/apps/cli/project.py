@@ -4,7 +4,6 @@ from pathlib import Path
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
 from paddock.assembly.project import find_project as _find_project
 from paddock.plane.environment import Environment, read_environment
@@ -28,6 +27,9 @@ def use_project(options: Options, console: Console) -> Project:
 
     Raises: UsageError, ConfigError, HostError.
     """
+    # Here: most commands make nothing, and what makes a plane loads what writes its ledgers.
+    from paddock.assembly.opening import open_project
+
     override = override_of(options, console)
     project = open_project(console.directory, environment_of(console), override)
     for notice in project.notices:

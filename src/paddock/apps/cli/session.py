@@ -9,7 +9,7 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
 from paddock.apps.cli.run import add_model, answer
-from paddock.assembly.agents import require_past_agent
+from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import HostError, UsageError

@@ -10,9 +10,10 @@ from mcp_types import Tool
 
 from paddock.apps.mcp.asking import ClientApprover
 from paddock.assembly.approvals import open_inbox
+from paddock.assembly.ids import new_session_id
 from paddock.assembly.listing import tools_shown
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import new_session_id, open_runtime
+from paddock.assembly.runtimes import open_runtime
 from paddock.errors import HostError
 from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.plane.registry import registry_directory

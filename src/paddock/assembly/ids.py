@@ -1,0 +1,13 @@
+"""Ids for what a door opens and calls."""
+
+import os
+
+
+def new_session_id() -> str:
+    """An id for what is opened."""
+    return f"SES-{os.urandom(8).hex()}"
+
+
+def new_call_id() -> str:
+    """An id for a call whose door brings none."""
+    return f"CALL-{os.urandom(8).hex()}"
