@@ -53,7 +53,6 @@ def loaded_by(project, *arguments: str) -> set[str]:
         (("policy", "lint"), (*CALLS, *FILES, *WRITING)),
         (("ledger", "verify"), (*CALLS, *FILES)),
         (("history",), ("paddock.tools.toolsets", "paddock.runtime.runtime")),
-        (("trust",), ("paddock.tools.toolsets", "paddock.runtime.runtime")),
         (("ledger", "query", "--ledger", "ho1m"), (*CALLS, *FILES, *WRITING)),
         (("ledger", "signer", "keys", "last", "x"), ("paddock.policy", "paddock.assembly", *CALLS)),
     ],
