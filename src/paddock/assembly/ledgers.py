@@ -32,11 +32,12 @@ from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
 from paddock.plane.keys import ledger_key_path
-from paddock.plane.layout import LedgerName, PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout, path_id
 from paddock.values.entries import Entry
+from paddock.values.planes import PlaneKind
 
-_KEY_NAME_CHARS_MAX: Final = 236
-"""Of a directory's name in a key's: `paddock/NAME/governance` has 255 then, as a key's name may."""
+_KEY_NAME_CHARS_MAX: Final = 219
+"""Of a directory's name in a key's: `paddock/NAME-ID/governance` has 255 then, as it may."""
 LEDGER_TIERS: Final = {
     LedgerName.GOVERNANCE: "HOT",
     LedgerName.PACKAGES: "HOT",
@@ -141,7 +142,10 @@ def _choose_signer(layout: PlaneLayout, environment: Environment, name: LedgerNa
 
 
 def _origin(layout: PlaneLayout, name: LedgerName) -> str:
-    return f"paddock/{_key_name(layout.root.name)}/{name}"
+    # Threat: a signer remembers by this name: of two planes that share one, each would be the
+    # other one gone back. The directory of a project's plane has the id in its name.
+    own = f"-{path_id(layout.root)}" if layout.kind is PlaneKind.BARE else ""
+    return f"paddock/{_key_name(layout.root.name)}{own}/{name}"
 
 
 def _key_name(directory: str) -> str:
@@ -196,7 +200,8 @@ def _genesis(layout: PlaneLayout, environment: Environment, name: LedgerName) ->
     if not ledger_settings(environment).signer:
         _make_key(ledger_key_path(layout, environment, name), origin)
     verifier = signer_of(layout, environment, name).verifier
-    return Genesis(origin, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
+    # The key's own name: one that stood here before signs nothing of another.
+    return Genesis(verifier.name, LEDGER_TIERS[name], str(verifier), _parent_note(layout, name))
 
 
 def _make_key(file: Path, origin: str) -> None:

@@ -11,7 +11,7 @@ from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.ledgers import open_plane_ledger
 from paddock.ledger.scan import find_genesis
 from paddock.plane.environment import Environment, read_environment
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import PlaneLayout, path_id
 from paddock.values.entries import Entry
 from paddock.values.planes import PlaneKind
 from tests.support.planes import operator_in
@@ -38,13 +38,22 @@ def origin_of(layout: PlaneLayout) -> str:
     return genesis.origin
 
 
-@pytest.mark.parametrize("name", ["plane", "a:b", "my%20plane", "~", "x" * 236])
+@pytest.mark.parametrize("name", ["plane", "a:b", "my%20plane", "~", "x" * 219])
 def test_a_plain_name_stands_in_the_ledgers_name_as_it_is(name, tmp_path, environment):
     layout = layout_in(tmp_path / name)
 
     append(layout, environment)
 
-    assert origin_of(layout) == f"paddock/{name}/governance"
+    assert origin_of(layout) == f"paddock/{name}-{path_id(layout.root)}/governance"
+
+
+def test_two_planes_in_directories_of_one_name_are_not_one_to_a_signer(tmp_path, environment):
+    layouts = [layout_in(tmp_path / each / "plane") for each in ("one", "two")]
+
+    for layout in layouts:
+        append(layout, environment)
+
+    assert origin_of(layouts[0]) != origin_of(layouts[1])
 
 
 LONG = "è" * 127
@@ -59,8 +68,8 @@ LONG = "è" * 127
         ("50% off", "50%25%20off"),
         ("nl\nx", "nl%0Ax"),
         (os.fsdecode(b"\xff"), "%FF"),
-        ("x" * 237, "x" * 171 + "-" + hashlib.sha256(b"x" * 237).hexdigest()),
-        (LONG, ("%C3%A8" * 127)[:171] + "-" + hashlib.sha256(LONG.encode()).hexdigest()),
+        ("x" * 220, "x" * 154 + "-" + hashlib.sha256(b"x" * 220).hexdigest()),
+        (LONG, ("%C3%A8" * 127)[:154] + "-" + hashlib.sha256(LONG.encode()).hexdigest()),
     ],
 )
 def test_any_other_name_is_written_so_that_a_key_can_have_it(name, shown, tmp_path, environment):
@@ -69,7 +78,7 @@ def test_any_other_name_is_written_so_that_a_key_can_have_it(name, shown, tmp_pa
     append(layout, environment)
     append(layout, environment)  # with the key and the name that are there by now
 
-    assert origin_of(layout) == f"paddock/{shown}/governance"
+    assert origin_of(layout) == f"paddock/{shown}-{path_id(layout.root)}/governance"
     report = audit_ledger(layout, environment, "governance", Audit(full=True))
     assert (report.problems, report.entries) == ((), 3)
 

@@ -14,9 +14,7 @@ from typing import Final
 
 from paddock.apps.hook.lean.asked import Asked
 from paddock.assembly.project import Project
-from paddock.assembly.runtimes import open_runtime
 from paddock.limits import shell_timeout_s
-from paddock.runtime.approvals import NoApprover
 from paddock.values.calls import Json
 
 REFUSED: Final = 126
@@ -63,6 +61,10 @@ def run_wrapped(project: Project, place: CommandPlace, command: str, timeout_s: 
     Raises:
         UsageError, ConfigError, HostError: as `open_runtime`.
     """
+    # Here: a hook that only wraps loads no tool, and is waited for before each command.
+    from paddock.assembly.runtimes import open_runtime  # noqa: PLC0415 - for `hook exec` alone
+    from paddock.runtime.approvals import NoApprover  # noqa: PLC0415 - for `hook exec` alone
+
     arguments = {"command": command, "cwd": place.directory, "timeout": timeout_s}
     with open_runtime(project, agent=place.agent, approver=NoApprover()) as runtime:
         result = runtime.call("run_shell", arguments)
