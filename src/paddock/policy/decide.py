@@ -23,7 +23,6 @@ from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
 from paddock.policy.lines import judge_line
 from paddock.policy.permissions import AgentPermissions, compile_permissions
-from paddock.policy.presets import LOCKED
 from paddock.policy.problems import quote
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
 from paddock.values.actions import OPERATIONS, Action
@@ -106,8 +105,7 @@ class _Member:
         bound = policy.settings.profile_for(agent.name)
         if bound is not None:
             names.append(bound)
-        if agent.name in policy.held_to_locked:
-            names.append(LOCKED)
+        names += [each.profile for each in policy.also_bound if each.name == agent.name]
         self.profiles: tuple[CompiledProfile, ...] = tuple(
             policy.compiled_profile(name) for name in dict.fromkeys(names)
         )

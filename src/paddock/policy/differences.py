@@ -175,12 +175,13 @@ def _texts(layer: PathList) -> list[str]:
 
 def _bound(old: Policy, new: Policy) -> tuple[str, ...]:
     names = {binding.name for policy in (old, new) for binding in policy.settings.agents}
-    names |= old.held_to_locked | new.held_to_locked
+    names |= {binding.name for policy in (old, new) for binding in policy.also_bound}
     return tuple(sorted(name for name in names if _binding(old, name) != _binding(new, name)))
 
 
-def _binding(policy: Policy, name: str) -> tuple[str | None, bool]:
-    return policy.settings.profile_for(name), name in policy.held_to_locked
+def _binding(policy: Policy, name: str) -> tuple[str | None, ...]:
+    also = (binding.profile for binding in policy.also_bound if binding.name == name)
+    return policy.settings.profile_for(name), *also
 
 
 def _settings(old: Policy, new: Policy) -> Iterator[SettingChange]:

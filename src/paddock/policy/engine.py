@@ -28,7 +28,7 @@ from paddock.policy.guards import PathGuards, compile_guards, tighten
 from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, presets
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
-from paddock.policy.settings import Settings
+from paddock.policy.settings import AgentBinding, Settings
 from paddock.values.decisions import Outcome
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.planes import PlaneKind
@@ -62,7 +62,8 @@ class Policy:
     profile_table: tuple[Profile, ...]
     overlays: tuple[Profile, ...] = ()
     """Profiles of an untrusted file, which hold besides those of their names."""
-    held_to_locked: frozenset[str] = frozenset()
+    also_bound: tuple[AgentBinding, ...] = ()
+    """What an untrusted file gives agents: it holds besides the profiles that they have."""
     ignored: tuple[str, ...] = ()
     documents: tuple[PolicyDocument, ...] = ()
     untrusted: PolicyDocument | None = None
@@ -117,7 +118,7 @@ class Policy:
             guards=compile_guards(self.plane_kind, tuple(each.paths for each in self.documents)),
             profile_table=tuple({profile.name: profile for profile in profiles}.values()),
             overlays=(),
-            held_to_locked=frozenset(),
+            also_bound=(),
             ignored=(),
             untrusted=None,
             compiled={},
@@ -168,15 +169,17 @@ def _tightened(policy: Policy, document: PolicyDocument) -> Policy:
     known = policy.profiles
     overlays = tuple(_overlay(profile) for profile in document.profiles if profile.name in known)
     # `document.settings` begins with the bindings that held already.
-    held = frozenset(
-        binding.name for binding in document.settings.agents if binding.profile not in known
+    also = tuple(
+        binding if binding.profile in known else AgentBinding(binding.name, LOCKED)
+        for binding in document.settings.agents
+        if binding not in policy.settings.agents
     )
     return replace(
         policy,
         guards=tighten(policy.guards, document.paths),
         overlays=overlays,
         untrusted=document,
-        held_to_locked=held,
+        also_bound=also,
         ignored=tuple(_ignored(document, frozenset(known))),
     )
 
@@ -214,7 +217,7 @@ def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
         )
     for name in document.document.values.get("agents", {}):
         place = document.document.place(("agents", name))
-        found.append(f"{place}: [agents.{name!r}] is not in force")
+        found.append(f"{place}: [agents.{name!r}] only tightens")
     return found
 
 

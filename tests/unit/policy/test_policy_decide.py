@@ -655,6 +655,24 @@ def test_an_agent_whose_profile_stands_in_the_untrusted_file_alone_is_locked() -
     assert decide(trusted, (agent("own", "x"),), (create("a"),)).outcome is ALLOW
 
 
+@pytest.mark.parametrize("given", ["locked", "open"])
+def test_a_profile_that_an_untrusted_file_gives_holds_besides_the_usual_one(given: str) -> None:
+    text = f'[agents.Explore]\nprofile = "{given}"'
+    asked = [
+        Action("file", "create", "a"), Action("file", "delete", "a"), Action("mcp", "call", "x"),
+    ]  # fmt: skip
+
+    def outcome(text: str, who: Agent, action: Action, *, trusted: bool) -> Outcome:
+        return decide(policy(text, trusted=trusted), (who,), (action,)).outcome
+
+    for action in asked:
+        usual = outcome("", agent("standard", "Explore"), action, trusted=True)
+        theirs = outcome("", agent(given, "Explore"), action, trusted=True)
+        found = outcome(text, agent("standard", "Explore"), action, trusted=False)
+        assert found == max(usual, theirs, key=[ALLOW, ASK, DENY].index)
+        assert outcome(text, agent("standard", "other"), action, trusted=False) == usual
+
+
 def test_what_an_untrusted_file_did_not_get_is_listed_with_its_place() -> None:
     assert policy(UNTRUSTED, trusted=False).ignored == (
         "paddock.toml:19: [shell] is not in force",
@@ -662,8 +680,8 @@ def test_what_an_untrusted_file_did_not_get_is_listed_with_its_place() -> None:
         "paddock.toml:9: allow of [profiles.standard] only tightens",
         "paddock.toml:12: otherwise of [profiles.standard] only tightens",
         "paddock.toml:13: the profile 'own' is not in force; an agent that has it is locked",
-        "paddock.toml:15: [agents.'bound'] is not in force",
-        "paddock.toml:17: [agents.'main'] is not in force",
+        "paddock.toml:15: [agents.'bound'] only tightens",
+        "paddock.toml:17: [agents.'main'] only tightens",
     )
     assert policy(UNTRUSTED).ignored == ()
 

@@ -125,7 +125,7 @@ def make_image(
 
 
 def _is_plain(policy: Policy, chain: AgentChain) -> bool:
-    if policy.overlays or policy.held_to_locked:
+    if policy.overlays or policy.also_bound:
         return False
     known = frozenset(policy.profiles)
     return all(agent.permissions == _EVERYTHING and agent.profile in known for agent in chain)
