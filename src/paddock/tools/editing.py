@@ -11,7 +11,7 @@ from paddock import limits
 from paddock.errors import AmbiguousMatchError, StringNotFoundError, TextUnchangedError
 from paddock.text.check import require_content, require_text
 from paddock.text.locate import Span, find_spans, lines_of
-from paddock.text.nearest import find_nearest
+from paddock.text.nearest import NearLine, find_nearest
 from paddock.text.show import quote, show_line
 from paddock.text.splice import Spliced, splice, splice_all
 
@@ -127,9 +127,12 @@ def _nearest_hint(content: bytes, sought: bytes) -> str:
     nearest = find_nearest(content, sought)
     if not nearest:
         return _COPY_EXACTLY
-    rows = [
-        f"line {number}: {show_line(line[: limits.snippet_line_chars_max])[0]}"
-        + (" [... cut]" if len(line) > limits.snippet_line_chars_max else "")
-        for number, line in nearest
-    ]
+    rows = [_near_row(line) for line in nearest]
     return "copy the text exactly; the nearest lines are:\n" + "\n".join(rows)
+
+
+def _near_row(line: NearLine) -> str:
+    text, _ = show_line(line.text[: limits.snippet_line_chars_max])
+    cut = " [... cut]" if len(line.text) > limits.snippet_line_chars_max else ""
+    end = " [... the file ends here]" if line.is_end else ""
+    return f"line {line.number}: {text}{cut}{end}"

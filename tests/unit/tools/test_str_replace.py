@@ -80,6 +80,24 @@ def test_a_missing_text_names_the_nearest_lines_and_changes_nothing(desk):
     assert desk.tree() == {"a.py": b"def f( a ):\n    pass\n"}
 
 
+def test_of_several_lines_the_hint_shows_the_one_that_differs(desk):
+    desk.write("a.py", b"import os\ndef f():\n    a = 1\n    b = 2  \n    return a\n")
+    with pytest.raises(StringNotFoundError) as caught:
+        desk.run("str_replace", path="a.py", old_str="def f():\n    a = 1\n    b = 2\n", new_str="")
+    assert caught.value.hint == (
+        "copy the text exactly; the nearest lines are:\nline 4:     b = 2  "
+    )
+
+
+def test_a_text_that_goes_on_behind_the_end_of_the_file_is_told_so(desk):
+    desk.write("a", b"one\ntwo\n")
+    with pytest.raises(StringNotFoundError) as caught:
+        desk.run("str_replace", path="a", old_str="one\ntwo\nthree", new_str="")
+    assert caught.value.hint == (
+        "copy the text exactly; the nearest lines are:\nline 2: two [... the file ends here]"
+    )
+
+
 def test_an_ambiguous_text_names_count_and_lines_and_changes_nothing(desk):
     desk.write("a", b"x\ny\nx\n")
     with pytest.raises(AmbiguousMatchError) as caught:
