@@ -58,7 +58,7 @@ class Find:
     def resolve(self, arguments: FindArguments, ports: Ports) -> FindPlan:
         """Raises: ToolError for a path that leads out, or a glob that cannot be used."""
         path = ports.workspace.resolve_read(arguments.path)
-        glob = compile_glob(arguments.pattern)
+        glob = compile_glob(arguments.pattern, ports.workspace.tree.root_names)
         return FindPlan(path, glob, arguments.limit, path_actions("search", "find", path))
 
     def run(self, plan: FindPlan, ports: Ports) -> ToolOutput:

@@ -83,7 +83,7 @@ class Grep:
         regex = Regex(arguments.pattern, arguments.ignoreCase, arguments.literal)
         return GrepPlan(
             path,
-            EVERYTHING if arguments.glob is None else compile_glob(arguments.glob),
+            EVERYTHING if arguments.glob is None else compile_glob(arguments.glob, ports.workspace.tree.root_names),
             Wanted(regex, arguments.context, arguments.limit, "literal"),
             (*path_actions("search", "grep", path), *viewing_actions(path, ports)),
         )

@@ -64,7 +64,7 @@ class GrepDev:
         path = ports.workspace.resolve_read(arguments.path)
         wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
         actions = (*path_actions("search", "grep", path), *viewing_actions(path, ports))
-        return GrepPlan(path, compile_glob(arguments.glob), wanted, actions)
+        return GrepPlan(path, compile_glob(arguments.glob, ports.workspace.tree.root_names), wanted, actions)
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError where nothing can be searched, or not for this pattern."""

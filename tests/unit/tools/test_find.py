@@ -104,6 +104,21 @@ def test_a_glob_that_can_match_nothing_is_an_error(desk, pattern):
     assert refusal.value.code == "pattern.invalid"
 
 
+def test_an_absolute_glob_is_refused_and_does_not_find_nothing(desk):
+    desk.write("src/a.ts", b"x\n")
+    pattern = f"{desk.root}/src/*.ts"
+    given = {
+        "find": {"pattern": pattern},
+        "grep": {"pattern": "x", "glob": pattern},
+        "grep_dev": {"pattern": "x", "glob": pattern},
+    }
+    for tool, arguments in given.items():
+        with pytest.raises(InvalidPatternError) as refusal:
+            desk.plan(tool, **arguments)
+        assert refusal.value.hint.startswith("write it relative to the searched directory")
+    assert rows(desk, pattern="/src/*.ts") == ["src/a.ts"]
+
+
 def test_a_glob_of_many_stars_takes_no_time(desk):
     desk.write("a" * 200, b"")
     assert rows(desk, pattern="*a" * 60 + "*b") == ["No files found."]

@@ -24,6 +24,12 @@ from paddock.text.show import quote
 
 _NOTHING_SPECIAL: Final = re.compile(r"[\w.+*-]+", re.ASCII)
 """Globs that ripgrep and we cannot read differently."""
+_PLACE: Final = re.compile(r"(?:^|/)\.\.?(?:/|$)|//|^~|^[A-Za-z]:[/\\]")
+"""What a path from elsewhere may hold, and no path below the searched directory."""
+_FROM_THERE: Final = (
+    "write it relative to the searched directory, such as src/**/*.ts: "
+    "no ./, no .., no doubled slash and no absolute path"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +93,24 @@ class Entered:
 
 
 @lru_cache(maxsize=64)
-def compile_glob(text: str) -> SearchGlob:
-    """The glob that `text` stands for.
+def compile_glob(text: str, roots: tuple[str, ...] = ()) -> SearchGlob:
+    """The glob that `text` stands for; `roots` are the absolute names of the workspace's root.
 
     Raises:
-        InvalidPatternError: it can match nothing, or its braces stand for too much.
+        InvalidPatternError: it can match nothing, is an absolute path inside the root, or
+            its braces stand for too much.
     """
     body = text.removeprefix("!")
     if text in ("*", "**"):
         return EVERYTHING
     try:
-        globs = [parse_glob(part) for part in expand_braces(body)]
+        parts = expand_braces(body)
     except PatternError as problem:
-        # The words of that error are about the policy's files; the reason is the same.
         raise _unusable(text, problem.hint) from None
+    if any(_is_inside(part, roots) for part in parts):
+        # A leading slash means the searched directory, so it would match nothing there.
+        raise _unusable(text, _FROM_THERE)
+    globs = [_parse(text, part) for part in parts]
     if any(glob.negated for glob in globs):
         raise _unusable(text, "one ! in front is enough")
     directory_only = all(glob.directory_only for glob in globs)
@@ -114,6 +124,18 @@ def compile_glob(text: str) -> SearchGlob:
     plain = all(map(_NOTHING_SPECIAL.fullmatch, last)) and "**" not in last
     known = last if plain and not directory_only else ()
     return SearchGlob(text, text.startswith("!"), names, paths, directory_only, known)
+
+
+def _is_inside(part: str, roots: tuple[str, ...]) -> bool:
+    return any(f"{part}/".startswith(f"{root}/") for root in roots if root != "/")
+
+
+def _parse(text: str, part: str) -> Glob:
+    try:
+        return parse_glob(part)
+    except PatternError as problem:
+        # The words of that error are about the policy's files; the reason is the same.
+        raise _unusable(text, _FROM_THERE if _PLACE.search(part) else problem.hint) from None
 
 
 def _unusable(text: str, hint: str) -> InvalidPatternError:

@@ -81,6 +81,35 @@ def test_a_glob_that_can_match_nothing_is_refused(text):
         compile_glob(text)
 
 
+FROM_THERE = (
+    "write it relative to the searched directory, such as src/**/*.ts: "
+    "no ./, no .., no doubled slash and no absolute path"
+)
+
+
+@pytest.mark.parametrize("text", ["./src/*.ts", "src/./a", "../a", "a//b", "~/a", "C:/a", "!./a"])
+def test_a_glob_from_elsewhere_is_refused_with_where_globs_are_taken_from(text):
+    with pytest.raises(InvalidPatternError) as refusal:
+        compile_glob(text)
+    assert refusal.value.hint == FROM_THERE
+
+
+@pytest.mark.parametrize(
+    "text", ["/w/root", "/w/root/**/*.ts", "!/w/root/a", "{*.py,/w/root/*.ts}", "/real/root/a"]
+)
+def test_an_absolute_glob_inside_the_root_is_refused_by_either_of_its_names(text):
+    with pytest.raises(InvalidPatternError) as refusal:
+        compile_glob(text, ("/w/root", "/real/root"))
+    assert refusal.value.hint == FROM_THERE
+
+
+@pytest.mark.parametrize("text", ["/*.ts", "/w/*.ts", "/w/root-2/*.ts", "w/root/*.ts"])
+def test_a_glob_with_a_leading_slash_that_is_not_inside_the_root_can_be_used(text):
+    path = text.removeprefix("/").replace("*", "a")
+    assert compile_glob(text, ("/w/root",)).matches("a.ts", path, is_directory=False)
+    assert compile_glob(text, ("/",)).matches("a.ts", path, is_directory=False)
+
+
 def test_braces_are_taken_up_to_the_bounds_and_refused_beyond_them():
     deep = limits.glob_nesting_max
     assert expand_braces("{" * deep + "a" + "}" * deep) == ["a"]
