@@ -83,7 +83,9 @@ class Grep:
         regex = Regex(arguments.pattern, arguments.ignoreCase, arguments.literal)
         return GrepPlan(
             path,
-            EVERYTHING if arguments.glob is None else compile_glob(arguments.glob, ports.workspace.tree.root_names),
+            EVERYTHING
+            if arguments.glob is None
+            else compile_glob(arguments.glob, ports.workspace.tree.root_names),
             Wanted(regex, arguments.context, arguments.limit, "literal"),
             (*path_actions("search", "grep", path), *viewing_actions(path, ports)),
         )
@@ -150,7 +152,7 @@ def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutp
         said.append(size_notice(count, found.matches, "context", lowered.search_output_bytes_max))
     elif found.has_more:
         said.append(limit_notice("matches", limit, lowered.grep_matches_max, "refine pattern"))
-    said += rows.lines.notices()
+    said += rows.lines.notices(lowered.view_bytes_max)
     said += remark_notices(found.remarks)
     truncated = found.has_more or rows.is_full or is_partial(found.remarks)
     details: dict[str, Json] = {

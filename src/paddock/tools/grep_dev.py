@@ -64,7 +64,9 @@ class GrepDev:
         path = ports.workspace.resolve_read(arguments.path)
         wanted = Wanted(Regex(arguments.pattern), arguments.context_lines, arguments.max_results)
         actions = (*path_actions("search", "grep", path), *viewing_actions(path, ports))
-        return GrepPlan(path, compile_glob(arguments.glob, ports.workspace.tree.root_names), wanted, actions)
+        return GrepPlan(
+            path, compile_glob(arguments.glob, ports.workspace.tree.root_names), wanted, actions
+        )
 
     def run(self, plan: GrepPlan, ports: Ports) -> ToolOutput:
         """Raises: ToolError where nothing can be searched, or not for this pattern."""
@@ -112,7 +114,7 @@ def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> 
     elif found.has_more:
         shown, most = plan.wanted.matches_max, lowered.dev_matches_max
         said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
-    said += [*lines.notices("read_file"), *remark_notices(found.remarks)]
+    said += [*lines.notices(lowered.view_bytes_max, "read_file"), *remark_notices(found.remarks)]
     said.append(_account(counted.files_searched, counted.skipped))
     details: dict[str, Json] = {
         "pattern": plan.wanted.regex.pattern,

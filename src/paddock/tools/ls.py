@@ -66,7 +66,7 @@ class Ls:
         if page.has_more:
             said.append(
                 limit_notice(
-                    "entries", plan.limit, ports.limits.ls_entries_max, "list a directory below"
+                    "entries", plan.limit, ports.limits.ls_entries_max, "use find with a pattern"
                 )
             )
         details: dict[str, Json] = {

@@ -51,10 +51,12 @@ def path_text(path: str) -> str:
 class LineRows:
     """Turns lines into text, and keeps count of what that changed."""
 
-    __slots__ = ("cut", "escaped", "like_matches", "not_utf8")
+    __slots__ = ("cut", "escaped", "like_matches", "longest_bytes", "not_utf8")
 
     def __init__(self) -> None:
         self.cut = 0
+        self.longest_bytes = 0
+        """At least so long is the longest line that was cut."""
         self.escaped = 0
         self.like_matches = 0
         self.not_utf8 = 0
@@ -72,6 +74,8 @@ class LineRows:
             self.escaped += escaped - strange
         if missing > 0 or line.is_cut:
             self.cut += 1
+            length = limits.search_row_bytes_max + 1 if line.is_cut else len(line.text)
+            self.longest_bytes = max(self.longest_bytes, length)
             more = "more than " if line.is_cut else ""
             shown += f" [... {more}{missing} more characters]"
         return shown
@@ -85,13 +89,18 @@ class LineRows:
         self.like_matches += escaped > 0
         return f"{path}-{number}-{shown}"
 
-    def notices(self, reader: str = "view") -> list[str]:
-        """What has to be said of the lines that were shown; `reader` shows whole ones."""
+    def notices(self, read_bytes_max: int, reader: str = "view") -> list[str]:
+        """What has to be said of the lines that were shown; `reader` shows so much of one."""
         said: list[str] = []
         if self.cut:
+            advice = f"Use {reader} to see all of a line."
+            # Of a line that was cut when it was read it is not known how long it is.
+            if self.longest_bytes > min(read_bytes_max, limits.search_row_bytes_max):
+                most = f"{read_bytes_max / 1000:g} kB"
+                advice = f"Use {reader} to see up to {most} of a line; no file tool shows more."
             said.append(
                 f"[{_count(self.cut, 'line')} cut at {limits.search_line_chars_max} characters. "
-                f"Use {reader} to see all of a line.]"
+                f"{advice}]"
             )
         if self.not_utf8:
             verb = "holds" if self.not_utf8 == 1 else "hold"

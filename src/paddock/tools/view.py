@@ -174,7 +174,7 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
     if listing.missing:
         rows.append(
             f"[{listing.missing} of {listing.total} entries not shown; "
-            "view a directory below to see its own]"
+            "use find with a pattern, or view a directory below]"
         )
     unreadable = listing.unreadable
     cut = limits.snippet_lines_max

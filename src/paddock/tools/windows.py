@@ -62,6 +62,8 @@ def window_notices(window: Window, offset: int, limit: int, bytes_max: int) -> l
             f"lines {offset}-{window.next_line - 1} of {total} shown, {why}; "
             f"use offset={window.next_line} to go on"
         )
+    if any(line.is_cut for line in window.lines):
+        said.append(f"a line is shown up to {bytes_max} bytes; no file tool shows more of it")
     if window.changed_while_reading:
         said.append("the file changed while it was read; view it again")
     return said

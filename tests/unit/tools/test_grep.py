@@ -15,6 +15,7 @@ from paddock.errors import (
     PermissionDeniedError,
     SpecialFileError,
 )
+from paddock.policy.settings import LoweredLimits
 from paddock.tools.cancelling import StoppedCallError
 from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
@@ -289,7 +290,25 @@ def test_a_long_line_is_cut_and_costs_nothing_but_a_notice(desk):
     assert re.fullmatch(r"a:1:x{500} \[\.\.\. (more than )?\d+ more characters\]", first)
     assert int(re.search(r"(\d+) more", first)[1]) >= missing
     assert second == "a:2:needle"
-    assert notice == "[1 line cut at 500 characters. Use view to see all of a line.]"
+    assert notice == (
+        "[1 line cut at 500 characters. "
+        "Use view to see up to 100 kB of a line; no file tool shows more.]"
+    )
+
+
+def test_a_line_that_view_shows_whole_is_cut_with_a_word_of_that(desk):
+    desk.write("a", b"needle" + b"x" * 60_000 + b"\n")
+    assert rows(desk, pattern="needle")[-1] == (
+        "[1 line cut at 500 characters. Use view to see all of a line.]"
+    )
+    # A project may have lowered what a view shows.
+    lowered = replace(desk.ports, limits=LoweredLimits(view_bytes_max=50_000))
+    plan = desk.plan("grep", pattern="needle")
+    output = desk.tool("grep").handler.run(plan, lowered)
+    assert output.content.endswith(
+        "\n[1 line cut at 500 characters. "
+        "Use view to see up to 50 kB of a line; no file tool shows more.]"
+    )
 
 
 def test_a_line_of_501_characters_is_cut_and_one_of_500_is_not(desk):

@@ -68,7 +68,7 @@ def test_the_limit_cuts_in_order_and_says_how_to_get_more(desk):
         desk.write(name, b"")
     ordered = sorted(names, key=str.casefold)
     output = desk.run("ls")
-    notice = "[500 entries limit reached. Use limit=1000 for more, or list a directory below.]"
+    notice = "[500 entries limit reached. Use limit=1000 for more, or use find with a pattern.]"
     assert output.content.split("\n") == [*ordered[:500], notice]
     assert (output.details["count"], output.details["truncated"]) == (500, True)
     assert rows(desk, limit=600) == ordered
@@ -78,7 +78,7 @@ def test_the_limit_cuts_in_order_and_says_how_to_get_more(desk):
 def test_two_thousand_entries_are_the_most(desk):
     for number in range(2_001):
         (desk.root / f"{number:04d}").touch()
-    assert rows(desk, limit=2_000)[-1] == ("[2000 entries limit reached. List a directory below.]")
+    assert rows(desk, limit=2_000)[-1] == "[2000 entries limit reached. Use find with a pattern.]"
 
 
 @pytest.mark.parametrize("limit", [0, 2_001, "1"])

@@ -89,7 +89,8 @@ def test_a_longer_line_is_cut_and_says_how_much_is_missing_and_where_the_next_be
     output = desk.run("view", path="a")
     assert output.content.endswith(
         "x [... 5 more bytes of this line]\n"
-        "[lines 1-1 of 2 shown, cut at 100000 bytes; use offset=2 to go on]"
+        "[lines 1-1 of 2 shown, cut at 100000 bytes; use offset=2 to go on]\n"
+        "[a line is shown up to 100000 bytes; no file tool shows more of it]"
     )
     assert output.details["truncated"] is True
     assert desk.run("view", path="a", offset=2).content == "     2\tnext"
@@ -196,7 +197,9 @@ def test_a_listing_over_the_limit_says_how_much_is_missing(desk):
     for number in range(limits.view_directory_entries_max + 3):
         desk.write(f"d/{number:04d}", b"")
     last = desk.run("view", path="d").content.split("\n")[-1]
-    assert last == "[3 of 503 entries not shown; view a directory below to see its own]"
+    assert (
+        last == "[3 of 503 entries not shown; use find with a pattern, or view a directory below]"
+    )
 
 
 def test_a_file_name_cannot_forge_a_row(desk):
