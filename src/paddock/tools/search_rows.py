@@ -156,6 +156,10 @@ def size_notice(shown: int, matches: int, argument: str, bytes_max: int) -> str:
 def remark_notices(remarks: Remarks) -> list[str]:
     """What went on beside the rows."""
     said: list[str] = []
+    if remarks.is_binary:
+        said.append(
+            "[The file is binary and was not searched: it has a NUL byte at its beginning.]"
+        )
     if remarks.unreadable:
         said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
     if remarks.changed:

@@ -344,7 +344,18 @@ def test_binary_files_have_no_rows(desk):
     desk.write("utf16", "needle\n".encode("utf-16"))
     desk.write("text", b"needle\n")
     assert rows(desk, pattern="needle") == ["text:1:needle"]
-    assert rows(desk, pattern="needle", path="nul") == ["No matches found."]
+
+
+def test_a_binary_file_that_is_named_is_told_to_be_one(desk):
+    desk.write("nul", b"needle\0\nneedle\n")
+    desk.write("large", b"\0" + b"needle\n" * 50_000)
+    desk.write("d/nul", b"needle\0\n")
+    notice = "[The file is binary and was not searched: it has a NUL byte at its beginning.]"
+    for path in ("nul", "large"):
+        assert rows(desk, pattern="needle", path=path) == ["No matches found.", notice]
+    assert rows(desk, pattern="needle", path="d") == ["No matches found."]
+    with pytest.raises(InvalidPatternError):
+        desk.run("grep", pattern="(", path="nul")
 
 
 def test_a_file_with_a_nul_byte_far_from_its_beginning_is_text_when_it_is_named(desk):

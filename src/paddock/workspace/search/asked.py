@@ -50,6 +50,8 @@ class Remarks:
     """It was stopped before its end; after `limits.search_timeout_s` if nobody cancelled it."""
     is_broken: bool = False
     """ripgrep ended by a signal that was not ours."""
+    is_binary: bool = False
+    """The one file that was named is binary, and was not searched."""
 
 
 class Line(NamedTuple):

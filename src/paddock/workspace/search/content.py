@@ -20,6 +20,7 @@ from paddock.workspace.failures import converting
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_DIRECTORY
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
+from paddock.workspace.search.binaries import is_binary
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
@@ -55,7 +56,9 @@ def search_content(
     search = OrderedSearch(engine)
     if is_one_file:
         require_viewable(engine, path)
-        search.search(iter([path.relative]))
+        engine.remarks.is_binary = is_binary(workspace, path)
+        if not engine.remarks.is_binary:
+            search.search(iter([path.relative]))
     else:
         with converting(path, "list"):
             _search_below(workspace, engine, search, path, glob)
