@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from paddock.policy.coverage import idle_exceptions
 from paddock.policy.patterns import Comparison, PathList, compile_pattern
 from paddock.policy.problems import PatternError
+from paddock.policy.tables import PathsTable
 
 NAMES = ["a", "b", "ab", "abc", "c.md", "ab.md", "x]y", "b-c", "a*"]
 PIECES = [
@@ -126,3 +128,34 @@ def test_a_guarding_list_does_not_see_case(texts: list[str], path: str) -> None:
     patterns = [compile_pattern(text) for text in usable(texts) if "[" not in text]
     guarding = PathList(patterns, Comparison.GUARDING)
     assert (guarding.match(path) is None) == (guarding.match(path.upper()) is None)
+
+
+@given(
+    texts=st.lists(st.one_of(positive, negated, negated.map(lambda each: f"{each}/")), max_size=6),
+    asked=st.lists(st.one_of(paths, paths.map(str.upper)), min_size=1, max_size=12),
+)
+@example(texts=["/a/", "!/a/b"], asked=["a", "a/b", "A/b", "a/b/c"])
+@example(texts=["/a", "!/a/", "!/a/b"], asked=["a", "a/b", "a/b/c"])
+@example(texts=["b", "/a/*", "!/a/b/", "!/a/b/c"], asked=["a/b", "a/b/c", "a/b/b"])
+def test_an_exception_that_takes_out_nothing_may_as_well_be_left_out(
+    texts: list[str], asked: list[str]
+) -> None:
+    listed = tuple(compile_pattern(text) for text in usable(texts))
+    idle = {each.pattern for each in idle_exceptions(PathsTable(protected=listed))}
+    rest = [each for each in listed if each not in idle]
+    before, after = (PathList(each, Comparison.GUARDING) for each in (listed, rest))
+    assert [before.find(path) for path in asked] == [after.find(path) for path in asked]
+
+
+@given(above=positive, name=components, others=st.lists(st.one_of(positive, negated), max_size=3))
+@example(above="a/", name="c.md", others=[])
+def test_what_is_proposed_in_place_of_what_closes_it_lets_the_exception_count(
+    above: str, name: str, others: list[str]
+) -> None:
+    texts = usable([*others, above, f"!/a/{name}"])
+    listed = tuple(compile_pattern(text) for text in texts)
+    for each in idle_exceptions(PathsTable(protected=listed)):
+        if each.instead and each.pattern.text == f"!/a/{name}":
+            changed = [each.instead if text == each.above.text else text for text in texts]
+            open_then = PathList(map(compile_pattern, changed), Comparison.GUARDING)
+            assert open_then.find(f"a/{name}") is None

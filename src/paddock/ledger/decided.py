@@ -13,15 +13,17 @@ from paddock.ledger.scan import LINE_END, LINE_OPENING
 
 
 def find_decided(
-    path: str, event_types: Sequence[str], wanted: Filter
+    path: str, event_types: Sequence[str], wanted: Filter, holding: bytes = b""
 ) -> Iterator[StoredEntry | BadRow]:
     """Yield the entries of these types that `wanted` matches besides, newest first.
+
+    A line without the bytes `holding` is not looked at.
 
     Raises:
         HostError: there is no ledger, or it cannot be read.
     """
     needles = [f'"event_type":"{name}"'.encode() for name in event_types]
-    others = wanted.needles().values()
+    others = (*wanted.needles().values(), holding)
     with LedgerReader(path) as reader:
         for offset, line in reader.lines_backwards(reader.whole_bytes(reader.size())):
             is_shaped = line.startswith(LINE_OPENING) and line.endswith(LINE_END)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
 from paddock.policy.actions import HeadPattern
+from paddock.policy.coverage import idle_exceptions
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import PathPattern
 from paddock.policy.places import Place
@@ -155,9 +156,12 @@ def _path_lists(
 
 
 def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
+    # Threat: one that is left out here opens nothing, whatever file is there.
+    idle = {(each.name, each.pattern) for each in idle_exceptions(document.paths)}
     for name, before, after in _path_lists(document, held):
         if after is not None:
-            yield from _list_grants(name, before or (), after)
+            opening = tuple(each for each in after if (name, each) not in idle)
+            yield from _list_grants(name, before or (), opening)
     for pattern in _added(held.safe or (), document.paths.safe or ()):
         yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
-from paddock.policy.lines import judge_line
+from paddock.policy.lines import UNREADABLE_REMEDY, judge_line
 from paddock.policy.places import BUILT_IN, Place
 from paddock.policy.problems import PatternError, quote
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
@@ -23,6 +23,7 @@ from paddock.values.decisions import Outcome, RuleMatch
 
 DEFAULT_FILE: Final = "paddock.toml"
 _TRUST: Final = "paddock trust"
+_APPROVAL: Final = "have it approved when it is asked about"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,13 @@ class Change:
 
     text: str
     outcome: Outcome | None = None
+    approval: str = ""
+    """What does as well where the door can ask a person."""
+
+    @property
+    def said(self) -> str:
+        """The whole, for a person."""
+        return f"{self.text}, or {self.approval}" if self.approval else self.text
 
     @property
     def was_tried(self) -> bool:
@@ -133,7 +141,8 @@ def _fixed(policy: Policy, chain: AgentChain, action: Action, outcome: Outcome) 
         text = _fixed_text(finding)
         if finding.outcome >= outcome and text and text not in seen:
             seen.add(text)
-            yield Change(text)
+            is_unreadable = finding.rule is not None and finding.rule.source == BUILT_IN
+            yield Change(text, approval=_APPROVAL if is_unreadable else "")
 
 
 def _fixed_text(finding: Finding) -> str:
@@ -142,10 +151,7 @@ def _fixed_text(finding: Finding) -> str:
         is_redirection = finding.reason.startswith("the redirection")
         return "redirect to a path inside the workspace" if is_redirection else ""
     if rule.source == BUILT_IN:
-        return (
-            f"{rule.text}: write the command so that all of it stands in the line, "
-            "or have it approved when it is asked about"
-        )
+        return f"{rule.text}: {UNREADABLE_REMEDY}"
     if rule.source == "paths.own":
         return (
             f"cannot be lifted: {quote(rule.text)} is one of Paddock's own files; "

@@ -1,4 +1,4 @@
-"""Whether one rule's pattern covers another's whole, for `policy lint`.
+"""Whether one pattern of a policy leaves another one nothing to decide.
 
 Decided on samples: the covered pattern with its wildcards filled in, by nothing
 and by texts that no pattern names. A pattern that matches all of them matches
@@ -8,20 +8,43 @@ never said to cover another one.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
 from paddock.policy.actions import ActionPattern
 from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.guards import PathGuards
-from paddock.policy.patterns import Comparison, MatchedPattern, PathPattern, PathSet
+from paddock.policy.patterns import (
+    Comparison,
+    MatchedPattern,
+    PathList,
+    PathPattern,
+    PathSet,
+    compile_pattern,
+)
+from paddock.policy.problems import PatternError
 from paddock.policy.rules import Rule
 from paddock.policy.sampling import common_row, path_parts
+from paddock.policy.tables import PathsTable
 from paddock.values.actions import WRITING_OPERATIONS
 
 FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""
+
+
+GUARDING_LISTS: Final = ("protected", "generated", "secret")
+
+
+@dataclass(frozen=True, slots=True)
+class IdleException:
+    """A `!` that takes nothing out of the list `name`: `above` closes a directory above it."""
+
+    name: str
+    pattern: PathPattern
+    above: PathPattern
+    instead: str
+    """What to write for `above`; empty where no one pattern does."""
 
 
 def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
@@ -47,6 +70,31 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
             if candidate != number and _is_stronger(other, rule, candidate < number):
                 yield rule, other
                 break
+
+
+def idle_exceptions(paths: PathsTable) -> Iterator[IdleException]:
+    """Yield each `!` of the lists that close paths that takes nothing out of its list."""
+    for name in GUARDING_LISTS:
+        patterns: tuple[PathPattern, ...] = getattr(paths, name) or ()
+        listed = PathList(patterns, Comparison.GUARDING)
+        for pattern in patterns:
+            above = listed.find_above(pattern) if pattern.negated else None
+            if above is not None:
+                yield IdleException(name, pattern, above, _instead(patterns, pattern, above))
+
+
+def _instead(patterns: tuple[PathPattern, ...], pattern: PathPattern, above: PathPattern) -> str:
+    """Return what `above` may be written as so that `pattern` takes out something, if that does."""
+    # With a slash in it a pattern begins at the root.
+    text = f"{'**/' if above.glob.anywhere else ''}{above.text.rstrip('/')}/**"
+    try:
+        wide = compile_pattern(text)
+    except PatternError:
+        return ""
+    changed = (wide if each == above else each for each in patterns)
+    listed = PathList(changed, Comparison.GUARDING)
+    is_open = all(listed.find(sample) is None for sample in path_samples(pattern))
+    return text if is_open and not above.text.endswith(" ") else ""
 
 
 def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:

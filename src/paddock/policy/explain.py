@@ -4,7 +4,7 @@ Nothing here decides: the decision comes from `decide`, and every proposed chang
 of a rule is tried on a changed policy before it is shown as one that works.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from paddock.policy.changes import Change, propose_changes
 from paddock.policy.decide import decide, judge_for
@@ -42,6 +42,11 @@ class Explanation:
         # Threat: an action with line breaks, which a model writes, would draw rows of its own.
         return "\n".join(map(show_name, lines))
 
+    def unasked(self) -> "Explanation":
+        """Return it for a door that cannot ask a person: no approval is proposed."""
+        changes = tuple(replace(change, approval="") for change in self.changes)
+        return replace(self, changes=changes)
+
     def surroundings(self) -> list[str]:
         """What nearly matched and what would change it, in rows for a person."""
         lines = [
@@ -77,7 +82,7 @@ class Explanation:
             ],
             "near_misses_left_off": self.near_misses_left_off,
             "changes": [
-                {"text": change.text, "outcome": _outcome_word(change), "tried": change.was_tried}
+                {"text": change.said, "outcome": _outcome_word(change), "tried": change.was_tried}
                 for change in self.changes
             ],
         }
@@ -121,8 +126,8 @@ def _rule_text(rule: RuleMatch | None) -> str:
 
 def _change_text(change: Change) -> str:
     if change.outcome is None:
-        return change.text
-    return f"{change.text} (then: {change.outcome.word})"
+        return change.said
+    return f"{change.said} (then: {change.outcome.word})"
 
 
 def _outcome_word(change: Change) -> str | None:

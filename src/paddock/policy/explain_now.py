@@ -5,7 +5,7 @@ matched, and what would flip the answer, no record holds: that is found by the s
 and under another one it would be told of a decision that nobody made.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.policy.engine import Policy
@@ -29,6 +29,10 @@ class Now:
     """Of the actions that decided, each by itself."""
     left_off: int = 0
     """Actions that decided likewise and are not explained."""
+
+    def unasked(self) -> "Now":
+        """Return it for a call whose client could not ask a person."""
+        return replace(self, explanations=tuple(each.unasked() for each in self.explanations))
 
     def render(self) -> str:
         """The rows for a person, to stand below the call's."""

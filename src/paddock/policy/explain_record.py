@@ -14,10 +14,17 @@ from paddock.policy.recorded import DECIDED_EVENTS
 from paddock.text.show import show_name
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
-from paddock.values.events import APPROVAL_ASKED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
+from paddock.values.events import (
+    APPROVAL_ASKED,
+    HOOK_DECISION,
+    TOOL_INTENT,
+    TOOL_RESULT,
+    TOOL_STAGED,
+)
 
 TOLD_EVENTS: Final = (*DECIDED_EVENTS, TOOL_RESULT)
 """Entries from which a call is told."""
+DENIED_UNASKED: Final = "denied to the client, which cannot ask a person"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,17 @@ class RecordedCall:
     result: Kept | None
     asked_because: str = ""
     """The reason of the rule that asked, where the entry has that of the answer instead."""
+
+    @property
+    def is_denied_unasked(self) -> bool:
+        """Whether a client was answered with a denial because it could not ask a person."""
+        return is_denied_unasked(self.decided.entry)
+
+    @property
+    def _answer(self) -> str:
+        if self.asked_because:
+            return self.decided.entry.reason
+        return DENIED_UNASKED if self.is_denied_unasked else ""
 
     @property
     def is_unknown(self) -> bool:
@@ -68,7 +86,7 @@ class RecordedCall:
             "decision": entry.decision,
             "code": metadata.get("code", ""),
             "reason": self.asked_because or entry.reason,
-            "answer": entry.reason if self.asked_because else "",
+            "answer": self._answer,
             "rule": rule,
             "source": metadata.get("source"),
             "matched": metadata.get("matched", [] if rule is None else [rule]),
@@ -105,10 +123,9 @@ class RecordedCall:
         if entry.session_id:
             lines.append(f"  session: {entry.session_id}")
         lines += [f"  action: {action}" for action in _texts(metadata.get("actions"))]
-        if self.asked_because:
-            lines += [f"  reason: {self.asked_because}", f"  answer: {entry.reason}"]
-        elif entry.reason:
-            lines.append(f"  reason: {entry.reason}")
+        reason = self.asked_because or entry.reason
+        lines += [f"  reason: {reason}"] if reason else []
+        lines += [f"  answer: {self._answer}"] if self._answer else []
         if metadata.get("code"):
             lines.append(f"  code:   {metadata['code']}")
         if outcome is None:
@@ -160,6 +177,13 @@ class RecordedCall:
         total = metadata.get("refused_total")
         more = total - len(refused) if isinstance(total, int) else 0
         return [*lines, f"  refused: {more} more"] if more > 0 else lines
+
+
+def is_denied_unasked(entry: Entry) -> bool:
+    """Whether policy did not deny it, and a client was told no: it could not ask a person."""
+    metadata = entry.metadata
+    is_hooks = entry.event_type == HOOK_DECISION and "outcome" in metadata
+    return is_hooks and metadata.get("answer") == "deny" != metadata["outcome"]
 
 
 def tell_calls(kept: Iterable[Kept], call_id: str) -> tuple[RecordedCall, ...]:
@@ -225,6 +249,8 @@ def _verdict(call: RecordedCall) -> str:
     outcome = entry.metadata.get("outcome")
     if outcome is None:
         return "refused"
+    if call.is_denied_unasked:
+        return f"{outcome}, answered with a denial"
     if outcome == "ask" and entry.event_type == TOOL_INTENT:
         return "ask, granted"
     if outcome == "ask" and entry.decision == "deny":

@@ -32,6 +32,10 @@ def judge_line(action: Action) -> "LineJudge":
     return LineJudge(action)
 
 
+UNREADABLE_REMEDY: Final = "write the command so that all of it stands in the line"
+"""What to do about a line that is asked about because it is not all known before it runs."""
+
+
 class LineJudge:
     """One command line, parsed, ready for any number of profiles."""
 

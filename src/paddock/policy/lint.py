@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.policy.coverage import covering_rules, is_swallowed, path_samples
+from paddock.policy.coverage import (
+    IdleException,
+    covering_rules,
+    idle_exceptions,
+    is_swallowed,
+    path_samples,
+)
 from paddock.policy.document import PolicyDocument
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
@@ -102,6 +108,7 @@ def lint(policy: Policy) -> tuple[LintFinding, ...]:
     for document in policy.documents:
         found.extend(_setting_findings(document))
         found.extend(_unwrapped(policy, document))
+        found.extend(map(_idle, idle_exceptions(document.paths)))
     return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
 
 
@@ -212,6 +219,19 @@ def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintF
         f"{quote(rule.pattern.text)} is {done}, and {left} stay allowed on the same paths",
         rule.place,
         "to stop all writing there, put the path into [paths] protected; or name these, too",
+    )
+
+
+def _idle(found: IdleException) -> LintFinding:
+    above = quote(found.above.text)
+    hint = f"make {above} narrower: nothing below a directory that matched is taken out"
+    if found.instead:
+        hint = f"write {quote(found.instead)} in place of {above}"
+    return LintFinding(
+        "lint.takes_back_nothing",
+        f"{quote(found.pattern.text)} takes back nothing from {found.name}: it lies below {above}",
+        found.pattern.place,
+        hint,
     )
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from paddock.policy.globs import Glob, fold, parse_glob
+from paddock.policy.globs import Glob, fold, parse_glob, split_lead
 from paddock.policy.pathindex import Hit, Indexed, PathIndex
 from paddock.policy.places import BUILT_IN_PLACE, Place
 from paddock.policy.problems import PatternError, quote
@@ -117,8 +117,20 @@ class PathList:
         if path == ROOT or not path:
             return self._root
         hits = self._index.hits(path, fold(path), is_final_directory=False)
-        if not hits:
+        return self._first(hits) if hits else None
+
+    def find_above(self, pattern: PathPattern) -> MatchedPattern | None:
+        """Return what decides for a directory that holds all that `pattern` matches, or None.
+
+        `pattern` is taken as written; only the names in front of its first wildcard are looked
+        at. What is found decides for everything below: no `!` takes out anything there.
+        """
+        lead, _ = split_lead(pattern.glob.segments)
+        if not lead:
             return None
+        return self._first(self._index.hits(lead, fold(lead), is_final_directory=True))
+
+    def _first(self, hits: list[Hit]) -> MatchedPattern | None:
         best: dict[int, int] = {}
         for level, number in hits:
             if number > best.get(level, -1):

@@ -465,3 +465,9 @@ def test_a_command_that_was_closed_and_is_denied_now_is_no_grant():
     users = f'[shell]\nnetwork = "host"\n{COMMANDS}{narrow("allow", "none")}'
 
     assert under(users, COMMANDS + narrow("deny", "")) == []
+
+
+def test_an_exception_that_opens_nothing_is_not_called_one_that_opens():
+    text = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "%s", "!/m/README.md"]'
+    assert grants(text % "/m/") == []
+    assert grants(text % "/m/**") == ["[paths] !/m/README.md is taken out of protected (line 2)"]

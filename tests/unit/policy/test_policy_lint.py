@@ -1,5 +1,7 @@
 """Rules that do nothing and grants that give more than they seem to; examples as a report."""
 
+import json
+
 import pytest
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
@@ -335,3 +337,42 @@ def test_a_profile_that_allows_nothing_without_saying_so_is_found(
 ) -> None:
     findings = found(f"[profiles.standard]\n{body}")
     assert (("lint.allows_nothing", 1) in findings) == is_found
+
+
+@pytest.mark.parametrize(
+    ("patterns", "hint"),
+    [
+        (["/migrations/", "!/migrations/README.md"], '"/migrations/**" in place of "/migrations/"'),
+        (["/Migrations", "!/migrations/*.md"], '"/Migrations/**" in place of "/Migrations"'),
+        (["docs/", "!/docs/a.md"], '"**/docs/**" in place of "docs/"'),
+        (["/docs/", "!/docs/a/b.md"], 'make "/docs/" narrower'),
+        (["!/docs/a.md", "/docs/"], 'make "/docs/" narrower'),
+        (["**", "!/docs/a.md"], 'make "**" narrower'),
+    ],
+)
+def test_an_exception_below_a_directory_that_is_closed_is_found(
+    patterns: list[str], hint: str
+) -> None:
+    (finding,) = lint(policy(f"[paths]\nprotected = {json.dumps(patterns)}"))
+    assert (finding.code, finding.place.line) == ("lint.takes_back_nothing", 2)
+    assert hint in finding.hint
+
+
+def test_an_exception_that_takes_back_something_is_no_finding() -> None:
+    for patterns in (
+        ["/migrations/**", "!/migrations/README.md"],
+        ["**/docs/**", "!/docs/a.md"],
+        ["/docs/", "!/docs/"],
+        ["/docs/", "!/docs/", "!/docs/a.md"],
+        ["*.pem", "!/certs/my.pem"],
+    ):
+        text = f"[paths]\nsecret = {json.dumps(patterns)}"
+        assert found(text) == []
+
+
+def test_what_the_lint_says_of_an_exception_names_its_list_and_what_stands_above() -> None:
+    (finding,) = lint(policy('[paths]\ngenerated = ["/gen/", "!/gen/a.md"]'))
+    assert finding.render() == (
+        'paddock.toml:2: lint.takes_back_nothing: "!/gen/a.md" takes back nothing from generated: '
+        'it lies below "/gen/"\n  hint: write "/gen/**" in place of "/gen/"'
+    )

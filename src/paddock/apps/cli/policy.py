@@ -6,6 +6,7 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
+from paddock.assembly.client_agents import chain_of_type, declared_for, default_chain, is_bound
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.policy.actions import parse_action
@@ -227,19 +228,37 @@ def is_call_id(text: str) -> bool:
 
 
 def chain_of(project: Project, name: str | None) -> AgentChain:
-    """The chain of agent `name`; before the plane is made, the one it would be made with."""
+    """The chain of agent `name`, or of a client's agent that `[agents]` names, as the hook's.
+
+    Before the plane is made, the one it would be made with.
+    """
     wanted = project.agent_named(name)
+    if _is_clients(project, wanted):
+        return chain_of_type(project, _default_chain(project), wanted)
     if _is_yet_to_be_made(project, wanted):
-        return (Agent(wanted, "standard"),)
+        return _default_chain(project)
     return project.agents.chain(wanted)
+
+
+def _default_chain(project: Project) -> AgentChain:
+    if _is_yet_to_be_made(project, project.default_agent):
+        return (Agent(project.default_agent, "standard"),)
+    return default_chain(project)
 
 
 def policy_of(project: Project, name: str | None) -> Policy:
     """The policy as agent `name` meets it."""
     wanted = project.agent_named(name)
-    if _is_yet_to_be_made(project, wanted):
+    if _is_yet_to_be_made(project, wanted) or _is_clients(project, wanted):
         return project.policy
     return project.policy_for(project.agents.read(wanted))
+
+
+def _is_clients(project: Project, name: str) -> bool:
+    """Whether it is a kind of agent of a client, for which `[agents]` has a profile."""
+    if name == project.default_agent or not is_bound(project, name):
+        return False
+    return declared_for(project, name) != name
 
 
 def _is_yet_to_be_made(project: Project, name: str) -> bool:

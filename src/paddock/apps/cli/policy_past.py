@@ -177,7 +177,8 @@ def _now(call: RecordedCall, options: Options, console: Console) -> Now:
     except PaddockError as error:
         # The record is told whatever has become of the project since.
         return Now(f"no policy is in force now: {error.message}")
-    return explain_now(past, policy)
+    now = explain_now(past, policy)
+    return now.unasked() if call.is_denied_unasked else now
 
 
 def ledger_file(options: Options, console: Console) -> Path:

@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from paddock import limits
@@ -25,10 +26,13 @@ from paddock.apps.hook.settings.interpreters import find_programs
 from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrapped
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.project import Project
+from paddock.ledger.decided import find_decided
+from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.presence import stands
-from paddock.ledger.query import Filter, query
+from paddock.ledger.query import Filter
 from paddock.plane.client_files import Edit
 from paddock.plane.layout import LedgerName
+from paddock.policy.explain_record import DENIED_UNASKED
 from paddock.values.calls import Json
 from paddock.values.events import HOOK_DECISION
 
@@ -274,8 +278,11 @@ def _status(options: argparse.Namespace, console: Console) -> int:
         console.say(f"note: {notice}")
     console.say(f"latest denials ({len(denials)}):" if denials else "nothing was denied yet")
     for denial in denials:
+        is_unasked = denial["outcome"] != denial["answer"]
+        told = f" ({denial['outcome']}: {DENIED_UNASKED})" if is_unasked else ""
         console.say(
-            f"  {denial['timestamp']} {denial['agent'] or '-'} {denial['tool']}: {denial['reason']}"
+            f"  {denial['timestamp']} {denial['agent'] or '-'} {denial['tool']}: "
+            f"{denial['reason']}{told}"
         )
     return 0
 
@@ -298,22 +305,32 @@ def _standings(options: argparse.Namespace, places: Places) -> list[Standing]:
 
 
 def _denials(project: Project) -> list[dict[str, Json]]:
-    """The latest refusals, newest last. Raises: LedgerDamagedError: their ledger is gone."""
+    """The latest refusals to a client, newest last: questions that it cannot ask, too.
+
+    Raises: LedgerDamagedError: their ledger is gone.
+    """
     path = project.layout.ledger_paths()[LedgerName.HO1M]
     if not stands(path):
         return []
-    wanted = Filter(event_type=HOOK_DECISION, decision="deny")
-    rows = query(str(path), wanted, last=DENIALS_SHOWN).entries
+    decided = find_decided(str(path), (HOOK_DECISION,), Filter(), b'"answer":"deny"')
+    denied = (
+        row
+        for row in decided
+        if isinstance(row, StoredEntry) and row.entry.metadata.get("answer") == "deny"
+    )
+    rows = list(islice(denied, DENIALS_SHOWN))
     return [
         {
             "timestamp": row.timestamp,
             "agent": row.entry.agent,
             "tool": row.entry.metadata.get("tool", ""),
             "reason": row.entry.reason,
+            "outcome": row.entry.decision,
+            "answer": "deny",
             "call_id": row.entry.call_id,
             "seq": row.seq,
         }
-        for row in rows
+        for row in reversed(rows)
     ]
 
 

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +11,9 @@ from paddock.apps.hook.lean.asked import Asked
 from paddock.apps.hook.lean.places import Scene, relative
 from paddock.apps.hook.policy_engine import PolicyEngine
 from paddock.assembly.agents import note_agents
+from paddock.assembly.client_agents import chain_of_type, declared_for, default_chain
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
-from paddock.plane.agent_files import is_agent_name
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.paths import real_path
 from paddock.policy.presets import LOCKED
@@ -62,7 +62,7 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
         today,
     )
     chain = chain_for(project, asked)
-    note_agents(project, project.agents.lineage(_declared(project, asked.agent_type)))
+    note_agents(project, project.agents.lineage(declared_for(project, asked.agent_type)))
     also = also_write(project, asked.client, environment, variables)
     return Ground(project, scene, chain, PolicyEngine(project.policy, chain, also), start)
 
@@ -83,21 +83,10 @@ def installation_in(root: str) -> tuple[str, ...]:
     return tuple(place for place in found if relative(place, root))
 
 
-def default_chain(project: Project) -> AgentChain:
-    """Return the agent of a client's own thread, with its ancestors."""
-    root = project.layout.root
-    return tuple(
-        # The place alone: a decision shows it to a model, which must see no host path.
-        replace(record.agent, source=record.file.relative_to(root).as_posix())
-        for record in project.agents.lineage(project.default_agent)
-    )
-
-
 def chain_for(project: Project, asked: Asked) -> AgentChain:
     """Return who acts: an agent of this plane, or a client's own kind of agent.
 
-    `[agents]` chooses the profile of a client's `agent_type`. One that is named
-    nowhere is a child of the default agent, and never exceeds it.
+    Raises: UsageError, ConfigError.
     """
     default = default_chain(project)
     name = asked.agent_type
@@ -105,23 +94,6 @@ def chain_for(project: Project, asked: Asked) -> AgentChain:
         # Threat: a sub-agent that does not say what it is. Unknown is no.
         return (Agent(asked.agent_id, LOCKED),) if asked.agent_id else default
     return chain_of_type(project, default, name)
-
-
-def _declared(project: Project, name: str) -> str:
-    """Return the agent of this plane whose declaration counts for a client's agent of that type."""
-    is_ours = is_agent_name(name) and name in project.agents.names()
-    return name if is_ours else project.default_agent
-
-
-def chain_of_type(project: Project, default: AgentChain, name: str) -> AgentChain:
-    """Return the chain of a client's agent of type `name`."""
-    if _declared(project, name) == name:
-        return project.agents.chain(name)
-    first = default[0]
-    bound = project.policy.settings.profile_for(name)
-    if bound is None:
-        return (replace(first, name=name, parent=first.name), *default)
-    return (replace(first, name=name, profile=bound), *default[1:])
 
 
 def also_write(

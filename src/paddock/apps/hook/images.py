@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.apps.hook import tables
-from paddock.apps.hook.ground import Ground, also_write, chain_of_type, default_chain
+from paddock.apps.hook.ground import Ground, also_write
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.image import (
     CONTENT,
@@ -33,6 +33,7 @@ from paddock.apps.hook.lean.image import (
     seal,
 )
 from paddock.apps.hook.records_of import warned_directory
+from paddock.assembly.client_agents import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.paths import LedgerPaths
 from paddock.plane.discovery import PROJECT_MARKERS

@@ -19,9 +19,10 @@ from paddock.policy.commands import parse_line
 from paddock.policy.decide import judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
-from paddock.policy.lines import judge_line
+from paddock.policy.lines import UNREADABLE_REMEDY, judge_line
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
 from paddock.policy.permissions import compile_permissions
+from paddock.policy.places import BUILT_IN
 from paddock.policy.profiles import Finding as PolicyFinding
 from paddock.policy.rules import Rule as PolicyRule
 from paddock.policy.settings import HookSettings
@@ -144,7 +145,9 @@ def _denial(match: RuleMatch) -> Finding:
 def _finding(found: PolicyFinding) -> Finding:
     rule = None if found.rule is None else _rule(found.rule)
     rank = found.rank if found.rank in (RULE, OTHERWISE, NOTHING) else ALSO
-    return Finding(int(found.outcome), rank, found.reason, rule)
+    is_unreadable = rule is not None and rule.source == BUILT_IN
+    remedy = UNREADABLE_REMEDY if is_unreadable else ""
+    return Finding(int(found.outcome), rank, found.reason, rule, remedy=remedy)
 
 
 def _others(matched: Iterable[PolicyRule], deciding: RuleMatch | None) -> list[Finding]:

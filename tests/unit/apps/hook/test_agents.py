@@ -1,5 +1,7 @@
 """Who acts: the client's own thread, its sub-agents, an agent of the plane."""
 
+import pytest
+
 from tests.support.hooks import Client
 
 BOUND = '[agents."Explore"]\nprofile = "locked"\n'
@@ -56,3 +58,47 @@ def test_an_untrusted_policy_gives_nobody_more_and_holds_whom_it_names(client: C
         client.ask("Write", tool_input={"file_path": "{root}/docs/a", "content": ""}).word == "none"
     )
     assert write(client, agent_type="Explore") == "none"
+
+
+@pytest.mark.parametrize(
+    ("profile", "trusted", "told"),
+    [
+        ("locked", True, ("deny", 1)),
+        ("locked", False, ("deny", 1)),
+        ("open", True, ("none", 0)),
+        ("open", False, ("none", 0)),
+    ],
+)
+def test_policy_explain_knows_a_clients_agent_as_the_hook_judges_it(
+    client: Client, profile: str, trusted: bool, told: tuple[str, int]
+):
+    client.write_policy(f'[agents."Explore"]\nprofile = "{profile}"\n', trusted=trusted)
+    action = ("tool:file:create a", "--agent", "Explore", "--json")
+    before = client.place.run("policy", "explain", *action).json
+    answer = write(client, agent_type="Explore")
+    (entry,) = client.entries()
+    after = client.place.run("policy", "explain", *action).json
+
+    assert before == after
+    assert after["agents"] == [each["name"] for each in entry.metadata["agents"]]
+    assert (after["outcome"], after["reason"]) == (entry.decision, entry.reason)
+    assert (answer, client.place.run("policy", "check", *action).status) == told
+
+
+def test_policy_check_answers_for_no_agent_that_is_named_nowhere(client: Client):
+    client.write_policy(BOUND)
+    ran = client.place.run("policy", "check", "tool:file:create a", "--agent", "explore")
+
+    assert (ran.status, ran.out) == (2, "")
+    assert "there is no agent 'explore'" in ran.err
+
+
+def test_an_agent_of_the_plane_is_asked_about_as_declared_whatever_agents_says(client: Client):
+    client.write_policy('[agents.reviewer]\nprofile = "open"\n')
+    client.place.run("agent", "create", "reviewer", "--profile", "locked")
+    shown = client.place.run(
+        "policy", "explain", "tool:file:create a", "--agent", "reviewer", "--json"
+    ).json
+
+    assert (shown["agents"], shown["profiles"]) == (["reviewer"], ["locked", "open"])
+    assert (shown["outcome"], write(client, agent_type="reviewer")) == ("deny", "deny")

@@ -215,6 +215,52 @@ def test_for_codex_a_question_is_a_refusal_that_says_so(client: Client):
     assert client.ask("Bash", client="codex", tool_input={"command": "npm test"}).raw == b""
 
 
+REMEDY = "write the command so that all of it stands in the line"
+
+
+def test_a_refusal_to_codex_ends_with_what_to_do_where_the_line_is_unreadable(client: Client):
+    client.write_policy(
+        '[profiles.standard]\nask = ["tool:shell:run make"]\notherwise = { "tool:shell:*" = "ask" }\n'
+    )
+    cannot = "(this needs a person's approval, which this client cannot ask for)"
+    said = [
+        client.ask("Bash", client="codex", tool_input={"command": line})
+        for line in ("echo $X", "make")
+    ]
+
+    assert [each.word for each in said] == ["deny", "deny"]
+    assert said[0].reason.endswith(f" {cannot}; {REMEDY}")
+    assert said[1].reason.endswith(f" {cannot}")
+    assert REMEDY not in client.ask("Bash", tool_input={"command": "echo $X"}).reason
+
+
+def test_a_question_that_the_client_cannot_ask_is_shown_as_the_denial_that_it_was(client: Client):
+    client.ask("Bash", tool_input={"command": "echo $X"}, tool_use_id="asked")
+    client.ask("Bash", client="codex", tool_input={"command": "echo $X"}, tool_use_id="denied")
+    write(client, "{root}/.env")
+    asked, denied, protected = client.entries()
+    cannot = "denied to the client, which cannot ask a person"
+    rows = client.place.run("hook", "status", "--json").json["denials"]
+    shown = client.place.run("hook", "status").out.splitlines()
+    told = {name: client.place.run("policy", "explain", name).out for name in ("asked", "denied")}
+
+    assert [(row["outcome"], row["answer"], row["call_id"], row["reason"]) for row in rows] == [
+        ("ask", "deny", "denied", denied.reason),
+        ("deny", "deny", "", protected.reason),
+    ]
+    assert shown[-2].endswith(f" Bash: {denied.reason} (ask: {cannot})")
+    assert shown[-1].endswith(f" Write: {protected.reason}")
+    assert (asked.decision, denied.decision) == ("ask", "ask")
+    assert told["asked"].startswith("ask: Bash (call asked)\n")
+    assert f"{REMEDY}, or have it approved when it is asked about" in told["asked"]
+    assert told["denied"].startswith("ask, answered with a denial: Bash (call denied)\n")
+    assert f"  answer: {cannot}\n" in told["denied"]
+    assert f"{REMEDY}\n" in told["denied"]
+    assert "have it approved" not in told["denied"]
+    assert client.place.run("policy", "explain", "denied", "--json").json["answer"] == cannot
+    assert client.place.run("policy", "explain", "asked", "--json").json["answer"] == ""
+
+
 def test_an_object_with_a_tool_and_its_input_alone_is_a_call(client: Client):
     said = client.say(b'{"tool_name": "Write", "tool_input": {"file_path": "/etc/x"}}')
 

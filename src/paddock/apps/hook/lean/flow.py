@@ -72,9 +72,10 @@ def answer_call(
     ports.append(record)
     if word == "deny" and verdict.outcome != DENY:
         # Codex runs what is asked about: there the question is a refusal.
+        said = "this needs a person's approval, which this client cannot ask for"
+        remedy = f"; {verdict.remedy}" if verdict.remedy else ""
         return answers.refusal(
-            f"{verdict.reason} (this needs a person's approval, which this client cannot ask for)",
-            answers.scratch_hint(scene.today),
+            f"{verdict.reason} ({said}){remedy}", answers.scratch_hint(scene.today)
         )
     return answers.verdict_answer(word, verdict, warnings, scene.today, updated)
 

@@ -71,18 +71,28 @@ class Rule:
 
 
 class Finding:
-    """One say in a decision. `rule` is None where nothing matched."""
+    """One say in a decision. `rule` is None where nothing matched.
 
-    __slots__ = ("code", "outcome", "rank", "reason", "rule")
+    `remedy` is what the agent itself can do about it; empty where that is not known.
+    """
+
+    __slots__ = ("code", "outcome", "rank", "reason", "remedy", "rule")
 
     def __init__(
-        self, outcome: int, rank: int, reason: str, rule: "Rule | None" = None, code: str = ""
+        self,
+        outcome: int,
+        rank: int,
+        reason: str,
+        rule: "Rule | None" = None,
+        code: str = "",
+        remedy: str = "",
     ) -> None:
         self.outcome = outcome
         self.rank = rank
         self.reason = reason
         self.rule = rule
         self.code = code
+        self.remedy = remedy
 
 
 class Line:
@@ -166,7 +176,17 @@ if TYPE_CHECKING:
 class Verdict:
     """The answer of policy to one call. `warned` are paths with the patterns that warn."""
 
-    __slots__ = ("actions", "code", "matched", "outcome", "rank", "reason", "rule", "warned")
+    __slots__ = (
+        "actions",
+        "code",
+        "matched",
+        "outcome",
+        "rank",
+        "reason",
+        "remedy",
+        "rule",
+        "warned",
+    )
 
     def __init__(self, actions: "list[str]", warned: "list[tuple[str, str]]") -> None:
         self.actions = actions
@@ -175,6 +195,7 @@ class Verdict:
         self.rank = NOTHING
         self.reason = ""
         self.code = ""
+        self.remedy = ""
         self.rule: Rule | None = None
         self.matched: list[Rule] = []
 
@@ -321,6 +342,7 @@ def _decided(judging: _Judging) -> Verdict:
             verdict.matched.append(found.rule)
     verdict.outcome, verdict.rank = deciding.outcome, deciding.rank
     verdict.reason, verdict.rule, verdict.code = deciding.reason, deciding.rule, deciding.code
+    verdict.remedy = deciding.remedy
     if deciding.outcome == DENY:
         verdict.code = verdict.code or "policy.denied"
         verdict.warned = []
