@@ -315,7 +315,9 @@ def test_a_ledger_that_cannot_be_read_hides_no_damage_of_another(used, as_json):
 
 def test_an_anchor_that_cannot_be_read_is_no_success(used):
     config = used.home / ".config/paddock/config.toml"
-    config.write_text('[ledger]\nanchor = {git = "/nonexistent/repository"}\n', encoding="utf-8")
+    (used.home / "file").write_bytes(b"")
+    repository = used.home / "file" / "repository"
+    config.write_text(f'[ledger]\nanchor = {{git = "{repository}"}}\n', encoding="utf-8")
 
     assert used.run("ledger", "verify").status == 5
     assert used.run("ledger", "checkpoint").status == 5
