@@ -1,6 +1,7 @@
 """What the guides show is what happens: every block of every guide is run."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.lint import lint
+from paddock.providers.scripts import parse_script
 from tests.support.documents import Typed, blocks, run_document
 from tests.support.postgres import empty_database, running_server
 from tests.support.repository import ROOT
@@ -73,6 +76,30 @@ def test_a_policy_that_a_guide_shows_has_nothing_doubtful(guide: Path):
     for block in blocks(guide):
         if block.language == "toml":
             assert lint(load_policy(PolicySource(block.name, block.text.encode()))) == ()
+
+
+def words_of(wrong: str) -> set[str]:
+    """The words that a script may hold where this one has a wrong one."""
+    with pytest.raises(ConfigError) as caught:
+        parse_script(wrong, "steps.json")
+    return set(re.split("known: |is none of ", caught.value.message)[1].split(", "))
+
+
+def test_the_guide_names_every_word_of_a_script():
+    text = (ROOT / "docs/guides/embed.md").read_text()
+    section = text.split("## A model that says what a file says")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE))
+    kinds = section.split("An error's `kind` is")[1]
+
+    assert set(rows) == words_of('{"x": 1}')
+    assert named(rows["calls"]) == words_of('{"calls": [{"x": 1}]}')
+    assert named(rows["error"]) == words_of('{"error": {"x": 1}}')
+    assert named(rows["stop"]) == words_of('{"stop": "x"}')
+    assert named(kinds) == words_of('{"error": {"kind": "x"}}')
+
+
+def named(text: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", text))
 
 
 def test_a_guide_that_shows_something_else_is_caught(

@@ -89,6 +89,34 @@ def test_a_turn_that_was_killed_is_found_and_recorded_when_the_session_goes_on(p
     assert len(ids) == len(set(ids))
 
 
+def list_from_a_shell(place: Path) -> str:
+    """What `paddock session list` prints."""
+    program = "from paddock.apps.cli.main import console; console()"
+    return subprocess.run(
+        [sys.executable, "-c", program, "session", "list"],
+        cwd=place / "project",
+        env={"HOME": str(place / "home")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_a_session_that_was_killed_is_listed_with_its_message_and_its_unfinished_turn(place):
+    kill_at(place, "TOOL_RESULT")
+    project = project_of(place)
+    (session,) = list_sessions(sessions_of(project))
+    row = f"{session.session_id}  {session.started}"
+
+    assert list_from_a_shell(place) == (
+        f"{row}  open   main         0 turns, 1 unfinished  {MESSAGE}\n"
+    )
+
+    with open_session(project, SessionWish(resume=session.session_id)) as opened:
+        opened.handle_turn("hello")
+    assert list_from_a_shell(place) == f"{row}  ended  main         2 turns  {MESSAGE}\n"
+
+
 @pytest.mark.parametrize("where", ["after:WO_PLANNED", "TOOL_RESULT", "TURN_RECORDED"])
 def test_a_turn_without_a_message_that_was_killed_is_recorded_too(place, where):
     kill_at(place, where, "")

@@ -19,7 +19,10 @@ from paddock.values.orders import OrderCost, WorkOrder
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """The next piece of what the model says, as it arrives."""
+    """The next piece of what the model says, as it arrives.
+
+    There is none where the contract has an output schema: that answer comes with the result.
+    """
 
     text: str
 

@@ -54,4 +54,4 @@ class Assignment:
     conversation: tuple[Message, ...] = ()
     """What was said before."""
     streams: bool = True
-    """Whether its text is shown while it arrives."""
+    """Whether its text is shown while it arrives, where its contract asks for text."""

@@ -75,7 +75,9 @@ class Run:
         )
         self._schemas = tuple(hands.schemas[name] for name in tools if name in hands.schemas)
         self._progress = Progress()
-        self._on_text = HeardText(hands.listener) if assignment.streams else None
+        # The text of an object is for us, and nobody knows yet whether it will be accepted.
+        is_shown = assignment.streams and contract.output is None
+        self._on_text = HeardText(hands.listener) if is_shown else None
         self._told = 0
         """So many of `added` stood in the last request."""
         self.added: list[Message] = [UserMessage(contract.render(order.input_context))]

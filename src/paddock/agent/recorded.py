@@ -68,6 +68,11 @@ class RecordedSession:
     orders_used: int = 0
 
     @property
+    def first_message(self) -> str | None:
+        """Of the first turn on record, else of the first unfinished one; None without a turn."""
+        return next((turn.user_message for turn in (*self.turns, *self.unfinished)), None)
+
+    @property
     def turns_used(self) -> int:
         """The highest number of any turn."""
         return max((turn.number for turn in (*self.turns, *self.unfinished)), default=0)
@@ -83,7 +88,7 @@ class RecordedSession:
             "turns": len(self.turns),
             "unfinished": len(self.unfinished),
             "last_outcome": self.turns[-1].outcome if self.turns else None,
-            "first_message": self.turns[0].user_message if self.turns else None,
+            "first_message": self.first_message,
         }
 
 

@@ -15,6 +15,7 @@ from paddock.packages.approvals import (
 from paddock.packages.changing import changing, require_installed
 from paddock.packages.depot import Depot
 from paddock.packages.installed import InstalledSet
+from paddock.packages.judging import rollback_problem
 from paddock.packages.keys import read_keys
 from paddock.packages.log import approved_entry
 from paddock.packages.manifest import Manifest
@@ -31,6 +32,8 @@ class Approved:
     """The plane had no key, and has this one now."""
     settles_install: bool
     """The package was installed without one: the approval is used by that install."""
+    rollback: str
+    """Why no install will take the package, where its version is below the last one."""
 
 
 def approve(
@@ -69,7 +72,8 @@ def approve(
         settles = False
         if old is not None and old.manifest.digest == manifest.digest:
             settles = _settle_install(depot, manifest, approval, installed)
-        return Approved(approval, enrolled, settles)
+        rollback = rollback_problem(manifest, old, depot.ledger.read())
+        return Approved(approval, enrolled, settles, rollback)
 
 
 def _settle_install(

@@ -41,13 +41,24 @@ def require_no_rollback(manifest: Manifest, old: InstalledPackage | None, log: P
 
     Raises: GateRefusedError: G5.
     """
+    problem = rollback_problem(manifest, old, log)
+    if problem:
+        raise GateRefusedError(
+            "G5",
+            [Failure(manifest.package_id, problem)],
+            hint="nothing was changed; to go back, pack the old content under a higher version",
+        )
+
+
+def rollback_problem(manifest: Manifest, old: InstalledPackage | None, log: PackageLog) -> str:
+    """Why a version is none to install; "" where it is not below the last one."""
     known = [log.last_version(manifest.package_id)]
     if old is not None:
         known.append(old.manifest.version)
     for last in known:
         if last is not None and manifest.version.is_below(last):
-            why = f"{manifest.version.text} is below {last.text}, which was installed before"
-            raise GateRefusedError("G5", [Failure(manifest.package_id, why)])
+            return f"{manifest.version.text} is below {last.text}, which was installed before"
+    return ""
 
 
 def require_signature(manifest: Manifest, signature: Signature | None, keys: Keys) -> None:

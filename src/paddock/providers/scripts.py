@@ -3,7 +3,8 @@
 A step is `{"text", "calls": [{"name", "arguments" | "raw", "id"}], "stop",
 "structured", "usage": [input, output, cache_read, cache_write] | null, "reason",
 "stop_raw", "expects", "holds"}`, every member optional, or `{"error": {"kind",
-"message", "status", "retry_after_s"}}`. An unknown member does not load.
+"message", "status", "retry_after_s"}}`. An unknown member does not load. For users it
+stands in `docs/guides/embed.md`.
 """
 
 import json

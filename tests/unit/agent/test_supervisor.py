@@ -180,6 +180,18 @@ def test_what_a_classification_says_is_not_shown_as_the_answer(room):
     assert [piece.text for piece in room.heard.of(TextPiece)] == ["done"]
 
 
+def test_an_answer_with_a_schema_is_not_shown_while_it_arrives_whether_accepted_or_not(room):
+    room.contracts = (*CONTRACTS, VERDICT)
+    rejected, accepted = (Say(structured={"response_text": text}) for text in ("so so", "good"))
+    look = Say("let me look", (VIEW,))
+
+    result = room.supervisor(script(look, rejected, accepted)).handle_turn("is it good?")
+
+    assert (result.outcome, result.response) == (TurnOutcome.SUCCESS, "good")
+    assert [call.tool for call in room.heard.of(CallFinished)] == ["view"]
+    assert room.heard.of(TextPiece) == []
+
+
 # --- the quality gate ----------------------------------------------------------------
 
 

@@ -191,8 +191,27 @@ def test_ownership_is_3(dev):
 
 def test_a_lower_version_is_2(dev):
     assert package(dev, "install", packed(dev, version="2.0.0")).status == 0
-    ran = package(dev, "install", packed(dev, version="1.0.0"))
+    ran = package(dev, "install", packed(dev, version="1.0.0"), "--dry-run")
     assert (ran.status, ran.json["gate"]) == (2, "G5")
+    assert ran.err == (
+        "error[package.gate]: G5: 'PKG-A-001': 1.0.0 is below 2.0.0, which was installed before\n"
+        "  hint:  nothing was changed; to go back, pack the old content under a higher version\n"
+    )
+    assert package(dev, "install", packed(dev, version="2.0.1")).status == 0
+
+
+def test_an_approval_says_that_no_install_takes_a_lower_version(operator):
+    old, new = packed(operator, "old.gz"), packed(operator, "new.gz", version="1.1.0")
+    assert operator.run("package", "approve", new).err == ""
+    assert package(operator, "install", new).status == 0
+
+    ran = operator.run("package", "approve", old)
+
+    assert (ran.status, ran.out.startswith("WO-")) == (0, True)
+    assert ran.err == (
+        "note: no install will take this package: "
+        "1.0.0 is below 1.1.0, which was installed before\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,11 @@ class Admin:
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """--agent, --model and --plain."""
         parser.add_argument("--agent", metavar="NAME", help="who answers (default: admin, or main)")
-        parser.add_argument("--model", metavar="PROVIDER[:NAME]", help="which model answers")
+        parser.add_argument(
+            "--model",
+            metavar="PROVIDER[:NAME]",
+            help="which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
+        )
         parser.add_argument(
             "--plain", action="store_true", help="lines only: for screen readers and scripts"
         )

@@ -237,6 +237,8 @@ class PackageCommand:
         with open_depot(project) as depot:
             key = make_operator_key(project.environment)
             made = approve(depot, manifest, key, tuple(options.scope), expires_s)
+        if made.rollback:
+            console.warn(f"note: no install will take this package: {made.rollback}")
         say_approved(made, options, console)
         return 0
 

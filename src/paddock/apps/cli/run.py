@@ -53,7 +53,11 @@ class Run:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """`--model`."""
-    parser.add_argument("--model", metavar="PROVIDER[:NAME]", help="which model answers")
+    parser.add_argument(
+        "--model",
+        metavar="PROVIDER[:NAME]",
+        help="which model answers; scripted:FILE says what FILE says: docs/guides/embed.md",
+    )
 
 
 def answer(message: str, resume: str | None, options: Options, console: Console) -> int:

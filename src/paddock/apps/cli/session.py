@@ -109,11 +109,12 @@ class Sessions:
 
 def _row(session: RecordedSession) -> str:
     state = "ended" if session.ended else "open"
-    first = session.turns[0].user_message if session.turns else ""
+    first = session.first_message or ""
     cut = "…" if len(first) > _MESSAGE_SHOWN_MAX else ""
+    unfinished = f", {len(session.unfinished)} unfinished" if session.unfinished else ""
     return (
         f"{session.session_id}  {session.started}  {state:<5}  {session.agent:<10}"
-        f"{len(session.turns):>4} turns  {show_name(first[:_MESSAGE_SHOWN_MAX])}{cut}"
+        f"{len(session.turns):>4} turns{unfinished}  {show_name(first[:_MESSAGE_SHOWN_MAX])}{cut}"
     ).rstrip()
 
 

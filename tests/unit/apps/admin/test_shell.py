@@ -267,6 +267,41 @@ def test_json_lines_hold_all_that_happens(plane):
     assert ran.stdout.isascii()
 
 
+VERDICT = {
+    "type": "object",
+    "properties": {"response_text": {"type": "string"}, "sure": {"type": "boolean"}},
+    "required": ["response_text", "sure"],
+    "additionalProperties": False,
+}
+
+
+def ask_for(plane: Site, schema: dict) -> None:
+    """Have the plane's contract of an answer ask for an object."""
+    file = plane.here / "HO1/contracts/PRC-SYNTHESIZE-001.json"
+    contract = json.loads(file.read_text()) | {"output_schema": schema}
+    contract["boundary"]["structured_output"] = True
+    file.chmod(0o644)
+    file.write_text(json.dumps(contract))
+
+
+def test_an_answer_with_a_schema_is_shown_once_and_a_rejected_one_is_not_shown(plane):
+    ask_for(plane, VERDICT)
+    rejected = {"structured": {"response_text": "perhaps", "sure": "no"}}
+    accepted = {"structured": {"response_text": "yes\nit is", "sure": True}}
+    model = plane.script(rejected, accepted)
+
+    shown = blocks(plane.pipe("is it so?\n", "--model", model).stdout)
+    ran = plane.pipe("is it so?\n", "--json", "--model", model)
+
+    assert shown["is it so?"] == ["yes", "it is", ""]
+    rows = [json.loads(each) for each in ran.stdout.splitlines()]
+    kinds = [row["kind"] for row in rows]
+    assert rows[kinds.index("turn")]["response"] == "yes\nit is"
+    said = [row["lines"] for row in rows if row["kind"] == "text"]
+    assert [each for each in said if "yes" in str(each)] == [["yes", "it is"]]
+    assert "perhaps" not in str(said)
+
+
 def test_an_agent_or_model_that_is_not_there_is_an_error_with_its_exit(plane):
     for options, status in ((["--agent", "nobody"], 2), (["--model", "nothing:x"], 3)):
         ran = plane.pipe("hello\n", *options)
