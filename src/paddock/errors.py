@@ -302,7 +302,7 @@ class LedgerUnknownError(ToolError):
 
 
 class LedgerBusyError(ToolError):
-    """Another process holds the ledger's lock; the message names it."""
+    """Another process holds the ledger's lock, or changes packages; the message says which."""
 
     code = "ledger.busy"
 

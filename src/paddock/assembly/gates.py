@@ -19,13 +19,14 @@ from paddock.assembly.packages import (
 )
 from paddock.assembly.project import Project
 from paddock.assembly.witness import PlaneWitness
-from paddock.errors import IntegrityError, PaddockError
+from paddock.errors import IntegrityError, LedgerBusyError, PaddockError
 from paddock.gates.ground import NOBODY, Ground, Tools, Watcher
 from paddock.gates.names import G4
 from paddock.gates.records import gate_entry
 from paddock.gates.results import GateResult, Status
 from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gates
 from paddock.packages.acceptance import AcceptanceRunner, NoAcceptance
+from paddock.packages.attic import Attic
 from paddock.plane import records
 from paddock.plane.files import read_file
 from paddock.values.calls import Json
@@ -63,7 +64,7 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
     require_bare(project, "gates", "gate")
     with open_depot(project) as depot:
         ground = _ground(project, depot.workspace, depot.acceptance, watcher)
-        with depot.attic.locked():
+        with depot.attic.at_rest():
             _record_config(project, ground)
             looked = run_gates([name for name in names if name != G4], CHECKS, ground)
         ran = run_gates([name for name in names if name == G4], CHECKS, ground)
@@ -71,11 +72,24 @@ def check_gates(project: Project, names: Sequence[str], watcher: Watcher = NOBOD
 
 
 def check_gates_for_model(project: Project, names: Sequence[str], agent: str) -> GateRun:
-    """Run these gates for a model: no acceptance command runs. Raises: HostError."""
+    """Run these gates for a model: no acceptance command runs.
+
+    Raises:
+        LedgerBusyError: packages are being changed right now; nothing was looked at.
+        HostError: the plane cannot be opened, or what the gates said cannot be recorded.
+        IntegrityError, LedgerBusyError, LedgerFullError: it cannot be recorded either.
+    """
     with Workspace.open(str(project.layout.root)) as workspace:
         ground = _ground(project, workspace, NoAcceptance(), NOBODY)
-        _record_config(project, ground)
-        results = run_gates(names, CHECKS_FOR_MODELS, ground)
+        with Attic(project.layout).try_at_rest() as is_at_rest:
+            if not is_at_rest:
+                # Half of a change is no plane that a gate could say anything true of.
+                raise LedgerBusyError(
+                    "packages of this plane are being changed right now; no gate looked",
+                    hint="ask again when that is over",
+                )
+            _record_config(project, ground)
+            results = run_gates(names, CHECKS_FOR_MODELS, ground)
         # What G4 tells is on record already: it is how that run was found.
         return _recorded(project, results, ground, agent)
 

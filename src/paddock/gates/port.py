@@ -12,7 +12,9 @@ class Gates(Protocol):
     def check(self, names: Sequence[str]) -> tuple[GateResult, ...]:
         """These gates of the plane, in this order; what they said is recorded.
 
-        Raises: HostError, LedgerBusyError, LedgerFullError: it cannot be recorded.
+        Raises:
+            LedgerBusyError: packages are being changed right now: ask again.
+            HostError, LedgerBusyError, LedgerFullError: it cannot be recorded.
         """
         ...
 

@@ -28,7 +28,7 @@ from paddock.plane.files import (
     sync_directory,
 )
 from paddock.plane.layout import PlaneLayout
-from paddock.plane.locks import locked, try_locked
+from paddock.plane.locks import locked, shared, try_locked, try_shared
 from paddock.values.digests import DIGEST_PREFIX, digest_of
 
 _KEPT: Final = "kept"
@@ -82,6 +82,25 @@ class Attic:
         require_private(self._directory)
         with try_locked(self._directory) as is_ours:
             yield is_ours
+
+    @contextmanager
+    def at_rest(self) -> Generator[None]:
+        """No change of packages meanwhile; any number may look at once. Raises: as `locked`."""
+        make_directories(self._directory)
+        require_private(self._directory)
+        with shared(self._directory):
+            yield
+
+    @contextmanager
+    def try_at_rest(self) -> Generator[bool]:
+        """The same without waiting: False where packages are being changed now. Raises: HostError.
+
+        It is for looks that write nothing here, so it is not asked who else can.
+        """
+        if not self._directory.is_dir():
+            make_directories(self._directory)
+        with try_shared(self._directory) as is_at_rest:
+            yield is_at_rest
 
     def has_transaction(self) -> bool:
         """Whether a change was left half done, or is on its way: one look."""

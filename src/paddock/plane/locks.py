@@ -25,30 +25,47 @@ def locked(directory: Path) -> Generator[None, None, None]:
     Raises:
         HostError: not had within `limits.path_lock_timeout_s`.
     """
-    with host_errors("locking", directory):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _acquire(descriptor, directory)
+    with _opened(directory) as descriptor:
+        _acquire(descriptor, directory, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager
 def try_locked(directory: Path) -> Generator[bool, None, None]:
     """The same without waiting: whether the lock is ours. Raises: HostError."""
+    with _opened(directory) as descriptor:
+        yield _try(descriptor, directory, fcntl.LOCK_EX)
+
+
+@contextmanager
+def shared(directory: Path) -> Generator[None, None, None]:
+    """Keep whoever wants the exclusive lock out; any number may at once. Raises: as `locked`."""
+    with _opened(directory) as descriptor:
+        _acquire(descriptor, directory, fcntl.LOCK_SH)
+        yield
+
+
+@contextmanager
+def try_shared(directory: Path) -> Generator[bool, None, None]:
+    """The same without waiting: False where somebody has the exclusive lock. Raises: HostError."""
+    with _opened(directory) as descriptor:
+        yield _try(descriptor, directory, fcntl.LOCK_SH)
+
+
+@contextmanager
+def _opened(directory: Path) -> Generator[int, None, None]:
     with host_errors("locking", directory):
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield _try(descriptor, directory)
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _acquire(descriptor: int, directory: Path) -> None:
+def _acquire(descriptor: int, directory: Path, kind: int) -> None:
     # flock(2) has no time-out of its own: a stopped holder would stop us for ever.
     until = time.monotonic() + limits.path_lock_timeout_s
-    while not _try(descriptor, directory):
+    while not _try(descriptor, directory, kind):
         if time.monotonic() >= until:
             raise HostError(
                 f"{quote(str(directory))} was locked by another process"
@@ -59,15 +76,15 @@ def _acquire(descriptor: int, directory: Path) -> None:
         time.sleep(_POLL_S)
 
 
-def _try(descriptor: int, directory: Path) -> bool:
+def _try(descriptor: int, directory: Path, kind: int) -> bool:
     with host_errors("locking", directory):
-        return try_lock(descriptor)
+        return try_lock(descriptor, kind)
 
 
-def try_lock(descriptor: int) -> bool:
-    """Take the exclusive lock if it is free. Raises: OSError where it cannot be locked at all."""
+def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Take the lock if it is free. Raises: OSError where it cannot be locked at all."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from paddock.assembly.gates import check_gates
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.names import PLANE_GATES
+from paddock.packages.attic import Attic
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 
@@ -217,6 +219,72 @@ def test_a_plane_made_anew_where_one_stood_before_passes(operator):
 
 def test_a_plane_made_where_none_stood_accepts_nothing(operator):
     assert operator.entries("governance", "ROLLBACK_ACCEPTED") == []
+
+
+# While packages are being changed
+
+
+def attic_of(operator: Operator) -> Attic:
+    return Attic(open_project(operator.plane, operator.environment()).layout)
+
+
+def gates_for_a_model(operator: Operator):
+    return operator.call("gate_check", gate="G0B")
+
+
+def test_a_model_is_not_told_of_a_plane_whose_packages_are_being_changed(operator):
+    attic = attic_of(operator)
+    with attic.locked():
+        ran = gates_for_a_model(operator)
+
+    told = {name: ran.json[name] for name in ("status", "code", "error", "hint")}
+    assert (ran.status, told) == (
+        5,
+        {
+            "status": "error",
+            "code": "ledger.busy",
+            "error": "packages of this plane are being changed right now; no gate looked",
+            "hint": "ask again when that is over",
+        },
+    )
+    assert operator.entries("governance", "GATE_RESULT") == []
+    ran = gates_for_a_model(operator)
+    assert (ran.status, ran.json["passed"], ran.json["failed"]) == (0, 1, 0)
+    assert len(operator.entries("governance", "GATE_RESULT")) == 1
+
+
+def test_several_look_at_once(operator):
+    attic = attic_of(operator)
+    with attic.at_rest(), attic.try_at_rest() as is_at_rest:
+        assert is_at_rest
+        assert gates_for_a_model(operator).json["passed"] == 1
+        assert status_of(operator, "G0B") == "pass"
+
+
+def test_no_package_is_changed_while_somebody_looks(operator, monkeypatch):
+    monkeypatch.setattr("paddock.limits.path_lock_timeout_s", 0.05)
+    archive = packed(operator)
+    attic = attic_of(operator)
+    with attic.try_at_rest():
+        ran = operator.run("package", "install", archive, "--dev")
+
+    assert (ran.status, "locked by another process" in ran.err) == (5, True)
+    assert operator.run("package", "install", archive, "--dev").status == 0
+
+
+@pytest.mark.needs("stage")
+def test_an_acceptance_command_that_a_gate_runs_may_ask_for_gates(operator):
+    """Packages are at rest by then: whoever asks meanwhile is answered."""
+    asked = []
+
+    class Asking:
+        def begins(self, gate, what):
+            if gate == "G4":
+                asked.append(gates_for_a_model(operator).json["passed"])
+
+    check_gates(open_project(operator.plane, operator.environment()), ["G4"], Asking())
+
+    assert asked[0] == 1
 
 
 # Packages, approvals, signatures
