@@ -50,6 +50,9 @@ class _NoWitness:
     def expects(self, name: str) -> bool:
         return False
 
+    def knows_plane(self) -> bool:
+        return False
+
     def verify(self, name: str, path: Path) -> Verification:
         return verify(str(path))
 

@@ -134,6 +134,17 @@ def was_signed(layout: PlaneLayout, environment: Environment, name: LedgerName) 
     return bool(_signed(layout, environment, name))
 
 
+def is_known_outside(layout: PlaneLayout, environment: Environment) -> bool:
+    """Whether a signed head of the highest ledger is kept here: by its signer or in its anchor.
+
+    Raises: HostError, ConfigError: what is kept cannot be read.
+    """
+    name = LedgerName.GOVERNANCE
+    anchor = _anchor_of(layout, environment, name, layout.ledger_paths()[name])
+    held = _signed(layout, environment, name)
+    return bool(held) or (anchor is not None and bool(anchor.read()))
+
+
 def _signed(layout: PlaneLayout, environment: Environment, name: LedgerName) -> list[Held]:
     if ledger_settings(environment).signer:
         last = signer_of(layout, environment, name).last()

@@ -31,7 +31,7 @@ from paddock.ledger.signing_program import ProgramSigner
 from paddock.ledger.store import LedgerFile
 from paddock.plane.environment import Environment
 from paddock.plane.files import host_errors, make_directories
-from paddock.plane.keys import ledger_key_path
+from paddock.plane.keys import ledger_key_path, missing_key_hint
 from paddock.plane.layout import LedgerName, PlaneLayout, path_id
 from paddock.values.entries import Entry
 from paddock.values.planes import PlaneKind
@@ -138,7 +138,9 @@ def _choose_signer(layout: PlaneLayout, environment: Environment, name: LedgerNa
     if command:
         origin = _origin(layout, name) if genesis is None else genesis.origin
         return ProgramSigner(command, origin, dict(program_variables(environment)))
-    return KeySigner(ledger_key_path(layout, environment, name))
+    return KeySigner(
+        ledger_key_path(layout, environment, name), missing_key_hint(layout, environment)
+    )
 
 
 def _origin(layout: PlaneLayout, name: LedgerName) -> str:

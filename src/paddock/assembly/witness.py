@@ -4,7 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.assembly.anchoring import ledger_settings
-from paddock.assembly.auditing import Audit, audit_ledger, is_held_elsewhere
+from paddock.assembly.auditing import (
+    Audit,
+    audit_ledger,
+    is_held_elsewhere,
+    is_known_outside,
+)
 from paddock.assembly.project import Project
 from paddock.ledger.keys import load_key
 from paddock.ledger.verify import Verification, verify
@@ -21,6 +26,13 @@ class PlaneWitness:
     def expects(self, name: LedgerName) -> bool:
         """See `LedgerWitness`."""
         return is_held_elsewhere(self.project.layout, self.project.environment, name)
+
+    def knows_plane(self) -> bool:
+        """See `LedgerWitness`. What knows the highest ledger knows the others by its entries."""
+        layout, environment = self.project.layout, self.project.environment
+        if ledger_settings(environment).signer or self._key_file(LedgerName.GOVERNANCE).exists():
+            return True
+        return self._anchors.exists() and is_known_outside(layout, environment)
 
     def verify(self, name: LedgerName, path: Path) -> Verification:
         """See `LedgerWitness`.

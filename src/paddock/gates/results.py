@@ -26,7 +26,7 @@ class GateResult:
     """How many things it looked at."""
     failures: tuple[Failure, ...] = ()
     note: str = ""
-    """Why it is not applicable, or when it was run; empty where there is nothing to say."""
+    """Why it is not applicable, when it was run or what it could not see; may be empty."""
 
     def as_json(self) -> dict[str, Json]:
         """For programs."""

@@ -39,6 +39,13 @@ class LedgerWitness(Protocol):
         """
         ...
 
+    def knows_plane(self) -> bool:
+        """Whether it knows anything at all of this plane's ledgers.
+
+        Raises: HostError, ConfigError: what is held elsewhere cannot be read.
+        """
+        ...
+
     def problem(self, name: LedgerName, found: Verification) -> str:
         """What is wrong with a ledger as a whole: it is another one. Empty where nothing is.
 

@@ -77,12 +77,12 @@ def create_key(path: str, name: str, randomness: Callable[[int], bytes]) -> Sign
     return key
 
 
-def load_key(path: str) -> SigningKey:
+def load_key(path: str, *, if_missing: str = "") -> SigningKey:
     """Return a stored key.
 
     Raises:
         ConfigError: others can read it, or it is no key.
-        HostError: it cannot be read.
+        HostError: it cannot be read; `if_missing` is its hint where there is none.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -92,7 +92,10 @@ def load_key(path: str) -> SigningKey:
         finally:
             os.close(descriptor)
     except OSError as fault:
-        raise HostError(f"the key cannot be read: {fault.strerror}", where=ascii(path)) from fault
+        hint = if_missing if isinstance(fault, FileNotFoundError) else ""
+        raise HostError(
+            f"the key cannot be read: {fault.strerror}", where=ascii(path), hint=hint
+        ) from fault
     # Threat: a key that others may read, or have put there, signs for them too.
     if status.st_mode & 0o077 or status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
         raise ConfigError(

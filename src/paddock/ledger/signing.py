@@ -66,11 +66,12 @@ class Signer(Protocol):
 class KeySigner:
     """The key in this process. What it signed last stands in a file beside the key."""
 
-    __slots__ = ("_key", "_key_path", "_state")
+    __slots__ = ("_if_missing", "_key", "_key_path", "_state")
 
-    def __init__(self, key_path: Path) -> None:
-        """Nothing is read before it is needed."""
+    def __init__(self, key_path: Path, if_missing: str = "") -> None:
+        """Nothing is read before it is needed; `if_missing` is the hint where there is no key."""
         self._key_path = key_path
+        self._if_missing = if_missing
         self._state = signed_path(key_path)
         self._key: SigningKey | None = None
 
@@ -112,7 +113,7 @@ class KeySigner:
 
     def _loaded(self) -> SigningKey:
         if self._key is None:
-            self._key = load_key(str(self._key_path))
+            self._key = load_key(str(self._key_path), if_missing=self._if_missing)
         return self._key
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout, plane_name
+from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
 
@@ -13,6 +14,15 @@ def ledger_key_path(layout: PlaneLayout, environment: Environment, ledger: Ledge
     Only the name: whoever makes the key gives it mode 0600 and its directory 0700.
     """
     return environment.config_home / "keys" / f"{plane_title(layout)}.{ledger}.key"
+
+
+def missing_key_hint(layout: PlaneLayout, environment: Environment) -> str:
+    """What to do where the key of a ledger is not there: most often, its plane was moved."""
+    return (
+        "keys are kept by the plane's path: put the plane back where it was, or if it was moved, "
+        f"rename what is kept of it in {quote(str(environment.config_home / 'keys'))}, .key and "
+        f".signed, to {quote(plane_title(layout) + '.*')}"
+    )
 
 
 def plane_title(layout: PlaneLayout) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ import pytest
 from paddock.assembly.gates import check_gates
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
+from paddock.gates.g6 import NOTHING_OUTSIDE
 from paddock.gates.names import PLANE_GATES
 from paddock.packages.attic import Attic
+from paddock.plane.layout import plane_name
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 
+PROGRAM = "from paddock.apps.cli.main import console; raise SystemExit(console())"
 QUICK = [gate for gate in PLANE_GATES if gate != "G4"]
 FILES = {"HOT/kernel/mine.txt": b"mine\n"}
 
@@ -29,7 +33,7 @@ def dev(tmp_path: Path) -> Operator:
 
 
 def gate(operator: Operator, *options: str):
-    return operator.run("gate", *options, "--json")
+    return operator.run("--plane", str(operator.plane), "gate", *options, "--json")
 
 
 def status_of(operator: Operator, name: str) -> str:
@@ -189,6 +193,67 @@ def test_a_plane_from_a_backup_fails_g6_until_an_operator_accepts_that(operator)
     assert operator.run("ledger", "accept-rollback", "--yes").status == 0
     assert status_of(operator, "G6") == "pass"
     assert operator.entries("governance", "ROLLBACK_ACCEPTED")
+
+
+def note_of(operator: Operator) -> tuple[str, str]:
+    (found,) = gate(operator, "--gate", "G6").json["gates"]
+    return found["status"], found["note"]
+
+
+def move_plane(operator: Operator) -> Operator:
+    """The plane at another path, and nothing that is kept of it elsewhere."""
+    base = operator.base / "elsewhere"
+    base.mkdir()
+    operator.plane.rename(base / "plane")
+    (operator.base / "home").rename(base / "home")
+    return Operator(base)
+
+
+def test_a_plane_that_was_moved_passes_g6_with_a_note_that_nothing_is_known_of_it(operator):
+    assert note_of(operator) == ("pass", "")
+    moved = move_plane(operator)
+
+    assert note_of(moved) == ("pass", NOTHING_OUTSIDE)
+    assert moved.run("ledger", "verify").status == 0
+    assert note_of(moved) == ("pass", NOTHING_OUTSIDE)
+
+
+def test_a_fresh_development_plane_is_known_by_its_keys(dev):
+    assert note_of(dev) == ("pass", "")
+
+
+def test_a_plane_whose_key_is_lost_and_whose_anchor_stands_is_known(operator):
+    operator.run("ledger", "checkpoint")
+    shutil.rmtree(operator.environment().config_home / "keys")
+
+    assert note_of(operator)[1] == ""
+
+
+def test_a_plane_whose_signer_is_a_program_is_known_by_it(tmp_path):
+    operator = operator_in(tmp_path)
+    command = [sys.executable, "-c", PROGRAM, "ledger", "signer", str(operator.home / "signer")]
+    config = operator.environment().user_config
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[ledger]\nsigner = {json.dumps(command)}\n")
+
+    assert note_of(operator.make()) == ("pass", "")
+
+
+def test_a_key_that_is_not_there_is_told_with_its_place_and_how_to_bring_it(operator):
+    assert operator.run("ledger", "checkpoint").status == 0
+    moved = move_plane(operator)
+    keys = moved.environment().config_home / "keys"
+    title = plane_name(moved.plane)
+
+    ran = moved.run("ledger", "checkpoint")
+
+    told = (
+        "error[host]: the key cannot be read: No such file or directory\n"
+        f"  where: '{keys}/{title}.governance.key'\n"
+        "  hint:  keys are kept by the plane's path: put the plane back where it was, or if it"
+        f" was moved, rename what is kept of it in '{keys}', .key and .signed, to '{title}.*'\n"
+    )
+    assert (ran.status, ran.err[-len(told) :]) == (5, told)
 
 
 @pytest.mark.parametrize(

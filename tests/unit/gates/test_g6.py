@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from paddock.errors import ConfigError
+from paddock.gates.g6 import NOTHING_OUTSIDE
 from paddock.gates.results import Status
 from paddock.ledger.verify import ChainFault, Problem, verify
 from paddock.packages.refusals import Failure
@@ -216,6 +217,9 @@ class Witness:
     def expects(self, name):
         return name == "ho1m"
 
+    def knows_plane(self):
+        return True
+
     def verify(self, name, path):
         self.asked.append(name)
         return verify(str(path))
@@ -231,6 +235,13 @@ def test_the_witness_verifies_every_ledger(plane):
     replace(plane, witness=witness).check("G6")
 
     assert witness.asked == ["governance", "packages", "ho2m", "ho1m"]
+
+
+def test_a_plane_of_which_nothing_is_known_outside_passes_with_a_note(plane):
+    known = replace(plane, witness=Witness()).check("G6")
+
+    assert (known.status, known.note) == (Status.PASS, "")
+    assert plane.check("G6") == replace(known, note=NOTHING_OUTSIDE)
 
 
 class Remembers(Witness):
