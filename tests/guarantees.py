@@ -94,6 +94,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "trust-holds-unrecorded.toml",
                 "trust-ignores-changes.toml",
                 "untrusted-agents-bind.toml",
+                "untrusted-profile-is-passed-over.toml",
                 "untrusted-rest-is-open.toml",
             ),
         ),

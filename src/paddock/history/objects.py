@@ -72,9 +72,8 @@ class ObjectStore:
         self._mutex = threading.RLock()
         self._staged: dict[str, Staged] = {}
         self._swept = False
-        self._uncounted = self._uncounted_bytes = 0
+        self._uncounted = self._uncounted_bytes = self._usage_bytes = 0
         self._told_at_bytes = min(_UNCOUNTED_BYTES_MAX, bytes_max // 16)
-        self._usage_bytes = 0
         call_after_fork(self, ObjectStore._after_fork)
 
     def _after_fork(self) -> None:

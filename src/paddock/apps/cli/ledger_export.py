@@ -9,10 +9,9 @@ import paddock
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.ledger_said import unfinished
+from paddock.apps.cli.ledger_wanted import filter_of, ledger_that_is_there, unfinished
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.times import seconds_of
 from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
@@ -22,10 +21,8 @@ from paddock.ledger.export_page import PageText, make_page
 from paddock.ledger.format_genesis import parse_genesis
 from paddock.ledger.format_lines import BadLine, inspect_line
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
-from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import Filter, query_lines
 from paddock.plane.files import read_file_through_links
-from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -37,16 +34,13 @@ def run_export(project: Project, options: Options, console: Console) -> int:
     """
     if options.agent is not None:
         require_past_agent(project, options.agent)
-    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
-    if not path.exists():
-        if is_known(path):
-            raise gone_error(path, options.ledger)
-        raise UsageError(f"the ledger {options.ledger} does not exist yet", where="--ledger")
+    path = ledger_that_is_there(project, options)
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.out is None and options.json:
         raise UsageError("--json tells about the file: name one with --out", where="--json")
-    wanted = _filter(options)
+    wanted = filter_of(options)
+    wanted = None if wanted == Filter() else wanted
     if options.format == "html":
         return _export_page(path, wanted, options, console)
     if options.checkpoint:
@@ -112,19 +106,6 @@ def _told(file: Path, counts: dict[str, Json], options: Options, console: Consol
     else:
         shown = counts.get("shown", counts["lines"])
         console.say(f"exported {shown} entries of {counts['ledger']} to {file}")
-
-
-def _filter(options: Options) -> Filter | None:
-    wanted = Filter(
-        event_type=options.type,
-        session_id=options.session,
-        call_id=options.call,
-        agent=options.agent,
-        decision=options.decision,
-        since=seconds_of(options.since, "--since"),
-        until=seconds_of(options.until, "--until"),
-    )
-    return None if wanted == Filter() else wanted
 
 
 def _notes(path: Path, given: list[str], console: Console) -> list[str]:

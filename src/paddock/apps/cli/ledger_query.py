@@ -7,15 +7,14 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_options import QUERY_LAST
-from paddock.apps.cli.ledger_said import unfinished
+from paddock.apps.cli.ledger_wanted import filter_of, ledger_that_is_there, unfinished
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.times import seconds_of
 from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.project import Project
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.presence import gone_error, is_known
-from paddock.ledger.query import BadRow, Filter, query
+from paddock.ledger.query import BadRow, query
 from paddock.ledger.tail import find_torn_bytes, follow
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
@@ -40,16 +39,7 @@ def run_query(project: Project, options: Options, console: Console) -> int:
         return _nothing_yet(options, console)
     if not path.exists():
         raise gone_error(path, options.ledger)
-    wanted = Filter(
-        event_type=options.type,
-        session_id=options.session,
-        call_id=options.call,
-        agent=options.agent,
-        decision=options.decision,
-        since=seconds_of(options.since, "--since"),
-        until=seconds_of(options.until, "--until"),
-        path=_path_of(options.path),
-    )
+    wanted = filter_of(options, _path_of(options.path))
     # One more than is shown by itself tells whether there are more.
     last = QUERY_LAST + 1 if options.last is None else options.last or None
     rows = query(str(path), wanted, last=last)
@@ -83,14 +73,7 @@ def run_tail(project: Project, options: Options, console: Console) -> int:
     """
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
-    if not path.exists():
-        if is_known(path):
-            raise gone_error(path, options.ledger)
-        raise UsageError(
-            f"the ledger {options.ledger} does not exist yet",
-            hint="it is made with its first entry",
-        )
+    path = ledger_that_is_there(project, options)
     torn_bytes = find_torn_bytes(str(path))
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are no entry yet")

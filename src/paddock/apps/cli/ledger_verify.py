@@ -6,7 +6,7 @@ from pathlib import Path
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.ledger_said import unfinished
+from paddock.apps.cli.ledger_wanted import unfinished
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import Audit, audit_ledger, ledgers_known
 from paddock.assembly.project import Project
