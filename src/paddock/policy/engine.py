@@ -13,8 +13,8 @@ can only tighten. Of it holds:
     under both, and the stricter answer holds, as of a child and its parent. So what
     the file allows is allowed where it was already, and what it does not name is
     denied. The network that its rules set, and its `shell`, do not hold;
-  * an agent that its `[agents]` gives a profile that stands there alone is held
-    to `locked` besides, and so is one whose own profile stands there alone.
+  * a profile that its `[agents]` gives an agent holds besides the one that the agent
+    has. One that stands there alone is `locked`, whoever has it.
 Everything else is ignored and listed in `Policy.ignored`. It must load all the
 same: a file with a mistake stops, trusted or not.
 """
