@@ -1,9 +1,11 @@
 """Whether there is an agent of a name, or was one."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from paddock.assembly.project import Project
-from paddock.errors import UsageError
+from paddock.assembly.project import Project, read_project
+from paddock.assembly.site import PlaneSite
+from paddock.errors import ConfigError, UsageError
 from paddock.ledger.effects import has_entry_of
 from paddock.ledger.presence import stands
 from paddock.text.show import quote
@@ -20,10 +22,28 @@ def require_past_agent(project: Project, agent: str, *others: Path) -> None:
     """
     names = sorted({*project.agents.names(), project.default_agent})
     paths = (*project.layout.ledger_paths().values(), *others)
-    if agent in names or any(stands(p) and has_entry_of(str(p), agent) for p in paths):
+    if agent in names or _has_acted(agent, paths):
         return
     raise UsageError(
         f"there is no agent {quote(agent)}, and there was none",
         where="--agent",
         hint=f"one of: {', '.join(names)}",
     )
+
+
+def require_agent_of_site(site: PlaneSite, agent: str) -> None:
+    """As `require_past_agent`; an agent with an entry needs nothing that governs to load.
+
+    Raises: UsageError, ConfigError: the name is on no record, and what governs does not load.
+    """
+    try:
+        project = read_project(site.root, site.environment)
+    except ConfigError:
+        if not _has_acted(agent, site.layout.ledger_paths().values()):
+            raise
+        return
+    require_past_agent(project, agent)
+
+
+def _has_acted(agent: str, ledgers: Iterable[Path]) -> bool:
+    return any(stands(path) and has_entry_of(str(path), agent) for path in ledgers)

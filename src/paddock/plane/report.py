@@ -22,7 +22,8 @@ class WhereReport:
 
     root: Path
     plane: Path
-    policy: tuple[Path, ...]
+    policy: tuple[Path, ...] | None
+    """None where a file that makes it does not load."""
     ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None
@@ -31,7 +32,7 @@ class WhereReport:
     """Whether nobody approves what changes the plane."""
 
     def as_json(self) -> dict[str, Json]:
-        """`{root, plane, policy[], ledgers{name: path}, user_config}`.
+        """`{root, plane, policy[] or null, ledgers{name: path}, user_config}`.
 
         Of a bare plane `dual_gate` and `made_with_dev` besides.
         """
@@ -41,7 +42,7 @@ class WhereReport:
         return {
             "root": str(self.root),
             "plane": str(self.plane),
-            "policy": [str(path) for path in self.policy],
+            "policy": None if self.policy is None else [str(path) for path in self.policy],
             "ledgers": {name: str(path) for name, path in self.ledgers.items()},
             "user_config": str(self.user_config),
             **gate,
@@ -51,7 +52,7 @@ class WhereReport:
 def where_report(
     root: ProjectRoot,
     layout: PlaneLayout,
-    files: PolicyFiles,
+    files: PolicyFiles | None,
     environment: Environment,
     gate: DualGate | None = None,
 ) -> WhereReport:
@@ -59,7 +60,7 @@ def where_report(
     return WhereReport(
         root=root.path,
         plane=layout.root,
-        policy=files.paths(),
+        policy=None if files is None else files.paths(),
         ledgers=layout.ledger_paths(),
         user_config=environment.user_config,
         gate=gate,

@@ -62,7 +62,8 @@ def _show_config(desk: Desk) -> None:
     project = desk.project
     report = report_of(project)
     facts: list[tuple[str, str | Span]] = [("root", str(report.root)), ("plane", str(report.plane))]
-    facts += [("policy", str(path)) for path in report.policy] or [("policy", "built-in defaults")]
+    policies = [str(path) for path in project.files.paths()] or ["built-in defaults"]
+    facts += [("policy", each) for each in policies]
     facts += [(f"ledger {name}", str(path)) for name, path in report.ledgers.items()]
     config = project.admin
     if config is not None:
@@ -102,7 +103,7 @@ class PolicyCommand:
         profile = policy.find_profile(record.agent.profile)
         facts: list[tuple[str, str | Span]] = [
             ("digest", policy.digest),
-            *(("file", str(path)) for path in project.report().policy),
+            *(("file", str(path)) for path in project.files.paths()),
             ("profile", record.agent.profile),
             ("agents", " below ".join(each.name for each in chain)),
         ]

@@ -1,12 +1,15 @@
 """`paddock ledger`: which question, and the module that answers it, loaded alone."""
 
 import argparse
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from paddock.apps.cli import ledger_options as asked_with
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.plane.layout import LedgerName
+
+if TYPE_CHECKING:
+    from paddock.assembly.site import PlaneSite
 
 NAMES: Final = (
     LedgerName.GOVERNANCE,
@@ -89,34 +92,38 @@ class LedgerCommand:
             from paddock.apps.cli.ledger_signer import run_signer
 
             return run_signer(options, console)
-        from paddock.apps.cli.project import find_project
+        if question in {"content", "erase"}:
+            from paddock.apps.cli.ledger_content import run_content, run_erase
+            from paddock.apps.cli.project import find_project
 
-        project = find_project(options, console)
+            ask = run_content if question == "content" else run_erase
+            return ask(find_project(options, console), options, console)
+        from paddock.apps.cli.project import find_site
+
+        return self._ask(question, find_site(options, console), options, console)
+
+    def _ask(self, question: str, site: "PlaneSite", options: Options, console: Console) -> int:
+        """What needs the ledgers alone: answered although a policy file does not load."""
         if question in {"query", "tail"}:
             from paddock.apps.cli.ledger_query import run_query, run_tail
 
             ask = run_query if question == "query" else run_tail
-            return ask(project, options, console)
-        if question in {"content", "erase"}:
-            from paddock.apps.cli.ledger_content import run_content, run_erase
-
-            ask = run_content if question == "content" else run_erase
-            return ask(project, options, console)
+            return ask(site, options, console)
         if question == "export":
             from paddock.apps.cli.ledger_export import run_export
 
-            return run_export(project, options, console)
+            return run_export(site, options, console)
         if question == "verify":
             from paddock.apps.cli.ledger_verify import run_verify
 
-            return run_verify(project, NAMES, options, console)
+            return run_verify(site, NAMES, options, console)
         from paddock.apps.cli import ledger_proofs as proofs
 
         if question == "checkpoint":
-            return proofs.run_checkpoint(project, options, console)
+            return proofs.run_checkpoint(site, options, console)
         if question == "proof":
-            return proofs.run_proof(project, options, console)
-        return proofs.run_rollback(project, NAMES, options, console)
+            return proofs.run_proof(site, options, console)
+        return proofs.run_rollback(site, NAMES, options, console)
 
 
 COMMAND = LedgerCommand()

@@ -12,8 +12,8 @@ from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_wanted import filter_of, ledger_that_is_there, unfinished
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
-from paddock.assembly.past_agents import require_past_agent
-from paddock.assembly.project import Project
+from paddock.assembly.past_agents import require_agent_of_site
+from paddock.assembly.site import PlaneSite
 from paddock.errors import PaddockError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
 from paddock.ledger.export import Exported, ExportedLines, export_page
@@ -27,14 +27,14 @@ from paddock.text.show import quote
 from paddock.values.calls import Json
 
 
-def run_export(project: Project, options: Options, console: Console) -> int:
+def run_export(site: PlaneSite, options: Options, console: Console) -> int:
     """Write it; exit 4 where lines hold no entry, and are left out or on the page for that.
 
     Raises: UsageError, LedgerDamagedError, HostError.
     """
     if options.agent is not None:
-        require_past_agent(project, options.agent)
-    path = ledger_that_is_there(project, options)
+        require_agent_of_site(site, options.agent)
+    path = ledger_that_is_there(site, options)
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.out is None and options.json:

@@ -9,9 +9,9 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import ledgers_known
-from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.project import Project
+from paddock.assembly.ledgers import open_plane_ledger
 from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
+from paddock.assembly.site import PlaneSite
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
 from paddock.ledger.format_genesis import VerifierKey
@@ -33,11 +33,11 @@ from paddock.values.calls import Json
 _GO_ON: Final = "go on from what is here? what was signed before counts no more [y/N] "
 
 
-def run_checkpoint(project: Project, options: Options, console: Console) -> int:
+def run_checkpoint(site: PlaneSite, options: Options, console: Console) -> int:
     """Make a checkpoint, carry it up, and hand it out."""
     name = LedgerName(options.ledger)
-    _require_ledger(project, name)
-    with closing(open_ledger(project, name)) as ledger:
+    _require_ledger(site, name)
+    with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
         signed = ledger.seal()
     if options.out is not None:
         write_new_file(Path(console.directory / options.out), [signed.note.encode()])
@@ -57,7 +57,7 @@ def run_checkpoint(project: Project, options: Options, console: Console) -> int:
     return 0
 
 
-def run_proof(project: Project, options: Options, console: Console) -> int:
+def run_proof(site: PlaneSite, options: Options, console: Console) -> int:
     """Prove an entry, the entries of a call, or that the ledger only grew."""
     entry = options.entry
     if (entry is None) == (options.since is None):
@@ -67,15 +67,15 @@ def run_proof(project: Project, options: Options, console: Console) -> int:
     is_call = isinstance(entry, str)
     usual = LedgerName.HO1M if is_call else LedgerName.GOVERNANCE
     name = LedgerName(options.ledger or usual)
-    _require_ledger(project, name)
-    path = str(project.layout.ledger_paths()[name])
+    _require_ledger(site, name)
+    path = str(site.layout.ledger_paths()[name])
     if entry is None:
-        signed = _newest(project, name, path, options.since)
+        signed = _newest(site, name, path, options.since)
         _show_consistency(prove_consistency(path, options.since, signed), options, console)
         return 0
     numbers = _entries_of(path, name, entry, console) if is_call else [entry]
     _require_entry(path, name, max(numbers))
-    signed = _newest(project, name, path, max(numbers) + 1)
+    signed = _newest(site, name, path, max(numbers) + 1)
     for number in numbers:
         _show_inclusion(prove_inclusion(path, number, signed), options, console)
     return 0
@@ -98,10 +98,10 @@ def _entries_of(path: str, name: LedgerName, call_id: str, console: Console) -> 
 
 
 def run_rollback(
-    project: Project, all_names: Sequence[LedgerName], options: Options, console: Console
+    site: PlaneSite, all_names: Sequence[LedgerName], options: Options, console: Console
 ) -> int:
     """0 accepted, or nothing to accept; 1 not."""
-    layout, environment = project.layout, project.environment
+    layout, environment = site.layout, site.environment
     known = ledgers_known(layout, environment, all_names)
     names = (LedgerName(options.ledger),) if options.ledger else tuple(known)
     gone = find_gone_back(layout, environment, names)
@@ -126,8 +126,8 @@ def _end(options: Options, console: Console, gone: list[WentBack], *, is_accepte
     return 0 if is_accepted else 1
 
 
-def _require_ledger(project: Project, name: LedgerName) -> None:
-    path = project.layout.ledger_paths()[name]
+def _require_ledger(site: PlaneSite, name: LedgerName) -> None:
+    path = site.layout.ledger_paths()[name]
     if not path.exists():
         if is_known(path):
             raise gone_error(path, name)
@@ -145,7 +145,7 @@ def _require_entry(path: str, name: str, number: int) -> None:
         )
 
 
-def _newest(project: Project, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:
+def _newest(site: PlaneSite, name: LedgerName, path: str, needed: int) -> SignedCheckpoint:
     """The newest checkpoint; a new one where that does not cover so many entries."""
     found: SignedCheckpoint | None = None
     genesis = find_genesis(path)
@@ -155,7 +155,7 @@ def _newest(project: Project, name: LedgerName, path: str, needed: int) -> Signe
         if found.checkpoint.size >= needed:
             return found
     try:
-        with closing(open_ledger(project, name)) as ledger:
+        with closing(open_plane_ledger(site.layout, site.environment, name)) as ledger:
             return ledger.seal()
     except (ConfigError, HostError):
         # Without the key an older checkpoint still proves what it covers.

@@ -9,8 +9,8 @@ from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_options import QUERY_LAST
 from paddock.apps.cli.ledger_wanted import filter_of, ledger_that_is_there, unfinished
 from paddock.apps.cli.options import Options
-from paddock.assembly.past_agents import require_past_agent
-from paddock.assembly.project import Project
+from paddock.assembly.past_agents import require_agent_of_site
+from paddock.assembly.site import PlaneSite
 from paddock.errors import UsageError
 from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.presence import gone_error, is_known
@@ -25,7 +25,7 @@ from paddock.values.events import APPROVAL_ANSWERED
 _POLL_S: Final = 0.25
 
 
-def run_query(project: Project, options: Options, console: Console) -> int:
+def run_query(site: PlaneSite, options: Options, console: Console) -> int:
     """Print the entries that match, newest last; exit 4 where a line holds none.
 
     Raises: UsageError, LedgerDamagedError, HostError.
@@ -33,8 +33,8 @@ def run_query(project: Project, options: Options, console: Console) -> int:
     if options.last is not None and options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.agent is not None:
-        require_past_agent(project, options.agent)
-    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
+        require_agent_of_site(site, options.agent)
+    path = site.layout.ledger_paths()[LedgerName(options.ledger)]
     if not is_known(path):
         return _nothing_yet(options, console)
     if not path.exists():
@@ -66,14 +66,14 @@ def run_query(project: Project, options: Options, console: Console) -> int:
     return EXIT_INTEGRITY if rows.bad else 0
 
 
-def run_tail(project: Project, options: Options, console: Console) -> int:
+def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
     """Print what is appended until it is interrupted.
 
     Raises: UsageError, LedgerDamagedError, HostError.
     """
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
-    path = ledger_that_is_there(project, options)
+    path = ledger_that_is_there(site, options)
     torn_bytes = find_torn_bytes(str(path))
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are no entry yet")

@@ -9,7 +9,7 @@ from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_wanted import unfinished
 from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import Audit, audit_ledger, ledgers_known
-from paddock.assembly.project import Project
+from paddock.assembly.site import PlaneSite
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
 from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.index import find_wrong_runs
@@ -23,7 +23,7 @@ from paddock.values.calls import Json
 
 
 def run_verify(
-    project: Project,
+    site: PlaneSite,
     all_names: Sequence[LedgerName],
     options: Options,
     console: Console,
@@ -32,20 +32,20 @@ def run_verify(
 
     Raises: PaddockError: one could not be read, and no other one is damaged.
     """
-    paths = project.layout.ledger_paths()
-    known = ledgers_known(project.layout, project.environment, all_names)
+    paths = site.layout.ledger_paths()
+    known = ledgers_known(site.layout, site.environment, all_names)
     names = [LedgerName(options.ledger)] if options.ledger else known
     # Threat: a ledger that was removed whole has no line left to complain of.
     gone = [name for name in names if name in known and not paths[name].exists()]
     given = [_read_given(each, console) for each in options.checkpoint]
     there = [name for name in names if name not in gone]
-    unplaced = _unplaced(given, project, there)
+    unplaced = _unplaced(given, site, there)
     reports: dict[LedgerName, Verification] = {}
     faults: dict[LedgerName, PaddockError] = {}
     for name in there:
         # Threat: one ledger that cannot be read would hide what is wrong with the others.
         try:
-            reports[name] = _audited(project, name, given, unplaced, full=options.full)
+            reports[name] = _audited(site, name, given, unplaced, full=options.full)
         except UsageError:
             raise
         except PaddockError as fault:
@@ -119,15 +119,15 @@ def _read_given(name: str, console: Console) -> _Given:
     return _Given(held, checkpoint.origin, why)
 
 
-def _unplaced(given: list[_Given], project: Project, names: list[LedgerName]) -> list[_Given]:
+def _unplaced(given: list[_Given], site: PlaneSite, names: list[LedgerName]) -> list[_Given]:
     """Those that are about none of the ledgers: a forged one is found, not passed over."""
-    origins = {_origin(project, name) for name in names}
+    origins = {_origin(site, name) for name in names}
     return [each for each in given if not each.origin or each.origin not in origins]
 
 
-def _origin(project: Project, name: LedgerName) -> str:
+def _origin(site: PlaneSite, name: LedgerName) -> str:
     """By what name the ledger is known; empty where it does not say."""
-    path = project.layout.ledger_paths()[name]
+    path = site.layout.ledger_paths()[name]
     try:
         genesis = find_genesis(str(path)) if path.exists() else None
     except PaddockError:
@@ -136,19 +136,19 @@ def _origin(project: Project, name: LedgerName) -> str:
 
 
 def _audited(
-    project: Project,
+    site: PlaneSite,
     name: LedgerName,
     given: list[_Given],
     unplaced: list[_Given],
     *,
     full: bool,
 ) -> Verification:
-    if not project.layout.ledger_paths()[name].exists():
+    if not site.layout.ledger_paths()[name].exists():
         raise UsageError(f"the ledger {name} does not exist yet", where="--ledger")
-    origin = _origin(project, name)
+    origin = _origin(site, name)
     mine = [each.held for each in given if each not in unplaced and each.origin == origin]
     asked = Audit(mine, full=full, parsed=full)
-    return audit_ledger(project.layout, project.environment, name, asked)
+    return audit_ledger(site.layout, site.environment, name, asked)
 
 
 def _wrong_postings(path: Path) -> list[PaddockError]:

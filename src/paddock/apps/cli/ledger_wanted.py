@@ -4,19 +4,19 @@ from pathlib import Path
 
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.times import seconds_of
-from paddock.assembly.project import Project
+from paddock.assembly.site import PlaneSite
 from paddock.errors import UsageError
 from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName
 
 
-def ledger_that_is_there(project: Project, options: Options) -> Path:
+def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
     """The file of the ledger that is named.
 
     Raises: UsageError: it was not made yet; LedgerDamagedError: it is gone.
     """
-    path = project.layout.ledger_paths()[LedgerName(options.ledger)]
+    path = site.layout.ledger_paths()[LedgerName(options.ledger)]
     if path.exists():
         return path
     if is_known(path):

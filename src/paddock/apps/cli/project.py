@@ -6,6 +6,8 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.assembly.project import Project
 from paddock.assembly.project import find_project as _find_project
+from paddock.assembly.site import PlaneSite
+from paddock.assembly.site import find_site as _find_site
 from paddock.plane.environment import Environment, read_environment
 
 
@@ -20,6 +22,14 @@ def find_project(options: Options, console: Console) -> Project:
     Raises: UsageError, ConfigError.
     """
     return _find_project(console.directory, environment_of(console), override_of(options, console))
+
+
+def find_site(options: Options, console: Console) -> PlaneSite:
+    """Root and plane alone, where what governs them need not load.
+
+    Raises: UsageError, ConfigError.
+    """
+    return _find_site(console.directory, environment_of(console), override_of(options, console))
 
 
 def use_project(options: Options, console: Console) -> Project:

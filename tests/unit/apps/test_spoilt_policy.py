@@ -1,0 +1,76 @@
+"""A policy file that does not load stops every act, and hides nothing of what was done."""
+
+import json
+
+import pytest
+
+ASKED = {
+    "query": ("query", "--ledger", "ho1m", "--agent", "main", "--json"),
+    "verify": ("verify", "--json"),
+    "export": ("export", "--ledger", "ho1m", "--agent", "main"),
+    "checkpoint": ("checkpoint", "--json"),
+    "proof": ("proof", "0", "--json"),
+    "accept-rollback": ("accept-rollback", "--json"),
+}
+
+
+@pytest.fixture
+def lived(user):
+    """A project in which something happened, and whose ledgers are signed."""
+    assert user.call("create_file", path="f", content="x").status == 0
+    assert user.run("ledger", "checkpoint").status == 0
+    return user
+
+
+@pytest.fixture
+def spoil(lived):
+    def spoil() -> None:
+        (lived.project / "paddock.toml").write_text("[broken")
+
+    return spoil
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_ledgers_answer_as_before_where_the_policy_does_not_load(lived, spoil, question):
+    before = lived.run("ledger", *ASKED[question])
+    spoil()
+    after = lived.run("ledger", *ASKED[question])
+    assert before.status == 0
+    assert (after.status, after.out, after.err) == (before.status, before.out, before.err)
+
+
+def test_an_agent_that_never_acted_is_asked_for_in_vain_and_the_reason_is_said(lived, spoil):
+    spoil()
+    ran = lived.run("ledger", "query", "--agent", "nobody")
+    assert (ran.status, ran.out) == (3, "")
+    assert "paddock.toml" in ran.err
+
+
+def test_the_places_are_said_and_then_what_does_not_load(lived, spoil):
+    before = lived.run("where", "--json").json
+    spoil()
+    shown = lived.run("where", "--json")
+    assert (shown.status, json.loads(shown.out)) == (3, {**before, "policy": None})
+    assert shown.err.startswith("error[config")
+    read = lived.run("where")
+    assert (read.status, "policy   does not load" in read.out) == (3, True)
+
+
+def test_no_call_is_made_and_no_undo(lived, spoil):
+    spoil()
+    for ran in (lived.call("create_file", path="g", content="x"), lived.run("undo")):
+        assert (ran.status, ran.out) == (3, "")
+    assert not (lived.project / "g").exists()
+    assert (lived.project / "f").read_text() == "x"
+
+
+def test_a_bare_plane_is_audited_although_its_admin_is_not_configured(user, tmp_path):
+    plane = tmp_path / "plane"
+    assert user.run("init", "--bare", str(plane)).status == 0
+    whole = user.run("--plane", str(plane), "ledger", "verify", "--json").json
+    (plane / "HOT" / "config" / "admin_config.json").write_text("{")
+    again = user.run("--plane", str(plane), "ledger", "verify", "--json")
+    assert (again.status, again.json) == (0, whole)
+    refused = user.run("--plane", str(plane), "gate", "--all")
+    assert (refused.status, refused.out) == (3, "")
+    assert "admin_config.json" in refused.err
