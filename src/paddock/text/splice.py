@@ -3,7 +3,8 @@
 What old and new text share at their front and end is not named by the edit: the
 bytes that stand for it in the file stay as they are, line ends included. A
 newline without CR in what is really new becomes the line end of the lines that
-it touches.
+it touches; but where the old text names a CRLF, line ends are what is edited, and
+those of the new text are meant as they stand.
 """
 
 import re
@@ -70,13 +71,14 @@ def _require_room(size_bytes: int, bytes_max: int) -> None:
 class _Change:
     """An old and a new text, taken apart once for all places."""
 
-    __slots__ = ("_back", "_front", "_inserted", "_old")
+    __slots__ = ("_adapts", "_back", "_front", "_inserted", "_old")
 
     def __init__(self, old: bytes, new: bytes) -> None:
         self._old = old
         self._front = _common_front(old, new)
         self._back = _common_back(old, new, self._front)
         self._inserted = new[self._front : len(new) - self._back]
+        self._adapts = b"\r\n" not in old and _BARE_NEWLINE.search(self._inserted) is not None
 
     def at(self, content: bytes, place: Span, ends: "_LineEnds") -> tuple[Span, bytes]:
         """The bytes that go, and those that come, where old stands at `place`."""
@@ -84,7 +86,7 @@ class _Change:
         start = place.start + _width(content, place.start, old[:front])
         end = place.end - _width_back(content, place.end, old[len(old) - back :])
         span, inserted = Span(start, end), self._inserted
-        if _BARE_NEWLINE.search(inserted) is not None:
+        if self._adapts:
             newline = ends.near(span.start)
             if newline != b"\n":
                 inserted = _BARE_NEWLINE.sub(newline, inserted)

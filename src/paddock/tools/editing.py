@@ -15,6 +15,9 @@ from paddock.text.nearest import NearLine, find_nearest
 from paddock.text.show import quote, show_line
 from paddock.text.splice import Spliced, splice, splice_all
 
+_WITHOUT_CR = (
+    "it stands there with other line ends: write newlines without CR, which match any line end"
+)
 _COPY_EXACTLY = "view the file and copy the text exactly"
 
 
@@ -47,12 +50,13 @@ class Replacement(_Edit):
     def apply(self, content: bytes) -> bytes:
         """The content with the one place changed.
 
-        Raises: TextError if it is no text, or the place is missing or not the only one.
+        Raises: TextError if it is no text, the place is missing or not the only one, or
+            nothing would change.
         """
         require_text(content, self.name)
         place = find_only(content, self.old, self.name, self.wording, with_hint=self.may_view)
         self.spliced = splice(content, place, self.old, self.new)
-        return self.spliced.content
+        return _changed(content, self.spliced.content, self.name)
 
 
 @dataclass(slots=True)
@@ -64,13 +68,26 @@ class ReplacementOfAll(_Edit):
     def apply(self, content: bytes) -> bytes:
         """The content with all places changed.
 
-        Raises: TextError if it is no text, there is no place, or it would grow too large.
+        Raises: TextError if it is no text, there is no place, it would grow too large, or
+            nothing would change.
         """
         require_text(content, self.name)
         changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
         if not self.count:
             raise _not_found(content, self.old, self.name, self.wording, with_hint=self.may_view)
-        return changed
+        return _changed(content, changed, self.name)
+
+
+def _changed(before: bytes, after: bytes, name: str) -> bytes:
+    # Two texts that differ in their line ends alone may come to the same in a file of CRLF.
+    if before == after:
+        raise TextUnchangedError(
+            f"the edit leaves {quote(name)} as it is: it differs in line ends alone, and the "
+            "file has those that it asks for",
+            where=name,
+            hint="there is nothing to change",
+        )
+    return after
 
 
 def require_change(old: str, new: str, names: tuple[str, str]) -> tuple[bytes, bytes]:
@@ -124,6 +141,9 @@ def _not_found(
 
 
 def _nearest_hint(content: bytes, sought: bytes) -> str:
+    bare = sought.replace(b"\r\n", b"\n")
+    if bare != sought and next(find_spans(content, bare), None) is not None:
+        return _WITHOUT_CR
     nearest = find_nearest(content, sought)
     if not nearest:
         return _COPY_EXACTLY

@@ -27,9 +27,12 @@ def replaced(content: bytes, old: bytes, new: bytes) -> bytes:
         (b"x\r\nlast", b"last", b"last\nmore", b"x\r\nlast\r\nmore"),
         (b"a\nb", b"b", b"x\r\ny", b"a\nx\r\ny"),
         (b"a\rb\n", b"b", b"c\nd", b"a\rc\nd\n"),
+        (b"a\r\nb\r\nc\r\n", b"a\r\nb\r\n", b"a\nb\n", b"a\nb\nc\r\n"),
+        (b"a\r\nb\r\n", b"a\r\n", b"a\nx\r\n", b"a\nx\r\nb\r\n"),
+        (b"a\nb\r\n", b"a\n", b"a\r\n", b"a\r\nb\r\n"),
     ],
 )
-def test_new_lines_take_the_line_end_of_the_lines_they_touch(
+def test_new_lines_take_the_line_end_of_the_lines_they_touch_unless_old_names_it(
     content: bytes, old: bytes, new: bytes, expected: bytes
 ) -> None:
     assert replaced(content, old, new) == expected
@@ -54,6 +57,8 @@ def test_the_span_is_where_the_new_bytes_stand() -> None:
         (b"x\r\nx\nx", b"x\nx", b"x", b"x\nx", 1),
         (b"x\r\n" * 3, b"x\n", b"y\n", b"y\r\n" * 3, 3),
         (b"x\nx\r\n", b"x\n", b"y\n", b"y\ny\r\n", 2),
+        (b"x\r\ny\nz\r\n", b"\r\n", b"\n", b"x\ny\nz\n", 2),
+        (b"x\r\ny\nz", b"\n", b"\r\n", b"x\r\ny\r\nz", 2),
     ],
 )
 def test_every_place_is_changed_from_the_front_and_each_keeps_its_line_end(

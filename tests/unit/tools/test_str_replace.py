@@ -131,6 +131,39 @@ def test_equal_texts_are_refused(desk):
         desk.run("str_replace", path="a", old_str="x", new_str="x")
 
 
+def test_line_ends_that_old_str_names_are_changed(desk):
+    desk.write("run.sh", b"#!/bin/sh\r\necho a\r\nx\r\n")
+    desk.run(
+        "str_replace",
+        path="run.sh",
+        old_str="#!/bin/sh\r\necho a\r\n",
+        new_str="#!/bin/sh\necho a\n",
+    )
+    assert desk.tree() == {"run.sh": b"#!/bin/sh\necho a\nx\r\n"}
+
+
+def test_an_edit_that_comes_to_the_same_is_refused_and_says_why(desk):
+    desk.write("a", b"x\r\ny\r\n")
+    with pytest.raises(TextUnchangedError) as refusal:
+        desk.run("str_replace", path="a", old_str="x\n", new_str="x\r\n")
+    assert refusal.value.message == (
+        "the edit leaves 'a' as it is: it differs in line ends alone, and the file has those "
+        "that it asks for"
+    )
+    assert desk.tree() == {"a": b"x\r\ny\r\n"}
+
+
+def test_a_text_with_other_line_ends_than_the_file_is_told_so(desk):
+    desk.write("a", b"one\ntwo\n")
+    with pytest.raises(StringNotFoundError) as refusal:
+        desk.run("str_replace", path="a", old_str="one\r\ntwo", new_str="x")
+    assert refusal.value.hint == (
+        "it stands there with other line ends: write newlines without CR, which match any line end"
+    )
+    desk.run("str_replace", path="a", old_str="one\ntwo", new_str="x")
+    assert desk.tree() == {"a": b"x\n"}
+
+
 def test_an_empty_old_text_is_an_argument_error(desk):
     with pytest.raises(InvalidArgumentsError, match="^path and old_str are required$"):
         desk.plan("str_replace", path="a", old_str="", new_str="x")
