@@ -49,8 +49,10 @@ class ViewArguments(ArgumentType):
     """Arguments of `view`."""
 
     path: str = needed_text("File or directory to show, relative to the workspace root.")
-    offset: int | None = optional_integer("First line to show, from 1.", None, minimum=1)
-    limit: int | None = optional_integer("How many lines to show.", None, minimum=1)
+    offset: int | None = optional_integer(
+        "First line to show, or entry of a directory, from 1.", None, minimum=1
+    )
+    limit: int | None = optional_integer("How many lines, or entries, to show.", None, minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,9 @@ class View:
             listing = workspace.list_directory(
                 plan.path,
                 limits.view_directory_depth,
-                limits.view_directory_entries_max,
+                min(plan.limit, limits.view_directory_entries_max),
                 _ShownEntries(ports.shown),
+                skipped=plan.offset - 1,
             )
             return _show_directory(plan, listing, ports)
         with file:
@@ -169,13 +172,7 @@ def _number(window: Window) -> tuple[list[str], int]:
 def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutput:
     name = plan.path.asked.relative
     rows = [f"{show_name(name)}/", *(_row(entry, ports.shown) for entry in listing.entries)]
-    if not listing.total:
-        rows.append("[the directory is empty]")
-    if listing.missing:
-        rows.append(
-            f"[{listing.missing} of {listing.total} entries not shown; "
-            "use find with a pattern, or view a directory below]"
-        )
+    rows += _left_out(plan, listing)
     unreadable = listing.unreadable
     cut = limits.snippet_lines_max
     base = 0 if name == "." else name.count("/") + 1
@@ -187,8 +184,22 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
         rows.append(f"[{len(unreadable) - cut} more could not be read]")
     text = "\n".join(rows)
     details = _details(plan, ports.workspace, text)
-    details |= {"entries_total": listing.total, "truncated": listing.missing > 0}
+    has_more = plan.offset + len(listing.entries) <= listing.total
+    details |= {"entries_total": listing.total, "truncated": has_more}
     return ToolOutput(text, details)
+
+
+def _left_out(plan: ViewPlan, listing: Listing) -> list[str]:
+    """What to say where the listing is not the whole of it."""
+    total, following = listing.total, plan.offset + len(listing.entries)
+    if not total:
+        return ["[the directory is empty]"]
+    if plan.offset > total:
+        return [f"[entry {plan.offset} is behind the last one: there are {total}]"]
+    if following <= total:
+        here = f"entries {plan.offset} to {following - 1} of {total}"
+        return [f"[{here}; view with offset={following} for more, or find with a pattern]"]
+    return [f"[entries {plan.offset} to {total} of {total}]"] if plan.offset > 1 else []
 
 
 def _row(entry: DirectoryEntry, shown: Shown) -> str:

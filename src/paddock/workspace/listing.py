@@ -50,19 +50,25 @@ def is_directory(tree: Tree, path: WorkspacePath) -> bool:
 
 
 def list_directory(
-    tree: Tree, directory: WorkspacePath, depth: int, entries_max: int, about: EntryFilter
+    tree: Tree,
+    directory: WorkspacePath,
+    depth: int,
+    entries_max: int,
+    about: EntryFilter,
+    *,
+    skipped: int = 0,
 ) -> Listing:
     """See `Workspace.list_directory`."""
     walk = _Walk(about, depth)
-    fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
-    walk.visit(fd, directory, depth)
+    walk.visit(_open_directory(tree, directory), directory, depth)
     paths = sorted(walk.found, key=_byte_order)
+    wanted = paths[skipped : skipped + entries_max]
     shown = _Shown(tree)
     try:
-        entries = [entry for path in paths[:entries_max] if (entry := shown.look(path))]
+        entries = [entry for path in wanted if (entry := shown.look(path))]
     finally:
         shown.close()
-    gone = len(paths[:entries_max]) - len(entries)
+    gone = len(wanted) - len(entries)
     return Listing(tuple(entries), len(paths) - gone, tuple(sorted(walk.closed, key=_byte_order)))
 
 
@@ -79,7 +85,7 @@ def first_entries(
     """
     real = directory.real if isinstance(directory, ReadPath) else directory
     with converting(real, "list"):
-        fd = tree.resolution.open(tree.root_fd, real.relative, READ_DIRECTORY)
+        fd = _open_directory(tree, real)
         try:
             names = os.listdir(fd)
         finally:
@@ -91,6 +97,28 @@ def first_entries(
         finally:
             shown.close()
     return Page(tuple(entries), has_more)
+
+
+def _open_directory(tree: Tree, directory: WorkspacePath) -> int:
+    """Its descriptor, of a directory that can be read and entered. Raises: OSError."""
+    fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
+    try:
+        _require_search(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _require_search(fd: int) -> None:
+    """Refuse a directory whose names can be read, and nothing of what they name.
+
+    Threat: every entry would seem to have gone away, and the directory empty.
+    # path_resolution(7): "." below a descriptor asks for search permission of its directory.
+
+    Raises: PermissionError.
+    """
+    os.stat(".", dir_fd=fd)
 
 
 def _first_shown(
@@ -148,6 +176,12 @@ class _Walk:
             fd = os.open(name, _OPEN_BELOW, dir_fd=parent_fd)
         except OSError:
             # Unreadable, gone, or swapped for something else: said in the result.
+            self.closed.append(path)
+            return
+        try:
+            _require_search(fd)
+        except OSError:
+            os.close(fd)
             self.closed.append(path)
             return
         self.visit(fd, path, depth)

@@ -259,17 +259,20 @@ class Workspace:
         depth: int,
         entries_max: int,
         about: EntryFilter = _EVERY_ENTRY,
+        *,
+        skipped: int = 0,
     ) -> Listing:
         """What a directory holds, `depth` levels down, in byte order; at most `entries_max` shown.
 
-        `about` chooses entries before they are counted and cut.
+        `about` chooses entries before they are counted and cut; so many of the first are
+        `skipped`.
 
         Raises:
             PathNotFoundError, PathNotADirectoryError; PathError: not readable.
         """
         real = _real(path)
         with converting(real, "list"):
-            return list_directory(self._tree, real, depth, entries_max, about)
+            return list_directory(self._tree, real, depth, entries_max, about, skipped=skipped)
 
     # Changing. Each call is whole and on the device when it returns, or it did nothing.
 

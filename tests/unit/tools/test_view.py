@@ -193,13 +193,31 @@ def test_an_empty_directory_says_so(desk):
     assert desk.run("view", path=".").content == "./\n[the directory is empty]"
 
 
-def test_a_listing_over_the_limit_says_how_much_is_missing(desk):
-    for number in range(limits.view_directory_entries_max + 3):
-        desk.write(f"d/{number:04d}", b"")
-    last = desk.run("view", path="d").content.split("\n")[-1]
-    assert (
-        last == "[3 of 503 entries not shown; use find with a pattern, or view a directory below]"
-    )
+def test_a_listing_over_the_limit_goes_on_where_it_was_cut(desk):
+    names = [f"d/{number:04d}" for number in range(limits.view_directory_entries_max + 3)]
+    for name in names:
+        desk.write(name, b"")
+    shown = [f"  {name}  0 bytes" for name in names]
+    first, rest = desk.run("view", path="d"), desk.run("view", path="d", offset=501)
+    assert first.content.split("\n") == [
+        *("d/", *shown[:500]),
+        "[entries 1 to 500 of 503; view with offset=501 for more, or find with a pattern]",
+    ]
+    assert rest.content.split("\n") == ["d/", *shown[500:], "[entries 501 to 503 of 503]"]
+    assert (first.details["truncated"], rest.details["truncated"]) == (True, False)
+
+
+def test_a_listing_is_cut_by_its_limit_and_its_end_is_told(desk):
+    desk.write("a", b"")
+    desk.write("b", b"")
+    assert desk.run("view", path=".", offset=2, limit=1).content.split("\n") == [
+        *("./", "  b  0 bytes"),
+        "[entries 2 to 2 of 2]",
+    ]
+    assert desk.run("view", path=".", offset=9).content.split("\n") == [
+        "./",
+        "[entry 9 is behind the last one: there are 2]",
+    ]
 
 
 def test_a_file_name_cannot_forge_a_row(desk):

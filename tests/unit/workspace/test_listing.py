@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from paddock.errors import PathNotADirectoryError, PathNotFoundError
-from paddock.workspace import DirectoryEntry, EntryKind, Listing, Workspace
+from paddock.errors import PathError, PathNotADirectoryError, PathNotFoundError
+from paddock.workspace import DirectoryEntry, EntryKind, Listing, Workspace, first_entries
+from paddock.workspace.entries import EveryEntry
 from paddock.workspace.names import unchecked_path
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
@@ -155,6 +156,31 @@ def test_an_unreadable_directory_is_noted_and_the_rest_is_listed(filled, resolut
             assert "a/file" not in names(found)
 
     run_as_plain_user(act)
+
+
+@pytest.mark.needs("root")
+def test_a_directory_that_can_be_read_and_not_entered_is_not_told_to_be_empty(filled, resolution):
+    give_to_plain_user(filled.root)
+    os.chmod(filled.root / "a", 0o444)
+
+    def act() -> None:
+        with Workspace.open(str(filled.root), resolution) as workspace:
+            found = workspace.list_directory(workspace.resolve_read("."), 3, 1000)
+            assert found.unreadable == (p("a"),)
+            assert not any(name.startswith("a/") for name in names(found))
+            a = workspace.resolve_read("a")
+            with pytest.raises(PathError, match="not readable by this user"):
+                workspace.list_directory(a, 1, 1000)
+            with pytest.raises(PathError, match="not readable by this user"):
+                first_entries(workspace.tree, a, 10, EveryEntry())
+
+    run_as_plain_user(act)
+
+
+def test_entries_are_passed_over_and_counted_all_the_same(filled):
+    whole = listing(filled, ".")
+    cut = listing(filled, ".", 1, 2, skipped=1)
+    assert (cut.entries, cut.total) == (whole.entries[1:3], whole.total)
 
 
 def test_a_directory_that_becomes_a_link_during_the_walk_is_not_entered(filled):
