@@ -146,6 +146,9 @@ class ChainJudge:
             path = action.target or "."
             for denial in self.policy.guards.denials(path, action.is_write, writer):
                 yield Finding(Outcome.DENY, denial, denial.reason, -1)
+            if action.operation == "link":
+                for denial in self.policy.guards.ours.link_denials(path):
+                    yield Finding(Outcome.DENY, denial, denial.reason, -1)
             for member in self._members:
                 for denial in member.permissions.denials(action):
                     yield Finding(Outcome.DENY, denial, member.title + denial.reason, -1)

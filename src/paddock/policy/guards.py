@@ -8,12 +8,15 @@ path is forbidden if any layer forbids it, and `safe` only if all of them say so
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
+from typing import Final
 
 from paddock.policy.own_places import DirectoryList
-from paddock.policy.patterns import Comparison, MatchedPattern, PathList, PathPattern, Screen
+from paddock.policy.patterns import ROOT, Comparison, MatchedPattern, PathList, PathPattern, Screen
 from paddock.policy.presets import (
+    CLIENT_SETTINGS,
     above_own_files,
     built_in_paths,
+    client_folders,
     own_directories,
     own_files,
     own_state,
@@ -24,6 +27,7 @@ from paddock.values.decisions import Outcome, RuleMatch
 from paddock.values.planes import PlaneKind
 
 Layers = tuple[PathList, ...]
+_CLIENT: Final = "where a coding agent's client takes its hooks from"
 
 
 class Writer(Enum):
@@ -47,13 +51,17 @@ class OwnPlaces:
     above: DirectoryList | None
     directories: DirectoryList | None
     state: PathList | None
+    folders: DirectoryList
+    """In which clients look for their settings."""
 
     def denials(self, path: str, touched: frozenset[PathList], is_write: bool) -> list[RuleMatch]:
         """Return what stands against touching `path`, whoever asks."""
         found: list[RuleMatch] = []
         own = self.files.match(path) if is_write and self.files in touched else None
         if own is not None:
-            found.append(_denial(own, path, "own", "protected", "one of Paddock's own files"))
+            is_client = own.text in CLIENT_SETTINGS
+            what = _CLIENT if is_client else "one of Paddock's own files"
+            found.append(_denial(own, path, "own", "protected", what))
         if is_write and self.directories is not None:
             directory = self.directories.find(path)
             if directory is not None:
@@ -64,6 +72,12 @@ class OwnPlaces:
             what = "Paddock's own state, which no agent reads"
             found.append(_denial(state, path, "own", "secret", what))
         return found
+
+    def link_denials(self, path: str) -> list[RuleMatch]:
+        """Return what stands against a link at `path`, wherever it leads."""
+        # The root is what every such list names, and no link can stand in its place.
+        folder = None if path in (ROOT, "") else self.folders.find(path)
+        return [] if folder is None else [_denial(folder, path, "own", "protected", _CLIENT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +194,7 @@ def _own_places(kind: PlaneKind, planes_below: tuple[str, ...]) -> OwnPlaces:
         DirectoryList(above) if above else None,
         DirectoryList(directories) if directories else None,
         PathList(state, Comparison.GUARDING) if state else None,
+        DirectoryList(client_folders()),
     )
 
 

@@ -14,7 +14,7 @@ from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 from paddock.values.planes import PlaneKind
 
-BUILT_IN_VERSION: Final = "2"
+BUILT_IN_VERSION: Final = "3"
 
 LOCKED: Final = "locked"
 """The profile of an agent whose own profile is not known."""
@@ -54,7 +54,20 @@ CLIENT_TOOLS: Final = (
 """A client's tools that only read, or organise the client's own work."""
 
 
-_PROJECT_FILES: Final = ("paddock.toml", "paddock.json")
+CLIENT_SETTINGS: Final = (
+    "**/.claude/settings.json",
+    "**/.claude/settings.local.json",
+    "**/.codex/config.toml",
+    "**/.codex/hooks.json",
+)
+"""Files from which a coding agent's client takes its hooks, Paddock's among them.
+
+Threat: an agent that writes them with one tool takes the fence of the others away. A client
+that is started in a folder below looks there.
+"""
+_CLIENT_FOLDERS: Final = ("**/.claude", "**/.codex")
+
+_PROJECT_FILES: Final = ("paddock.toml", "paddock.json", *CLIENT_SETTINGS)
 _BARE_FILES: Final = (
     *_PROJECT_FILES,
     "/HOT/config/",
@@ -70,7 +83,8 @@ _BARE_FILES: Final = (
     "/plane.json",
 )
 OWN_FILES: Final = {PlaneKind.PROJECT: _PROJECT_FILES, PlaneKind.BARE: _BARE_FILES}
-"""Paddock's own files, which it reads as configuration or trusts: agents never change them."""
+"""Paddock's own files, which it reads as configuration or trusts, or on which its hook hangs:
+agents never change them."""
 
 # Threat: `ln -s HO2/scratch/mine agents` makes whoever writes in its scratch declare
 # agents, and `chmod 777 HOT/registries` lets another user in; neither touches an own file.
@@ -134,6 +148,11 @@ def own_state(kind: PlaneKind, planes_below: tuple[str, ...] = ()) -> tuple[Path
 def above_own_files(kind: PlaneKind) -> tuple[PathPattern, ...]:
     """Return the directories in which own files stand or could come to stand."""
     return _patterns(_ABOVE_OWN_FILES if kind is PlaneKind.BARE else ())
+
+
+def client_folders() -> tuple[PathPattern, ...]:
+    """Return the folders of client settings: a link in their place would bring in others."""
+    return _patterns(_CLIENT_FOLDERS)
 
 
 def own_directories(kind: PlaneKind) -> tuple[PathPattern, ...]:

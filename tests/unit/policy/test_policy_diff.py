@@ -197,7 +197,7 @@ def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> N
     (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
     assert row[0] == (
         "allow → deny: tool:client:Agent, tool:output:write src, tool:search:grep src, "
-        "tool:client:AskUserQuestion, and 81 tried calls like them"
+        "tool:client:AskUserQuestion, and 93 tried calls like them"
     )
     assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
     assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]

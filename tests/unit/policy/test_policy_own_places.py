@@ -47,6 +47,36 @@ def test_no_agent_touches_a_planes_own_directories_and_every_agent_those_of_a_pr
     assert set(in_a_project.values()) == {Outcome.ALLOW}
 
 
+@pytest.mark.parametrize("writer", Writer)
+@pytest.mark.parametrize("policy", [PROJECT, BARE, load_policy(LIFTING, None, PlaneKind.PROJECT)])
+@pytest.mark.parametrize("head", sorted(WRITING_OPERATIONS))
+def test_no_agent_writes_what_a_client_takes_its_hooks_from(policy, head, writer):
+    for path in (
+        *(".claude/settings.json", ".claude/settings.local.json", "sub/.claude/settings.json"),
+        *(".codex/config.toml", ".codex/hooks.json", "a/b/.Codex/Hooks.JSON"),
+    ):
+        said = ask(policy, head, path, writer)
+        assert (said.outcome, said.code, said.rule.source) == (
+            Outcome.DENY,
+            "policy.protected",
+            "paths.own",
+        )
+        assert "is where a coding agent's client takes its hooks from" in said.reason
+
+
+def test_what_else_stands_in_a_clients_folder_is_anybodys_and_its_settings_are_read():
+    for path in (".claude/agents/a.md", ".claude/commands", ".codex/notes", "claude/settings.json"):
+        assert ask(PROJECT, ("file", "create"), path).outcome is Outcome.ALLOW, path
+    assert ask(PROJECT, ("file", "view"), ".claude/settings.json").outcome is Outcome.ALLOW
+
+
+@pytest.mark.parametrize("path", [".claude", "sub/.codex", ".CLAUDE"])
+def test_no_link_takes_the_place_of_a_clients_folder(path):
+    assert ask(PROJECT, ("file", "link"), path).code == "policy.protected"
+    assert ask(PROJECT, ("file", "create"), path).outcome is Outcome.ALLOW
+    assert ask(PROJECT, ("file", "link"), f"{path}/skills").outcome is Outcome.ALLOW
+
+
 @pytest.mark.parametrize("head", sorted(WRITING_OPERATIONS))
 def test_below_the_planes_directories_agents_work(head):
     for path in (

@@ -39,13 +39,6 @@ HARMLESS = frozenset(
     }
 )
 """Targets of a command that are no file."""
-OWN_SETTINGS = frozenset(
-    {
-        *(".claude/settings.json", ".claude/settings.local.json"),
-        *(".codex/config.toml", ".codex/hooks.json"),
-    }
-)
-"""Files, at any depth, from which a client takes its hooks, in lower case."""
 
 
 class Rule:
@@ -256,14 +249,9 @@ class _Judging:
 
     def writing(self, name: str, shown: str) -> None:
         engine = self.engine
-        last = "/".join(name.lower().split("/")[-2:])
         real = f"{self.scene.root}/{name}"
-        is_fence = any(relative(real, place) for place in self.scene.state)
-        if is_fence or last in OWN_SETTINGS:
-            # Threat: an agent that edits the client's settings takes the fence away with them;
-            # a client that is started in a folder below looks there.
-            text = "the installation of the hook" if is_fence else last
-            rule = Rule(DENY, text, "hook.settings", "built-in", 0)
+        if any(relative(real, place) for place in self.scene.state):
+            rule = Rule(DENY, "the installation of the hook", "hook.settings", "built-in", 0)
             reason = _guarded(self.tool, shown, True, rule)
             self.findings.append(Finding(DENY, GUARD, reason, rule, "policy.protected"))
         pattern = engine.find_warning(name)
