@@ -16,8 +16,9 @@ from paddock.plane.registry import is_registered_bare_plane
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
-PROJECT_MARKERS: Final = ("paddock.toml", "paddock.json", ".git")
-"""Policy keeps agents from making the first two at any depth."""
+POLICY_MARKERS: Final = ("paddock.toml", "paddock.json")
+"""Policy keeps agents from making these at any depth."""
+PROJECT_MARKERS: Final = (*POLICY_MARKERS, ".git")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,11 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     `override` (`--plane`), else `environment.plane`, replaces `start`, and a bare
     plane named so is taken as one. Otherwise, in this order: the project whose
     plane `start` lies in; the nearest registered bare plane at or above `start`;
-    the nearest directory with a policy file or `.git`; the nearest unregistered
-    bare plane; `start` itself.
+    the nearest directory with a policy file; the nearest one with `.git`; the nearest
+    unregistered bare plane; `start` itself.
+
+    Threat: an agent may run `mkdir sub/.git` or `git clone`. Were that a root, whoever
+    # starts in it would work without the policy that stands above.
 
     A home directory that is kept in git does not make everything in it one
     project: the climb passes over directories that hold both `$HOME` and the
@@ -62,9 +66,14 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     for plane in planes:
         if is_registered_bare_plane(plane, environment):
             return ProjectRoot(plane, PlaneKind.BARE, accepted=True)
-    for candidate in candidates:
-        if _is_project(candidate) and not (candidate != directory and _is_planted(candidate)):
-            return ProjectRoot(candidate, PlaneKind.PROJECT)
+    projects = [
+        candidate
+        for candidate in candidates
+        if _is_project(candidate) and not (candidate != directory and _is_planted(candidate))
+    ]
+    if projects:
+        governed = next((each for each in projects if _has_policy(each)), projects[0])
+        return ProjectRoot(governed, PlaneKind.PROJECT)
     if planes:
         return ProjectRoot(planes[0], PlaneKind.BARE)
     return ProjectRoot(directory, PlaneKind.PROJECT)
@@ -174,6 +183,10 @@ def _holds_paddocks_files(directory: Path, environment: Environment) -> bool:
     return contains(directory, environment.paddock_home) or contains(
         directory, environment.config_home
     )
+
+
+def _has_policy(directory: Path) -> bool:
+    return any(_lstat(directory / marker) is not None for marker in POLICY_MARKERS)
 
 
 def _is_project(directory: Path) -> bool:

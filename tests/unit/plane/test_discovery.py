@@ -38,6 +38,24 @@ def test_the_nearest_marker_above_is_the_root(project, environment, marker):
     assert find_root(project, environment) == ProjectRoot(project, PlaneKind.PROJECT)
 
 
+@pytest.mark.parametrize("policy", ["paddock.toml", "paddock.json"])
+def test_a_policy_file_above_outranks_a_repository_below_it(project, environment, policy):
+    start = below(project)
+    (project / policy).write_text("")
+    (project / "a" / ".git").mkdir()
+    (start / ".git").write_text("gitdir: elsewhere")
+    assert find_root(start, environment) == ProjectRoot(project, PlaneKind.PROJECT)
+    (project / "a" / "paddock.toml").write_text("")
+    assert find_root(start, environment) == ProjectRoot(project / "a", PlaneKind.PROJECT)
+
+
+def test_of_repositories_alone_the_nearest_is_the_root(project, environment):
+    start = below(project)
+    (project / ".git").mkdir()
+    (project / "a" / ".git").mkdir()
+    assert find_root(start, environment) == ProjectRoot(project / "a", PlaneKind.PROJECT)
+
+
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda p: os.symlink("nowhere", p)])
 def test_a_marker_of_any_type_counts(project, environment, make):
     make(project / "paddock.toml")

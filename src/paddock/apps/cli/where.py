@@ -13,7 +13,11 @@ from paddock.plane.report import MADE_WITH_DEV, WhereReport
 class Where:
     """Show where root, plane, policy and ledgers are. Makes nothing."""
 
-    summary = "Show where the root, its plane, its policy files and its ledgers are."
+    summary = (
+        "Show where the root, its plane, its policy files and its ledgers are.\n"
+        "The root is the nearest directory at or above this one with a policy file; where there\n"
+        "is none the nearest with .git, else this directory. In a bare plane it is the plane."
+    )
     examples = "  paddock where\n  paddock where --json | jq -r .plane"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ from paddock.apps.hook.records_of import warned_directory
 from paddock.assembly.client_agents import chain_of_type, default_chain
 from paddock.errors import ConfigError
 from paddock.ledger.paths import LedgerPaths
-from paddock.plane.discovery import PROJECT_MARKERS
+from paddock.plane.discovery import POLICY_MARKERS, PROJECT_MARKERS
 from paddock.plane.files import create_file, make_directories, replace_file, require_private
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.registry import bare_planes_below, registry_directory
@@ -145,9 +145,10 @@ def _looked(ground: Ground) -> list[Json] | None:
             return None
         names[marker] = None
     for directory in reversed(_above(real)):
-        names.update(dict.fromkeys(f"{directory.rstrip('/')}/{name}" for name in PROJECT_MARKERS))
-        if directory == str(project.root.path):
-            break
+        # Above the root that was found a policy file alone would make another one.
+        is_within = Path(directory).is_relative_to(project.root.path)
+        markers = PROJECT_MARKERS if is_within else POLICY_MARKERS
+        names.update(dict.fromkeys(f"{directory.rstrip('/')}/{name}" for name in markers))
     environment = project.environment
     for path in (
         *(environment.paddock_home, environment.planes, environment.config_home),

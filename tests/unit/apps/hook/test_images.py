@@ -181,6 +181,14 @@ def test_a_marker_above_the_project_makes_the_image_stale(client: Client):
     assert declines(client)
 
 
+@pytest.mark.parametrize("name", ["paddock.toml", "paddock.json"])
+def test_a_policy_above_the_project_makes_the_image_stale(name, client: Client):
+    prepared(client)
+    (client.place.base / name).write_text("{}" if name.endswith("json") else "")
+
+    assert declines(client)
+
+
 def test_an_agents_changed_declaration_makes_the_image_stale(client: Client):
     prepared(client)
     (agent,) = (client.place.home / ".local/state/paddock/planes").glob("*/agents/main/agent.json")
