@@ -7,7 +7,7 @@ was spoilt: what was recorded does not depend on either.
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.plane.discovery import ProjectRoot, find_root, plane_for
+from paddock.plane.discovery import ProjectRoot, find_root, plane_for, root_on_record
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.report import WhereReport, where_report
@@ -29,9 +29,12 @@ class PlaneSite:
 def find_site(start: Path, environment: Environment, override: Path | None) -> PlaneSite:
     """The place for someone who stands at `start`. Makes nothing.
 
+    Inside a project's plane it is that project's, although that may have been moved away.
+
     Raises:
         UsageError: `start` is no directory.
         ConfigError: root and plane overlap, or a plane's record does not load.
     """
-    root = find_root(start, environment, override)
+    recorded = root_on_record(override or environment.plane or start, environment)
+    root = recorded or find_root(start, environment, override)
     return PlaneSite(root, plane_for(root, environment), environment)

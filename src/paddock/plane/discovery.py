@@ -116,16 +116,40 @@ def is_bare_plane(directory: Path) -> bool:
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
+def root_on_record(start: Path, environment: Environment) -> ProjectRoot | None:
+    """Inside a project's plane: that project, whether it is still there or not.
+
+    Raises:
+        UsageError: `start` is no directory.
+        ConfigError: the plane's record does not load, or is another plane's.
+    """
+    plane = _plane_around(real_directory(start), environment)
+    identity = None if plane is None else read_identity(plane / "plane.json")
+    if plane is None or identity is None:
+        return None
+    _require_own_record(plane, identity.root)
+    return ProjectRoot(identity.root, PlaneKind.PROJECT)
+
+
 def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot | None:
     """Inside a project's plane: that project. Its record says which."""
+    plane = _plane_around(directory, environment)
+    identity = None if plane is None else read_identity(plane / "plane.json")
+    if plane is None or identity is None:
+        return None
+    root = real_directory(identity.root)
+    _require_own_record(plane, root)
+    return ProjectRoot(root, PlaneKind.PROJECT)
+
+
+def _plane_around(directory: Path, environment: Environment) -> Path | None:
     planes = real_path(environment.planes)
     if planes not in directory.parents:
         return None
-    plane = planes / directory.relative_to(planes).parts[0]
-    identity = read_identity(plane / "plane.json")
-    if identity is None:
-        return None
-    root = real_directory(identity.root)
+    return planes / directory.relative_to(planes).parts[0]
+
+
+def _require_own_record(plane: Path, root: Path) -> None:
     if plane_name(root) != plane.name:
         raise ConfigError(
             f"the plane {quote(str(plane))} says that it governs {quote(str(root))},"
@@ -133,7 +157,6 @@ def _project_of_plane(directory: Path, environment: Environment) -> ProjectRoot 
             where=str(plane / "plane.json"),
             hint="work from the project's own directory",
         )
-    return ProjectRoot(root, PlaneKind.PROJECT)
 
 
 def _named_bare_plane(directory: Path, environment: Environment) -> ProjectRoot:

@@ -1,6 +1,7 @@
-"""A policy file that does not load stops every act, and hides nothing of what was done."""
+"""What governs does not load, or the project is gone: nothing is done, and all that was is told."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -74,3 +75,15 @@ def test_a_bare_plane_is_audited_although_its_admin_is_not_configured(user, tmp_
     refused = user.run("--plane", str(plane), "gate", "--all")
     assert (refused.status, refused.out) == (3, "")
     assert "admin_config.json" in refused.err
+
+
+def test_the_ledgers_of_a_project_that_was_moved_away_are_read_in_its_plane(lived):
+    plane = lived.run("where", "--json").json["plane"]
+    before = lived.run("ledger", "query", "--ledger", "ho1m", "--json").out
+    moved = replace(lived, project=lived.project.rename(lived.project.with_name("moved")))
+    read = moved.run("--plane", plane, "ledger", "query", "--ledger", "ho1m", "--json")
+    assert (read.status, read.out) == (0, before)
+    assert moved.run("--plane", plane, "ledger", "verify").status == 0
+    refused = moved.run("--plane", plane, "call", "view", '{"path": "f"}')
+    assert (refused.status, f"there is no directory '{lived.project}'" in refused.err) == (2, True)
+    assert moved.run("history").out == ""
