@@ -1,6 +1,7 @@
 """Text as a model or a person sees it: escaped, numbered, cut with a word about it."""
 
 import re
+from collections.abc import Iterable
 
 from paddock import limits
 
@@ -108,3 +109,13 @@ def escape_notices(escaped: int) -> list[str]:
         return []
     shown = f"{escaped} control or direction characters are shown as \\xNN or \\uNNNN"
     return [f"{shown}; an edit needs the characters themselves"]
+
+
+def name_notices(names: Iterable[str]) -> list[str]:
+    """What to say where names of a listing are not shown as they are."""
+    escaped = sum(show_name(name) != name for name in names)
+    if not escaped:
+        return []
+    which = "1 name holds" if escaped == 1 else f"{escaped} names hold"
+    shown = "control or direction characters, shown as \\xNN or \\uNNNN"
+    return [f"{which} {shown}; a path needs the characters themselves"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import PathNotADirectoryError
-from paddock.text.show import quote
+from paddock.text.show import name_notices, quote
 from paddock.tools.arguments import ArgumentType, filled_text, optional_integer
 from paddock.tools.listed_names import (
     SPECIAL,
@@ -22,6 +22,7 @@ from paddock.values.calls import Json
 from paddock.workspace import DirectoryEntry, EntryKind, ReadPath, WorkspacePath, first_entries
 
 _DEFAULT_ENTRIES: Final = 500
+_OTHERWISE: Final = "use find with a pattern, or view with an offset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,9 @@ class Ls:
         said = [_shown(name, remark) for name, remark in rows] or [EMPTY_DIRECTORY]
         if page.has_more:
             said.append(
-                limit_notice(
-                    "entries", plan.limit, ports.limits.ls_entries_max, "use find with a pattern"
-                )
+                limit_notice("entries", plan.limit, ports.limits.ls_entries_max, _OTHERWISE)
             )
+        said += [f"[{notice}]" for notice in name_notices(name for name, _ in rows)]
         details: dict[str, Json] = {
             "count": len(rows),
             "truncated": page.has_more,

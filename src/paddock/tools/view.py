@@ -5,7 +5,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import PathNotAFileError
-from paddock.text.show import escape_notices, number_line, quote, show_name
+from paddock.text.show import escape_notices, name_notices, number_line, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, optional_integer
 from paddock.tools.listed_names import (
     SPECIAL,
@@ -173,6 +173,8 @@ def _show_directory(plan: ViewPlan, listing: Listing, ports: Ports) -> ToolOutpu
     name = plan.path.asked.relative
     rows = [f"{show_name(name)}/", *(_row(entry, ports.shown) for entry in listing.entries)]
     rows += _left_out(plan, listing)
+    names = (entry.path.relative for entry in listing.entries)
+    rows += [f"[{notice}]" for notice in name_notices(names)]
     unreadable = listing.unreadable
     cut = limits.snippet_lines_max
     base = 0 if name == "." else name.count("/") + 1

@@ -6,7 +6,7 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InvalidArgumentsError, PathExistsError
 from paddock.text.check import require_content
-from paddock.text.show import quote, show_name
+from paddock.text.show import name_notices, quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text, plain_text
 from paddock.tools.effects import change_of_write
 from paddock.tools.outputs import result_schema
@@ -134,7 +134,7 @@ def _output(receipt: WriteReceipt) -> ToolOutput:
     shown = show_name(path)
     said = [
         f"Wrote {shown} ({receipt.bytes_written} bytes). Use the path {shown} to read it back.",
-        *(f"[{note}]" for note in receipt.notes),
+        *(f"[{note}]" for note in (*name_notices([path]), *receipt.notes)),
     ]
     details: dict[str, Json] = {
         "path": path,

@@ -68,7 +68,10 @@ def test_the_limit_cuts_in_order_and_says_how_to_get_more(desk):
         desk.write(name, b"")
     ordered = sorted(names, key=str.casefold)
     output = desk.run("ls")
-    notice = "[500 entries limit reached. Use limit=1000 for more, or use find with a pattern.]"
+    notice = (
+        "[500 entries limit reached. Use limit=1000 for more, or use find with a pattern, or view "
+        "with an offset.]"
+    )
     assert output.content.split("\n") == [*ordered[:500], notice]
     assert (output.details["count"], output.details["truncated"]) == (500, True)
     assert rows(desk, limit=600) == ordered
@@ -78,7 +81,9 @@ def test_the_limit_cuts_in_order_and_says_how_to_get_more(desk):
 def test_two_thousand_entries_are_the_most(desk):
     for number in range(2_001):
         (desk.root / f"{number:04d}").touch()
-    assert rows(desk, limit=2_000)[-1] == "[2000 entries limit reached. Use find with a pattern.]"
+    assert rows(desk, limit=2_000)[-1] == (
+        "[2000 entries limit reached. Use find with a pattern, or view with an offset.]"
+    )
 
 
 @pytest.mark.parametrize("limit", [0, 2_001, "1"])
@@ -130,7 +135,11 @@ def test_many_hidden_names_do_not_take_the_place_of_others(desk):
 def test_a_file_name_cannot_forge_a_row_or_a_notice(desk):
     for name in ("a\nb/", "[500 entries limit reached.]", "Directory is empty."):
         desk.write(name.rstrip("/"), b"")
-    assert rows(desk) == ["./[500 entries limit reached.]", "a\\nb", "./Directory is empty."]
+    assert rows(desk) == [
+        *("./[500 entries limit reached.]", "a\\nb", "./Directory is empty."),
+        "[1 name holds control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
+        "the characters themselves]",
+    ]
 
 
 def test_a_name_cannot_pass_for_a_link_and_what_is_said_of_it(desk):

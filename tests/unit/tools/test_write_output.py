@@ -27,6 +27,17 @@ def write(desk, name, content="x"):
     return desk.run("write_output", name=name, content=content)
 
 
+def test_a_name_that_is_not_shown_as_it_is_is_said_to_be_so_and_can_be_read(desk):
+    output = write(desk, "\u06af\u200c\u0647")
+    path = output.details["path"]
+    assert path == "outputs/\u06af\u200c\u0647.md"
+    assert output.content.split("\n")[1:] == [
+        "[1 name holds control or direction characters, shown as \\xNN or \\uNNNN; a path needs "
+        "the characters themselves]"
+    ]
+    assert "\tx" in desk.run("view", path=path).content
+
+
 def test_an_output_is_written_below_outputs_and_says_how_to_read_it_back(desk):
     output = write(desk, "report", "caf\u00e9\n")
     assert desk.tree() == {"outputs/report.md": "caf\u00e9\n".encode()}
