@@ -207,7 +207,8 @@ def test_any_bytes_as_a_ledger_end_in_an_answer_or_an_error_of_ours(pieces, with
         rows = query(path, Filter())
         assert rows.unfinished_bytes == len(content) - (content.rfind(b"\n") + 1)
         try:
-            open_ledger(path).append([note("after")])
+            with contextlib.closing(open_ledger(path)) as ledger:
+                ledger.append([note("after")])
         except LedgerDamagedError:
             with open(path, "rb") as file:
                 assert file.read() == content
@@ -222,7 +223,8 @@ def test_any_bytes_as_a_head_file_end_in_a_ledger_that_holds_or_is_refused(head)
         with open(os.path.join(folder, "x.d", "head"), "wb") as file:
             file.write(head)
 
-        open_ledger(path).append([note("after")])
+        with contextlib.closing(open_ledger(path)) as ledger:
+            ledger.append([note("after")])
 
         with open(path, "rb") as file:
             assert file.read().startswith(content)

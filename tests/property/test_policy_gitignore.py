@@ -1,5 +1,6 @@
 """Our path patterns against git's own: `git check-ignore` on generated patterns and paths."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -65,9 +66,16 @@ def git_answers(root: Path, lines: list[str], asked: list[str]) -> dict[str, str
     return answers
 
 
+# gitignore(5): such asterisks are like one. git itself strips the literal text before it compares
+# the rest, in which `**/` then stands at the beginning: by it `a**/b` names `a/x/b` and `ab`.
+WITHIN_A_NAME = re.compile(r"[^/*]\*\*+/")
+
+
 def usable(texts: list[str]) -> list[str]:
     found: list[str] = []
     for text in texts:
+        if WITHIN_A_NAME.search(text.removeprefix("!")):
+            continue
         try:
             compile_pattern(text)
         except PatternError:
