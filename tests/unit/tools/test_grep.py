@@ -578,16 +578,25 @@ def _ripgreps() -> list[str]:
 
 
 LINES = [b"alpha", b"end;", b"", b"tail  ", b"10% 50% done", b"price$ 3 end"]
+LINES += [b"if (x) {", b"while (y) {", b"int a = 1;", b"return a"]
 LINE_ENDS = {
     "alpha$": [1],
     "^$": [3],
-    "[^;]$": [1, 4, 5, 6],
-    ".*$": [1, 2, 3, 4, 5, 6],
+    "[^;]$": [1, 4, 5, 6, 7, 8, 10],
+    ".*$": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     r"\s+$": [4],
     "10%.*done$": [5],
     r"price\$.*end": [6],
     r"\w+pha[^;]$": [],
     "[$]": [6],
+    # ripgrep looks for one of such literals first, and matches the lines by themselves.
+    "(if|while).*[^{]$": [],
+    "(if|while).*[{]$": [7, 8],
+    r"(if|while).*\s$": [],
+    r"\b(int|return)\b.*[^;]$": [10],
+    r"^(alpha|tail)(\s+|$)": [1, 4],
+    r"\A(if|while).*[^{]$": [],
+    r"(alpha|done)$\W": [],
 }
 
 
@@ -610,13 +619,32 @@ def test_a_pattern_that_names_cr_finds_it(desk, pattern):
     assert rows(desk, pattern=pattern) == ["crlf:1:one"]
 
 
-def test_a_lone_cr_is_a_character_but_for_a_dollar(desk):
+def test_a_lone_cr_is_a_character_but_for_a_pattern_with_a_dollar(desk):
     desk.write("a", b"10%\r50%\rdone\n")
-    found = rows(desk, pattern="10%.*done$")
+    found = rows(desk, pattern="10%.*done")
     assert found[0] == "a:1:10%\\r50%\\rdone"
     assert rows(desk, pattern="^50%") == ["No matches found."]
-    # It ends a line for ripgrep's `$` where that is to stand before CRLF.
-    assert rows(desk, pattern="^10%$") == found
+    # It ends a line for ripgrep where `$` is to stand before CRLF.
+    assert rows(desk, pattern="^10%$") == rows(desk, pattern="^50%$") == found
+    assert rows(desk, pattern="10%.*done$") == ["No matches found."]
+
+
+@pytest.mark.parametrize("size", [0, 2_000_000, 9_000_000], ids=["split", "held", "in pieces"])
+@pytest.mark.parametrize("end", [b"", b"\r", b"\r\r", b"\n", b"\r\n"])
+def test_a_last_line_is_found_by_its_end_with_and_without_a_line_end(desk, size, end):
+    desk.write("a", b"pad\r\n" * (size // 5) + b"one end" + end)
+    desk.write("b", b"two end" + end)
+    number = size // 5 + 1
+    for limit in (2, 100):
+        found = desk.run("grep", pattern="(one|two) [^x]*d$", limit=limit).details["matches"]
+        assert [(match["path"], match["line"]) for match in found] == [("a", number), ("b", 1)]
+        assert rows(desk, pattern="(one|two).*[^d]$", limit=limit) == ["No matches found."]
+
+
+def test_a_last_line_as_long_as_a_row_may_be_is_found_by_its_end(desk):
+    for length in range(limits.search_row_bytes_max - 6, limits.search_row_bytes_max + 3):
+        desk.write("a", b"x" * (length - 1) + b"y")
+        assert len(desk.run("grep", pattern="xy$").details["matches"]) == 1
 
 
 def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_at_any_limit(desk):
