@@ -15,9 +15,12 @@ from paddock.tools.arguments import (
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
     LineRows,
+    context_row,
+    count_found,
     count_matches,
     is_partial,
     limit_notice,
+    line_text,
     none_shown,
     path_text,
     refuse_cancelled,
@@ -102,7 +105,7 @@ class Grep:
             ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
         )
         refuse_cancelled(ports)
-        return _output(found, plan.wanted.matches_max, ports.limits)
+        return _output(found, plan.wanted, ports.limits)
 
 
 class _Rows:
@@ -124,39 +127,44 @@ class _Rows:
         """Take in a file's lines until there is no more room."""
         path = show_row_path(file.path)
         for line in file.lines:
-            text = self.lines.text(line)
+            text = line_text(line)
             if line.is_match:
-                row = f"{path}:{line.number}:{text}"
+                row = f"{path}:{line.number}:{text.shown}"
             else:
-                row = self.lines.context_row(path, line.number, text)
+                row = context_row(path, line.number, text)
             self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
             if self._bytes > self._bytes_max:
                 self.is_full = True
                 return
             self.rows.append(row)
+            self.lines.count(text)
             if line.is_match:
-                match = {"path": path_text(file.path), "line": line.number, "text": text}
+                match = {"path": path_text(file.path), "line": line.number, "text": text.shown}
                 self.matches.append(match)
                 self.files.add(file.path)
+            else:
+                self.lines.count_beside(text)
 
 
-def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutput:
+def _output(found: ContentFound, wanted: Wanted, lowered: LoweredLimits) -> ToolOutput:
     rows = _Rows(lowered.search_output_bytes_max)
     for file in found.files:
         rows.add(file)
         if rows.is_full:
             break
     count = len(rows.matches)
-    said = rows.rows or [none_shown(found.matches)]
+    said = rows.rows or [none_shown(found)]
     if rows.is_full:
-        said.append(size_notice(count, found.matches, "context", lowered.search_output_bytes_max))
+        context = "context" if wanted.context else None
+        said.append(size_notice(count, found, lowered.search_output_bytes_max, context))
     elif found.has_more:
-        said.append(limit_notice("matches", limit, lowered.grep_matches_max, "refine pattern"))
+        limit, most = wanted.matches_max, lowered.grep_matches_max
+        said.append(limit_notice("matches", limit, most, "refine pattern"))
     said += rows.lines.notices(lowered.view_bytes_max)
     said += remark_notices(found.remarks)
     truncated = found.has_more or rows.is_full or is_partial(found.remarks)
     details: dict[str, Json] = {
-        "summary": _summary(rows, found.matches, more=truncated),
+        "summary": _summary(rows, found, more=truncated),
         "count": count,
         "truncated": truncated,
         "matches": rows.matches,
@@ -164,10 +172,10 @@ def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutp
     return ToolOutput("\n".join(said), details)
 
 
-def _summary(rows: _Rows, found: int, *, more: bool) -> str:
+def _summary(rows: _Rows, found: ContentFound, *, more: bool) -> str:
     count, files = len(rows.matches), len(rows.files)
     if not count:
-        return f"{count_matches(found)}, none shown" if found else "no matches"
+        return f"{count_found(found)}, none shown" if found.matches else "no matches"
     where = "1 file" if files == 1 else f"{files} files"
     return f"{count_matches(count)} in {where}{', and there are more' if more else ''}"
 

@@ -325,9 +325,39 @@ def test_all_rows_together_stay_below_the_output_limit_and_the_cut_is_said(desk)
     count = output.details["count"]
     assert output.details["truncated"] is True
     assert output.content.endswith(
-        f"[50 kB limit reached: {count} of 300 matches shown. "
-        "Refine pattern or path, or lower context.]"
+        f"[50 kB limit reached: {count} of 300 matches shown. Refine pattern or path.]"
     )
+    around = desk.run("grep", pattern="needle", limit=300, context=1)
+    assert around.content.endswith("matches shown. Refine pattern or path, or lower context.]")
+
+
+@pytest.mark.parametrize(
+    ("tool", "limit", "context", "reader"),
+    [
+        ("grep", "limit", "context", "view"),
+        ("grep_dev", "max_results", "context_lines", "read_file"),
+    ],
+)
+def test_what_is_said_of_rows_counts_none_for_which_there_was_no_room(
+    desk, tool, limit, context, reader
+):
+    desk.write("a", (b"needle \xff\x1b" + b"x" * 600 + b"\n") * 500)
+    for asked, beside, told in (
+        (100, 0, "more than 100 matches shown. Refine pattern or path.]"),
+        (100, 1, f"more than 100 matches shown. Refine pattern or path, or lower {context}.]"),
+    ):
+        given = {limit: asked, context: beside}
+        said = desk.run(tool, pattern="needl[e]", **given).content.split("\n")
+        shown = [row for row in said if row.startswith("a")]
+        lines = {re.split("[:-]", row)[1] for row in shown}
+        matches = sum(row.startswith("a:") for row in shown)
+        assert 20 < matches < 100
+        assert said[len(shown) :][:4] == [
+            f"[50 kB limit reached: {matches} of {told}",
+            f"[{len(lines)} lines cut at 500 characters. Use {reader} to see all of a line.]",
+            f"[{len(lines)} lines hold bytes that are not UTF-8, shown as \\xNN.]",
+            f"[{len(lines)} control or direction characters shown as \\xNN or \\uNNNN.]",
+        ]
 
 
 def test_lines_that_are_not_utf8_are_rows_and_that_is_said(desk):
