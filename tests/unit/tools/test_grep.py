@@ -10,6 +10,7 @@ from paddock import limits
 from paddock.errors import (
     InvalidArgumentsError,
     InvalidPatternError,
+    PathError,
     PathNotFoundError,
     PathTraversalError,
     PermissionDeniedError,
@@ -527,6 +528,46 @@ def test_an_unreadable_file_costs_a_warning_and_not_the_result(desk, limit):
         run_as_plain_user(search)
     finally:
         (desk.root / "shut-dir").chmod(0o755)
+
+
+@pytest.mark.parametrize("pattern", ["needle", "n[e]+dle", "none"])
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_directory_that_may_not_be_entered_is_refused_as_not_readable(desk, mode, pattern):
+    desk.write("shut/a", b"needle\n")
+    desk.write("open/a", b"needle\n")
+    (desk.root / "shut").chmod(mode)
+    (desk.root / "open").chmod(0o555)
+    give_to_plain_user(desk.root)
+
+    def search():
+        words = "^cannot (read|list) 'shut': not readable by this user$"
+        with pytest.raises(PathError, match=words) as refusal:
+            desk.run("grep", pattern=pattern, path="shut")
+        assert refusal.value.code == "path.invalid"
+        found = rows(desk, pattern=pattern, path="open")
+        assert found == ["No matches found." if pattern == "none" else "open/a:1:needle"]
+
+    try:
+        run_as_plain_user(search)
+    finally:
+        for name in ("shut", "open"):
+            (desk.root / name).chmod(0o755)
+
+
+def test_a_root_that_may_be_listed_alone_is_refused_as_not_readable(desk):
+    desk.write("a", b"needle\n")
+    give_to_plain_user(desk.root)
+    desk.root.chmod(0o444)
+
+    def search():
+        for tool in ("grep", "grep_dev"):
+            with pytest.raises(PathError, match=r"^cannot read '\.': not readable by this user$"):
+                desk.run(tool, pattern="n[e]+dle")
+
+    try:
+        run_as_plain_user(search)
+    finally:
+        desk.root.chmod(0o755)
 
 
 def test_a_place_that_no_path_can_name_costs_a_warning_and_not_the_result(desk):

@@ -21,6 +21,7 @@ from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_DIRECTORY
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
 from paddock.workspace.search.binaries import is_binary
+from paddock.workspace.search.child import require_enterable
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
@@ -103,6 +104,7 @@ def _search_below(
     proposals: Proposals = {}
     fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)
     try:
+        require_enterable(fd)
         child = engine.start(command, fd)
     finally:
         os.close(fd)

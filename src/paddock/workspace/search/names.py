@@ -23,7 +23,7 @@ from paddock.workspace.listing import Tree
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
 from paddock.workspace.search.asked import NamesFound, Remarks, Shown
-from paddock.workspace.search.child import Child
+from paddock.workspace.search.child import Child, require_enterable
 from paddock.workspace.search.globs import Entered, SearchGlob
 from paddock.workspace.search.program import NEVER, list_command
 from paddock.workspace.search.until import Until
@@ -130,6 +130,7 @@ class _Listed:
             self._tree.root_fd, self._directory.relative, READ_DIRECTORY
         )
         try:
+            require_enterable(fd)
             with Child(list_command(self._glob), fd, self._until) as child:
                 output = b"".join(child.output())
                 remarks.is_late = child.is_late
