@@ -18,6 +18,7 @@ from paddock.tools.search_rows import (
     context_row,
     count_found,
     count_matches,
+    glob_notices,
     is_partial,
     limit_notice,
     line_text,
@@ -52,7 +53,8 @@ class GrepArguments(ArgumentType):
     pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str | None = optional_text(
-        "Only files that match: *.py by name, src/**/*.ts by path, {a,b} for either, !x for not x."
+        "Only files that match: *.py by name, src/**/*.ts by path below the searched directory, "
+        "{a,b} for either, !x for not x."
     )
     ignoreCase: bool = flag("Match without regard to case.", default=False)  # noqa: N815 - the name that models know
     literal: bool = flag("Take the pattern as plain text.", default=False)
@@ -105,7 +107,7 @@ class Grep:
             ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
         )
         refuse_cancelled(ports)
-        return _output(found, plan.wanted, ports.limits)
+        return _output(plan, found, ports.limits)
 
 
 class _Rows:
@@ -146,7 +148,8 @@ class _Rows:
                 self.lines.count_beside(text)
 
 
-def _output(found: ContentFound, wanted: Wanted, lowered: LoweredLimits) -> ToolOutput:
+def _output(plan: GrepPlan, found: ContentFound, lowered: LoweredLimits) -> ToolOutput:
+    wanted = plan.wanted
     rows = _Rows(lowered.search_output_bytes_max)
     for file in found.files:
         rows.add(file)
@@ -161,6 +164,8 @@ def _output(found: ContentFound, wanted: Wanted, lowered: LoweredLimits) -> Tool
         limit, most = wanted.matches_max, lowered.grep_matches_max
         said.append(limit_notice("matches", limit, most, "refine pattern"))
     said += rows.lines.notices(lowered.view_bytes_max)
+    if not found.matches:
+        said += glob_notices(plan.glob, plan.path)
     said += remark_notices(found.remarks)
     truncated = found.has_more or rows.is_full or is_partial(found.remarks)
     details: dict[str, Json] = {

@@ -14,6 +14,7 @@ from paddock.tools.search_rows import (
     LineRows,
     LineText,
     context_row,
+    glob_notices,
     is_partial,
     limit_notice,
     line_text,
@@ -44,7 +45,10 @@ class GrepDevArguments(ArgumentType):
 
     pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
-    glob: str = filled_text("Only files that match, such as *.py.", "*")
+    glob: str = filled_text(
+        "Only files that match: *.py by name, src/**/*.ts by path below the searched directory.",
+        "*",
+    )
     max_results: int = clamped_integer(
         "The most matches to return.",
         _DEFAULT_RESULTS,
@@ -163,6 +167,8 @@ def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> 
         shown, most = wanted.matches_max, lowered.dev_matches_max
         said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
     said += rows.lines.notices(lowered.view_bytes_max, "read_file")
+    if not found.matches:
+        said += glob_notices(plan.glob, plan.path)
     said += remark_notices(found.remarks)
     said.append(_account(counted.files_searched, counted.skipped))
     details: dict[str, Json] = {

@@ -10,7 +10,9 @@ from paddock.text.show import quote, show_line, show_name
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Ports
 from paddock.values.cancelling import LeftEffect
+from paddock.workspace import ReadPath
 from paddock.workspace.search.asked import ContentFound, Line, Remarks
+from paddock.workspace.search.globs import SearchGlob
 
 NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
@@ -185,6 +187,14 @@ def size_notice(shown: int, found: ContentFound, bytes_max: int, context: str | 
         f"[{bytes_max / 1000:g} kB limit reached: {shown} of {more}{found.matches} matches "
         f"shown. Refine pattern or path{lower}.]"
     )
+
+
+def glob_notices(glob: SearchGlob, path: ReadPath) -> list[str]:
+    """Why nothing was found, if the glob names the searched directory a second time."""
+    for directory in (path.asked.relative, path.real.relative):
+        if rest := glob.below(directory):
+            return [f"[The glob is taken from {quote(directory)}: write {quote(rest)}.]"]
+    return []
 
 
 def remark_notices(remarks: Remarks) -> list[str]:

@@ -204,7 +204,48 @@ def test_a_glob_is_about_names_or_with_a_slash_about_paths(desk):
 def test_a_path_glob_is_taken_from_the_searched_directory(desk):
     desk.write("src/deep/d.py", b"needle\n")
     assert rows(desk, pattern="needle", path="src", glob="deep/*.py") == ["src/deep/d.py:1:needle"]
-    assert rows(desk, pattern="needle", path="src", glob="src/**") == ["No matches found."]
+    assert rows(desk, pattern="needle", path="src", glob="other/**") == ["No matches found."]
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "none"),
+    [
+        ("grep", "glob", "No matches found."),
+        ("grep_dev", "glob", "No matches found."),
+        ("find", "pattern", "No files found."),
+    ],
+)
+def test_a_glob_that_names_the_searched_directory_again_is_told_what_to_be(
+    desk, tool, argument, none
+):
+    desk.write("src/deep/d.py", b"needle\n")
+    desk.write("twice/twice/d.py", b"needle\n")
+    (desk.root / "link").symlink_to("src")
+
+    def said(path, glob):
+        given = {argument: glob} if tool == "find" else {"pattern": "needle", argument: glob}
+        rows = desk.run(tool, path=path, **given).content.split("\n")
+        return [row for row in rows if not row.endswith("searched.]")]
+
+    notice = "[The glob is taken from 'src': write '**/*.py'.]"
+    for glob in ("src/**/*.py", "/src/**/*.py"):
+        assert said("src", glob) == [none, notice]
+        assert said("link", glob) == [none, notice]
+    assert said("link", "link/**/*.py") == [none, notice.replace("src", "link")]
+    assert said("src/deep", "src/deep/*.py") == [
+        none,
+        "[The glob is taken from 'src/deep': write '*.py'.]",
+    ]
+    for path, glob in (
+        ("src", "srcs/*.py"),
+        ("src", "src/"),
+        ("src", "!src/*.py"),
+        (".", "src/*.txt"),
+        ("src", "deep/*.txt"),
+    ):
+        assert not any("taken from" in row for row in said(path, glob))
+    assert len(said("src", "**/*.py")) == len(said("twice", "twice/*.py")) == 1
+    assert none not in said("src", "**/*.py") + said("twice", "twice/*.py")
 
 
 def test_a_glob_that_can_match_nothing_is_an_error(desk):
