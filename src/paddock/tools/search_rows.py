@@ -200,9 +200,10 @@ def glob_notices(glob: SearchGlob, path: ReadPath) -> list[str]:
 def remark_notices(remarks: Remarks) -> list[str]:
     """What went on beside the rows."""
     said: list[str] = []
-    if remarks.is_binary:
+    if remarks.binary is not None:
         said.append(
-            "[The file is binary and was not searched: it has a NUL byte at its beginning.]"
+            "[The file is binary and was not searched: "
+            f"it has {remarks.binary.value} at its beginning.]"
         )
     if remarks.unreadable:
         said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")

@@ -20,7 +20,7 @@ from paddock.workspace.failures import converting
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_DIRECTORY
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
-from paddock.workspace.search.binaries import is_binary
+from paddock.workspace.search.binaries import read_binary_sign
 from paddock.workspace.search.child import require_enterable
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
@@ -57,8 +57,8 @@ def search_content(
     search = OrderedSearch(engine)
     if is_one_file:
         require_viewable(engine, path)
-        engine.remarks.is_binary = is_binary(workspace, path)
-        if not engine.remarks.is_binary:
+        engine.remarks.binary = read_binary_sign(workspace, path)
+        if engine.remarks.binary is None:
             search.search(iter([path.relative]))
     else:
         with converting(path, "list"):
