@@ -207,6 +207,11 @@ def remark_notices(remarks: Remarks) -> list[str]:
         )
     if remarks.unreadable:
         said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
+    if remarks.too_deep:
+        said.append(
+            f"[Not looked into, being {limits.path_depth_max} directories deep: "
+            f"{_named(remarks.too_deep)}.]"
+        )
     if remarks.changed:
         said.append(
             f"[Changed while they were searched, so rows may be missing: "

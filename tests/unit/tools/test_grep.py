@@ -17,6 +17,7 @@ from paddock.errors import (
     SpecialFileError,
 )
 from paddock.policy.settings import LoweredLimits
+from paddock.text.show import quote
 from paddock.tools.cancelling import StoppedCallError
 from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
@@ -609,6 +610,24 @@ def test_a_root_that_may_be_listed_alone_is_refused_as_not_readable(desk):
         run_as_plain_user(search)
     finally:
         desk.root.chmod(0o755)
+
+
+@pytest.mark.parametrize("pattern", ["needle", "n[e]+dle"])
+def test_a_file_is_searched_as_deep_as_a_path_may_be_and_no_deeper_at_any_limit(desk, pattern):
+    deepest = "/".join("d" * (limits.path_depth_max - 1))
+    for name in ("a", f"{deepest}/f", f"{deepest}/d/f", f"{deepest}/d/d/d/f", "z"):
+        desk.write(name, b"needle\n")
+    notice = f"[Not looked into, being 256 directories deep: {quote(f'{deepest}/d')}.]"
+    expected = ["a:1:needle", f"{deepest}/f:1:needle", "z:1:needle"]
+    for limit in (1, 2, 3, 100):
+        found = rows(desk, pattern=pattern, limit=limit)
+        assert [row for row in found if not row.startswith("[")] == expected[:limit]
+    assert found == [*expected, notice]
+    account = "[3 files searched.]"
+    assert desk.run("grep_dev", pattern=pattern).content.split("\n") == [*found, account]
+    for tool in ("grep", "grep_dev"):
+        none = desk.run(tool, pattern=pattern, path=f"{deepest}/d").content.split("\n")
+        assert none[:2] == ["No matches found.", notice]
 
 
 def test_a_place_that_no_path_can_name_costs_a_warning_and_not_the_result(desk):

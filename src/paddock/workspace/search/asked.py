@@ -52,6 +52,8 @@ class Remarks:
 
     unreadable: set[str] = field(default_factory=set[str])
     """Files and directories that this user may not read."""
+    too_deep: set[str] = field(default_factory=set[str])
+    """Directories that were not looked into, for paths of what is there are too deep."""
     changed: set[str] = field(default_factory=set[str])
     """Files that were touched meanwhile, and have fewer rows than ripgrep saw."""
     is_late: bool = False

@@ -29,7 +29,7 @@ from paddock.workspace.search.probe import probe, short_text
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
+from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, too_deep_above
 from paddock.workspace.workspace import Workspace
 
 
@@ -120,12 +120,14 @@ def _search_below(
         area = _Below(workspace, path, glob)
         engine.read(child, ProposalReader(), proposals, wanted.matches_max, area)
     if sum(map(len, proposals.values())) <= search.left:
+        engine.remarks.too_deep.update(area.too_deep)
         search.confirm(proposals)
         return
     with contextlib.closing(Walk(tree, path, terms, engine.until)) as walk:
         search.search(walk.paths())
         engine.remarks.is_late = engine.remarks.is_late or walk.is_late
         engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
+        engine.remarks.too_deep.update(filter(engine.may_name, walk.too_deep))
 
 
 class _Below:
@@ -136,7 +138,17 @@ class _Below:
     a byte that is no UTF-8, no `[[:digit:]]`. So all rules are ours to apply, as a walk does.
     """
 
-    __slots__ = ("_base", "_entered", "_glob", "_ignored", "_last", "_path", "_tree", "prefix")
+    __slots__ = (
+        "_base",
+        "_entered",
+        "_glob",
+        "_ignored",
+        "_last",
+        "_path",
+        "_tree",
+        "prefix",
+        "too_deep",
+    )
 
     def __init__(self, workspace: Workspace, path: WorkspacePath, glob: SearchGlob) -> None:
         self.prefix = "" if path.is_root else path.relative + "/"
@@ -147,6 +159,8 @@ class _Below:
         self._path = path
         self._ignored: IgnoreLookup | None = None
         self._last = ("", False)
+        self.too_deep: set[str] = set()
+        """Directories that a walk does not look into, and ripgrep found something in."""
 
     def means(self, path: str) -> bool:
         """Whether the search is about this file."""
@@ -164,4 +178,9 @@ class _Below:
         # Only where something was found: the rules cost a look into each directory.
         if self._ignored is None:
             self._ignored = IgnoreLookup(self._tree, self._path)
-        return not self._ignored.ignores(path)
+        if self._ignored.ignores(path):
+            return False
+        deep = too_deep_above(path)
+        if deep:
+            self.too_deep.add(deep)
+        return not deep

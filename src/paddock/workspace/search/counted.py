@@ -72,6 +72,7 @@ def search_counted(
                 search.search(choice.of(walk.paths()))
                 engine.remarks.is_late = engine.remarks.is_late or walk.is_late
                 engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
+                engine.remarks.too_deep.update(filter(engine.may_name, walk.too_deep))
             finally:
                 walk.close()
     engine.check()
