@@ -7,6 +7,7 @@ from paddock.tools.arguments import ArgumentType, filled_text, needed_text, opti
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
     NO_FILES,
+    glob_notices,
     is_partial,
     limit_notice,
     path_text,
@@ -77,6 +78,8 @@ class Find:
             said.append(
                 limit_notice("results", plan.limit, ports.limits.find_entries_max, "refine pattern")
             )
+        if not found.paths:
+            said += glob_notices(plan.glob, plan.path)
         said += remark_notices(found.remarks)
         truncated = found.has_more or is_partial(found.remarks)
         count = len(found.paths)

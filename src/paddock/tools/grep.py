@@ -15,9 +15,13 @@ from paddock.tools.arguments import (
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
     LineRows,
+    context_row,
+    count_found,
     count_matches,
+    glob_notices,
     is_partial,
     limit_notice,
+    line_text,
     none_shown,
     path_text,
     refuse_cancelled,
@@ -49,7 +53,8 @@ class GrepArguments(ArgumentType):
     pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
     glob: str | None = optional_text(
-        "Only files that match: *.py by name, src/**/*.ts by path, {a,b} for either, !x for not x."
+        "Only files that match: *.py by name, src/**/*.ts by path below the searched directory, "
+        "{a,b} for either, !x for not x."
     )
     ignoreCase: bool = flag("Match without regard to case.", default=False)  # noqa: N815 - the name that models know
     literal: bool = flag("Take the pattern as plain text.", default=False)
@@ -102,7 +107,7 @@ class Grep:
             ports.workspace, shown, plan.path.real, plan.wanted, plan.glob, until
         )
         refuse_cancelled(ports)
-        return _output(found, plan.wanted.matches_max, ports.limits)
+        return _output(plan, found, ports.limits)
 
 
 class _Rows:
@@ -124,39 +129,47 @@ class _Rows:
         """Take in a file's lines until there is no more room."""
         path = show_row_path(file.path)
         for line in file.lines:
-            text = self.lines.text(line)
+            text = line_text(line)
             if line.is_match:
-                row = f"{path}:{line.number}:{text}"
+                row = f"{path}:{line.number}:{text.shown}"
             else:
-                row = self.lines.context_row(path, line.number, text)
+                row = context_row(path, line.number, text)
             self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
             if self._bytes > self._bytes_max:
                 self.is_full = True
                 return
             self.rows.append(row)
+            self.lines.count(text)
             if line.is_match:
-                match = {"path": path_text(file.path), "line": line.number, "text": text}
+                match = {"path": path_text(file.path), "line": line.number, "text": text.shown}
                 self.matches.append(match)
                 self.files.add(file.path)
+            else:
+                self.lines.count_beside(text)
 
 
-def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutput:
+def _output(plan: GrepPlan, found: ContentFound, lowered: LoweredLimits) -> ToolOutput:
+    wanted = plan.wanted
     rows = _Rows(lowered.search_output_bytes_max)
     for file in found.files:
         rows.add(file)
         if rows.is_full:
             break
     count = len(rows.matches)
-    said = rows.rows or [none_shown(found.matches)]
+    said = rows.rows or [none_shown(found)]
     if rows.is_full:
-        said.append(size_notice(count, found.matches, "context", lowered.search_output_bytes_max))
+        context = "context" if wanted.context else None
+        said.append(size_notice(count, found, lowered.search_output_bytes_max, context))
     elif found.has_more:
-        said.append(limit_notice("matches", limit, lowered.grep_matches_max, "refine pattern"))
+        limit, most = wanted.matches_max, lowered.grep_matches_max
+        said.append(limit_notice("matches", limit, most, "refine pattern"))
     said += rows.lines.notices(lowered.view_bytes_max)
+    if not found.matches:
+        said += glob_notices(plan.glob, plan.path)
     said += remark_notices(found.remarks)
     truncated = found.has_more or rows.is_full or is_partial(found.remarks)
     details: dict[str, Json] = {
-        "summary": _summary(rows, found.matches, more=truncated),
+        "summary": _summary(rows, found, more=truncated),
         "count": count,
         "truncated": truncated,
         "matches": rows.matches,
@@ -164,10 +177,10 @@ def _output(found: ContentFound, limit: int, lowered: LoweredLimits) -> ToolOutp
     return ToolOutput("\n".join(said), details)
 
 
-def _summary(rows: _Rows, found: int, *, more: bool) -> str:
+def _summary(rows: _Rows, found: ContentFound, *, more: bool) -> str:
     count, files = len(rows.matches), len(rows.files)
     if not count:
-        return f"{count_matches(found)}, none shown" if found else "no matches"
+        return f"{count_found(found)}, none shown" if found.matches else "no matches"
     where = "1 file" if files == 1 else f"{files} files"
     return f"{count_matches(count)} in {where}{', and there are more' if more else ''}"
 
@@ -178,8 +191,8 @@ SPEC: Final = ToolSpec(
     description=(
         "Search the lines of files for a regular expression (ripgrep's syntax: linear time, "
         "no look-around). Rows are path:line:text, context rows path-line-text, by path and "
-        "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, links "
-        "and files with NUL bytes are not. limit counts matches over the whole search."
+        "line. Hidden files are searched; what .gitignore leaves out, .git, node_modules, links, "
+        "files with NUL bytes and UTF-16 files are not. limit counts matches over the whole search."
     ),
     toolset="search",
     arguments=GrepArguments,

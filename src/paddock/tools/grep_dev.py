@@ -12,8 +12,12 @@ from paddock.tools.grep import PATTERN, GrepPlan
 from paddock.tools.outputs import result_schema
 from paddock.tools.search_rows import (
     LineRows,
+    LineText,
+    context_row,
+    glob_notices,
     is_partial,
     limit_notice,
+    line_text,
     none_shown,
     path_text,
     refuse_cancelled,
@@ -41,7 +45,10 @@ class GrepDevArguments(ArgumentType):
 
     pattern: str = needed_text(PATTERN)
     path: str = filled_text("Directory or file to search.", ".")
-    glob: str = filled_text("Only files that match, such as *.py.", "*")
+    glob: str = filled_text(
+        "Only files that match: *.py by name, src/**/*.ts by path below the searched directory.",
+        "*",
+    )
     max_results: int = clamped_integer(
         "The most matches to return.",
         _DEFAULT_RESULTS,
@@ -89,75 +96,90 @@ class GrepDev:
         return _output(plan, counted, ports.limits)
 
 
-def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> ToolOutput:
-    found = counted.found
-    lines = LineRows()
-    rows: list[str] = []
-    results: list[Json] = []
-    size = 0
-    is_full = False
-    for file in found.files:
-        for match in _matches(file, lines, plan.wanted.context):
-            text = _rows_of(file, match, lines)
-            size += len(text.encode("utf-8", "surrogatepass")) + 1
-            is_full = is_full or size > lowered.search_output_bytes_max
-            if not is_full:
-                rows.append(text)
-                results.append(match)
-    said = rows or [none_shown(found.matches)]
-    if is_full:
-        said.append(
-            size_notice(
-                len(results), found.matches, "context_lines", lowered.search_output_bytes_max
+class _Rows:
+    """Matches with what stands around them, up to the output limit."""
+
+    __slots__ = ("_bytes", "_bytes_max", "_context", "is_full", "lines", "results", "rows")
+
+    def __init__(self, context: int, bytes_max: int) -> None:
+        self._bytes = 0
+        self._bytes_max = bytes_max
+        self._context = context
+        self.rows: list[str] = []
+        self.results: list[Json] = []
+        self.lines = LineRows()
+        self.is_full = False
+
+    def add(self, file: FileLines) -> None:
+        """Take in a file's matches until there is no more room."""
+        path = show_row_path(file.path)
+        texts = {line.number: line_text(line) for line in file.lines}
+        counted = set[int]()
+        for number in file.matching:
+            before = _known(texts, range(number - self._context, number))
+            after = _known(texts, range(number + 1, number + 1 + self._context))
+            row = "\n".join(
+                [
+                    *(context_row(path, at, texts[at]) for at in before),
+                    f"{path}:{number}:{texts[number].shown}",
+                    *(context_row(path, at, texts[at]) for at in after),
+                ]
             )
-        )
+            self._bytes += len(row.encode("utf-8", "surrogatepass")) + 1
+            if self._bytes > self._bytes_max:
+                self.is_full = True
+                return
+            self.rows.append(row)
+            for at in (*before, *after):
+                self.lines.count_beside(texts[at])
+            # A line may stand beside more than one match.
+            for at in {number, *before, *after} - counted:
+                self.lines.count(texts[at])
+                counted.add(at)
+            self.results.append(
+                {
+                    "file": path_text(file.path),
+                    "line_number": number,
+                    "line": texts[number].shown,
+                    "context_before": [texts[at].shown for at in before],
+                    "context_after": [texts[at].shown for at in after],
+                }
+            )
+
+
+def _known(texts: dict[int, LineText], numbers: range) -> list[int]:
+    return [number for number in numbers if number in texts]
+
+
+def _output(plan: GrepPlan, counted: "CountedFound", lowered: LoweredLimits) -> ToolOutput:
+    found, wanted = counted.found, plan.wanted
+    rows = _Rows(wanted.context, lowered.search_output_bytes_max)
+    for file in found.files:
+        rows.add(file)
+        if rows.is_full:
+            break
+    said = rows.rows or [none_shown(found)]
+    if rows.is_full:
+        context = "context_lines" if wanted.context else None
+        shown = len(rows.results)
+        said.append(size_notice(shown, found, lowered.search_output_bytes_max, context))
     elif found.has_more:
-        shown, most = plan.wanted.matches_max, lowered.dev_matches_max
+        shown, most = wanted.matches_max, lowered.dev_matches_max
         said.append(limit_notice("matches", shown, most, "refine pattern", "max_results"))
-    said += [*lines.notices(lowered.view_bytes_max, "read_file"), *remark_notices(found.remarks)]
+    said += rows.lines.notices(lowered.view_bytes_max, "read_file")
+    if not found.matches:
+        said += glob_notices(plan.glob, plan.path)
+    said += remark_notices(found.remarks)
     said.append(_account(counted.files_searched, counted.skipped))
     details: dict[str, Json] = {
-        "pattern": plan.wanted.regex.pattern,
-        "match_count": len(results),
+        "pattern": wanted.regex.pattern,
+        "match_count": len(rows.results),
         "files_searched": counted.files_searched,
-        "results": results,
-        "truncated": found.has_more or is_full or is_partial(found.remarks),
+        "results": rows.results,
+        "truncated": found.has_more or rows.is_full or is_partial(found.remarks),
         "skipped": asdict(counted.skipped),
     }
     return ToolOutput("\n".join(said), details)
-
-
-def _matches(file: FileLines, lines: LineRows, context: int) -> list[dict[str, Json]]:
-    """Each match of a file with what stands around it."""
-    texts = {line.number: lines.text(line) for line in file.lines}
-    return [
-        {
-            "file": path_text(file.path),
-            "line_number": line.number,
-            "line": texts[line.number],
-            "context_before": _known(texts, range(line.number - context, line.number)),
-            "context_after": _known(texts, range(line.number + 1, line.number + 1 + context)),
-        }
-        for line in file.lines
-        if line.is_match
-    ]
-
-
-def _known(texts: dict[int, str], numbers: range) -> list[str]:
-    return [texts[number] for number in numbers if number in texts]
-
-
-def _rows_of(file: FileLines, match: dict[str, Json], lines: LineRows) -> str:
-    path, number = show_row_path(file.path), match["line_number"]
-    first = number - len(match["context_before"])
-    before = [
-        lines.context_row(path, first + at, text) for at, text in enumerate(match["context_before"])
-    ]
-    after = [
-        lines.context_row(path, number + 1 + at, text)
-        for at, text in enumerate(match["context_after"])
-    ]
-    return "\n".join([*before, f"{path}:{number}:{match['line']}", *after])
 
 
 def _account(searched: int, skipped: "Skipped") -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
@@ -9,7 +10,9 @@ from paddock.text.show import quote, show_line, show_name
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Ports
 from paddock.values.cancelling import LeftEffect
-from paddock.workspace.search.asked import Line, Remarks
+from paddock.workspace import ReadPath
+from paddock.workspace.search.asked import ContentFound, Line, Remarks
+from paddock.workspace.search.globs import SearchGlob
 
 NO_MATCHES: Final = "No matches found."
 NO_FILES: Final = "No files found."
@@ -48,8 +51,46 @@ def path_text(path: str) -> str:
     return path
 
 
+@dataclass(frozen=True, slots=True)
+class LineText:
+    """A line as it is shown: cut, escaped, and what that changed."""
+
+    shown: str
+    cut_bytes: int
+    """At least so long is the line where it was cut; else 0."""
+    escaped: int
+    """Control and direction characters."""
+    is_not_utf8: bool
+
+
+def line_text(line: Line) -> LineText:
+    """A line's text: cut at `limits.search_line_chars_max`, dangerous characters escaped."""
+    text = line.text.decode("utf-8", "surrogateescape")
+    missing = len(text) - limits.search_line_chars_max
+    is_cut = missing > 0 or line.is_cut
+    if is_cut:
+        text = text[: limits.search_line_chars_max]
+    shown, escaped = show_line(text)
+    strange = sum("\udc80" <= character <= "\udcff" for character in text) if escaped else 0
+    cut_bytes = 0
+    if is_cut:
+        cut_bytes = limits.search_row_bytes_max + 1 if line.is_cut else len(line.text)
+        more = "more than " if line.is_cut else ""
+        shown += f" [... {more}{missing} more characters]"
+    return LineText(shown, cut_bytes, escaped - strange, strange > 0)
+
+
+def context_row(path: str, number: int, text: LineText) -> str:
+    """The row of a line beside a match; `path` as `show_row_path` gives it.
+
+    Threat: behind `a-1-`, the text `b.py:7:x` would make a row of line 7 of `a-1-b.py`.
+    """
+    shown = _LIKE_A_MATCH.sub(r"\\x3a", text.shown)
+    return f"{path}-{number}-{shown}"
+
+
 class LineRows:
-    """Turns lines into text, and keeps count of what that changed."""
+    """Keeps count of what was changed in the lines that are shown, and of no others."""
 
     __slots__ = ("cut", "escaped", "like_matches", "longest_bytes", "not_utf8")
 
@@ -61,33 +102,16 @@ class LineRows:
         self.like_matches = 0
         self.not_utf8 = 0
 
-    def text(self, line: Line) -> str:
-        """A line's text: cut at `limits.search_line_chars_max`, dangerous characters escaped."""
-        text = line.text.decode("utf-8", "surrogateescape")
-        missing = len(text) - limits.search_line_chars_max
-        if missing > 0 or line.is_cut:
-            text = text[: limits.search_line_chars_max]
-        shown, escaped = show_line(text)
-        if escaped:
-            strange = sum("\udc80" <= character <= "\udcff" for character in text)
-            self.not_utf8 += strange > 0
-            self.escaped += escaped - strange
-        if missing > 0 or line.is_cut:
-            self.cut += 1
-            length = limits.search_row_bytes_max + 1 if line.is_cut else len(line.text)
-            self.longest_bytes = max(self.longest_bytes, length)
-            more = "more than " if line.is_cut else ""
-            shown += f" [... {more}{missing} more characters]"
-        return shown
+    def count(self, text: LineText) -> None:
+        """A line is shown."""
+        self.cut += text.cut_bytes > 0
+        self.longest_bytes = max(self.longest_bytes, text.cut_bytes)
+        self.escaped += text.escaped
+        self.not_utf8 += text.is_not_utf8
 
-    def context_row(self, path: str, number: int, text: str) -> str:
-        """The row of a line beside a match; `path` as `show_row_path` gives it.
-
-        Threat: behind `a-1-`, the text `b.py:7:x` would make a row of line 7 of `a-1-b.py`.
-        """
-        shown, escaped = _LIKE_A_MATCH.subn(r"\\x3a", text)
-        self.like_matches += escaped > 0
-        return f"{path}-{number}-{shown}"
+    def count_beside(self, text: LineText) -> None:
+        """A line is shown beside a match."""
+        self.like_matches += _LIKE_A_MATCH.search(text.shown) is not None
 
     def notices(self, read_bytes_max: int, reader: str = "view") -> list[str]:
         """What has to be said of the lines that were shown; `reader` shows so much of one."""
@@ -122,14 +146,21 @@ class LineRows:
         return said
 
 
-def none_shown(matches: int) -> str:
+def none_shown(found: ContentFound) -> str:
     """What is said in the place of rows: nothing was found, or no row of it has room."""
-    return f"{count_matches(matches)}, none shown." if matches else NO_MATCHES
+    told = count_found(found)
+    return f"{told[0].upper()}{told[1:]}, none shown." if found.matches else NO_MATCHES
 
 
 def count_matches(matches: int) -> str:
     """So many matches, in words."""
     return f"{matches} match" if matches == 1 else f"{matches} matches"
+
+
+def count_found(found: ContentFound) -> str:
+    """The matches that there are, in words; how many is not known where a search was cut."""
+    more = "more than " if found.has_more else ""
+    return f"{more}{count_matches(found.matches)}"
 
 
 def limit_notice(
@@ -145,23 +176,42 @@ def limit_notice(
     return f"[{limit} {what} limit reached. {advice}.]"
 
 
-def size_notice(shown: int, matches: int, argument: str, bytes_max: int) -> str:
-    """That the rows grew too large, and what makes them smaller; `argument` asks for context."""
+def size_notice(shown: int, found: ContentFound, bytes_max: int, context: str | None) -> str:
+    """That the rows grew too large, and what makes them smaller.
+
+    `context` is the argument by which lines beside the matches were asked for, if they were.
+    """
+    more = "more than " if found.has_more else ""
+    lower = "" if context is None else f", or lower {context}"
     return (
-        f"[{bytes_max / 1000:g} kB limit reached: {shown} of {matches} matches shown. "
-        f"Refine pattern or path, or lower {argument}.]"
+        f"[{bytes_max / 1000:g} kB limit reached: {shown} of {more}{found.matches} matches "
+        f"shown. Refine pattern or path{lower}.]"
     )
+
+
+def glob_notices(glob: SearchGlob, path: ReadPath) -> list[str]:
+    """Why nothing was found, if the glob names the searched directory a second time."""
+    for directory in (path.asked.relative, path.real.relative):
+        if rest := glob.below(directory):
+            return [f"[The glob is taken from {quote(directory)}: write {quote(rest)}.]"]
+    return []
 
 
 def remark_notices(remarks: Remarks) -> list[str]:
     """What went on beside the rows."""
     said: list[str] = []
-    if remarks.is_binary:
+    if remarks.binary is not None:
         said.append(
-            "[The file is binary and was not searched: it has a NUL byte at its beginning.]"
+            "[The file is binary and was not searched: "
+            f"it has {remarks.binary.value} at its beginning.]"
         )
     if remarks.unreadable:
         said.append(f"[Not readable by this user: {_named(remarks.unreadable)}.]")
+    if remarks.too_deep:
+        said.append(
+            f"[Not looked into, being {limits.path_depth_max} directories deep: "
+            f"{_named(remarks.too_deep)}.]"
+        )
     if remarks.changed:
         said.append(
             f"[Changed while they were searched, so rows may be missing: "

@@ -3,13 +3,16 @@ import os
 
 import pytest
 
+from paddock import limits
 from paddock.errors import (
     InvalidArgumentsError,
+    InvalidPathError,
     InvalidPatternError,
     PathNotADirectoryError,
     PathNotFoundError,
     PathTraversalError,
 )
+from paddock.text.show import quote
 from tests.support.users import give_to_plain_user, run_as_plain_user
 
 
@@ -238,6 +241,32 @@ def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_in_any_tree(
         *("b.py", "d/", "d/src/", "d/src/x.py", "d/y.py"),
         *("e/", "e/src/", "e/src/x.py"),
     ]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_file_is_found_as_deep_as_a_path_may_be_and_no_deeper_in_any_tree(
+    desk, monkeypatch, is_large
+):
+    deepest = "/".join("d" * (limits.path_depth_max - 1))
+    for name in ("f", f"{deepest}/f", f"{deepest}/d/f", f"{deepest}/d/d/d/f", f"{deepest}/e/g"):
+        desk.write(name, b"needle\n")
+    if is_large:
+        monkeypatch.setattr("paddock.limits.search_walked_entries_max", 1)
+        monkeypatch.setattr("paddock.workspace.search.names._WORTH_WALKING_ENTRIES", 1)
+    notice = "[Not looked into, being 256 directories deep: {}.]"
+    below = notice.format(quote(f"{deepest}/d"))
+    both = notice.format(f"{quote(f'{deepest}/d')}, {quote(f'{deepest}/e')}")
+    found = desk.run("find", pattern="[fg]")
+    assert found.content.split("\n") == [f"{deepest}/f", "f", both]
+    assert found.details["truncated"] is False
+    assert desk.run("view", path=f"{deepest}/f").content == "     1\tneedle"
+    with pytest.raises(InvalidPathError, match="257 components deep, over 256"):
+        desk.run("view", path=f"{deepest}/d/f")
+    cut = "[1 results limit reached. Use limit=2 for more, or refine pattern.]"
+    assert rows(desk, pattern="[fg]", limit=1) == [f"{deepest}/f", cut]
+    assert rows(desk, pattern="[fg]", path=f"{deepest}/d") == ["No files found.", below]
+    desk.write(".gitignore", b"e/\n")
+    assert rows(desk, pattern="[fg]") == [f"{deepest}/f", "f", below]
 
 
 def test_a_line_of_braces_in_gitignore_is_passed_over(desk):

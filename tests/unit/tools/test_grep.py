@@ -10,12 +10,14 @@ from paddock import limits
 from paddock.errors import (
     InvalidArgumentsError,
     InvalidPatternError,
+    PathError,
     PathNotFoundError,
     PathTraversalError,
     PermissionDeniedError,
     SpecialFileError,
 )
 from paddock.policy.settings import LoweredLimits
+from paddock.text.show import quote
 from paddock.tools.cancelling import StoppedCallError
 from tests.support.disks import dig
 from tests.support.users import give_to_plain_user, run_as_plain_user
@@ -203,7 +205,48 @@ def test_a_glob_is_about_names_or_with_a_slash_about_paths(desk):
 def test_a_path_glob_is_taken_from_the_searched_directory(desk):
     desk.write("src/deep/d.py", b"needle\n")
     assert rows(desk, pattern="needle", path="src", glob="deep/*.py") == ["src/deep/d.py:1:needle"]
-    assert rows(desk, pattern="needle", path="src", glob="src/**") == ["No matches found."]
+    assert rows(desk, pattern="needle", path="src", glob="other/**") == ["No matches found."]
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument", "none"),
+    [
+        ("grep", "glob", "No matches found."),
+        ("grep_dev", "glob", "No matches found."),
+        ("find", "pattern", "No files found."),
+    ],
+)
+def test_a_glob_that_names_the_searched_directory_again_is_told_what_to_be(
+    desk, tool, argument, none
+):
+    desk.write("src/deep/d.py", b"needle\n")
+    desk.write("twice/twice/d.py", b"needle\n")
+    (desk.root / "link").symlink_to("src")
+
+    def said(path, glob):
+        given = {argument: glob} if tool == "find" else {"pattern": "needle", argument: glob}
+        rows = desk.run(tool, path=path, **given).content.split("\n")
+        return [row for row in rows if not row.endswith("searched.]")]
+
+    notice = "[The glob is taken from 'src': write '**/*.py'.]"
+    for glob in ("src/**/*.py", "/src/**/*.py"):
+        assert said("src", glob) == [none, notice]
+        assert said("link", glob) == [none, notice]
+    assert said("link", "link/**/*.py") == [none, notice.replace("src", "link")]
+    assert said("src/deep", "src/deep/*.py") == [
+        none,
+        "[The glob is taken from 'src/deep': write '*.py'.]",
+    ]
+    for path, glob in (
+        ("src", "srcs/*.py"),
+        ("src", "src/"),
+        ("src", "!src/*.py"),
+        (".", "src/*.txt"),
+        ("src", "deep/*.txt"),
+    ):
+        assert not any("taken from" in row for row in said(path, glob))
+    assert len(said("src", "**/*.py")) == len(said("twice", "twice/*.py")) == 1
+    assert none not in said("src", "**/*.py") + said("twice", "twice/*.py")
 
 
 def test_a_glob_that_can_match_nothing_is_an_error(desk):
@@ -325,9 +368,39 @@ def test_all_rows_together_stay_below_the_output_limit_and_the_cut_is_said(desk)
     count = output.details["count"]
     assert output.details["truncated"] is True
     assert output.content.endswith(
-        f"[50 kB limit reached: {count} of 300 matches shown. "
-        "Refine pattern or path, or lower context.]"
+        f"[50 kB limit reached: {count} of 300 matches shown. Refine pattern or path.]"
     )
+    around = desk.run("grep", pattern="needle", limit=300, context=1)
+    assert around.content.endswith("matches shown. Refine pattern or path, or lower context.]")
+
+
+@pytest.mark.parametrize(
+    ("tool", "limit", "context", "reader"),
+    [
+        ("grep", "limit", "context", "view"),
+        ("grep_dev", "max_results", "context_lines", "read_file"),
+    ],
+)
+def test_what_is_said_of_rows_counts_none_for_which_there_was_no_room(
+    desk, tool, limit, context, reader
+):
+    desk.write("a", (b"needle \xff\x1b" + b"x" * 600 + b"\n") * 500)
+    for asked, beside, told in (
+        (100, 0, "more than 100 matches shown. Refine pattern or path.]"),
+        (100, 1, f"more than 100 matches shown. Refine pattern or path, or lower {context}.]"),
+    ):
+        given = {limit: asked, context: beside}
+        said = desk.run(tool, pattern="needl[e]", **given).content.split("\n")
+        shown = [row for row in said if row.startswith("a")]
+        lines = {re.split("[:-]", row)[1] for row in shown}
+        matches = sum(row.startswith("a:") for row in shown)
+        assert 20 < matches < 100
+        assert said[len(shown) :][:4] == [
+            f"[50 kB limit reached: {matches} of {told}",
+            f"[{len(lines)} lines cut at 500 characters. Use {reader} to see all of a line.]",
+            f"[{len(lines)} lines hold bytes that are not UTF-8, shown as \\xNN.]",
+            f"[{len(lines)} control or direction characters shown as \\xNN or \\uNNNN.]",
+        ]
 
 
 def test_lines_that_are_not_utf8_are_rows_and_that_is_said(desk):
@@ -499,6 +572,64 @@ def test_an_unreadable_file_costs_a_warning_and_not_the_result(desk, limit):
         (desk.root / "shut-dir").chmod(0o755)
 
 
+@pytest.mark.parametrize("pattern", ["needle", "n[e]+dle", "none"])
+@pytest.mark.parametrize("mode", [0o000, 0o444])
+def test_a_directory_that_may_not_be_entered_is_refused_as_not_readable(desk, mode, pattern):
+    desk.write("shut/a", b"needle\n")
+    desk.write("open/a", b"needle\n")
+    (desk.root / "shut").chmod(mode)
+    (desk.root / "open").chmod(0o555)
+    give_to_plain_user(desk.root)
+
+    def search():
+        words = "^cannot (read|list) 'shut': not readable by this user$"
+        with pytest.raises(PathError, match=words) as refusal:
+            desk.run("grep", pattern=pattern, path="shut")
+        assert refusal.value.code == "path.invalid"
+        found = rows(desk, pattern=pattern, path="open")
+        assert found == ["No matches found." if pattern == "none" else "open/a:1:needle"]
+
+    try:
+        run_as_plain_user(search)
+    finally:
+        for name in ("shut", "open"):
+            (desk.root / name).chmod(0o755)
+
+
+def test_a_root_that_may_be_listed_alone_is_refused_as_not_readable(desk):
+    desk.write("a", b"needle\n")
+    give_to_plain_user(desk.root)
+    desk.root.chmod(0o444)
+
+    def search():
+        for tool in ("grep", "grep_dev"):
+            with pytest.raises(PathError, match=r"^cannot read '\.': not readable by this user$"):
+                desk.run(tool, pattern="n[e]+dle")
+
+    try:
+        run_as_plain_user(search)
+    finally:
+        desk.root.chmod(0o755)
+
+
+@pytest.mark.parametrize("pattern", ["needle", "n[e]+dle"])
+def test_a_file_is_searched_as_deep_as_a_path_may_be_and_no_deeper_at_any_limit(desk, pattern):
+    deepest = "/".join("d" * (limits.path_depth_max - 1))
+    for name in ("a", f"{deepest}/f", f"{deepest}/d/f", f"{deepest}/d/d/d/f", "z"):
+        desk.write(name, b"needle\n")
+    notice = f"[Not looked into, being 256 directories deep: {quote(f'{deepest}/d')}.]"
+    expected = ["a:1:needle", f"{deepest}/f:1:needle", "z:1:needle"]
+    for limit in (1, 2, 3, 100):
+        found = rows(desk, pattern=pattern, limit=limit)
+        assert [row for row in found if not row.startswith("[")] == expected[:limit]
+    assert found == [*expected, notice]
+    account = "[3 files searched.]"
+    assert desk.run("grep_dev", pattern=pattern).content.split("\n") == [*found, account]
+    for tool in ("grep", "grep_dev"):
+        none = desk.run(tool, pattern=pattern, path=f"{deepest}/d").content.split("\n")
+        assert none[:2] == ["No matches found.", notice]
+
+
 def test_a_place_that_no_path_can_name_costs_a_warning_and_not_the_result(desk):
     desk.write("a", b"needle\n")
     dig(desk.root, "d" * 200, 25)
@@ -578,16 +709,25 @@ def _ripgreps() -> list[str]:
 
 
 LINES = [b"alpha", b"end;", b"", b"tail  ", b"10% 50% done", b"price$ 3 end"]
+LINES += [b"if (x) {", b"while (y) {", b"int a = 1;", b"return a"]
 LINE_ENDS = {
     "alpha$": [1],
     "^$": [3],
-    "[^;]$": [1, 4, 5, 6],
-    ".*$": [1, 2, 3, 4, 5, 6],
+    "[^;]$": [1, 4, 5, 6, 7, 8, 10],
+    ".*$": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
     r"\s+$": [4],
     "10%.*done$": [5],
     r"price\$.*end": [6],
     r"\w+pha[^;]$": [],
     "[$]": [6],
+    # ripgrep looks for one of such literals first, and matches the lines by themselves.
+    "(if|while).*[^{]$": [],
+    "(if|while).*[{]$": [7, 8],
+    r"(if|while).*\s$": [],
+    r"\b(int|return)\b.*[^;]$": [10],
+    r"^(alpha|tail)(\s+|$)": [1, 4],
+    r"\A(if|while).*[^{]$": [],
+    r"(alpha|done)$\W": [],
 }
 
 
@@ -610,13 +750,32 @@ def test_a_pattern_that_names_cr_finds_it(desk, pattern):
     assert rows(desk, pattern=pattern) == ["crlf:1:one"]
 
 
-def test_a_lone_cr_is_a_character_but_for_a_dollar(desk):
+def test_a_lone_cr_is_a_character_but_for_a_pattern_with_a_dollar(desk):
     desk.write("a", b"10%\r50%\rdone\n")
-    found = rows(desk, pattern="10%.*done$")
+    found = rows(desk, pattern="10%.*done")
     assert found[0] == "a:1:10%\\r50%\\rdone"
     assert rows(desk, pattern="^50%") == ["No matches found."]
-    # It ends a line for ripgrep's `$` where that is to stand before CRLF.
-    assert rows(desk, pattern="^10%$") == found
+    # It ends a line for ripgrep where `$` is to stand before CRLF.
+    assert rows(desk, pattern="^10%$") == rows(desk, pattern="^50%$") == found
+    assert rows(desk, pattern="10%.*done$") == ["No matches found."]
+
+
+@pytest.mark.parametrize("size", [0, 2_000_000, 9_000_000], ids=["split", "held", "in pieces"])
+@pytest.mark.parametrize("end", [b"", b"\r", b"\r\r", b"\n", b"\r\n"])
+def test_a_last_line_is_found_by_its_end_with_and_without_a_line_end(desk, size, end):
+    desk.write("a", b"pad\r\n" * (size // 5) + b"one end" + end)
+    desk.write("b", b"two end" + end)
+    number = size // 5 + 1
+    for limit in (2, 100):
+        found = desk.run("grep", pattern="(one|two) [^x]*d$", limit=limit).details["matches"]
+        assert [(match["path"], match["line"]) for match in found] == [("a", number), ("b", 1)]
+        assert rows(desk, pattern="(one|two).*[^d]$", limit=limit) == ["No matches found."]
+
+
+def test_a_last_line_as_long_as_a_row_may_be_is_found_by_its_end(desk):
+    for length in range(limits.search_row_bytes_max - 6, limits.search_row_bytes_max + 3):
+        desk.write("a", b"x" * (length - 1) + b"y")
+        assert len(desk.run("grep", pattern="xy$").details["matches"]) == 1
 
 
 def test_a_turned_round_glob_leaves_out_a_directory_with_all_in_it_at_any_limit(desk):

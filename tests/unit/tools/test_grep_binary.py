@@ -40,6 +40,45 @@ def test_it_has_none_where_the_limit_ends_the_search_before_the_nul_byte(desk):
     assert rows(desk, pattern="needle", limit=2, path="far")[:2] == ["far:1:needle", "far:2:needle"]
 
 
+MARKS = {b"\xff\xfe": r"\xff\xfe", b"\xfe\xff": r"\xfe\xff"}
+UTF16 = (
+    "[The file is binary and was not searched: "
+    "it has a byte-order mark of UTF-16 at its beginning.]"
+)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+@pytest.mark.parametrize("pattern", ["foo", "fo+", "foo$", "."])
+def test_a_file_with_a_mark_of_utf_16_has_no_rows_at_any_limit(desk, mark, pattern):
+    for name, content in {
+        "a": b"foo bar\nfoo\n",
+        "b": "foo\n".encode("utf-16-le"),
+        "c": "\u6f22\u5b57".encode("utf-16-be"),
+        "d": b"foo\n" + b"pad\n" * 400_000,
+        "e": b"",
+    }.items():
+        desk.write(name, mark + content)
+        assert rows(desk, pattern=pattern, path=name) == ["No matches found.", UTF16]
+    desk.write("m", b"foo " + mark + b"\nfoo\n")
+    desk.write("t", b"foo\n" * 3)
+    expected = ["m:2:foo", "t:1:foo", "t:2:foo", "t:3:foo"]
+    if pattern != "foo$":
+        expected.insert(0, f"m:1:foo {MARKS[mark]}")
+    for limit in (1, 2, 3, 5, 100):
+        shown = rows(desk, pattern=pattern, limit=limit)
+        assert [row for row in shown if not row.startswith("[")] == expected[:limit]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_file_with_a_mark_of_utf_16_is_counted_as_binary(desk, mark):
+    desk.write("a", mark + b"foo bar\n")
+    desk.write("b", b"foo\n" + mark)
+    output = desk.run("grep_dev", pattern="foo")
+    assert output.content == "b:1:foo\n[1 file searched; passed by: 1 binary.]"
+    named = desk.run("grep_dev", pattern="foo", path="a")
+    assert named.content == "No matches found.\n[0 files searched; passed by: 1 binary.]"
+
+
 LONG = b"x" * 600_000
 MEGABYTES = b"pad\n" * 300_000
 

@@ -114,9 +114,9 @@ def test_a_replaced_file_is_shown_only_within_what_may_be_viewed(desk):
 def test_matches_that_no_row_can_show_are_counted_and_do_not_pass_for_none(desk):
     desk.write("a", b"needle " + b"y" * 200 + b"\nneedle " + b"y" * 200 + b"\n")
     small = at(desk, search_output_bytes_max=100)
-    cut = "[0.1 kB limit reached: 0 of 2 matches shown. Refine pattern or path, or lower "
+    cut = "[0.1 kB limit reached: 0 of 2 matches shown. Refine pattern or path.]"
     output = small.run("grep", pattern="needle")
-    assert output.content == f"2 matches, none shown.\n{cut}context.]"
+    assert output.content == f"2 matches, none shown.\n{cut}"
     assert output.details == {
         "summary": "2 matches, none shown",
         "count": 0,
@@ -124,8 +124,13 @@ def test_matches_that_no_row_can_show_are_counted_and_do_not_pass_for_none(desk)
         "matches": [],
     }
     dev = small.run("grep_dev", pattern="needle y")
-    assert dev.content.startswith(f"2 matches, none shown.\n{cut}context_lines.]")
+    assert dev.content.startswith(f"2 matches, none shown.\n{cut}\n")
     assert (dev.details["match_count"], dev.details["truncated"]) == (0, True)
+    first = small.run("grep", pattern="needle", limit=1)
+    assert (
+        first.content == f"More than 1 match, none shown.\n{cut.replace('of 2', 'of more than 1')}"
+    )
+    assert first.details["summary"] == "more than 1 match, none shown"
     none = small.run("grep", pattern="absent")
     assert (none.content, none.details["summary"]) == ("No matches found.", "no matches")
 

@@ -1,6 +1,7 @@
 """What a search is asked for, and what it answers. No work is done here."""
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from paddock import limits
@@ -38,19 +39,28 @@ class Wanted:
     """By which the tool takes a pattern as plain text, for hints; None where it has none."""
 
 
+class BinarySign(Enum):
+    """What tells a binary file."""
+
+    NUL = "a NUL byte"
+    UTF16 = "a byte-order mark of UTF-16"
+
+
 @dataclass(slots=True)
 class Remarks:
     """What has to be said of a search beside its rows."""
 
     unreadable: set[str] = field(default_factory=set[str])
     """Files and directories that this user may not read."""
+    too_deep: set[str] = field(default_factory=set[str])
+    """Directories that were not looked into, for paths of what is there are too deep."""
     changed: set[str] = field(default_factory=set[str])
     """Files that were touched meanwhile, and have fewer rows than ripgrep saw."""
     is_late: bool = False
     """It was stopped before its end; after `limits.search_timeout_s` if nobody cancelled it."""
     is_broken: bool = False
     """ripgrep ended by a signal that was not ours."""
-    is_binary: bool = False
+    binary: BinarySign | None = None
     """The one file that was named is binary, and was not searched."""
 
 

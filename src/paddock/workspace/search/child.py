@@ -127,6 +127,16 @@ class Child:
                     self.errors += piece[: max(0, room)]
 
 
+def require_enterable(directory_fd: int) -> None:
+    """Make sure that a program can be started in a directory that was opened for listing.
+
+    Of the program's own failure to go there it could not be told whose fault it is.
+
+    Raises: PermissionError where this user may list it and not enter it.
+    """
+    os.stat(".", dir_fd=directory_fd)
+
+
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[int, int]:
     out, err = process.stdout, process.stderr
     if out is None or err is None:

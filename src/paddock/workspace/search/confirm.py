@@ -31,6 +31,8 @@ _WHOLE_BYTES: Final = 8_388_608
 _DENSE_BYTES: Final = 512
 """With a row for so many bytes, or more rows, splitting is the cheaper way for them too."""
 _CHUNK_BYTES: Final = 1_048_576
+_ADDED: Final = b"\r"
+"""What ripgrep prints behind a last line that has no line end, where it is asked with `--crlf`."""
 _FIRST_BYTES: Final = limits.search_row_bytes_max
 """Most of what is looked for is found in so many bytes; the pieces behind are larger."""
 
@@ -163,8 +165,9 @@ class SplitLines:
         if not told.isdigit() or not 0 < (number := int(told)) <= len(self._lines):
             return 0
         line = self._lines[number - 1]
-        is_cut = len(row) >= limits.search_row_bytes_max
-        return number if line == text or (is_cut and line.startswith(text)) else 0
+        if len(row) >= limits.search_row_bytes_max and line.startswith(text):
+            return number
+        return number if text in (line, line + _ADDED) else 0
 
     def around(self, found: list[int], context: int) -> Columns:
         """See `Lines`."""
@@ -285,6 +288,6 @@ def _stands(content: Content, begin: int, text: bytes, row_bytes: int) -> bool:
     end = begin + len(text)
     stands = content.part(begin, end + 1)
     if not stands.startswith(text):
-        return False
+        return bool(stands) and end > content.size and text == stands + _ADDED
     is_cut = row_bytes >= limits.search_row_bytes_max
     return is_cut or stands.endswith(b"\n") or (end >= content.size and begin < content.size)

@@ -20,7 +20,8 @@ from paddock.workspace.failures import converting
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_DIRECTORY
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
-from paddock.workspace.search.binaries import is_binary
+from paddock.workspace.search.binaries import read_binary_sign
+from paddock.workspace.search.child import require_enterable
 from paddock.workspace.search.engine import Engine, Proposals
 from paddock.workspace.search.globs import EVERYTHING, Entered, SearchGlob
 from paddock.workspace.search.ordered import OrderedSearch
@@ -28,7 +29,7 @@ from paddock.workspace.search.probe import probe, short_text
 from paddock.workspace.search.program import NEVER, tree_command
 from paddock.workspace.search.proposals import ProposalReader
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
+from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, too_deep_above
 from paddock.workspace.workspace import Workspace
 
 
@@ -56,8 +57,8 @@ def search_content(
     search = OrderedSearch(engine)
     if is_one_file:
         require_viewable(engine, path)
-        engine.remarks.is_binary = is_binary(workspace, path)
-        if not engine.remarks.is_binary:
+        engine.remarks.binary = read_binary_sign(workspace, path)
+        if engine.remarks.binary is None:
             search.search(iter([path.relative]))
     else:
         with converting(path, "list"):
@@ -103,6 +104,7 @@ def _search_below(
     proposals: Proposals = {}
     fd = tree.resolution.open(tree.root_fd, path.relative, READ_DIRECTORY)
     try:
+        require_enterable(fd)
         child = engine.start(command, fd)
     finally:
         os.close(fd)
@@ -118,12 +120,14 @@ def _search_below(
         area = _Below(workspace, path, glob)
         engine.read(child, ProposalReader(), proposals, wanted.matches_max, area)
     if sum(map(len, proposals.values())) <= search.left:
+        engine.remarks.too_deep.update(area.too_deep)
         search.confirm(proposals)
         return
     with contextlib.closing(Walk(tree, path, terms, engine.until)) as walk:
         search.search(walk.paths())
         engine.remarks.is_late = engine.remarks.is_late or walk.is_late
         engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
+        engine.remarks.too_deep.update(filter(engine.may_name, walk.too_deep))
 
 
 class _Below:
@@ -134,7 +138,17 @@ class _Below:
     a byte that is no UTF-8, no `[[:digit:]]`. So all rules are ours to apply, as a walk does.
     """
 
-    __slots__ = ("_base", "_entered", "_glob", "_ignored", "_last", "_path", "_tree", "prefix")
+    __slots__ = (
+        "_base",
+        "_entered",
+        "_glob",
+        "_ignored",
+        "_last",
+        "_path",
+        "_tree",
+        "prefix",
+        "too_deep",
+    )
 
     def __init__(self, workspace: Workspace, path: WorkspacePath, glob: SearchGlob) -> None:
         self.prefix = "" if path.is_root else path.relative + "/"
@@ -145,6 +159,8 @@ class _Below:
         self._path = path
         self._ignored: IgnoreLookup | None = None
         self._last = ("", False)
+        self.too_deep: set[str] = set()
+        """Directories that a walk does not look into, and ripgrep found something in."""
 
     def means(self, path: str) -> bool:
         """Whether the search is about this file."""
@@ -162,4 +178,9 @@ class _Below:
         # Only where something was found: the rules cost a look into each directory.
         if self._ignored is None:
             self._ignored = IgnoreLookup(self._tree, self._path)
-        return not self._ignored.ignores(path)
+        if self._ignored.ignores(path):
+            return False
+        deep = too_deep_above(path)
+        if deep:
+            self.too_deep.add(deep)
+        return not deep

@@ -13,6 +13,7 @@ from paddock.errors import HostError, ToolError
 from paddock.workspace.failures import converting
 from paddock.workspace.names import WorkspacePath, unchecked_path
 from paddock.workspace.search.asked import ContentFound, Shown, Wanted
+from paddock.workspace.search.binaries import binary_sign
 from paddock.workspace.search.content import is_file, require_viewable
 from paddock.workspace.search.engine import Engine
 from paddock.workspace.search.globs import SearchGlob
@@ -71,6 +72,7 @@ def search_counted(
                 search.search(choice.of(walk.paths()))
                 engine.remarks.is_late = engine.remarks.is_late or walk.is_late
                 engine.remarks.unreadable.update(filter(engine.may_name, walk.unreadable))
+                engine.remarks.too_deep.update(filter(engine.may_name, walk.too_deep))
             finally:
                 walk.close()
     engine.check()
@@ -122,8 +124,7 @@ class _Choice:
             with self.workspace.open_file(unchecked_path(path)) as file:
                 if file.size_bytes > limits.dev_searched_file_bytes_max:
                     return "too_large"
-                is_binary = b"\0" in file.read_start(limits.binary_probe_bytes)
-                return "binary" if is_binary else ""
+                return "binary" if binary_sign(file.read_start(limits.binary_probe_bytes)) else ""
         except HostError:
             raise
         except ToolError:

@@ -20,7 +20,7 @@ from paddock.workspace.names import unchecked_path
 from paddock.workspace.reading import OpenFile
 from paddock.workspace.resolution import READ_FILE
 from paddock.workspace.search.asked import FileLines, Remarks, Shown, Wanted
-from paddock.workspace.search.binaries import is_large_binary
+from paddock.workspace.search.binaries import binary_sign, is_large_binary
 from paddock.workspace.search.child import Child
 from paddock.workspace.search.confirm import Content, lines_of
 from paddock.workspace.search.program import check_command, files_command, text_command
@@ -312,8 +312,9 @@ class Engine:
 
     def _is_binary(self, content: Content) -> bool:
         """Whether a file has no rows; where time ends before that is known, it has none either."""
-        if self._reads_past_nul:
-            return b"\0" in content.part(0, limits.binary_probe_bytes)
+        begins_so = binary_sign(content.part(0, limits.binary_probe_bytes)) is not None
+        if self._reads_past_nul or begins_so:
+            return begins_so
         # All of a file that ripgrep found: how far ripgrep itself looked depends on the limit.
         is_binary = any(b"\0" in piece for piece in content.pieces(0))
         self.remarks.is_late = self.remarks.is_late or content.is_late

@@ -23,11 +23,11 @@ from paddock.workspace.listing import Tree
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY
 from paddock.workspace.search.asked import NamesFound, Remarks, Shown
-from paddock.workspace.search.child import Child
+from paddock.workspace.search.child import Child, require_enterable
 from paddock.workspace.search.globs import Entered, SearchGlob
 from paddock.workspace.search.program import NEVER, list_command
 from paddock.workspace.search.until import Until
-from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk
+from paddock.workspace.search.walk import IgnoreLookup, Terms, Walk, too_deep_above
 from paddock.workspace.temporary import is_temporary_name
 from paddock.workspace.workspace import Workspace
 
@@ -58,6 +58,8 @@ def search_names(
             _walked(walk, shown, found, entries_max)
             found.remarks.is_late = walk.is_late
             found.remarks.unreadable.update(filter(shown.is_shown, walk.unreadable))
+            if not found.has_more:
+                found.remarks.too_deep.update(filter(shown.is_shown, walk.too_deep))
             is_whole = walk.is_exhausted or found.has_more or walk.is_late
         finally:
             walk.close()
@@ -110,6 +112,7 @@ class _Listed:
         names = self._run(found.remarks)
         if self._glob.negated:
             names = list(filter(Entered(self._glob).holds, names))
+        names, deep = self._reached(names)
         names.sort()
         meant = self._meant(names)
         meant.sort(key=None if "".join(meant).isascii() else os.fsencode)
@@ -123,6 +126,12 @@ class _Listed:
             )
         finally:
             standing.close()
+        if not found.has_more:
+            found.remarks.too_deep.update(
+                path
+                for path in filter(shown.is_shown, deep)
+                if not self._ignored.ignores(f"{path}/")
+            )
         return found
 
     def _run(self, remarks: Remarks) -> list[str]:
@@ -130,6 +139,7 @@ class _Listed:
             self._tree.root_fd, self._directory.relative, READ_DIRECTORY
         )
         try:
+            require_enterable(fd)
             with Child(list_command(self._glob), fd, self._until) as child:
                 output = b"".join(child.output())
                 remarks.is_late = child.is_late
@@ -141,6 +151,15 @@ class _Listed:
         if b".paddock-" in output:
             names = [name for name in names if not is_temporary_name(name.rpartition("/")[2])]
         return names
+
+    def _reached(self, names: list[str]) -> tuple[list[str], set[str]]:
+        """Those of `names` that a walk comes to, and the directories in which the others stand."""
+        # A path of so many directories is long, which is told sooner.
+        short = 2 * (limits.path_depth_max - self._base.count("/"))
+        if all(len(name) <= short for name in names):
+            return names, set()
+        above = {name: too_deep_above(self._base + name) for name in names}
+        return [name for name in names if not above[name]], set(filter(None, above.values()))
 
     def _meant(self, names: list[str]) -> list[str]:
         """Files that match, and directories that do and have one of `names` below them."""

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 from paddock import limits
-from paddock.errors import HostError, InvalidPatternError
+from paddock.errors import HostError
 from paddock.workspace.search.asked import Regex
 from paddock.workspace.search.globs import SearchGlob
 
@@ -49,7 +49,6 @@ _IGNORES: Final = (
 )
 """`.gitignore` counts, without a repository too, and nothing else does; see `ignore`."""
 
-_BEFORE_LINE_END: Final = "(?R:$)"
 _ESCAPES: Final = re.compile(
     r"(\r|\\(?:r|x0[dD]|u000[dD]|U0000000[dD]|[xuU]\{0*[dD]\}))|\\.", re.DOTALL
 )
@@ -66,8 +65,6 @@ _IN_CLASS: Final = re.compile(
     re.DOTALL,
 )
 """The pieces of a bracket class, in which classes may stand; the end of a range is a character."""
-_ARGUMENT_BYTES_MAX: Final = 131_071
-"""Of one argument, without its NUL (execve(2))."""
 
 
 @cache
@@ -142,40 +139,32 @@ def _regex(regex: Regex) -> list[str]:
     flags = ["--ignore-case"] if regex.ignore_case else []
     if regex.literal:
         flags.append("--fixed-strings")
-    pattern = regex.pattern if regex.literal else before_line_end(regex.pattern)
-    return [*_REGEX, *flags, "-e", pattern]
+    elif has_line_end(regex.pattern):
+        flags.append("--crlf")
+    return [*_REGEX, *flags, "-e", regex.pattern]
 
 
-def before_line_end(pattern: str) -> str:
-    """`pattern` with each `$` standing before the line end, be it LF or CRLF.
+def has_line_end(pattern: str) -> bool:
+    """Whether `pattern` has a `$` that is to stand before the line end, be it LF or CRLF.
 
-    Not by --crlf, which changes how ripgrep ends the lines that it prints; and not for the
-    whole pattern, for that would change `^` and `.`, too. A pattern that names CR itself is
-    left as it is: it says what it means by a line end. So is one in verbose mode, where
-    spaces and comments make it another syntax. One thing remains that ripgrep's own `$` does
-    not do: it stands before a lone CR, too.
+    ripgrep is asked with `--crlf` then. To write `(?R:$)` for each `$` does not do: where
+    ripgrep looks for literals first, it matches each line by itself with its CR still on,
+    and `[^;]` takes that for the last character of the line.
 
-    Raises:
-        InvalidPatternError: it becomes longer than an argument of a command may be.
+    Of other patterns it is not asked so, for a CR within a line ends one, too, then: `^`
+    and `$` stand at it, and `.` does not match it. A pattern that names CR itself says what
+    it means by a line end. In verbose mode, in which comments make it another syntax, any
+    `$` is taken for one.
     """
     if "$" not in pattern or any(found[1] for found in _ESCAPES.finditer(pattern)):
-        return pattern
-    out: list[str] = []
+        return False
     at = depth = 0
     while (token := (_IN_CLASS if depth else _OUTSIDE).match(pattern, at)) is not None:
-        if token.lastgroup == "verbose":
-            return pattern
+        if token.lastgroup in ("dollar", "verbose"):
+            return True
         depth += {"open": 1, "close": -1}.get(token.lastgroup or "", 0)
-        out.append(_BEFORE_LINE_END if token.lastgroup == "dollar" else token[0])
         at = token.end()
-    found = "".join(out)
-    if len(found.encode()) > _ARGUMENT_BYTES_MAX:
-        raise InvalidPatternError(
-            f"the pattern has {pattern.count('$')} dollar signs, more than fit into a command",
-            where="pattern",
-            hint="use fewer, or a shorter pattern",
-        )
-    return found
+    return False
 
 
 def _never() -> list[str]:

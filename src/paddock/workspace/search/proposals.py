@@ -4,6 +4,8 @@
     13:text of line 13
     (an empty line ends the file)
 
+With `--crlf` the empty line may end in CRLF, and a last line without a line end gets one.
+
 No text can pass for another: a row begins with a digit and a path with `./`, a path ends
 at a NUL, which neither a path nor a row holds, and no row is empty. Names may hold line
 breaks. What else ripgrep prints is that files are binary: behind a file's rows, before the
@@ -13,6 +15,7 @@ A row is kept up to `limits.search_row_bytes_max`; what is behind is dropped as 
 so that a line of any length costs no memory.
 """
 
+import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
@@ -21,6 +24,7 @@ from paddock import limits
 
 _PATH_START: Final = b"./"
 _BINARY: Final = b": binary file matches (found "
+_EMPTY_LINE: Final = re.compile(rb"\n\r?\n")
 _LINE_AND_PATH_BYTES_MAX: Final = 1 + len(_PATH_START) + limits.path_bytes_max
 
 
@@ -65,8 +69,8 @@ class ProposalReader:
                 at = end + 1
                 self._skips_row = False
                 continue
-            if data[at] == 0x0A:
-                self._path = None
+            if data[at] in b"\r\n":
+                self._path = None if data[at] == 0x0A else self._path
                 at += 1
                 continue
             if data[at] == _PATH_START[0]:
@@ -94,8 +98,8 @@ class ProposalReader:
 
     def _rows(self, data: bytes, at: int) -> tuple[int, list[bytes]]:
         """Where to go on, and the rows before that; the end of the file's rows is left in place."""
-        stop = data.find(b"\n\n", at)
-        end = data.rfind(b"\n", at) if stop < 0 else stop
+        stop = _EMPTY_LINE.search(data, at)
+        end = data.rfind(b"\n", at) if stop is None else stop.start()
         if end >= at:
             words = data.find(b"\n" + _PATH_START, at, end)
             end = end if words < 0 else words
@@ -136,7 +140,7 @@ class ProposalReader:
         begin = 0
         at = text.find(_BINARY)
         while at >= 0:
-            name = text[begin:at].lstrip(b"\n")
+            name = text[begin:at].lstrip(b"\r\n")
             if name in known:
                 self.binary.append(name[len(_PATH_START) :])
                 end = text.find(b"\n", at)

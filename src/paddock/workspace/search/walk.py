@@ -5,6 +5,8 @@ Rules kept here:
     directory swapped for a link during the walk is left out and nothing else;
   * the order is that of the paths' bytes, a directory standing as its name with a slash;
   * it is lazy: who wants ten files reads no more directories than that takes;
+  * it goes no deeper than a path may be that is asked for: what it would find there, nobody
+    could view;
   * links, FIFOs, sockets, devices and Paddock's temporary files are not there.
 """
 
@@ -84,6 +86,7 @@ class Walk:
         "budget",
         "entries",
         "passed_by",
+        "too_deep",
         "unreadable",
     )
 
@@ -100,11 +103,16 @@ class Walk:
         self.passed_by = 0
         """Entries that stood under a name that is skipped."""
         self.unreadable: list[str] = []
+        self.too_deep: list[str] = []
+        """Directories that it did not look into, for no path may be longer than what is there."""
         fd = tree.resolution.open(tree.root_fd, directory.relative, READ_DIRECTORY)
         prefix = "" if directory.is_root else directory.relative + "/"
         self._base = len(prefix)
         scope = scope_above(tree, directory) if terms.honours_ignore else None
         self._levels = [self._level(fd, prefix, scope)]
+        if len(directory.parts) >= limits.path_depth_max:
+            self.too_deep.append(directory.relative)
+            self._levels[0].names = iter(())
 
     def close(self) -> None:
         """Let every directory go; a second time does nothing."""
@@ -174,8 +182,8 @@ class Walk:
         )
         if terms.glob.negated and not matches:
             return False
-        if len(self._levels) >= limits.path_depth_max:
-            self.unreadable.append(path)
+        if path.count("/") + 1 >= limits.path_depth_max:
+            self.too_deep.append(path)
             return False
         try:
             fd = os.open(name, _OPEN_BELOW, dir_fd=level.fd)
@@ -225,6 +233,13 @@ class Walk:
             if rules:
                 scope = IgnoreScope(rules, len(prefix), scope)
         return _Level(fd, prefix, iter(names), scope)
+
+
+def too_deep_above(path: str) -> str:
+    """The directory above a file that no walk looks into; nothing where one comes to the file."""
+    if path.count("/") < limits.path_depth_max:
+        return ""
+    return "/".join(path.split("/", limits.path_depth_max)[: limits.path_depth_max])
 
 
 def read_rules(directory_fd: int) -> IgnoreRules | None:

@@ -1,34 +1,35 @@
-"""`$` in a pattern: before the line end, be it LF or CRLF, and nothing else is changed by that."""
+"""`$` in a pattern: whether one stands before the line end, which may be LF or CRLF."""
 
 import pytest
 
-from paddock.errors import InvalidPatternError
-from paddock.workspace.search.program import before_line_end
+from paddock.workspace.search.program import has_line_end
 
 
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    "pattern",
     [
-        ("a$", "a(?R:$)"),
-        ("^$|b$", "^(?R:$)|b(?R:$)"),
-        (r"a\\$", r"a\\(?R:$)"),
-        (r"\\r$", r"\\r(?R:$)"),
-        (r"\(?x$", r"\(?x(?R:$)"),
-        ("[^;]$", "[^;](?R:$)"),
-        ("[]$]$", "[]$](?R:$)"),
-        ("[^]$]$", "[^]$](?R:$)"),
-        ("[-]$", "[-](?R:$)"),
-        ("[a[b$]]$", "[a[b$]](?R:$)"),
-        ("[[:alpha:]$]$", "[[:alpha:]$](?R:$)"),
-        ("[a&&[^$]]$", "[a&&[^$]](?R:$)"),
-        ("[--[a]$]$", "[--[a]$](?R:$)"),
-        ("[!-[$]$", "[!-[$](?R:$)"),
-        (r"[\]$]$", r"[\]$](?R:$)"),
-        ("(?<a[b>x)$", "(?<a[b>x)(?R:$)"),
+        "a$",
+        "^$|b$",
+        r"a\\$",
+        r"\\r$",
+        r"\(?x$",
+        "[^;]$",
+        "[]$]$",
+        "[^]$]$",
+        "[-]$",
+        "[a[b$]]$",
+        "[[:alpha:]$]$",
+        "[a&&[^$]]$",
+        "[--[a]$]$",
+        "[!-[$]$",
+        r"[\]$]$",
+        "(?<a[b>x)$",
+        "(?x) a $ # [",
+        "(?i-x:a)$",
     ],
 )
-def test_a_dollar_outside_of_classes_stands_before_either_line_end(pattern, expected):
-    assert before_line_end(pattern) == expected
+def test_a_dollar_outside_of_classes_stands_before_the_line_end(pattern):
+    assert has_line_end(pattern)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,14 @@ def test_a_dollar_outside_of_classes_stands_before_either_line_end(pattern, expe
         "a",
         r"a\$",
         "[$]",
+        "[]$]",
+        "[^]$]",
+        "[a[b$]]",
+        "[[:alpha:]$]",
+        "[a&&[^$]]",
+        "[--[a]$]",
+        "[!-[$]",
+        r"[\]$]",
         "[a$",
         r"\r$",
         r"\x0d$",
@@ -46,28 +55,14 @@ def test_a_dollar_outside_of_classes_stands_before_either_line_end(pattern, expe
         r"\u000d$",
         r"\U0000000D$",
         "\r$",
-        "(?x) a $ # [",
-        "(?i-x:a)$",
         "\\",
     ],
 )
-def test_a_pattern_that_names_cr_or_no_line_end_is_left_as_it_is(pattern):
-    assert before_line_end(pattern) == pattern
-
-
-def test_more_dollars_than_fit_into_a_command_are_an_error():
-    assert len(before_line_end("$" * 20_000)) == 120_000
-    with pytest.raises(InvalidPatternError) as refusal:
-        before_line_end("$" * 30_000)
-    assert refusal.value.code == "pattern.invalid"
-    assert refusal.value.message == (
-        "the pattern has 30000 dollar signs, more than fit into a command"
-    )
+def test_a_pattern_that_names_cr_or_no_line_end_has_none_that_may_be_crlf(pattern):
+    assert not has_line_end(pattern)
 
 
 @pytest.mark.parametrize("piece", ["(?", "(?<", "(?x", "(?P<a", "[", "[a-", "[^", "\\\\", "(?aa"])
 def test_a_pattern_of_pieces_without_an_end_takes_no_time(piece):
-    pattern = piece * (65_000 // len(piece)) + "$"
-    assert before_line_end(pattern) in (pattern, pattern[:-1] + "(?R:$)")
-    pattern = piece + "x" * 65_000 + "$"
-    assert before_line_end(pattern) in (pattern, pattern[:-1] + "(?R:$)")
+    for pattern in (piece * (65_000 // len(piece)) + "$", piece + "x" * 65_000 + "$"):
+        assert has_line_end(pattern) is not piece.startswith("[")

@@ -30,6 +30,18 @@ def test_files_and_rows_come_out_whole_however_the_output_is_cut(size):
     assert read(OUTPUT, every(size)) == (expected, [])
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+@pytest.mark.parametrize("empty_line", [b"\n", b"\r\n"])
+def test_a_file_ends_at_an_empty_line_be_it_lf_or_crlf(size, empty_line):
+    said = b'./c: binary file matches (found "\\0" byte around offset 2)\n'
+    output = empty_line.join(
+        [b"./a\x001:x\r\n2:\r\n3:y\n", b"./b\x001:z\r\n", said, b"./d\x007:\r\r\n"]
+    )
+    found, binary = read(output, every(size), {b"./a", b"./b", b"./c", b"./d"})
+    assert found == {b"a": [b"1:x\r", b"2:\r", b"3:y"], b"b": [b"1:z\r"], b"d": [b"7:\r\r"]}
+    assert binary == [b"c"]
+
+
 @pytest.mark.parametrize("size", [1, 4, 1000])
 def test_what_is_said_of_binary_files_is_no_row_and_no_path(size):
     output = (
