@@ -60,8 +60,15 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("letter-case-opens.toml", "secret-is-readable.toml"),
         ),
         "G6": Guarantee(
-            tests=("tests/unit/policy/test_policy_decide.py",),
-            mutants=("mildest-action-decides.toml", "parent-has-no-say.toml"),
+            tests=(
+                "tests/unit/policy/test_policy_decide.py",
+                "tests/unit/apps/hook/test_agents.py",
+            ),
+            mutants=(
+                "kind-of-agent-stands-alone.toml",
+                "mildest-action-decides.toml",
+                "parent-has-no-say.toml",
+            ),
         ),
         "G7": Guarantee(
             tests=(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from paddock.assembly.project import Project
 from paddock.plane.agent_files import is_agent_name
-from paddock.values.agents import AgentChain
+from paddock.values.agents import AgentChain, client_kind
 
 
 def default_chain(project: Project) -> AgentChain:
@@ -26,16 +26,12 @@ def declared_for(project: Project, name: str) -> str:
 def chain_of_type(project: Project, default: AgentChain, name: str) -> AgentChain:
     """The chain of a client's agent of type `name`; `default` is that of its own thread.
 
-    `[agents]` chooses its profile. One that is named nowhere is a child of the default
-    agent, and never exceeds it.
+    One that this plane does not declare is a child of the default agent, and never
+    exceeds it, whatever profile `[agents]` gives to its name.
     """
     if declared_for(project, name) == name:
         return project.agents.chain(name)
-    first = default[0]
-    bound = project.policy.settings.profile_for(name)
-    if bound is None:
-        return (replace(first, name=name, parent=first.name), *default)
-    return (replace(first, name=name, profile=bound), *default[1:])
+    return client_kind(default, name)
 
 
 def is_bound(project: Project, name: str) -> bool:

@@ -91,8 +91,9 @@ def chain_for(project: Project, asked: Asked) -> AgentChain:
     default = default_chain(project)
     name = asked.agent_type
     if not name:
-        # Threat: a sub-agent that does not say what it is. Unknown is no.
-        return (Agent(asked.agent_id, LOCKED),) if asked.agent_id else default
+        # Threat: a sub-agent that does not say what it is. Unknown is no; and a child it is.
+        unnamed = Agent(asked.agent_id, LOCKED, parent=default[0].name)
+        return (unnamed, *default) if asked.agent_id else default
     return chain_of_type(project, default, name)
 
 
