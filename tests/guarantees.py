@@ -386,6 +386,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/ledger/test_presence.py",
             ),
             mutants=(
+                "binding-is-tried-alone.toml",
                 "gone-ledger-is-an-empty-one.toml",
                 "lost-call-is-guessed.toml",
                 "witness-is-not-asked.toml",

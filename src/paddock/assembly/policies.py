@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddock import limits
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, read_agents
 from paddock.errors import UsageError
+from paddock.plane.agents import AgentStore
 from paddock.plane.discovery import find_root, plane_for
 from paddock.plane.environment import Environment
 from paddock.plane.files import read_file_through_links
@@ -118,6 +119,14 @@ def find_policy_files(start: Path, environment: Environment, override: Path | No
     Raises: UsageError, ConfigError.
     """
     return read_policy_files(find_root(start, environment, override), environment)
+
+
+def find_agents(start: Path, environment: Environment, override: Path | None) -> AgentStore:
+    """The agents of the plane. No policy is read.
+
+    Raises: UsageError, ConfigError where a bare plane's configuration does not load.
+    """
+    return read_agents(find_root(start, environment, override), environment)
 
 
 def find_ledger_paths(

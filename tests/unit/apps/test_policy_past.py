@@ -237,6 +237,43 @@ def test_diff_without_a_file_of_the_project_says_what_to_name(user):
     assert user.run("policy", "diff", "gone.toml").status == 2
 
 
+EXPLORE = '[agents."Explore"]\nprofile = "{}"\n'
+
+
+def test_diff_tries_a_binding_for_the_agent_that_the_hook_judges(user):
+    (user.project / "paddock.toml").write_text(EXPLORE.format("locked"))
+    user.run("trust", "--yes")
+    # No plane was made yet: the agent is the one that it would be made with.
+    shown = user.run("policy", "diff", "--json").json["witnesses"]
+    assert {(each["old"]["outcome"], each["new"]["outcome"]) for each in shown} == {
+        ("allow", "deny"),
+        ("ask", "deny"),
+    }
+    for each in shown:
+        for name, side in (("main", "old"), ("Explore", "new")):
+            told = user.run("policy", "check", each["action"], "--agent", name, "--json").json
+            assert told["outcome"] == each[side]["outcome"]
+
+    (user.project / "paddock.toml").write_text(EXPLORE.format("open"))
+    assert user.run("policy", "diff", "--json").json["witnesses"] == []
+
+
+def test_diff_tries_a_binding_of_an_agent_of_the_plane_for_that_agent(user):
+    (user.project / "new.toml").write_text('[agents.keeper]\nprofile = "locked"\n')
+    assert user.run("agent", "create", "keeper", "--profile", "admin").status == 0
+    shown = user.run("policy", "diff", "built-in", "new.toml", "--json").json["witnesses"]
+    assert ("tool:package:run *", "allow", "deny") in {
+        (each["action"], each["old"]["outcome"], each["new"]["outcome"]) for each in shown
+    }
+    (agent,) = user.home.rglob("agents/keeper/agent.json")
+    agent.write_text("{}")
+    ran = user.run("policy", "diff", "built-in", "new.toml")
+    assert (ran.status, ran.out) == (3, "")
+    assert str(agent) in ran.err
+    # Nothing asks for it where no binding differs.
+    assert user.run("policy", "diff", "new.toml", "new.toml").status == 0
+
+
 CHANGED = "the policy has changed since; of the one in force: paddock policy explain ACTION"
 UNLOADABLE = "no policy is in force now: not TOML: expected '=' after a key in a key/value pair"
 
