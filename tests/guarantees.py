@@ -389,6 +389,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "binding-is-tried-alone.toml",
                 "gone-ledger-is-an-empty-one.toml",
                 "lost-call-is-guessed.toml",
+                "lost-parent-is-guessed.toml",
                 "witness-is-not-asked.toml",
             ),
         ),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from paddock.policy import Policy
+from paddock.policy.recorded import PastDecision
 from paddock.values.agents import Agent, AgentChain, client_kind
 
 
@@ -14,6 +15,9 @@ class OnePolicy:
 
     def policy_for(self, agent: str) -> Policy:
         return self.policy
+
+    def is_whole(self, past: PastDecision) -> bool:
+        return True
 
 
 def chain_below(profile: str, name: str) -> AgentChain:

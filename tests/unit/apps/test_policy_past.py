@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.policy.replay import NO_PARENT
 from paddock.runtime.records import kept_name
 from paddock.values.entries import Entry
 from tests.support.hooks import Client
@@ -238,6 +239,52 @@ def test_diff_without_a_file_of_the_project_says_what_to_name(user):
 
 
 EXPLORE = '[agents."Explore"]\nprofile = "{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("locked", ""), ("", "locked"), ("open", "locked"), ("", "open"), ("locked", "standard")],
+)
+def test_replay_tells_of_a_kind_of_agent_what_the_hook_says_under_that_policy(first, then):
+    first, then = (EXPLORE.format(each) if each else "" for each in (first, then))
+    with new_place() as place:
+        client = Client(place)
+        explore = {"tool_input": {"file_path": "{root}/new"}, "agent_type": "Explore"}
+        client.write_policy(first)
+        client.ask("Write", **explore)
+        (place.project / "then.toml").write_text(then)
+        same = place.run("policy", "replay", "--json").json
+        shown = place.run("policy", "replay", "--policy", "then.toml", "--json").json
+        client.write_policy(then)
+        client.ask("Write", **explore)
+        was, now = (entry.decision for entry in client.entries())
+        assert (same["replayed"], same["unchanged"]) == (1, 1)
+        assert (shown["replayed"], shown["unchanged"]) == (1, int(was == now))
+        assert [group["now"]["outcome"] for group in shown["groups"]] == [now] * (was != now)
+
+
+def test_of_a_kind_of_agent_that_is_recorded_without_its_parent_nothing_is_guessed():
+    with new_place() as place:
+        client = Client(place)
+        client.write_policy(EXPLORE.format("locked"))
+        place.run("agent", "create", "reviewer", "--profile", "locked")
+        for name in ("Explore", "reviewer", "main"):
+            call = {"tool_input": {"file_path": "{root}/new"}, "tool_use_id": f"call-{name}"}
+            client.ask("Write", **call, agent_type=name)
+        parent = ',{"name":"main","profile":"standard"}]'
+        text = client.ledger.read_text()
+        assert text.count(f'"agents":[{{"name":"Explore","profile":"standard"}}{parent}') == 1
+        older = place.project / "older.jsonl"
+        older.write_text(text.replace(f'"standard"}}{parent}', '"locked"}]'))
+        shown = place.run("policy", "replay", "--ledger", "./older.jsonl", "--json").json
+        assert (shown["replayed"], shown["unchanged"], shown["not_replayable"]) == (2, 2, 1)
+        assert [(lost["agent"], lost["why"], lost["detail"]) for lost in shown["lost"]] == [
+            ("Explore", "incomplete", NO_PARENT)
+        ]
+        asked = ("policy", "explain", "call-Explore", "--json")
+        told = place.run(*asked, "--ledger", "./older.jsonl").json
+        assert told["now"]["note"] == "the record lacks what a decision needs"
+        assert place.run(*asked).json["now"]["note"] == ""
 
 
 def test_diff_tries_a_binding_for_the_agent_that_the_hook_judges(user):

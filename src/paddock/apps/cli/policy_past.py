@@ -184,7 +184,10 @@ def _now(call: RecordedCall, options: Options, console: Console) -> Now:
     decided = call.decided
     past = read_recorded(decided.seq, decided.time, decided.entry)
     try:
-        policy = PlanePolicies(find_project(options, console)).policy_for(decided.entry.agent)
+        policies = PlanePolicies(find_project(options, console))
+        policy = policies.policy_for(decided.entry.agent)
+        if isinstance(past, PastDecision) and not policies.is_whole(past):
+            past = Lost(past.where, Why.INCOMPLETE)
     except PaddockError as error:
         # The record is told whatever has become of the project since.
         return Now(f"no policy is in force now: {error.message}")
