@@ -60,8 +60,15 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=("letter-case-opens.toml", "secret-is-readable.toml"),
         ),
         "G6": Guarantee(
-            tests=("tests/unit/policy/test_policy_decide.py",),
-            mutants=("mildest-action-decides.toml", "parent-has-no-say.toml"),
+            tests=(
+                "tests/unit/policy/test_policy_decide.py",
+                "tests/unit/apps/hook/test_agents.py",
+            ),
+            mutants=(
+                "kind-of-agent-stands-alone.toml",
+                "mildest-action-decides.toml",
+                "parent-has-no-say.toml",
+            ),
         ),
         "G7": Guarantee(
             tests=(
@@ -379,8 +386,10 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/ledger/test_presence.py",
             ),
             mutants=(
+                "binding-is-tried-alone.toml",
                 "gone-ledger-is-an-empty-one.toml",
                 "lost-call-is-guessed.toml",
+                "lost-parent-is-guessed.toml",
                 "witness-is-not-asked.toml",
             ),
         ),

@@ -1,6 +1,7 @@
 """Laws of `policy replay` and `policy diff`, over generated policies, records and calls."""
 
 import json
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from paddock.values.agents import Agent, Permissions
 from paddock.values.calls import ToolCall
 from paddock.values.decisions import Outcome
 from paddock.values.entries import Entry
-from tests.support.policies import OnePolicy
+from tests.support.policies import OnePolicy, chain_below
 
 # --- what there is to choose from: few names, so that things meet -------------------
 
@@ -148,12 +149,11 @@ def test_a_recorded_call_is_decided_by_another_policy_as_that_one_decides(
 @given(documents, documents, calls)
 def test_each_witness_is_really_decided_differently_and_alike_is_really_alike(first, second, asked):
     old, new = loaded(first), loaded(second)
-    report = diff(old, new)
+    below = partial(chain_below, "p")
+    report = diff(old, new, below)
     for witness in report.witnesses:
-        name, profile = "example-agent", witness.agents[0].removeprefix("profile ")
-        if witness.agents[0].startswith("agent "):
-            name, profile = profile.removeprefix("agent "), "open"
-        chain = (Agent(name, profile),)
+        kind, _, name = witness.agents[0].partition(" ")
+        chain = below(name) if kind == "agent" else (Agent("example-agent", name),)
         before, after = (decide(each, chain, [witness.action]) for each in (old, new))
         assert (before.outcome, bool(before.warnings)) != (after.outcome, bool(after.warnings))
         assert (before, after) == (witness.old, witness.new)
@@ -171,5 +171,8 @@ def test_one_stricter_rule_is_found_where_it_changes_an_answer(target, operation
     stricter = {**own, word: [f"tool:file:{operation} {target}"]}
     paths = dict.fromkeys(LISTS, ())
     old, new = (loaded({"paths": paths, "profiles": {"p": each}}) for each in (own, stricter))
-    found = {(each.old.outcome, each.new.outcome) for each in diff(old, new).witnesses}
+    found = {
+        (each.old.outcome, each.new.outcome)
+        for each in diff(old, new, partial(chain_below, "p")).witnesses
+    }
     assert (Outcome.ALLOW, Outcome.parse(word)) in found

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from paddock.policy import Policy
+from paddock.policy.recorded import PastDecision
+from paddock.values.agents import Agent, AgentChain, client_kind
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,15 @@ class OnePolicy:
 
     def policy_for(self, agent: str) -> Policy:
         return self.policy
+
+    def is_whole(self, past: PastDecision) -> bool:
+        return True
+
+
+def chain_below(profile: str, name: str) -> AgentChain:
+    """The agent `main` with this profile, or a client's kind of agent below it."""
+    main = (Agent("main", profile),)
+    return main if name == "main" else client_kind(main, name)
 
 
 EVERYTHING = """

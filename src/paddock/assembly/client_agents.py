@@ -1,41 +1,62 @@
-"""Who acts for a client: the agent of its own thread, or one of its own kinds of agent."""
+"""Who acts for a client: the agent of its own thread, or one of its own kinds of agent.
+
+Nothing here asks a policy. A chain is what the plane declares, the same under every policy;
+what `[agents]` gives to a name the policy that judges holds besides. So every question about
+such an agent, of the hook or of a person, is put for one and the same chain.
+"""
 
 from dataclasses import replace
 
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, default_agent_of
 from paddock.plane.agent_files import is_agent_name
-from paddock.values.agents import AgentChain
+from paddock.plane.agents import AgentStore
+from paddock.values.agents import Agent, AgentChain, client_kind
+from paddock.values.planes import PlaneKind
 
 
-def default_chain(project: Project) -> AgentChain:
+def default_chain(agents: AgentStore) -> AgentChain:
     """The agent of a client's own thread, with its ancestors. Raises: UsageError, ConfigError."""
-    root = project.layout.root
+    root = agents.layout.root
     return tuple(
         # The place alone: a decision shows it to a model, which must see no host path.
         replace(record.agent, source=record.file.relative_to(root).as_posix())
-        for record in project.agents.lineage(project.default_agent)
+        for record in agents.lineage(default_agent_of(agents.layout.kind))
     )
 
 
-def declared_for(project: Project, name: str) -> str:
+def planned_default_chain(agents: AgentStore) -> AgentChain:
+    """As `default_chain`; before the plane is made, the one it would be made with."""
+    if is_yet_to_be_made(agents):
+        return (Agent(default_agent_of(agents.layout.kind), "standard"),)
+    return default_chain(agents)
+
+
+def is_yet_to_be_made(agents: AgentStore) -> bool:
+    """Whether the default agent is declared only when the plane is made, and it is not."""
+    layout = agents.layout
+    name = default_agent_of(layout.kind)
+    return layout.kind is PlaneKind.PROJECT and not layout.agent_file(name).exists()
+
+
+def declared_for(agents: AgentStore, name: str) -> str:
     """The agent of this plane whose declaration counts for a client's agent of type `name`."""
-    is_ours = is_agent_name(name) and name in project.agents.names()
-    return name if is_ours else project.default_agent
+    is_ours = is_agent_name(name) and name in agents.names()
+    return name if is_ours else default_agent_of(agents.layout.kind)
 
 
-def chain_of_type(project: Project, default: AgentChain, name: str) -> AgentChain:
+def chain_of_type(agents: AgentStore, default: AgentChain, name: str) -> AgentChain:
     """The chain of a client's agent of type `name`; `default` is that of its own thread.
 
-    `[agents]` chooses its profile. One that is named nowhere is a child of the default
-    agent, and never exceeds it.
+    One that this plane does not declare is a child of the default agent, and never
+    exceeds it, whatever profile `[agents]` gives to its name.
+
+    Raises: UsageError, ConfigError where the agents do not load.
     """
-    if declared_for(project, name) == name:
-        return project.agents.chain(name)
-    first = default[0]
-    bound = project.policy.settings.profile_for(name)
-    if bound is None:
-        return (replace(first, name=name, parent=first.name), *default)
-    return (replace(first, name=name, profile=bound), *default[1:])
+    if name == default[0].name:
+        return default
+    if declared_for(agents, name) == name:
+        return agents.chain(name)
+    return client_kind(default, name)
 
 
 def is_bound(project: Project, name: str) -> bool:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddock import limits
-from paddock.assembly.project import Project
+from paddock.assembly.client_agents import declared_for
+from paddock.assembly.project import Project, read_agents
 from paddock.errors import UsageError
+from paddock.plane.agents import AgentStore
 from paddock.plane.discovery import find_root, plane_for
 from paddock.plane.environment import Environment
 from paddock.plane.files import read_file_through_links
@@ -17,6 +19,7 @@ from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PolicyFiles, read_policy_files
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
+from paddock.policy.recorded import Door, PastDecision
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
@@ -49,6 +52,7 @@ class PlanePolicies:
     _made: dict[_Place, Policy] = field(default_factory=dict[_Place, Policy])
     _met: dict[str, Policy | None] = field(default_factory=dict[str, Policy | None])
     """By agent: a history asks for the same few again and again."""
+    _declared: dict[str, bool] = field(default_factory=dict[str, bool])
 
     def policy_for(self, agent: str) -> Policy | None:
         """The policy with paths as the agent's workspace has them; None for nobody known.
@@ -58,6 +62,21 @@ class PlanePolicies:
         if agent not in self._met:
             self._met[agent] = self._find(agent)
         return self._met[agent]
+
+    def is_whole(self, past: PastDecision) -> bool:
+        """Whether a client's kind of agent is on record with the default agent, its parent.
+
+        Older entries hold one that `[agents]` bound alone, with the profile that it was
+        given then: what would be decided now cannot be told from that.
+        """
+        if past.door is not Door.HOOK:
+            return True
+        first, *ancestors = (agent.name for agent in past.chain)
+        if self.project.default_agent in ancestors:
+            return True
+        if first not in self._declared:
+            self._declared[first] = declared_for(self.project.agents, first) == first
+        return self._declared[first]
 
     def _find(self, agent: str) -> Policy | None:
         project = self.project
@@ -118,6 +137,14 @@ def find_policy_files(start: Path, environment: Environment, override: Path | No
     Raises: UsageError, ConfigError.
     """
     return read_policy_files(find_root(start, environment, override), environment)
+
+
+def find_agents(start: Path, environment: Environment, override: Path | None) -> AgentStore:
+    """The agents of the plane. No policy is read.
+
+    Raises: UsageError, ConfigError where a bare plane's configuration does not load.
+    """
+    return read_agents(find_root(start, environment, override), environment)
 
 
 def find_ledger_paths(

@@ -68,7 +68,7 @@ class Project:
     @property
     def default_agent(self) -> str:
         """The agent of a door that names none."""
-        return MAIN_AGENT if self.layout.kind is PlaneKind.PROJECT else ADMIN_AGENT
+        return default_agent_of(self.layout.kind)
 
     def agent_named(self, name: str | None) -> str:
         """The agent that a caller means: the default where it named none.
@@ -77,6 +77,11 @@ class Project:
         no agent has, and not none.
         """
         return self.default_agent if name is None else name
+
+
+def default_agent_of(kind: PlaneKind) -> str:
+    """The agent of a door that names none, on a plane of this kind."""
+    return MAIN_AGENT if kind is PlaneKind.PROJECT else ADMIN_AGENT
 
 
 def find_project(start: Path, environment: Environment, override: Path | None) -> Project:
@@ -103,12 +108,26 @@ def read_project(root: ProjectRoot, environment: Environment, name: Path | None 
     if root.kind is PlaneKind.PROJECT:
         agents = AgentStore(layout, environment)
         return Project(root, layout, files, policy, agents, environment, name)
+    agents, config, gate = _bare_agents(root, layout, environment)
+    return Project(root, layout, files, policy, agents, environment, name, admin=config, gate=gate)
+
+
+def read_agents(root: ProjectRoot, environment: Environment) -> AgentStore:
+    """The agents of the plane of this root. No policy is read. Raises: ConfigError."""
+    layout = plane_for(root, environment)
+    if root.kind is PlaneKind.PROJECT:
+        return AgentStore(layout, environment)
+    return _bare_agents(root, layout, environment)[0]
+
+
+def _bare_agents(
+    root: ProjectRoot, layout: PlaneLayout, environment: Environment
+) -> tuple[AgentStore, AdminConfig, DualGate]:
     from paddock.assembly.core_tools import load_admin_config  # noqa: PLC0415 - loads every tool
 
     config = load_admin_config(root, layout)
     gate = find_gate(root, config, environment)
-    agents = AgentStore(layout, environment, admin_record(config, gate, layout))
-    return Project(root, layout, files, policy, agents, environment, name, admin=config, gate=gate)
+    return AgentStore(layout, environment, admin_record(config, gate, layout)), config, gate
 
 
 def policy_of(files: PolicyFiles) -> Policy:

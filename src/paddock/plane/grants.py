@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
-from paddock.policy.actions import HeadPattern
+from paddock.plane.usual import usual_answer
 from paddock.policy.coverage import idle_exceptions
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import PathPattern
@@ -162,8 +162,20 @@ def _path_grants(document: PolicyDocument, held: PathsTable) -> Iterator[Grant]:
         if after is not None:
             opening = tuple(each for each in after if (name, each) not in idle)
             yield from _list_grants(name, before or (), opening)
-    for pattern in _added(held.safe or (), document.paths.safe or ()):
+    safe, given = held.safe or (), document.paths.safe or ()
+    for pattern in _added(safe, given):
         yield Grant(f"[paths] {_text(pattern)} is safe: no warning", _where(pattern.place))
+    # Threat: with its `!` gone, or behind it in the list, an old pattern makes more safe.
+    for text in dict.fromkeys(pattern.text for pattern in safe if pattern.negated):
+        if _behind(given, text) & {pattern.text for pattern in safe} - _behind(safe, text):
+            yield Grant(f"[paths] {show_name(text)} is no longer taken out of safe")
+
+
+def _behind(patterns: tuple[PathPattern, ...], exception: str) -> set[str]:
+    """What a list adds behind the last such `!`, which takes nothing out of it."""
+    texts = [pattern.text for pattern in patterns]
+    start = len(texts) - texts[::-1].index(exception) if exception in texts else 0
+    return {pattern.text for pattern in patterns[start:] if not pattern.negated}
 
 
 def _list_grants(
@@ -194,7 +206,7 @@ def _profile_grants(profile: Profile, held: _Held, shell: ShellSettings) -> Iter
         if (rule.pattern.text, rule.outcome, rule.network) not in known:
             yield from _rule_grants(name, rule, before)
     for entry in profile.otherwise:
-        if entry.outcome < _usual(before, entry.head):
+        if entry.outcome < usual_answer(before, entry.head, profile.otherwise):
             yield _otherwise_grant(name, entry)
     yield from _no_longer(name, profile, before)
     yield from _no_longer_narrow(name, profile, before, _over(profile.shell, shell).network)
@@ -247,7 +259,7 @@ def _width(network: Network) -> int:
 
 
 def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
-    if rule.outcome < _usual(before, rule.pattern.head):
+    if rule.outcome < usual_answer(before, rule.pattern.head):
         yield _rule_grant(name, rule)
     if rule.network is not None and rule.network != "none":
         yield Grant(
@@ -294,8 +306,9 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
     yield from _hook_grants(settings.hook, held.hook)
     for binding in settings.agents:
-        if binding.profile == LOCKED or binding in held.agents:
-            # Nothing is stricter, and a file that redefines it is caught doing so.
+        is_replaced = held.profile_for(binding.name) is not None
+        if binding in held.agents or (binding.profile == LOCKED and not is_replaced):
+            # A profile that a name is given holds besides; only in another's place it may open.
             continue
         yield Grant(
             f"[agents] {show_name(binding.name)} has the profile {show_name(binding.profile)}"
@@ -347,29 +360,13 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
     known = {(rule.pattern.text, rule.outcome) for rule in preset.rules}
     for rule in profile.rules:
         is_known = (rule.pattern.text, rule.outcome) in known
-        if not is_known and rule.outcome >= _usual(preset, rule.pattern.head):
+        if not is_known and rule.outcome >= usual_answer(preset, rule.pattern.head):
             yield _rule_grant(name, rule)
     known_otherwise = {(entry.head.text, entry.outcome) for entry in preset.otherwise}
     for entry in profile.otherwise:
         is_known = (entry.head.text, entry.outcome) in known_otherwise
-        if not is_known and entry.outcome >= _usual(preset, entry.head):
+        if not is_known and entry.outcome >= usual_answer(preset, entry.head, profile.otherwise):
             yield _otherwise_grant(name, entry)
-
-
-def _usual(before: Profile, head: HeadPattern) -> Outcome:
-    """The strictest answer that `before` gives to anything that `head` names.
-
-    Threat: a rule that loosens one operation of several must not pass for strict. So an
-    entry counts only if it is for all that `head` names, whatever the target.
-    """
-    if any(rule.outcome is not Outcome.ALLOW for rule in before.rules):
-        return Outcome.DENY
-    allowed = (rule.pattern.head for rule in before.rules if not rule.pattern.has_target)
-    if any(each.matches(head.category, head.operation) for each in allowed):
-        return Outcome.ALLOW
-    asked = (entry.head for entry in before.otherwise if entry.outcome is Outcome.ASK)
-    found = any(each.matches(head.category, head.operation) for each in asked)
-    return Outcome.ASK if found else Outcome.DENY
 
 
 def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:

@@ -10,7 +10,7 @@ were tried. Where nothing that decides differs at all, every answer is the same,
 is proved: the same items judge.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,9 +26,9 @@ from paddock.policy.differences import (
 )
 from paddock.policy.engine import Policy
 from paddock.policy.presets import LOCKED
-from paddock.policy.witness_calls import calls_for, may_meet
+from paddock.policy.witness_calls import calls_for, may_meet, may_meet_across
 from paddock.values.actions import Action
-from paddock.values.agents import Agent
+from paddock.values.agents import Agent, AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, RuleMatch, rule_as_json
 
@@ -38,8 +38,10 @@ SHOWN_MAX: Final = 40
 """Rows in text; JSON has every witness."""
 NOBODY: Final = "example-agent"
 """An agent that no `[agents]` names; were there one, another name is taken."""
-OWN_PROFILE: Final = "open"
-"""For an agent of `[agents]`, whose own profile stands elsewhere: the one that adds nothing."""
+
+ChainOf = Callable[[str], AgentChain]
+"""The agent of a name that `[agents]` binds, with its ancestors: as it is declared, or as a
+client's kind of agent stands. May raise, where the agents do not load."""
 
 
 @dataclass(slots=True)
@@ -165,12 +167,14 @@ class Diff:
                 yield Call(action, tuple(agents), witness.old, witness.new)
 
 
-def diff(old: Policy, new: Policy) -> Diff:
+def diff(old: Policy, new: Policy, chain_of: ChainOf) -> Diff:
     """Look for calls that `old` and `new` answer differently.
+
+    `chain_of` is asked for each name whose binding differs, and what it raises is raised.
 
     Limits: `TRIES_MAX` calls.
     """
-    search = _Search(old, new)
+    search = _Search(old, new, chain_of)
     search.run()
     return search.report
 
@@ -187,8 +191,9 @@ class _Pair:
 class _Search:
     """One search. `_seen` are calls that were tried, `_found` witnesses by what they show."""
 
-    def __init__(self, old: Policy, new: Policy) -> None:
+    def __init__(self, old: Policy, new: Policy, chain_of: ChainOf) -> None:
         self._old, self._new = old, new
+        self._chain_of = chain_of
         self.report = Diff(find_differences(old, new))
         self._seen: set[tuple[str, Action]] = set()
         self._found: dict[object, Witness] = {}
@@ -204,27 +209,21 @@ class _Search:
         for item in changed:
             partners = [each for each in everything if may_meet(item, each)]
             profiles = (item.profile,) if item.profile else self._profiles
-            pairs = [self._pair(f"profile {each}", Agent(self._nobody, each)) for each in profiles]
+            pairs = [
+                self._pair(f"profile {each}", (Agent(self._nobody, each),)) for each in profiles
+            ]
             for action in calls_for(item, partners):
                 for pair in pairs:
                     self._try(pair, action)
         for name in found.bound:
-            pair = self._pair(f"agent {name}", Agent(name, OWN_PROFILE))
-            for action in self._actions_of_bound(name, everything):
+            pair = self._pair(f"agent {name}", self._chain_of(name))
+            for action in _actions_for(pair, everything):
                 self._try(pair, action)
         self.report.witnesses = sorted(
             self._found.values(), key=lambda each: (each.what, -each.new.outcome, str(each.action))
         )
 
-    def _actions_of_bound(self, name: str, everything: tuple[Item, ...]) -> Iterator[Action]:
-        profiles = {policy.settings.profile_for(name) for policy in (self._old, self._new)}
-        profiles |= {LOCKED, OWN_PROFILE}
-        for item in everything:
-            if item.profile in profiles:
-                yield from calls_for(item, ())
-
-    def _pair(self, title: str, agent: Agent) -> _Pair:
-        chain = (agent,)
+    def _pair(self, title: str, chain: AgentChain) -> _Pair:
         return _Pair(title, judge_for(self._old, chain), judge_for(self._new, chain))
 
     def _try(self, pair: _Pair, action: Action) -> None:
@@ -249,6 +248,16 @@ class _Search:
         if len(str(action)) < len(str(known.action)):
             # The shortest is the easiest to read.
             known.action, known.old, known.new = action, old, new
+
+
+def _actions_for(pair: _Pair, everything: tuple[Item, ...]) -> Iterator[Action]:
+    """Yield calls that profiles meet to which one policy holds the agent, or an ancestor."""
+    profiles = {each.name for judge in (pair.old, pair.new) for each in judge.profiles()}
+    profiles.add(LOCKED)
+    held = [item for item in everything if item.profile in profiles]
+    for number, item in enumerate(held, 1):
+        # All these profiles judge one call: what two of them allow shows that a third does not.
+        yield from calls_for(item, [each for each in held[number:] if may_meet_across(item, each)])
 
 
 def _names(base: str) -> Iterator[str]:

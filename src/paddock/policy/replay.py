@@ -23,6 +23,7 @@ from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
 
 EXAMPLES_MAX: Final = 3
 """Examples that each group keeps, the newest; the others are counted."""
+NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
 EXAMPLE_CHARS_MAX: Final = 400
 """Characters of an example's action in text; JSON has it whole."""
 
@@ -47,6 +48,10 @@ class Policies(Protocol):
 
     def policy_for(self, agent: str) -> Policy | None:
         """The policy with paths as this agent's workspace has them; None where it is unknown."""
+        ...
+
+    def is_whole(self, past: PastDecision) -> bool:
+        """Whether the record names every agent that a call like this one is decided for."""
         ...
 
 
@@ -188,6 +193,9 @@ def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
         policy = policies.policy_for(past.where.agent)
         if policy is None:
             _lose(lost, Lost(past.where, Why.WORKSPACE))
+            continue
+        if not policies.is_whole(past):
+            _lose(lost, Lost(past.where, Why.INCOMPLETE, NO_PARENT))
             continue
         decision = decide_again(policy, past)
         if decision.outcome is not past.outcome and policy.digest == past.policy_digest:

@@ -36,6 +36,15 @@ def may_meet(item: Item, other: Item) -> bool:
     """Whether one call can be judged by both."""
     if item.profile and other.profile and item.profile != other.profile:
         return False
+    return _is_kind_shared(item, other)
+
+
+def may_meet_across(item: Item, other: Item) -> bool:
+    """Whether one call can be judged by both, which stand in two profiles of one agent."""
+    return item.profile != other.profile and _is_kind_shared(item, other)
+
+
+def _is_kind_shared(item: Item, other: Item) -> bool:
     return item.kind is None or other.kind is None or item.kind is other.kind
 
 

@@ -1,6 +1,6 @@
 """Who acts: an agent with its profile and the lists that stand above it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddock.values.calls import Json
 
@@ -46,3 +46,13 @@ class Agent:
 
 AgentChain = tuple[Agent, ...]
 """The acting agent first, then its parent, up to the eldest ancestor."""
+
+
+def client_kind(default: AgentChain, name: str) -> AgentChain:
+    """The chain of a client's kind of agent `name`: a child of the agent at the head of `default`.
+
+    It is declared nowhere, so it has all that its parent has. What `[agents]` gives to its
+    name is the policy's, which holds it besides: the chain is the same under every policy.
+    """
+    parent = default[0]
+    return (replace(parent, name=name, parent=parent.name), *default)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.policy.replay import NO_PARENT
 from paddock.runtime.records import kept_name
 from paddock.values.entries import Entry
 from tests.support.hooks import Client
@@ -235,6 +236,89 @@ def test_diff_without_a_file_of_the_project_says_what_to_name(user):
     assert user.run("policy", "diff", "built-in", "built-in").status == 0
     assert user.run("policy", "diff", "").status == 3
     assert user.run("policy", "diff", "gone.toml").status == 2
+
+
+EXPLORE = '[agents."Explore"]\nprofile = "{}"\n'
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("locked", ""), ("", "locked"), ("open", "locked"), ("", "open"), ("locked", "standard")],
+)
+def test_replay_tells_of_a_kind_of_agent_what_the_hook_says_under_that_policy(first, then):
+    first, then = (EXPLORE.format(each) if each else "" for each in (first, then))
+    with new_place() as place:
+        client = Client(place)
+        explore = {"tool_input": {"file_path": "{root}/new"}, "agent_type": "Explore"}
+        client.write_policy(first)
+        client.ask("Write", **explore)
+        (place.project / "then.toml").write_text(then)
+        same = place.run("policy", "replay", "--json").json
+        shown = place.run("policy", "replay", "--policy", "then.toml", "--json").json
+        client.write_policy(then)
+        client.ask("Write", **explore)
+        was, now = (entry.decision for entry in client.entries())
+        assert (same["replayed"], same["unchanged"]) == (1, 1)
+        assert (shown["replayed"], shown["unchanged"]) == (1, int(was == now))
+        assert [group["now"]["outcome"] for group in shown["groups"]] == [now] * (was != now)
+
+
+def test_of_a_kind_of_agent_that_is_recorded_without_its_parent_nothing_is_guessed():
+    with new_place() as place:
+        client = Client(place)
+        client.write_policy(EXPLORE.format("locked"))
+        place.run("agent", "create", "reviewer", "--profile", "locked")
+        for name in ("Explore", "reviewer", "main"):
+            call = {"tool_input": {"file_path": "{root}/new"}, "tool_use_id": f"call-{name}"}
+            client.ask("Write", **call, agent_type=name)
+        parent = ',{"name":"main","profile":"standard"}]'
+        text = client.ledger.read_text()
+        assert text.count(f'"agents":[{{"name":"Explore","profile":"standard"}}{parent}') == 1
+        older = place.project / "older.jsonl"
+        older.write_text(text.replace(f'"standard"}}{parent}', '"locked"}]'))
+        shown = place.run("policy", "replay", "--ledger", "./older.jsonl", "--json").json
+        assert (shown["replayed"], shown["unchanged"], shown["not_replayable"]) == (2, 2, 1)
+        assert [(lost["agent"], lost["why"], lost["detail"]) for lost in shown["lost"]] == [
+            ("Explore", "incomplete", NO_PARENT)
+        ]
+        asked = ("policy", "explain", "call-Explore", "--json")
+        told = place.run(*asked, "--ledger", "./older.jsonl").json
+        assert told["now"]["note"] == "the record lacks what a decision needs"
+        assert place.run(*asked).json["now"]["note"] == ""
+
+
+def test_diff_tries_a_binding_for_the_agent_that_the_hook_judges(user):
+    (user.project / "paddock.toml").write_text(EXPLORE.format("locked"))
+    user.run("trust", "--yes")
+    # No plane was made yet: the agent is the one that it would be made with.
+    shown = user.run("policy", "diff", "--json").json["witnesses"]
+    assert {(each["old"]["outcome"], each["new"]["outcome"]) for each in shown} == {
+        ("allow", "deny"),
+        ("ask", "deny"),
+    }
+    for each in shown:
+        for name, side in (("main", "old"), ("Explore", "new")):
+            told = user.run("policy", "check", each["action"], "--agent", name, "--json").json
+            assert told["outcome"] == each[side]["outcome"]
+
+    (user.project / "paddock.toml").write_text(EXPLORE.format("open"))
+    assert user.run("policy", "diff", "--json").json["witnesses"] == []
+
+
+def test_diff_tries_a_binding_of_an_agent_of_the_plane_for_that_agent(user):
+    (user.project / "new.toml").write_text('[agents.keeper]\nprofile = "locked"\n')
+    assert user.run("agent", "create", "keeper", "--profile", "admin").status == 0
+    shown = user.run("policy", "diff", "built-in", "new.toml", "--json").json["witnesses"]
+    assert ("tool:package:run *", "allow", "deny") in {
+        (each["action"], each["old"]["outcome"], each["new"]["outcome"]) for each in shown
+    }
+    (agent,) = user.home.rglob("agents/keeper/agent.json")
+    agent.write_text("{}")
+    ran = user.run("policy", "diff", "built-in", "new.toml")
+    assert (ran.status, ran.out) == (3, "")
+    assert str(agent) in ran.err
+    # Nothing asks for it where no binding differs.
+    assert user.run("policy", "diff", "new.toml", "new.toml").status == 0
 
 
 CHANGED = "the policy has changed since; of the one in force: paddock policy explain ACTION"

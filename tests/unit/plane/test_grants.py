@@ -1,3 +1,4 @@
+import json
 from dataclasses import fields
 from pathlib import Path
 
@@ -471,3 +472,109 @@ def test_an_exception_that_opens_nothing_is_not_called_one_that_opens():
     text = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "%s", "!/m/README.md"]'
     assert grants(text % "/m/") == []
     assert grants(text % "/m/**") == ["[paths] !/m/README.md is taken out of protected (line 2)"]
+
+
+# --- what a user restricted with an exception, an entry or a binding ---------------------
+
+NO_SHELL = '{ "tool:*" = "ask", "tool:shell:*" = "deny" }'
+
+
+def otherwise(entries: str) -> str:
+    return f"[profiles.standard]\notherwise = {entries}\n"
+
+
+@pytest.mark.parametrize(
+    ("users", "projects", "expected"),
+    [
+        (NO_SHELL, '{ "tool:*" = "ask" }', ["tool:*"]),
+        (NO_SHELL, '{ "tool:shell:*" = "ask" }', ["tool:shell:*"]),
+        (NO_SHELL, '{ "tool:shell:run" = "ask" }', ["tool:shell:run"]),
+        # It might be all that there is to `tool:shell:*`: nothing relies on that.
+        (NO_SHELL, '{ "tool:*" = "ask", "tool:shell:run" = "deny" }', ["tool:*"]),
+        (NO_SHELL, '{ "tool:*" = "ask", "tool:shell:*" = "deny", "tool:mcp:*" = "ask" }', []),
+        (NO_SHELL, NO_SHELL, []),
+        (NO_SHELL, '{ "tool:mcp:*" = "ask" }', []),
+        (NO_SHELL, '{ "tool:file:*" = "deny" }', []),
+        ('{ "tool:shell:*" = "ask" }', '{ "tool:*" = "ask" }', ["tool:*"]),
+        (
+            '{ "tool:*" = "ask", "tool:client:Task" = "deny" }',
+            '{ "tool:client:task" = "ask" }',
+            ["tool:client:task"],
+        ),
+    ],
+)
+def test_an_entry_that_covers_a_stricter_one_of_the_users_is_named(users, projects, expected):
+    assert under(otherwise(users), otherwise(projects)) == [
+        f"profile standard otherwise asks about {head} (line 2)" for head in expected
+    ]
+
+
+def test_what_the_user_lets_pass_otherwise_is_no_grant_and_its_exception_is():
+    users = '{ "tool:*" = "allow", "tool:shell:*" = "ask" }'
+
+    assert under(otherwise(users), otherwise(users)) == []
+    assert under(otherwise(users), otherwise('{ "tool:*" = "allow" }')) == [
+        "profile standard otherwise allows tool:* (line 2)"
+    ]
+
+
+def test_a_rule_that_asks_where_the_users_entry_denies_is_named():
+    def asking(action: str) -> str:
+        return f'{otherwise(NO_SHELL)}ask = ["{action}"]\n'
+
+    assert under(otherwise(NO_SHELL), asking("tool:shell:run make")) == [
+        "profile standard asks about tool:shell:run make (line 3)"
+    ]
+    assert under(otherwise(NO_SHELL), asking("tool:mcp:call mcp__a__b")) == []
+
+
+def bound(profile: str) -> str:
+    return f'[profiles.nothing]\ndeny = ["tool:*"]\n[agents."Explore"]\nprofile = "{profile}"\n'
+
+
+@pytest.mark.parametrize(
+    ("users", "projects", "expected"),
+    [
+        ("nothing", "locked", ["[agents] Explore has the profile locked"]),
+        ("nothing", "open", ["[agents] Explore has the profile open"]),
+        ("standard", "nothing", ["[agents] Explore has the profile nothing"]),
+        ("nothing", "nothing", []),
+        ("locked", "locked", []),
+    ],
+)
+def test_a_binding_in_the_place_of_the_users_is_named(users, projects, expected):
+    assert under(bound(users), bound(projects)) == expected
+
+
+def test_a_binding_to_locked_in_the_place_of_none_is_not_named():
+    others = bound("nothing").replace("Explore", "Other")
+
+    assert under(others, '[agents."Explore"]\nprofile = "locked"\n') == []
+
+
+@pytest.mark.parametrize(
+    ("users", "projects", "expected"),
+    [
+        (["/docs/**", "!/docs/prod/**"], ["/docs/**"], ["!/docs/prod/**"]),
+        (["/docs/**", "!/docs/prod/**"], ["!/docs/prod/**", "/docs/**"], ["!/docs/prod/**"]),
+        (
+            ["/docs/**", "!/docs/prod/**"],
+            ["/docs/**", "!/docs/prod/**", "/docs/**"],
+            ["!/docs/prod/**"],
+        ),
+        (["/docs/**", "!/docs/a", "!/docs/b"], ["/docs/**", "!/docs/b"], ["!/docs/a"]),
+        (["/docs/**", "!/docs/prod/**"], ["/docs/**", "!/docs/prod/**"], []),
+        (["/docs/**", "!/docs/prod/**"], ["/docs/**", "!/docs/prod/**", "!/docs/x"], []),
+        (["/docs/**", "!/docs/prod/**", "/lib/**"], ["/lib/**"], []),
+        (["/docs/**", "!/docs/prod/**"], [], []),
+    ],
+)
+def test_an_exception_that_no_longer_takes_anything_out_of_safe_is_named(users, projects, expected):
+    users_own, projects_own = (
+        f"[paths]\nsafe = {json.dumps(each)}\n" for each in (users, projects)
+    )
+
+    assert under(users_own, projects_own) == [
+        f"[paths] {text} is no longer taken out of safe" for text in expected
+    ]
+    assert under(users_own, "[paths]\n") == []

@@ -1,14 +1,18 @@
 """Witness calls: found where two policies differ, and honest where none was found."""
 
+from functools import partial
+
 import pytest
 
+from paddock.errors import UsageError
 from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.actions import parse_action
 from paddock.policy.diff import Diff, diff
 from paddock.policy.globs import parse_glob
 from paddock.policy.presets import CLIENT_TOOLS
 from paddock.policy.sampling import ANYTHING, common_texts, path_parts, word_parts
-from paddock.values.agents import Agent
+from paddock.values.agents import Agent, AgentChain
+from tests.support.policies import chain_below
 
 BASE = """[profiles.standard]
 allow = ["tool:file:*", "tool:shell:run git status", "tool:shell:run git diff *"]
@@ -21,8 +25,13 @@ def policy(text: str, name: str = "paddock.toml", trusted: bool = True) -> Polic
     return load_policy(PolicySource(name, text.encode(), trusted))
 
 
+def told(old: Policy, new: Policy) -> Diff:
+    """Of a project whose agent of the client's own thread is `standard`, and stands alone."""
+    return diff(old, new, partial(chain_below, "standard"))
+
+
 def compared(new: str, old: str = BASE) -> Diff:
-    return diff(policy(old, "old.toml"), policy(new, "new.toml"))
+    return told(policy(old, "old.toml"), policy(new, "new.toml"))
 
 
 def found(report: Diff) -> set[tuple[str, str, str]]:
@@ -172,12 +181,77 @@ def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() 
     ]
 
 
+NOTHING = '[profiles.nothing]\ndeny = ["tool:*"]\n'
+DOCS = '[profiles.docs-only]\nallow = ["tool:file:view docs/**"]\n'
+NAMES = '[profiles.names]\nallow = ["tool:file:view *.md"]\n'
+
+
+def bound(**profiles: str) -> str:
+    given = (f'[agents."{name}"]\nprofile = "{profile}"\n' for name, profile in profiles.items())
+    return NOTHING + DOCS + NAMES + "".join(given)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "witness"),
+    [
+        (bound(), bound(Explore="locked"), ("tool:mcp:call mcp__example", "ask", "deny")),
+        (bound(Explore="locked"), bound(), ("tool:file:create example", "deny", "allow")),
+        (
+            bound(Explore="nothing"),
+            bound(Explore="locked"),
+            ("tool:file:view example", "deny", "allow"),
+        ),
+        (
+            bound(main="docs-only", Explore="nothing"),
+            bound(main="docs-only", Explore="names"),
+            ("tool:file:view docs/x.md", "deny", "allow"),
+        ),
+    ],
+)
+def test_a_binding_is_tried_for_the_agent_with_its_parent(
+    old: str, new: str, witness: tuple[str, str, str]
+) -> None:
+    report = compared(new, old)
+    assert witness in found(report)
+    for each in report.witnesses:
+        assert each.agents == ["agent Explore"]
+        chain = chain_below("standard", "Explore")
+        pair = (policy(old, "old.toml"), policy(new, "new.toml"))
+        assert tuple(decide(side, chain, [each.action]) for side in pair) == (each.old, each.new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (bound(), bound(Explore="open")),
+        (bound(main="docs-only"), bound(main="docs-only", Explore="locked")),
+        (bound(main="nothing", Explore="open"), bound(main="nothing")),
+    ],
+)
+def test_what_a_parent_denies_no_binding_of_its_child_is_an_example_of(old: str, new: str) -> None:
+    report = compared(new, old)
+    assert report.witnesses == []
+    assert report.tried > 0
+    assert report.conclusion.startswith("no example was found")
+
+
+def test_what_the_parent_may_not_be_found_out_of_stops_the_question() -> None:
+    def nobody(name: str) -> AgentChain:
+        raise UsageError(f"there is no agent {name}")
+
+    changed = policy(bound(Explore="locked"))
+    with pytest.raises(UsageError, match="there is no agent Explore"):
+        diff(policy(""), changed, nobody)
+    # It is asked for nobody where no binding differs.
+    assert diff(changed, changed, nobody).conclusion.startswith("the policies decide alike")
+
+
 def test_every_call_and_agent_of_a_row_is_really_answered_so() -> None:
     new = (
         PROTECTED + '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
     )
     before, after = policy("", "old.toml"), policy(new, "new.toml")
-    for row in rows(diff(before, after)):
+    for row in rows(told(before, after)):
         said, _, calls = row[0].partition(": ")
         words = [word.removesuffix(", warned") for word in said.split(" → ")]
         for call in calls.split(", and ")[0].split(", "):
@@ -214,14 +288,14 @@ def test_where_a_warning_alone_differs_no_rule_is_named() -> None:
 
 def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:
     text = BASE.replace("git push *", 'git push *", "tool:file:view x/**')
-    report = diff(policy(text, trusted=False), policy(text))
+    report = told(policy(text, trusted=False), policy(text))
     # What an untrusted file allows and asks otherwise is not in force; what it denies is.
     assert ("tool:file:view x/example", "deny", "deny") not in found(report)
     assert ("tool:shell:run git status", "ask", "allow") in found(report)
 
 
 def test_what_an_untrusted_file_does_not_name_differs_from_what_holds_without_it() -> None:
-    report = diff(
+    report = told(
         policy(""), policy('[profiles.standard]\nallow = ["tool:search:*"]', trusted=False)
     )
     seen = found(report)

@@ -1,12 +1,13 @@
 """Recorded calls decided again: what changes, what cannot be told, and how it is grouped."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from paddock.policy import Policy, PolicySource, load_policy
 from paddock.policy.recorded import Door, Lost, PastDecision, Recorded, Why, read_recorded
-from paddock.policy.replay import Kind, Policies, decide_each, replay
+from paddock.policy.replay import NO_PARENT, Kind, Policies, decide_each, replay
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome, RuleMatch
@@ -169,10 +170,57 @@ class Nobody(Policies):
         del agent
         return None
 
+    def is_whole(self, past: PastDecision) -> bool:
+        raise AssertionError(past)
+
+
+@dataclass(frozen=True)
+class WithoutParents(OnePolicy):
+    """Of a record in which an agent stands without its parent."""
+
+    def is_whole(self, past: PastDecision) -> bool:
+        return len(past.chain) > 1
+
 
 def test_a_call_of_an_agent_that_is_gone_is_lost_not_guessed() -> None:
     report = replay([read(entry("tool:file:view a"))], Nobody())
     assert (report.decided, [lost.why for lost in report.lost]) == (0, [Why.WORKSPACE])
+
+
+EXPLORE = {"name": "Explore", "profile": "standard"}
+
+
+@pytest.mark.parametrize(
+    ("agents", "now"),
+    [
+        ("", Outcome.ALLOW),
+        ('[agents."Explore"]\nprofile = "open"', Outcome.ALLOW),
+        ('[agents."Explore"]\nprofile = "locked"', Outcome.DENY),
+        ('[agents."Other"]\nprofile = "locked"', Outcome.ALLOW),
+        ('[agents."main"]\nprofile = "locked"', Outcome.DENY),
+    ],
+)
+def test_a_kind_of_agent_is_held_to_what_the_policy_that_is_asked_gives_it(
+    agents: str, now: Outcome
+) -> None:
+    found = read(entry("tool:file:create a", event="HOOK_DECISION", agents=[EXPLORE, MAIN]))
+    assert isinstance(found, PastDecision)
+    assert found.chain == (Agent("Explore", "standard"), Agent("main", "standard"))
+    report = replay([found], OnePolicy(policy(agents)))
+    assert report.decided == 1
+    assert [group.now for group in report.groups] == [now] * (now is not found.outcome)
+
+
+def test_a_call_of_an_agent_whose_parent_is_not_on_record_is_lost_not_guessed() -> None:
+    calls = [
+        read(entry("tool:file:create a", event="HOOK_DECISION", agents=agents))
+        for agents in ([EXPLORE], [EXPLORE, MAIN])
+    ]
+    report = replay(calls, WithoutParents(policy("")))
+    assert (report.decided, report.unchanged) == (1, 1)
+    assert [(lost.why, lost.detail, lost.calls) for lost in report.lost] == [
+        (Why.INCOMPLETE, NO_PARENT, 1)
+    ]
 
 
 def test_what_a_command_writes_is_judged_as_a_commands_write() -> None:

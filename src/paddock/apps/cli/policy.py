@@ -6,7 +6,13 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import find_project
-from paddock.assembly.client_agents import chain_of_type, declared_for, default_chain, is_bound
+from paddock.assembly.client_agents import (
+    chain_of_type,
+    declared_for,
+    is_bound,
+    is_yet_to_be_made,
+    planned_default_chain,
+)
 from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.policy.actions import parse_action
@@ -18,10 +24,9 @@ from paddock.policy.lint import LintFinding, lint
 from paddock.policy.nearness import NearMiss
 from paddock.text.show import is_cut
 from paddock.values.actions import Action
-from paddock.values.agents import Agent, AgentChain
+from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
-from paddock.values.planes import PlaneKind
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
@@ -234,16 +239,10 @@ def chain_of(project: Project, name: str | None) -> AgentChain:
     """
     wanted = project.agent_named(name)
     if _is_clients(project, wanted):
-        return chain_of_type(project, _default_chain(project), wanted)
+        return chain_of_type(project.agents, planned_default_chain(project.agents), wanted)
     if _is_yet_to_be_made(project, wanted):
-        return _default_chain(project)
+        return planned_default_chain(project.agents)
     return project.agents.chain(wanted)
-
-
-def _default_chain(project: Project) -> AgentChain:
-    if _is_yet_to_be_made(project, project.default_agent):
-        return (Agent(project.default_agent, "standard"),)
-    return default_chain(project)
 
 
 def policy_of(project: Project, name: str | None) -> Policy:
@@ -258,15 +257,11 @@ def _is_clients(project: Project, name: str) -> bool:
     """Whether it is a kind of agent of a client, for which `[agents]` has a profile."""
     if name == project.default_agent or not is_bound(project, name):
         return False
-    return declared_for(project, name) != name
+    return declared_for(project.agents, name) != name
 
 
 def _is_yet_to_be_made(project: Project, name: str) -> bool:
-    return (
-        project.layout.kind is PlaneKind.PROJECT
-        and name == project.default_agent
-        and not project.layout.agent_file(name).exists()
-    )
+    return name == project.default_agent and is_yet_to_be_made(project.agents)
 
 
 def _example_json(result: ExampleResult) -> dict[str, Json]:

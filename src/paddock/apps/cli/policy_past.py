@@ -12,11 +12,13 @@ from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import environment_of, find_project, override_of
 from paddock.apps.cli.times import seconds_of
+from paddock.assembly.client_agents import chain_of_type, planned_default_chain
 from paddock.assembly.past_agents import require_past_agent
 from paddock.assembly.policies import (
     Candidate,
     PlanePolicies,
     built_in_candidate,
+    find_agents,
     find_ledger_paths,
     find_policy_files,
     own_candidate,
@@ -48,6 +50,7 @@ from paddock.policy.recorded import (
 )
 from paddock.policy.replay import replay
 from paddock.text.show import quote
+from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.entries import Entry
 from paddock.values.events import TOOL_STAGED
@@ -94,7 +97,15 @@ def run_diff(options: Options, console: Console) -> int:
     old = _candidate(BUILT_IN if options.old is None else options.old, files, console)
     new = _own(files, console) if options.new is None else _candidate(options.new, files, console)
     place = (files.kind, files.planes_below)
-    report = diff(old.policy(*place), new.policy(*place))
+
+    def chain_of(name: str) -> AgentChain:
+        # Read only where it is asked for: an agent that does not load stops no other question.
+        agents = find_agents(
+            console.directory, environment_of(console), override_of(options, console)
+        )
+        return chain_of_type(agents, planned_default_chain(agents), name)
+
+    report = diff(old.policy(*place), new.policy(*place), chain_of)
     if options.json:
         console.write_json({"old": old.name, "new": new.name, **report.as_json()})
     else:
@@ -173,7 +184,10 @@ def _now(call: RecordedCall, options: Options, console: Console) -> Now:
     decided = call.decided
     past = read_recorded(decided.seq, decided.time, decided.entry)
     try:
-        policy = PlanePolicies(find_project(options, console)).policy_for(decided.entry.agent)
+        policies = PlanePolicies(find_project(options, console))
+        policy = policies.policy_for(decided.entry.agent)
+        if isinstance(past, PastDecision) and not policies.is_whole(past):
+            past = Lost(past.where, Why.INCOMPLETE)
     except PaddockError as error:
         # The record is told whatever has become of the project since.
         return Now(f"no policy is in force now: {error.message}")

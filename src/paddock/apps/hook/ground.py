@@ -62,7 +62,8 @@ def find_ground(asked: Asked, variables: Mapping[str, str], directory: str, toda
         today,
     )
     chain = chain_for(project, asked)
-    note_agents(project, project.agents.lineage(declared_for(project, asked.agent_type)))
+    declared = declared_for(project.agents, asked.agent_type)
+    note_agents(project, project.agents.lineage(declared))
     also = also_write(project, asked.client, environment, variables)
     return Ground(project, scene, chain, PolicyEngine(project.policy, chain, also), start)
 
@@ -88,12 +89,13 @@ def chain_for(project: Project, asked: Asked) -> AgentChain:
 
     Raises: UsageError, ConfigError.
     """
-    default = default_chain(project)
+    default = default_chain(project.agents)
     name = asked.agent_type
     if not name:
-        # Threat: a sub-agent that does not say what it is. Unknown is no.
-        return (Agent(asked.agent_id, LOCKED),) if asked.agent_id else default
-    return chain_of_type(project, default, name)
+        # Threat: a sub-agent that does not say what it is. Unknown is no; and a child it is.
+        unnamed = Agent(asked.agent_id, LOCKED, parent=default[0].name)
+        return (unnamed, *default) if asked.agent_id else default
+    return chain_of_type(project.agents, default, name)
 
 
 def also_write(

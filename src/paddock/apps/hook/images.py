@@ -80,7 +80,7 @@ def make_image(
 ) -> bytes | None:
     """Return an image's body; None where the lean path is not to decide here."""
     project = ground.project
-    policy, default = project.policy, default_chain(project)
+    policy, default = project.policy, default_chain(project.agents)
     is_plain = len(default) == 1 and _is_plain(policy, default)
     if project.layout.kind is not PlaneKind.PROJECT or not is_plain:
         return None
@@ -93,7 +93,7 @@ def make_image(
     profiles: list[Json] = []
     agents: dict[str, Json] = {}
     for name in ("", *(binding.name for binding in policy.settings.agents)):
-        chain = chain_of_type(project, default, name) if name else default
+        chain = chain_of_type(project.agents, default, name) if name else default
         if not _is_plain(policy, chain):
             return None
         for profile in judge_for(policy, chain).profiles():
