@@ -31,8 +31,12 @@ _ON_A_WIRE = frozenset({"anthropic", "openai"})
 class Finishing(Protocol):
     """Answers that were all prepared before."""
 
+    def require_met(self) -> None:
+        """Raises: ConfigError where a request was not the one that an answer is for."""
+        ...
+
     def require_finished(self) -> None:
-        """Raises: ConfigError where some are left over."""
+        """Raises: ConfigError like `require_met`, or where some are left over."""
         ...
 
 

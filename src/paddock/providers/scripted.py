@@ -1,8 +1,10 @@
 """A model that says what a script says: for tests, demonstrations and replays.
 
 Strict: steps go out in order, a request beyond the last one is an error, and so
-are steps left over. A step may be any turn that a real model could send: calls
-side by side, arguments that were cut, a refusal, an unknown reason, no answer at all.
+are steps left over. An expectation that does not hold fails its step, and is told
+again at the end: whoever asks for turns may ask once more where one failed.
+A step may be any turn that a real model could send: calls side by side, arguments
+that were cut, a refusal, an unknown reason, no answer at all.
 """
 
 import json
@@ -90,6 +92,7 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
         self._steps = tuple(steps)
         self._lock = threading.Lock()
+        self._unmet: ProviderError | None = None
 
     @property
     def steps_left(self) -> int:
@@ -117,7 +120,7 @@ class ScriptedModel:
                 status=step.status,
                 retry_after_s=step.retry_after_s,
             )
-        _require(step, request, number)
+        self._require(step, request, number)
         text = step.text if step.structured is None else json.dumps(dict(step.structured))
         said = _stream(text, on_text, cancel)
         if step.holds:
@@ -129,8 +132,17 @@ class ScriptedModel:
     def close(self) -> None:
         """Nothing to let go of; `require_finished` is asked for by name."""
 
+    def require_met(self) -> None:
+        """Raises: ConfigError where a request was not what its step expects: of the first one."""
+        with self._lock:
+            unmet = self._unmet
+        if unmet is not None:
+            raise ConfigError(unmet.message, hint=unmet.hint)
+
     def require_finished(self) -> None:
-        """Raises: ConfigError where steps are left over."""
+        """Raises: ConfigError where an expectation did not hold, or steps are left over."""
+        # First: a step that failed shifts those behind it, so that their number says little.
+        self.require_met()
         left = self.steps_left
         if left:
             raise ConfigError(
@@ -158,6 +170,19 @@ class ScriptedModel:
             self.requests.append(request)
             return number, self._steps[number - 1]
 
+    def _require(self, step: Say, request: ModelRequest, number: int) -> None:
+        last = _last_text(request)
+        if not step.expects or step.expects in last:
+            return
+        unmet = ProviderError(
+            f"step {number} of the script expects {quote(step.expects)} in the last message",
+            kind=FailureKind.SCRIPT,
+            hint=f"the last message is {quote(last)}",
+        )
+        with self._lock:
+            self._unmet = self._unmet or unmet
+        raise unmet
+
     def _turn(self, step: Say, text: str, request: ModelRequest, number: int) -> ModelTurn:
         reader = CallReader(request)
         for place, call in enumerate(step.calls, start=1):
@@ -174,15 +199,6 @@ class ScriptedModel:
             raw_ref=f"script:{number}",
         )
         return finish(request, parts, reader)
-
-
-def _require(step: Say, request: ModelRequest, number: int) -> None:
-    if step.expects and step.expects not in _last_text(request):
-        raise ProviderError(
-            f"step {number} of the script expects {quote(step.expects)} in the last message",
-            kind=FailureKind.SCRIPT,
-            hint=f"the last message is {quote(_last_text(request))}",
-        )
 
 
 def _last_text(request: ModelRequest) -> str:

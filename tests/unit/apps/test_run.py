@@ -70,6 +70,28 @@ def test_steps_of_a_script_that_are_left_over_are_an_error(place):
     assert "1 of 3 steps of the script are left over" in ran.err
 
 
+LOOK = {"text": "I look.", "calls": [{"name": "view", "arguments": {"path": "README.md"}}]}
+
+
+@pytest.mark.parametrize("spare", [(), ({"text": "spare"},)])
+def test_an_expectation_that_does_not_hold_is_exit_3_and_named_whatever_came_of_the_turn(
+    place, spare
+):
+    wrong = {"text": "d", "expects": "no such text"}
+    ran = run_script(place, CLEAR, LOOK, wrong, *spare)
+
+    assert ran.status == 3
+    assert ("spare" in ran.out) == bool(spare)
+    assert "error[config.invalid]: step 3 of the script expects 'no such text'" in ran.err
+    assert "# Widgets" in ran.err
+
+
+def test_an_expectation_that_holds_is_not_spoken_of(place):
+    ran = run_script(place, CLEAR, LOOK, {"text": "d", "expects": "# Widgets"})
+
+    assert (ran.status, ran.out, ran.err) == (0, "d\n", "")
+
+
 @pytest.mark.parametrize(
     ("mode", "told"),
     [("warn", ["note: session has 9 of 9 tokens left"]), ("off", []), ("enforce", [])],

@@ -58,6 +58,32 @@ def test_a_step_may_expect_what_is_asked():
         model.route(asking("is a.txt there?"))
 
 
+def test_an_expectation_that_did_not_hold_is_told_at_the_end_before_steps_left_over():
+    steps = [Say("no", expects="b.txt"), Say("nor", expects="c.txt"), Say("yes", expects="a.txt")]
+    model = ScriptedModel([*steps, Say("left over")])
+
+    for _ in range(2):
+        with pytest.raises(ProviderError):
+            model.route(asking("is a.txt there?"))
+    assert model.route(asking("is a.txt there?")).text == "yes"
+
+    with pytest.raises(ConfigError, match="step 1 of the script expects 'b.txt'") as caught:
+        model.require_finished()
+    with pytest.raises(ConfigError, match="step 1 of"):
+        model.require_met()
+    assert "is a.txt there?" in caught.value.hint
+
+
+def test_where_every_expectation_held_nothing_is_told_though_steps_are_left_over():
+    model = ScriptedModel([Say("yes", expects="a.txt"), Say("left over")])
+    model.route(asking("is a.txt there?"))
+
+    model.require_met()
+
+    with pytest.raises(ConfigError, match="1 of 2 steps"):
+        model.require_finished()
+
+
 def test_calls_side_by_side_and_cut_arguments():
     calls = (ScriptedCall("list_files", {"path": "."}), ScriptedCall("x", {}, "mine", '{"a'))
     model = ScriptedModel([Say("Look.", calls, Stop.MAX_TOKENS)])

@@ -86,8 +86,11 @@ def answer(message: str, resume: str | None, options: Options, console: Console)
         console.say(result.response)
     if stopping.ended_by is not None:
         return EXIT_SIGNAL + stopping.ended_by
-    if prepared and result.outcome is TurnOutcome.SUCCESS:
-        prepared.answers.require_finished()
+    if prepared:
+        # What a turn that failed left over says nothing; what it did not meet may be why.
+        prepared.answers.require_met()
+        if result.outcome is TurnOutcome.SUCCESS:
+            prepared.answers.require_finished()
     return _exit_of(result)
 
 
