@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.disks import mounted_tmpfs
+from tests.support.places import run_command
+
 ROOT = Path(__file__).parents[2]
 
 # Without namespaces no stage works; without rule sets there is no Landlock.
@@ -64,3 +67,32 @@ def test_where_nothing_holds_a_command_the_doctor_says_what_the_policy_makes_of_
     (project / "paddock.toml").write_text('[shell]\nenforcement = "required"\n')
     last_line(project, home, "trust", "--yes")
     assert last_line(project, home, "doctor") == refused
+
+
+@pytest.mark.needs("root")
+def test_where_the_state_is_read_only_doctor_and_calls_say_what_to_do(tmp_path: Path):
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".git").mkdir(parents=True)
+    home.mkdir()
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        ran = run_command(*arguments, variables={"HOME": str(home)}, here=project)
+        return ran.status, ran.out, ran.err
+
+    def remount(mode: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{mode}", str(home)], check=True)
+
+    with mounted_tmpfs(home, "size=8m"):
+        assert run("call", "ls")[0] == 0
+        remount("ro")
+        doctor, call = run("doctor"), run("call", "ls")
+        remount("rw")
+        assert run("call", "ls")[0] == 0
+        again = run("doctor")
+
+    verdict = "no call runs here before this is mended: its records"
+    assert (doctor[0], doctor[1].splitlines()[-1]) == (0, verdict)
+    assert f"{home}/.local/state/paddock: Read-only file system" in doctor[1]
+    assert (call[0], call[1]) == (5, "")
+    assert call[2].endswith("check permissions and that the file system is writable\n")
+    assert again[1].splitlines()[-1].startswith("files: fenced. commands: ")

@@ -196,12 +196,15 @@ def is_full(fault: OSError) -> bool:
     return fault.errno in _FULL
 
 
-def failure(fault: OSError, what: str, path: str) -> PaddockError:
-    """The one place where an OSError of the ledger's disk becomes ours."""
+def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockError:
+    """The one place where an OSError of the ledger's disk becomes ours.
+
+    `hint` is for what only a person can mend; a full disk has its own.
+    """
     if is_full(fault):
         return LedgerFullError(
             f"no space for the ledger: {os.strerror(fault.errno or 0)}",
             hint="nothing was run; free some space and try again",
         )
     reason = os.strerror(fault.errno) if fault.errno else str(fault)
-    return HostError(f"{what}: {reason}", where=ascii(path))
+    return HostError(f"{what}: {reason}", where=ascii(path), hint=hint)

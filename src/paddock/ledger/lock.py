@@ -22,6 +22,9 @@ _SLEEP_MAX_S: Final = 2e-3
 _TAKE: Final = fcntl.LOCK_EX | fcntl.LOCK_NB
 _GIVE: Final = fcntl.LOCK_UN
 _HELD: Final = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
+_UNWRITABLE: Final = (
+    "what cannot be recorded is not done: check permissions and that the file system is writable"
+)
 
 
 class FileLock:
@@ -41,7 +44,9 @@ class FileLock:
                 path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
         except OSError as fault:
-            raise failure(fault, "the ledger's lock file cannot be opened", path) from fault
+            raise failure(
+                fault, "the ledger's lock file cannot be opened", path, _UNWRITABLE
+            ) from fault
 
     def acquire(self) -> None:
         """Take the lock.

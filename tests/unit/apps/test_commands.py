@@ -464,6 +464,72 @@ def test_doctor_says_which_backend_holds_commands_and_what_it_does_not_hold(user
     assert f"commands: {said['commands']}" in user.run("doctor").out
 
 
+CALLS_RUN = [
+    {"name": "this project", "ok": True, "found": "its policy and its agents load", "remedy": ""},
+    {"name": "its records", "ok": True, "found": "can be written", "remedy": ""},
+]
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_doctor_says_that_calls_run_here(user, is_used):
+    if is_used:
+        assert user.call("ls").status == 0
+
+    said = user.run("doctor", "--json").json
+
+    assert said["here"] == CALLS_RUN
+    assert f"files: fenced. commands: {said['commands']}" in user.run("doctor").out
+
+
+def test_doctor_says_why_no_call_runs_where_the_policy_does_not_load(user):
+    (user.project / "paddock.toml").write_text("x =\n")
+    assert user.call("ls").status == 3
+
+    found, shown = user.run("doctor", "--json"), user.run("doctor")
+
+    why = "not TOML: invalid value"
+    row = {"name": "this project", "ok": False, "found": why}
+    assert found.json["here"] == [
+        {**row, "remedy": "paddock.toml:1: correct the syntax"},
+        CALLS_RUN[1],
+    ]
+    verdict = "no call runs here before this is mended: this project"
+    assert found.json["commands"] == f"refused; {verdict}"
+    assert (found.status, shown.status) == (0, 0)
+    assert why in shown.out
+    assert shown.out.splitlines()[-1] == verdict
+
+
+def test_doctor_says_why_no_call_runs_where_an_agent_does_not_load(user):
+    assert user.call("ls").status == 0
+    (declared,) = user.home.glob(".local/state/paddock/planes/*/agents/main/agent.json")
+    declared.write_text("{")
+    assert user.call("ls").status == 3
+
+    said = user.run("doctor", "--json").json
+
+    assert [row["ok"] for row in said["here"]] == [False, True]
+    assert said["commands"] == "refused; no call runs here before this is mended: this project"
+
+
+def test_doctor_says_why_no_call_runs_where_nothing_can_be_recorded(user):
+    (user.home / ".local").write_text("a file where the state's directory would be")
+    assert user.call("ls").status == 5
+
+    said = user.run("doctor", "--json").json
+
+    assert said["here"] == [
+        CALLS_RUN[0],
+        {
+            "name": "its records",
+            "ok": False,
+            "found": f"nothing can be written in {user.home}/.local: Not a directory",
+            "remedy": "make it writable for this user, or name another place: PADDOCK_HOME=DIR",
+        },
+    ]
+    assert said["commands"] == "refused; no call runs here before this is mended: its records"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_names_every_command(user, shell):
     script = user.run("completion", shell).out

@@ -1,17 +1,22 @@
 """`paddock doctor`."""
 
 import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
-from paddock.apps.cli.project import environment_of, find_project
+from paddock.apps.cli.project import environment_of
 from paddock.assembly.lazy_packages import is_made_with_dev
 from paddock.assembly.project import Project
-from paddock.errors import PaddockError, SandboxUnavailableError
+from paddock.errors import SandboxUnavailableError
 from paddock.plane.report import MADE_WITH_DEV
-from paddock.policy.settings import EnforcementMode, ShellSettings
+from paddock.policy.settings import EnforcementMode
 from paddock.sandbox.values import Enforcement, Verdict
 from paddock.values.calls import Json
+
+if TYPE_CHECKING:
+    from paddock.sandbox.probe import Finding
 
 _STAGING = "staging"
 """Below Paddock's state: where the layers of commands lie."""
@@ -29,45 +34,51 @@ class Doctor:
     def run(self, options: Options, console: Console) -> int:
         """Try everything and say what came of it; 0 also where something is missing."""
         from paddock import __version__
+        from paddock.apps.cli.doctor_here import look_here
         from paddock.sandbox.examine import examine_host
         from paddock.sandbox.probe import probe_host
 
         findings = probe_host()
         verdicts = examine_host(environment_of(console).paddock_home / _STAGING)
-        project = _find_project(options, console)
+        here = look_here(options, console)
+        project = here.project
         is_full = verdicts[0].enforcement is Enforcement.FULL
-        here = _examine_here(project) if project is not None and is_full else None
-        commands = _commands(verdicts, here, _enforcement(project))
+        workspace = _examine_here(project) if project is not None and is_full else None
+        commands = _commands(verdicts, workspace, here.enforcement)
+        if here.obstacle:
+            commands = f"refused; {here.obstacle}"
         made_with_dev = project is not None and is_made_with_dev(project)
         if options.json:
             console.write_json(
                 {
                     "version": __version__,
-                    "host": [
-                        {"name": f.name, "ok": f.is_there, "found": f.found, "remedy": f.remedy}
-                        for f in findings
-                    ],
+                    "host": [_finding_json(finding) for finding in findings],
                     "backends": [_verdict_json(verdict) for verdict in verdicts],
-                    "workspace": None if here is None else _verdict_json(here),
+                    "workspace": None if workspace is None else _verdict_json(workspace),
+                    "here": [_finding_json(finding) for finding in here.findings],
                     "commands": commands,
                     "made_with_dev": made_with_dev,
                 }
             )
             return 0
         console.say(f"paddock {__version__}")
+        self._say_findings(findings, console)
+        console.say("backends for commands, each tried by running one")
+        for verdict in verdicts:
+            self._say_verdict(verdict, verdict.backend, console)
+        if workspace is not None:
+            self._say_verdict(workspace, "this workspace", console)
+        self._say_findings(here.findings, console)
+        console.say(here.obstacle or f"files: fenced. commands: {commands}")
+        if made_with_dev:
+            console.say(f"plane: {MADE_WITH_DEV}")
+        return 0
+
+    def _say_findings(self, findings: Iterable["Finding"], console: Console) -> None:
         for finding in findings:
             self._say(finding.is_there, finding.name, finding.found, console)
             if finding.remedy:
                 console.say(f"       {'':<17}{finding.remedy}")
-        console.say("backends for commands, each tried by running one")
-        for verdict in verdicts:
-            self._say_verdict(verdict, verdict.backend, console)
-        if here is not None:
-            self._say_verdict(here, "this workspace", console)
-        console.say(f"files: fenced. commands: {commands}")
-        if made_with_dev:
-            console.say(f"plane: {MADE_WITH_DEV}")
-        return 0
 
     def _say_verdict(self, verdict: Verdict, name: str, console: Console) -> None:
         works = verdict.enforcement is not Enforcement.NONE
@@ -83,35 +94,12 @@ class Doctor:
         console.say(f"{name:<17}{found}")
 
 
-def _find_project(options: Options, console: Console) -> Project | None:
-    try:
-        return find_project(options, console)
-    except PaddockError:
-        # What is wrong with it says every other command; this one is about the host.
-        return None
-
-
 def _examine_here(project: Project) -> Verdict:
     """Whether a stage works on the workspace of this directory."""
     from paddock.sandbox.examine import examine_workspace
 
     staging = project.environment.paddock_home / _STAGING
     return examine_workspace(staging, str(project.root.path))
-
-
-def _enforcement(project: Project | None) -> EnforcementMode:
-    """What policy says for the agent that is used where none is named; else the default."""
-    from paddock.policy.grants import shell_for
-
-    if project is None:
-        return ShellSettings().enforcement
-    try:
-        lineage = project.agents.lineage(project.default_agent)
-        policy = project.policy_for(lineage[0])
-    except PaddockError:
-        # No command runs before its agents and its policy load.
-        return ShellSettings().enforcement
-    return shell_for(policy, tuple(record.agent for record in lineage)).enforcement
 
 
 def _commands(
@@ -129,6 +117,15 @@ def _commands(
     if chosen.backend == NO_BACKEND:
         return f"unconfined (enforcement = {enforcement})"
     return f"held by {chosen.backend} ({chosen.enforcement.value})"
+
+
+def _finding_json(finding: "Finding") -> dict[str, Json]:
+    return {
+        "name": finding.name,
+        "ok": finding.is_there,
+        "found": finding.found,
+        "remedy": finding.remedy,
+    }
 
 
 def _verdict_json(verdict: Verdict) -> dict[str, Json]:
