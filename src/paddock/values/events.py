@@ -74,3 +74,49 @@ PACKAGE_SET_SIGNED: Final = "PACKAGE_SET_SIGNED"
 """An operator vouches for all that is installed, and says whose keys count from now on."""
 OPERATOR_KEY_ENROLLED: Final = "OPERATOR_KEY_ENROLLED"
 """A public key may approve changes of the plane from now on."""
+
+EVENT_TYPES: Final = frozenset(
+    {
+        GENESIS,
+        LEDGER_RECOVERED,
+        TOOL_INTENT,
+        TOOL_RESULT,
+        TOOL_DENIED,
+        TOOL_STAGED,
+        PLANE_CREATED,
+        POLICY_LOADED,
+        POLICY_TRUSTED,
+        CONFIG_CHANGED,
+        DUAL_GATE,
+        APPROVAL_ASKED,
+        APPROVAL_ANSWERED,
+        GATE_RESULT,
+        AGENT_CREATED,
+        AGENT_CHANGED,
+        AGENT_REMOVED,
+        SESSION_START,
+        SESSION_END,
+        TURN_RECORDED,
+        WO_PLANNED,
+        WO_DISPATCHED,
+        WO_CHAIN_COMPLETE,
+        QUALITY_GATE,
+        ESCALATION,
+        DEGRADATION,
+        LLM_CALL,
+        WO_COMPLETED,
+        WO_FAILED,
+        HOOK_DECISION,
+        HOOK_EVENT,
+        CONTENT_ERASED,
+        CHECKPOINT,
+        CHECKPOINT_ACCEPTED,
+        ROLLBACK_ACCEPTED,
+        PACKAGE_INSTALLED,
+        PACKAGE_UNINSTALLED,
+        PACKAGE_APPROVED,
+        PACKAGE_SET_SIGNED,
+        OPERATOR_KEY_ENROLLED,
+    }
+)
+"""All of them: what is asked for by another name is perhaps misspelt."""

@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from paddock.apps.cli.main import COMMANDS
+from paddock.values.entries import Entry
+from tests.support.ledgers import open_ledger
 
 PADDOCK = Path(sys.executable).parent / "paddock"
 
@@ -26,6 +29,79 @@ def test_the_ledger_is_asked_by_path(user):
         assert events(path) == ["TOOL_INTENT", "TOOL_RESULT"]
     assert (events("doc"), events("docs/\udce9.md")) == ([], [])
     assert user.run("ledger", "query", "--path", "").status == 2
+
+
+def test_the_ledger_is_asked_by_an_absolute_path_too(user, tmp_path):
+    user.call("view", path="README.md")
+    other = tmp_path / "named"
+    other.symlink_to(user.project)
+
+    def rows(path):
+        ran = user.run("ledger", "query", "--ledger", "ho1m", "--path", str(path))
+        assert ran.status == 0
+        return len(ran.out.splitlines())
+
+    (user.project / "READ").symlink_to("README.md")
+    for root in (user.project, other, user.project / "src" / ".."):
+        assert [rows(root), rows(root / "README.md"), rows(root / "READ")] == [1, 1, 0]
+    assert rows(tmp_path / "README.md") == 0
+
+
+def test_an_absolute_path_in_an_agents_own_workspace_is_relative_to_that(user):
+    made = user.run("agent", "create", "reader", "--profile", "standard", "--json").json
+    own = Path(made["agent"]["workspace"])
+    assert user.call("create_file", "--agent", "reader", path="a.md", content="x").status == 0
+    assert (own / "a.md").is_file()
+
+    asked = ("ledger", "query", "--ledger", "ho1m", "--type", "TOOL_RESULT")
+
+    assert len(user.run(*asked, "--path", str(own / "a.md")).out.splitlines()) == 1
+    assert user.run(*asked, "--path", str(own.parent / "a.md")).out == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("TOOL_DENY", "did you mean 'TOOL_DENIED'"),
+        ("tool_denied", "did you mean 'TOOL_DENIED'"),
+        ("WIDGET", "without --type each row shows its own, such as TOOL_DENIED"),
+        ("", "without --type each row shows its own, such as TOOL_DENIED"),
+    ],
+)
+@pytest.mark.parametrize("question", ["query", "export"])
+def test_a_type_that_no_entry_can_have_is_an_error(user, question, given, meant):
+    user.call("view", path=".env")
+
+    ran = user.run("ledger", question, "--ledger", "ho1m", "--type", given)
+
+    assert (ran.status, ran.out) == (2, "")
+    assert f"no event type is called '{given}', in the ledger ho1m neither\n" in ran.err
+    assert ran.err.endswith(f"  hint:  {meant}\n")
+
+
+def test_a_type_that_this_version_knows_or_that_an_entry_has_is_asked_for(user):
+    user.call("view", path=".env")
+    asked = ("ledger", "query", "--ledger", "ho1m", "--type")
+
+    assert len(user.run(*asked, "TOOL_DENIED").out.splitlines()) == 1
+    none = user.run(*asked, "TOOL_STAGED")
+    assert (none.status, none.err) == (0, "no entry of the ledger ho1m matches\n")
+
+    (file,) = user.home.glob(".local/state/paddock/planes/*/HO1/ledger/ho1m.jsonl")
+    with closing(open_ledger(file, create=None)) as ledger:
+        ledger.append([Entry("OF_A_LATER_VERSION")])
+    assert len(user.run(*asked, "OF_A_LATER_VERSION").out.splitlines()) == 1
+
+
+def test_a_decision_is_one_of_three_words(user):
+    user.call("view", path=".env")
+    asked = ("ledger", "query", "--ledger", "ho1m", "--decision")
+
+    assert len(user.run(*asked, "deny").out.splitlines()) == 1
+    assert user.run(*asked, "ask").status == 0
+    wrong = user.run(*asked, "denied")
+    assert (wrong.status, wrong.out) == (2, "")
+    assert "invalid choice: 'denied' (choose from 'allow', 'ask', 'deny')" in wrong.err
 
 
 def test_what_a_query_leaves_out_is_said_and_shown_by_last_0(user):

@@ -80,8 +80,9 @@ class LedgerCommand:
             allow_abbrev=False,
         )
         asked_with.add_erase(erased)
-        parsers = (asked, followed, checked, exported, signed, proved, accepted, shown, erased)
-        for parsed in parsers:
+        for parsed in (asked, followed, proved):
+            add_common(parsed, "print one JSON value a line, one an entry")
+        for parsed in (checked, exported, signed, accepted, shown, erased):
             add_common(parsed)
 
     def run(self, options: Options, console: Console) -> int:

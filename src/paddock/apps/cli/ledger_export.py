@@ -9,7 +9,12 @@ import paddock
 from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
-from paddock.apps.cli.ledger_wanted import filter_of, ledger_that_is_there, unfinished
+from paddock.apps.cli.ledger_wanted import (
+    filter_of,
+    ledger_that_is_there,
+    require_known_type,
+    unfinished,
+)
 from paddock.apps.cli.new_file import write_new_file
 from paddock.apps.cli.options import Options
 from paddock.assembly.past_agents import require_agent_of_site
@@ -35,6 +40,7 @@ def run_export(site: PlaneSite, options: Options, console: Console) -> int:
     if options.agent is not None:
         require_agent_of_site(site, options.agent)
     path = ledger_that_is_there(site, options)
+    require_known_type(options, path)
     if options.last < 0:
         raise UsageError(f"--last must not be negative: {options.last}", where="--last")
     if options.out is None and options.json:

@@ -12,6 +12,7 @@ from paddock.text.show import quote
 QUERY_LAST: Final = 20
 """How many entries `query` shows that was not told how many."""
 _FORMATS: Final = ("jsonl", "html")
+_DECISIONS: Final = ("allow", "ask", "deny")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -25,9 +26,11 @@ def add_query(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     parser.add_argument("--session", metavar="ID")
     parser.add_argument("--call", metavar="ID")
     parser.add_argument("--agent", metavar="NAME")
-    parser.add_argument("--decision", metavar="D", help="allow or deny")
+    _add_decision(parser)
     parser.add_argument(
-        "--path", metavar="PATH", help="in a workspace: entries that name it, or what is below"
+        "--path",
+        metavar="PATH",
+        help="of a workspace, relative to it or absolute: entries that name it, or what is below",
     )
     parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
     parser.add_argument("--until", metavar="T", help="likewise")
@@ -139,7 +142,7 @@ def add_export(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> None:
     parser.add_argument("--session", metavar="ID")
     parser.add_argument("--call", metavar="ID")
     parser.add_argument("--agent", metavar="NAME")
-    parser.add_argument("--decision", metavar="D", help="allow or deny")
+    _add_decision(parser)
     parser.add_argument("--since", metavar="T", help="RFC 3339, such as 2026-01-31T00:00:00Z")
     parser.add_argument("--until", metavar="T", help="likewise")
 
@@ -161,6 +164,13 @@ def add_erase(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--call", metavar="ID", help="all contents that a call's entries name")
     parser.add_argument("--reason", default="", metavar="TEXT", help="stands in the record")
     parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _add_decision(parser: argparse.ArgumentParser) -> None:
+    """`--decision`: a word that no entry has would only find nothing."""
+    parser.add_argument(
+        "--decision", choices=_DECISIONS, help="what was decided; an answer or a gate has no ask"
+    )
 
 
 def _number_or_id(text: str) -> int | str:

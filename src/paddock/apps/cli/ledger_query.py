@@ -2,12 +2,18 @@
 
 import posixpath
 import time
+from pathlib import Path
 from typing import Final
 
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.exits import EXIT_INTEGRITY
 from paddock.apps.cli.ledger_options import QUERY_LAST
-from paddock.apps.cli.ledger_wanted import filter_of, ledger_that_is_there, unfinished
+from paddock.apps.cli.ledger_wanted import (
+    filter_of,
+    ledger_that_is_there,
+    require_known_type,
+    unfinished,
+)
 from paddock.apps.cli.options import Options
 from paddock.assembly.past_agents import require_agent_of_site
 from paddock.assembly.site import PlaneSite
@@ -16,6 +22,7 @@ from paddock.ledger.format_lines import StoredEntry
 from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, query
 from paddock.ledger.tail import find_torn_bytes, follow
+from paddock.plane.discovery import name_of_root
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
 from paddock.values.calls import Json
@@ -39,7 +46,8 @@ def run_query(site: PlaneSite, options: Options, console: Console) -> int:
         return _nothing_yet(options, console)
     if not path.exists():
         raise gone_error(path, options.ledger)
-    wanted = filter_of(options, _path_of(options.path))
+    require_known_type(options, path)
+    wanted = filter_of(options, _path_of(site, options.path))
     # One more than is shown by itself tells whether there are more.
     last = QUERY_LAST + 1 if options.last is None else options.last or None
     rows = query(str(path), wanted, last=last)
@@ -83,11 +91,30 @@ def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
     return 0
 
 
-def _path_of(given: str | None) -> str | None:
-    """As entries write it. Raises: UsageError."""
+def _path_of(site: PlaneSite, given: str | None) -> str | None:
+    """As entries write it: relative to its workspace. Raises: UsageError."""
+    if given is None:
+        return None
     if given == "":
         raise UsageError("--path is empty, and names no path", hint="for any path, write .")
-    return None if given is None else clean(posixpath.normpath(given))
+    plain = posixpath.normpath(given)
+    inside = _inside(site, Path(plain)) if posixpath.isabs(plain) else None
+    return clean(plain if inside is None else inside)
+
+
+def _inside(site: PlaneSite, path: Path) -> str | None:
+    """Relative to an agent's own workspace or to the root; None outside: the hook names such.
+
+    Threat: an agent that swaps a link would have another path looked for. By whatever name
+    the root was reached, nothing below it is resolved.
+    """
+    agents = name_of_root(path, site.layout.agents)
+    if path.is_relative_to(agents) and path != agents:
+        name, *below = path.relative_to(agents).parts
+        if below[:1] == [site.layout.agent_workspace(name).name]:
+            return "/".join(below[1:]) or "."
+    root = name_of_root(path, site.root.path)
+    return str(path.relative_to(root)) if path.is_relative_to(root) else None
 
 
 def _nothing_yet(options: Options, console: Console) -> int:

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
-from paddock.apps.cli.options import Options
+from paddock.apps.cli.options import Options, nearest
 from paddock.apps.cli.times import seconds_of
 from paddock.assembly.site import PlaneSite
 from paddock.errors import UsageError
 from paddock.ledger.presence import gone_error, is_known
-from paddock.ledger.query import Filter
+from paddock.ledger.query import Filter, query
 from paddock.plane.layout import LedgerName
+from paddock.text.show import quote
+from paddock.values.events import EVENT_TYPES
 
 
 def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
@@ -25,6 +27,26 @@ def ledger_that_is_there(site: PlaneSite, options: Options) -> Path:
         f"the ledger {options.ledger} does not exist yet",
         where="--ledger",
         hint="it is made with its first entry",
+    )
+
+
+def require_known_type(options: Options, ledger: Path) -> None:
+    """Refuse a type that is none of ours and that no entry has: nothing found would say nothing.
+
+    A later version may have written a type that this one does not know.
+
+    Raises: UsageError, LedgerDamagedError, HostError.
+    """
+    given = options.type
+    if given is None or given in EVENT_TYPES:
+        return
+    if query(str(ledger), Filter(event_type=given), last=1).entries:
+        return
+    raise UsageError(
+        f"no event type is called {quote(given)}, in the ledger {options.ledger} neither",
+        where="--type",
+        hint=nearest(given.upper(), sorted(EVENT_TYPES))
+        or "without --type each row shows its own, such as TOOL_DENIED",
     )
 
 

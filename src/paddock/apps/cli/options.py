@@ -57,11 +57,9 @@ def make_parser(command: Command, name: str) -> Parser:
     return parser
 
 
-def add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser, as_json: str = "print one JSON value") -> None:
     """`--json` and `--plane`, which may stand before or after a sub-command."""
-    parser.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON value"
-    )
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=as_json)
     parser.add_argument(
         "--plane", metavar="DIR", default=argparse.SUPPRESS, help="the project or bare plane"
     )
