@@ -101,7 +101,7 @@ COMMANDS: Final = {
 _HELP: Final = """\
 paddock - a workspace with a fence for LLM agents
 
-usage: paddock [--plane DIR] COMMAND [ARGUMENT ...]
+usage: paddock [--plane DIR] [--json] COMMAND [ARGUMENT ...]
 
 commands:
 {commands}
@@ -109,10 +109,9 @@ commands:
 options:
   --plane DIR   the project or bare plane to work on (default: found from the
                 current directory; PADDOCK_PLANE names it as well)
+  --json        print JSON; every command takes it, before its name or after
   --version     print the version
   --help        print this; `paddock COMMAND --help` tells more of one command
-
-Every command takes --json.
 
 examples:
   paddock demo
@@ -155,6 +154,7 @@ def main(arguments: list[str], console: Console) -> int:
 
 def _run(arguments: list[str], console: Console) -> int:
     plane: str | None = None
+    as_json: list[str] = []
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
@@ -166,7 +166,9 @@ def _run(arguments: list[str], console: Console) -> int:
 
             console.say(f"paddock {__version__}")
             return EXIT_DONE
-        if option == "--plane" and rest:
+        if option == "--json":
+            as_json = [option]
+        elif option == "--plane" and rest:
             plane = rest.pop(0)
         elif option.startswith("--plane="):
             plane = option.removeprefix("--plane=")
@@ -182,7 +184,7 @@ def _run(arguments: list[str], console: Console) -> int:
     if not rest:
         console.print(help_text())
         return EXIT_USAGE
-    return _run_command(rest[0], rest[1:], plane, console)
+    return _run_command(rest[0], [*as_json, *rest[1:]], plane, console)
 
 
 def _run_command(name: str, arguments: list[str], plane: str | None, console: Console) -> int:

@@ -2,13 +2,15 @@
 
 import argparse
 import difflib
-from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from collections.abc import Iterable, Sequence
+from copy import copy
+from typing import NoReturn, Protocol, TypeVar, overload
 
 from paddock.apps.cli.console import Console
 from paddock.errors import UsageError
 
 Options = argparse.Namespace
+_N = TypeVar("_N")
 
 
 class Command(Protocol):
@@ -31,7 +33,40 @@ class _HelpAskedError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that neither prints nor exits by itself."""
+    """An argparse parser that neither prints nor exits by itself.
+
+    An option may stand anywhere among the words: argparse takes an argument that may be left
+    out for left out as soon as an option comes, and then does not know what to do with it.
+    """
+
+    _is_again = False
+
+    @overload
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, namespace: None = None
+    ) -> tuple[Options, list[str]]: ...
+    @overload
+    def parse_known_args(
+        self, args: Iterable[str] | None, namespace: _N
+    ) -> tuple[_N, list[str]]: ...
+    @overload
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, *, namespace: _N
+    ) -> tuple[_N, list[str]]: ...
+    def parse_known_args(
+        self, args: Iterable[str] | None = None, namespace: object = None
+    ) -> tuple[object, list[str]]:
+        """What is known, and what is left over; the sub-parsers are asked so as well."""
+        words = None if args is None else list(args)
+        before = copy(namespace)
+        known, left = super().parse_known_args(words, namespace)
+        if not left or self._is_again or self._subparsers is not None:
+            return known, left
+        self._is_again = True
+        try:
+            return self.parse_known_intermixed_args(words, before)
+        finally:
+            self._is_again = False
 
     def error(self, message: str) -> NoReturn:
         """Raises: UsageError with argparse's message."""
