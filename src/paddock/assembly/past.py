@@ -78,7 +78,7 @@ class Past:
 
     def find(self, wanted: str) -> PastCall:
         """The call with this id, or that of its ledger entry. Raises: UsageError."""
-        return find_call(self.calls, wanted)
+        return find_call(self.calls, wanted, self.is_shown)
 
     def require_agent(self, agent: str) -> None:
         """Refuse a name that no agent has, or ever had: nothing found would say nothing.

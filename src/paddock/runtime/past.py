@@ -1,6 +1,7 @@
 """What calls changed, as the ledger tells it, and the notes of calls whose end it lacks."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
@@ -9,7 +10,7 @@ from paddock.history.notes import Note
 from paddock.ledger.effects import Effects
 from paddock.ledger.format import format_timestamp
 from paddock.ledger.format_lines import StoredEntry
-from paddock.text.show import quote
+from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_from_json, change_of_doing, changes_from_bytes
 from paddock.tools.spec import Change
 from paddock.values.calls import Json
@@ -17,6 +18,7 @@ from paddock.values.calls import Json
 OPERATOR: Final = "(operator)"
 """The acting agent of what a person asked for. No agent can have this name."""
 _LISTED_MAX: Final = 5
+_PATHS_TOLD_MAX: Final = 3
 _UNDO: Final = "undo"
 _COMMANDS: Final = frozenset({"run_shell", "run_shell_dev", "commit_parked"})
 
@@ -218,11 +220,44 @@ def _argument(intent: StoredEntry | None, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def find_call(calls: Sequence[PastCall], wanted: str) -> PastCall:
+def undos_that_stand(calls: Sequence[PastCall]) -> Mapping[str, str]:
+    """The id of each call that was undone, and that of the undo, which was not undone itself.
+
+    `calls` oldest first. An undo names an id: where several calls have it, none is meant.
+    """
+    known = Counter(call.call_id for call in calls)
+    found: dict[str, str] = {}
+    for call in reversed(calls):
+        stands = call.outcome == "done" and call.call_id not in found
+        if call.undoes and stands and known[call.undoes] == 1:
+            found.setdefault(call.undoes, call.call_id)
+    return found
+
+
+def told_changes(call: PastCall, is_shown: Callable[[PastCall, Change], bool]) -> str:
+    """What a call did to which paths, on one line; those that are not shown are not named."""
+    undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
+    rows: list[str] = []
+    for change in call.changes[:_PATHS_TOLD_MAX]:
+        if not is_shown(call, change):
+            rows.append(f"{change.kind} a secret path")
+            continue
+        to = f" to {show_name(change.to)}" if change.to else ""
+        rows.append(f"{change.kind} {show_name(change.path)}{to}")
+    more = len(call.changes) - _PATHS_TOLD_MAX
+    if more > 0:
+        rows.append(f"and {more} more")
+    return undone + (", ".join(rows) or "what it changed is not recorded")
+
+
+def find_call(
+    calls: Sequence[PastCall], wanted: str, is_shown: Callable[[PastCall, Change], bool]
+) -> PastCall:
     """The call with this id, or whose result has this entry id.
 
     Threat: a model that chooses the ids of its calls could take that of another, so that
-    the wrong one is undone. Of several none is taken.
+    the wrong one is undone. Of several none is taken; they are told apart by what they
+    changed, as far as it `is_shown`.
 
     Raises:
         UsageError: there is none, or there are several.
@@ -234,8 +269,13 @@ def find_call(calls: Sequence[PastCall], wanted: str) -> PastCall:
         raise UsageError(
             f"no call {quote(wanted)} that changed anything", hint="paddock history lists them"
         )
-    listed = ", ".join(call.entry_id for call in found[-_LISTED_MAX:] if call.entry_id)
+    rows = [
+        f"\n    {call.entry_id}  {call.timestamp[:19]}Z  {show_name(call.tool)}: "
+        f"{told_changes(call, is_shown)}"
+        for call in found[-_LISTED_MAX:]
+        if call.entry_id
+    ]
     raise UsageError(
         f"{len(found)} calls have the id {quote(wanted)}",
-        hint=f"name one of them by its ledger entry: {listed}",
+        hint=f"name one of them by its ledger entry; the newest:{''.join(rows)}",
     )

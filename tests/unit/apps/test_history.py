@@ -296,6 +296,57 @@ def test_history_says_what_was_undone_and_by_which_call(person):
     assert line.endswith(f"[undone by {undo}]")
 
 
+def row_of(person, call: str) -> str:
+    (row,) = [line for line in person.place.run("history").out.splitlines() if f"  {call} " in line]
+    return row
+
+
+def test_an_undone_call_stays_undone_whatever_happens_to_its_file_since(person):
+    first = person.call("create_file", path="f", content="one\n")
+    second = person.call("str_replace", path="f", old_str="one", new_str="two")
+    assert [row["undone_by"] for row in person.calls()] == ["", ""]
+    undone = [(call, person.undo(call).json["call"]) for call in (second, first)]
+    person.call("create_file", path="f", content="three\n")
+
+    for call, undo in undone:
+        assert row_of(person, call).endswith(f"[undone by {undo}]")
+    shown = {row["call"]: row["undone_by"] for row in person.calls()}
+    assert {call: undo for call, undo in shown.items() if undo} == dict(undone)
+
+
+def test_a_call_whose_undo_was_undone_is_not_undone(person):
+    call = person.call("delete_file", path="README.md")
+    undo = person.undo(call).json["call"]
+    redo = person.undo(undo).json["call"]
+
+    assert "[" not in row_of(person, call)
+    assert row_of(person, undo).endswith(f"[undone by {redo}]")
+    assert [row["undone_by"] for row in person.calls()] == ["", redo, ""]
+
+
+def test_calls_that_no_id_tells_apart_are_listed_with_their_entries(person):
+    alone = person.call("create_file", path="alone", content="x")
+    environment = read_environment({"HOME": str(person.place.home)})
+    project = open_project(person.root, environment)
+    with open_runtime(project, agent=None, approver=NoApprover()) as runtime:
+        for path in ("a", "b"):
+            made = runtime.call("create_file", {"path": path, "content": "x"}, call_id="call_0")
+            assert made.status == "ok"
+    one, *both = person.calls()
+
+    rows = person.place.run("history").out.splitlines()
+    assert [row.split("  ")[1] for row in rows] == [
+        alone,
+        *(f"call_0 ({row['entry']})" for row in both),
+    ]
+    ran = person.undo("call_0")
+    assert (ran.status, ran.out) == (2, "")
+    said = [f"{row['entry']}  {row['timestamp'][:19]}Z  create_file: created" for row in both]
+    assert ran.err.splitlines()[-2:] == [f"    {said[0]} a", f"    {said[1]} b"]
+    assert (person.undo(both[0]["entry"]).status, one["entry"] in ran.err) == (0, False)
+    assert [(person.root / name).exists() for name in ("a", "b")] == [False, True]
+
+
 def test_history_says_where_somebody_else_brought_everything_back(person):
     before = (person.root / "README.md").read_bytes()
     call = person.call("delete_file", path="README.md")

@@ -6,7 +6,7 @@ from paddock.errors import UsageError
 from paddock.history.notes import CallMark, Doing, Note
 from paddock.ledger.effects import Effects
 from paddock.ledger.format_lines import StoredEntry
-from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls
+from paddock.runtime.past import PastCall, ended_notes, find_call, past_calls, undos_that_stand
 from paddock.tools.effects import change_json
 from paddock.tools.spec import Change
 from paddock.values.entries import Entry
@@ -99,16 +99,68 @@ def test_a_call_touches_its_paths_and_what_is_above_them(path, touched):
     assert moved.touches(path) is touched
 
 
+def every(call: PastCall, change: Change) -> bool:
+    return True
+
+
 def test_a_call_is_found_by_either_id_and_never_guessed():
     calls = past(result(1, "same"), result(2, "same"), result(3, "c3"))
-    assert find_call(calls, "c3").entry_id == find_call(calls, "LED-3").entry_id == "LED-3"
-    assert find_call(calls, "LED-2").entry_id == "LED-2"
+    assert (
+        find_call(calls, "c3", every).entry_id
+        == find_call(calls, "LED-3", every).entry_id
+        == "LED-3"
+    )
+    assert find_call(calls, "LED-2", every).entry_id == "LED-2"
     with pytest.raises(UsageError, match="2 calls have the id") as refused:
-        find_call(calls, "same")
-    assert refused.value.hint == "name one of them by its ledger entry: LED-1, LED-2"
+        find_call(calls, "same", every)
+    assert refused.value.hint == (
+        "name one of them by its ledger entry; the newest:"
+        "\n    LED-1  2026-01-01T00:00:01Z  edit: edited a"
+        "\n    LED-2  2026-01-01T00:00:02Z  edit: edited a"
+    )
     for wanted in ("", "LED-", "nothing"):
         with pytest.raises(UsageError, match="no call"):
-            find_call(calls, wanted)
+            find_call(calls, wanted, every)
+
+
+def test_calls_of_one_id_are_told_apart_without_a_name_that_is_not_shown():
+    moved = {"path": "a", "kind": "moved", "before": None, "after": None, "to": "secret"}
+    calls = past(result(1, "same", (moved, EFFECT)), result(2, "same", (EFFECT,) * 5))
+
+    with pytest.raises(UsageError) as refused:
+        find_call(calls, "same", lambda call, change: change.to != "secret")
+
+    first, second = refused.value.hint.splitlines()[1:]
+    assert first.endswith("edit: moved a secret path, edited a")
+    assert second.endswith("edit: edited a, edited a, edited a, and 2 more")
+
+
+def undoing(seq: int, call: str, undone: str, status: str = "ok"):
+    intent = stored(seq, "TOOL_INTENT", call, "(operator)", arguments={"call": undone})
+    return intent, result(seq, call, status=status, intent=intent.id)
+
+
+def standing(*rows) -> dict[str, str]:
+    """Of rows that are results, or an undo's intent and its result."""
+    pairs = [row if isinstance(row, tuple) else (None, row) for row in rows]
+    intents = [intent for intent, _ in pairs if intent is not None]
+    return dict(undos_that_stand(past(*(row for _, row in pairs), intents=intents)))
+
+
+def test_a_call_is_undone_by_the_undo_that_was_not_undone_itself():
+    call, other = result(1, "c1"), result(2, "c2")
+    undo, redo = undoing(3, "u1", "c1"), undoing(4, "u2", "u1")
+
+    assert standing(call, other) == {}
+    assert standing(call, other, undo) == {"c1": "u1"}
+    assert standing(call, other, undo, redo) == {"u1": "u2"}
+    assert standing(call, undo, redo, undoing(5, "u3", "c1")) == {"u1": "u2", "c1": "u3"}
+
+
+def test_an_undo_that_failed_or_names_the_id_of_several_calls_tells_nothing():
+    assert standing(result(1, "c1"), undoing(2, "u1", "c1", status="error")) == {}
+    assert standing(result(1, "c1"), result(2, "c1"), undoing(3, "u1", "c1")) == {}
+    assert standing(result(1, ""), result(2, "c1")) == {}
 
 
 def intent_note(intent: str, path: str = "b") -> Note:
@@ -126,10 +178,14 @@ def test_a_result_of_the_same_call_id_does_not_hide_a_call_that_was_killed():
         ("LED-i2", "unknown", "precious"),
     ]
     assert ended_notes(Effects((first,), (), ()), notes) == {notes[0]}
-    assert find_call(calls, "LED-i2").changes[0].path == "precious"
+    assert find_call(calls, "LED-i2", every).changes[0].path == "precious"
     with pytest.raises(UsageError) as refused:
-        find_call(calls, "call_0")
-    assert refused.value.hint == "name one of them by its ledger entry: LED-1, LED-i2"
+        find_call(calls, "call_0", every)
+    assert refused.value.hint == (
+        "name one of them by its ledger entry; the newest:"
+        "\n    LED-1  2026-01-01T00:00:01Z  edit: edited a"
+        "\n    LED-i2  2033-05-18T03:33:20Z  create_file: created precious"
+    )
 
 
 def test_a_result_of_an_older_version_ends_no_note_that_names_its_intent():

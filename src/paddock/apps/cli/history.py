@@ -1,6 +1,7 @@
 """`paddock history`."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Final
 
 from paddock.apps.cli.console import Console
@@ -9,13 +10,12 @@ from paddock.apps.cli.options import Options
 from paddock.apps.cli.project import find_project
 from paddock.assembly.past import Past, UndoStanding, open_past
 from paddock.errors import UsageError
-from paddock.runtime.past import PastCall
+from paddock.runtime.past import PastCall, told_changes, undos_that_stand
 from paddock.text.show import quote, show_name
 from paddock.tools.effects import change_json
 from paddock.values.calls import Json
 
 _LAST: Final = 20
-_PATHS_SHOWN_MAX: Final = 3
 
 
 class HistoryCommand:
@@ -44,7 +44,8 @@ class HistoryCommand:
                 calls = [call for call in calls if call.workspace_of == options.agent]
             shown = calls[-options.last :] if options.last else calls
             if options.json:
-                console.write_json({"calls": [_call_json(past, call) for call in shown]})
+                undone = undos_that_stand(past.calls)
+                console.write_json({"calls": [_call_json(past, call, undone) for call in shown]})
             else:
                 _say(past, shown, len(calls) - len(shown), console)
                 if not calls:
@@ -59,14 +60,15 @@ class HistoryCommand:
 def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> None:
     if omitted:
         console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
+    undone = undos_that_stand(past.calls)
     for call in calls:
         parts = [
             call.timestamp[:19] + "Z",
-            f"{show_name(call.call_id):<21}",
+            f"{_name(past, call):<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
             what_changed(past, call),
-            _remark(past, call),
+            _remark(past, call, undone),
         ]
         console.say("  ".join(part for part in parts if part).rstrip())
 
@@ -81,42 +83,45 @@ def _nothing(path: str | None, agent: str | None) -> str:
     )
 
 
-def _remark(past: Past, call: PastCall) -> str:
+def _remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
     said = {"unknown": "killed, or at work; ", "failed": "ended in an error; "}.get(
         call.outcome, ""
     )
-    undo = _undo_remark(past, call)
+    undo = _undo_remark(past, call, undone)
     return f"[{said}{undo}]".replace("; ]", "]") if said or undo else ""
 
 
-def _undo_remark(past: Past, call: PastCall) -> str:
+def _undo_remark(past: Past, call: PastCall, undone: Mapping[str, str]) -> str:
     """Why it cannot be undone; empty where it can."""
     standing = past.standing(call)
+    if standing is UndoStanding.UNDOABLE:
+        return ""
+    # First: what came since may well have changed what an undo left.
+    if call.call_id in undone:
+        return f"undone by {show_name(undone[call.call_id])}"
     if standing is UndoStanding.AS_BEFORE:
         undone_by = [each.call_id for each in past.calls if each.undoes == call.call_id]
         if undone_by:
             return f"undone by {show_name(undone_by[-1])}"
         return "nothing to undo: all is as it was before it"
-    return "" if standing is UndoStanding.UNDOABLE else f"no undo: {standing}"
+    return f"no undo: {standing}"
 
 
 def what_changed(past: Past, call: PastCall) -> str:
     """What a call did to which paths, on one line; secret paths are not named."""
-    undone = f"undoes {show_name(call.undoes)}: " if call.undoes else ""
-    rows: list[str] = []
-    for change in call.changes[:_PATHS_SHOWN_MAX]:
-        if not past.is_shown(call, change):
-            rows.append(f"{change.kind} a secret path")
-            continue
-        to = f" to {show_name(change.to)}" if change.to else ""
-        rows.append(f"{change.kind} {show_name(change.path)}{to}")
-    more = len(call.changes) - _PATHS_SHOWN_MAX
-    if more > 0:
-        rows.append(f"and {more} more")
-    return undone + (", ".join(rows) or "what it changed is not recorded")
+    return told_changes(call, past.is_shown)
 
 
-def _call_json(past: Past, call: PastCall) -> dict[str, Json]:
+def _name(past: Past, call: PastCall) -> str:
+    """Its id, and its entry where no other name tells it from other calls."""
+    own = show_name(call.call_id)
+    is_one = [each.call_id for each in past.calls].count(call.call_id) == 1
+    if not own:
+        return call.entry_id
+    return own if is_one or not call.entry_id else f"{own} ({call.entry_id})"
+
+
+def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
     shown = [change for change in call.changes if past.is_shown(call, change)]
     standing = past.standing(call)
     return {
@@ -129,6 +134,7 @@ def _call_json(past: Past, call: PastCall) -> dict[str, Json]:
         "tool": call.tool,
         "outcome": call.outcome,
         "undoes": call.undoes,
+        "undone_by": undone.get(call.call_id, ""),
         "changes": [change_json(change) for change in shown],
         "secret_changes": len(call.changes) - len(shown),
         "can_undo": standing is UndoStanding.UNDOABLE,
