@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from contextlib import closing
@@ -620,16 +621,42 @@ def test_completion_knows_the_sub_commands_that_the_help_shows(user, name):
         assert " ".join(COMMANDS[name].parts) in user.run("completion", shell).out
 
 
-def test_bash_really_completes_commands_and_sub_commands(user):
-    script = user.run("completion", "bash").out
-    ask = (
-        'COMP_WORDS=(paddock led); COMP_CWORD=1; _paddock; echo "${COMPREPLY[*]}";'
-        'COMP_WORDS=(paddock ledger ver); COMP_CWORD=2; _paddock; echo "${COMPREPLY[*]}"'
+ASKED_OF_BASH = [
+    (["led"], ["ledger"]),
+    (["ledger", "ver"], ["verify"]),
+    (["ledger", "query", "--le"], ["--ledger"]),
+    (["ledger", "query", "--ledger", ""], ["governance", "ho2m", "ho1m", "packages"]),
+    (["ledger", "query", "--ledger", "=", "ho"], ["ho2m", "ho1m"]),
+    (["ledger", "query", "--ledger", "="], ["governance", "ho2m", "ho1m", "packages"]),
+    (["ledger", "query", "--decision", "a"], ["allow", "ask"]),
+    (["ledger", "query", "--json", "--pl"], ["--plane"]),
+    (["ledger", "export", "--format", "h"], ["html"]),
+    (["call", "cre"], ["create_file"]),
+    (["call", "view", "--no"], ["--no-input"]),
+    (["tools", "--provider", "m"], ["mcp"]),
+    (["completion", ""], ["bash", "fish", "zsh"]),
+    # Nothing of ours: bash offers files then.
+    (["ledger", "query", ""], []),
+    (["ledger", "query", "--path", ""], []),
+    (["ledger", "query", "--bogus.", "q"], []),
+    (["call", "view", ""], []),
+]
+
+
+def test_bash_really_completes_commands_options_and_their_values(user):
+    python = f"{sys.executable} -c 'from paddock.apps.cli.main import console; console()'"
+    asked = "".join(
+        f"COMP_WORDS=(paddock {' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words)};"
+        '_paddock; echo "${COMPREPLY[*]}"\n'
+        for words, _ in ASKED_OF_BASH
     )
-    ran = subprocess.run(
-        ["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.split() == ["ledger", "verify"]
+    script = f'paddock() {{ {python} "$@"; }}\n{user.run("completion", "bash").out}\n{asked}'
+
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+
+    answers = [line.split() for line in ran.stdout.splitlines()]
+    assert list(zip([words for words, _ in ASKED_OF_BASH], answers, strict=True)) == ASKED_OF_BASH
+    assert ran.stderr == ""
 
 
 def test_the_demo_ends_as_it_should_and_touches_neither_project_nor_plane(user):
