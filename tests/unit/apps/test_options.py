@@ -68,6 +68,25 @@ def test_what_is_no_option_and_no_argument_is_refused_as_ever(user, words, messa
     assert message in ran.err
 
 
+@pytest.mark.parametrize(
+    ("name", "metavar", "listed"),
+    [
+        ("approvals", "ACTION", "list, show, grant, refuse"),
+        ("policy", "QUESTION", "check, explain, test, lint, replay, diff"),
+    ],
+)
+def test_a_command_without_its_sub_command_lists_them(user, name, metavar, listed):
+    ran = user.run(name)
+
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        f"error[usage]: the following arguments are required: {metavar}",
+        f"  where: paddock {name}",
+        f"  hint:  {metavar} is one of: {listed}; paddock {name} --help",
+    ]
+    assert user.run(name, "--help").status == 0
+
+
 @pytest.mark.parametrize("words", [["where"], ["ledger", "verify"], ["tools"]])
 def test_json_may_stand_before_the_command(user, words):
     user.call("view", path="README.md")

@@ -69,8 +69,12 @@ class Parser(argparse.ArgumentParser):
             self._is_again = False
 
     def error(self, message: str) -> NoReturn:
-        """Raises: UsageError with argparse's message."""
-        raise UsageError(message, where=self.prog, hint=f"{self.prog} --help")
+        """Raises: UsageError with argparse's message; where a sub-command is missing, with all."""
+        hint = f"{self.prog} --help"
+        for action in self._actions:
+            if action.nargs == argparse.PARSER and message.endswith(f"required: {action.metavar}"):
+                hint = f"{action.metavar} is one of: {', '.join(action.choices or ())}; {hint}"
+        raise UsageError(message, where=self.prog, hint=hint)
 
     def print_help(self, file: object = None) -> NoReturn:
         """Raises: the help text, for `parse` to print."""
