@@ -3,10 +3,11 @@
 import os
 import resource
 import signal
+import subprocess
 
 import pytest
 
-from paddock.errors import StorageFullError
+from paddock.errors import ReadOnlyPathError, StorageFullError
 from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
 from paddock.workspace.disk import Disk
 from tests.support.disks import NamedOnlyDisk, mounted_tmpfs, tree
@@ -49,6 +50,23 @@ def test_a_disk_without_inodes_left_is_told_as_full(tmp_path):
         with pytest.raises(StorageFullError):
             workspace.write_file(workspace.resolve_write("d/e/f/g"), b"does not")
         assert tree(tmp_path) == before
+
+
+@pytest.mark.needs("root")
+def test_a_read_only_file_system_is_told_as_such_for_new_and_old_files(tmp_path):
+    with mounted_tmpfs(tmp_path, "size=1m"):
+        (tmp_path / "old").write_bytes(OLD)
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
+        with Workspace.open(str(tmp_path)) as workspace:
+            for name in ("old", "new"):
+                with pytest.raises(ReadOnlyPathError) as refused:
+                    workspace.write_file(workspace.resolve_write(name), b"x")
+                said = f"cannot write '{name}': the file system is read-only"
+                assert (refused.value.message, refused.value.hint) == (said, "use another path")
+        subprocess.run(["mount", "-o", "remount,rw", str(tmp_path)], check=True)
+        with Workspace.open(str(tmp_path)) as workspace:
+            workspace.write_file(workspace.resolve_write("old"), b"x")
+        assert tree(tmp_path)["old"] == b"x"
 
 
 def test_a_file_larger_than_the_process_may_write_is_refused_and_leaves_no_trace(tmp_path):

@@ -14,6 +14,7 @@ from typing import Final
 from paddock.errors import ReadOnlyPathError
 from paddock.text.show import quote
 from paddock.workspace.disk import Disk
+from paddock.workspace.failures import converted
 from paddock.workspace.names import WorkspacePath
 
 _ABOUT_CONTENT: Final = frozenset({"security.capability", "security.ima", "security.evm"})
@@ -100,7 +101,8 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
     Replacing by rename would not ask them: the directory's permissions decide there.
 
     Raises:
-        ReadOnlyPathError: no write bit at all, or none that holds for us.
+        ReadOnlyPathError: no write bit at all, or none that holds for us; or nothing can be
+            written where it stands.
     """
     if not status.mode & 0o222:
         raise ReadOnlyPathError(
@@ -111,6 +113,9 @@ def require_writable(path: WorkspacePath, status: FileStatus, dir_fd: int, name:
     # an older container filter answers with EPERM, and that would read as "not writable".
     set_id = os.geteuid() != os.getuid()
     if not os.access(name, os.W_OK, dir_fd=dir_fd, effective_ids=set_id):
+        if os.fstatvfs(dir_fd).f_flag & os.ST_RDONLY:
+            # access(2) says no there, too; permissions are not why.
+            raise converted(OSError(errno.EROFS, ""), path, "write")
         raise ReadOnlyPathError(
             f"{quote(path.relative)} is not writable by this user",
             hint="write another file, or ask for its permissions to be changed",
