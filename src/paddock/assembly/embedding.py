@@ -43,3 +43,7 @@ def open_session_at(
         provider=provider,
     )
     return open_session(open_given(path, environment), wish)
+
+
+# Python's own errors name a function so: by what was called, `paddock.open_session`.
+open_session_at.__qualname__ = "open_session"

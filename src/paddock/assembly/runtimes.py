@@ -203,6 +203,10 @@ def open_workspace(
     return open_runtime(project, agent=agent, approver=approver_of(approver))
 
 
+# Python's own errors name a function so: by what was called, `paddock.open`.
+open_workspace.__qualname__ = "open"
+
+
 def approver_of(
     approver: Approver | Callable[[ApprovalRequest], bool] | None,
 ) -> Approver:

@@ -667,3 +667,11 @@ def test_many_threads_share_a_runtime_and_every_call_is_on_record(place, runtime
         assert Counter(row["call_id"] for row in entries(place, event)) == expected
     for thread in range(THREADS):
         assert (place.project / "made" / f"{thread}.md").read_text() == f"{thread}-24\n"
+
+
+@pytest.mark.parametrize("name", ["open", "open_session"])
+def test_an_argument_that_is_none_is_an_error_that_names_what_was_called(tmp_path, name):
+    with pytest.raises(TypeError) as wrong:
+        getattr(paddock, name)(tmp_path, approve=True)
+
+    assert str(wrong.value) == f"{name}() got an unexpected keyword argument 'approve'"
