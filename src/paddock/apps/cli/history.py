@@ -1,6 +1,7 @@
 """`paddock history`."""
 
 import argparse
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -61,10 +62,11 @@ def _say(past: Past, calls: list[PastCall], omitted: int, console: Console) -> N
     if omitted:
         console.warn(f"{omitted} older calls are not shown: --last 0 shows all")
     undone = undos_that_stand(past.calls)
+    having = Counter(call.call_id for call in past.calls)
     for call in calls:
         parts = [
             call.timestamp[:19] + "Z",
-            f"{_name(past, call):<21}",
+            f"{_name(call, having[call.call_id]):<21}",
             f"{show_name(call.agent):<10}",
             f"{show_name(call.tool):<12}",
             what_changed(past, call),
@@ -112,13 +114,12 @@ def what_changed(past: Past, call: PastCall) -> str:
     return told_changes(call, past.is_shown)
 
 
-def _name(past: Past, call: PastCall) -> str:
+def _name(call: PastCall, having_its_id: int) -> str:
     """Its id, and its entry where no other name tells it from other calls."""
     own = show_name(call.call_id)
-    is_one = [each.call_id for each in past.calls].count(call.call_id) == 1
     if not own:
         return call.entry_id
-    return own if is_one or not call.entry_id else f"{own} ({call.entry_id})"
+    return own if having_its_id == 1 or not call.entry_id else f"{own} ({call.entry_id})"
 
 
 def _call_json(past: Past, call: PastCall, undone: Mapping[str, str]) -> dict[str, Json]:
