@@ -31,7 +31,8 @@ from paddock.values.actions import WRITING_OPERATIONS
 
 FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""
-
+_FILLS: Final = ("", FILL[0], FILL, FILL * 2)
+"""What a star is filled with. Nothing and one character first: `??*` takes neither."""
 
 GUARDING_LISTS: Final = ("protected", "generated", "secret")
 
@@ -136,17 +137,19 @@ def path_samples(pattern: PathPattern) -> tuple[str, ...]:
     """Return paths that the pattern matches, its wildcards filled in several ways."""
     glob = pattern.glob
     found: list[str] = []
-    for fill, depth in product((FILL, FILL * 2), (0, 1, 2)):
+    for fill, depth in product(_FILLS, (0, 1, 2)):
+        # No component is empty: where a star is all of it, it takes a character.
+        name = fill or FILL[0]
         parts: list[str] = []
         for segment in glob.segments:
             if segment == (Wild.DEPTH,):
-                parts += [FILL] * depth
+                parts += [name] * depth
             else:
-                parts.append(_filled(segment, fill))
+                parts.append(_filled(segment, fill) or name)
         if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
-            parts.append(FILL)
+            parts.append(name)
         if glob.anywhere:
-            parts = [FILL] * depth + parts
+            parts = [name] * depth + parts
         found.append("/".join(parts))
     return tuple(dict.fromkeys(found))
 
