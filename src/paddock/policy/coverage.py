@@ -16,6 +16,7 @@ from paddock.policy.actions import ActionPattern
 from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.guards import PathGuards
 from paddock.policy.patterns import (
+    ROOT,
     Comparison,
     MatchedPattern,
     PathList,
@@ -60,7 +61,7 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
     for number, rule in enumerate(rules):
         candidates = list(others)
         if rule.pattern.path is not None:
-            samples = path_samples(_without_brackets(rule.pattern.path))
+            samples = _samples(rule.pattern.path)
             common = index.matching(samples[0])
             for sample in samples[1:]:
                 common &= index.matching(sample)
@@ -103,8 +104,7 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
     path = rule.pattern.path
     if path is None or _may_be_taken_out(guards, path):
         return None
-    samples = path_samples(_without_brackets(path))
-    found = [_swallowing(guards, rule.pattern, sample) for sample in samples]
+    found = [_swallowing(guards, rule.pattern, sample) for sample in _samples(path)]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
 
@@ -131,6 +131,12 @@ def _without_brackets(pattern: PathPattern) -> PathPattern:
         for segment in pattern.glob.segments
     )
     return replace(pattern, glob=replace(pattern.glob, segments=segments))
+
+
+def _samples(pattern: PathPattern) -> tuple[str, ...]:
+    """Return what has to be covered: more than the pattern matches, and the root if it is."""
+    root = (ROOT,) if pattern.glob.covers_root else ()
+    return path_samples(_without_brackets(pattern)) + root
 
 
 def path_samples(pattern: PathPattern) -> tuple[str, ...]:

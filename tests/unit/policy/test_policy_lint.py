@@ -42,6 +42,9 @@ def found(text: str) -> list[tuple[str, int]]:
         ("tool:file:view a/*", "tool:file:view a/??*", False),
         ("tool:file:view a*/b", "tool:file:view a?*/b", False),
         ("tool:file:view a*/b", "tool:file:view a*/", True),
+        # Everything is the root, too.
+        ("tool:search:ls **", "tool:search:ls ?*", False),
+        ("tool:search:ls **", "tool:search:ls *", True),
         ("tool:file:* docs/a", "tool:file:create docs/a", False),
         ("tool:mcp:call mcp__a__*", "tool:mcp:call mcp__*", True),
         ("tool:mcp:call mcp__*", "tool:mcp:call mcp__a__*", False),
@@ -101,6 +104,8 @@ outcome = "allow"
         ('"*.pem"', "[ab].pem", True),
         ('"a??*"', "a*", False),
         ('"a*"', "a??*", True),
+        ('"?*"', "**", False),
+        ('"*"', "**", True),
     ],
 )
 def test_a_rule_is_swallowed_only_if_all_that_it_names_is(
