@@ -112,10 +112,11 @@ class Policy:
         if self.untrusted is None:
             return self
         profiles = (*self.profile_table, *self.untrusted.profiles)
+        tables = tuple(each.paths for each in self.documents)
         return replace(
             self,
             settings=self.untrusted.settings,
-            guards=compile_guards(self.plane_kind, tuple(each.paths for each in self.documents)),
+            guards=compile_guards(self.plane_kind, tables, self.planes_below),
             profile_table=tuple({profile.name: profile for profile in profiles}.values()),
             overlays=(),
             also_bound=(),

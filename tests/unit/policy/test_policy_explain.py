@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -390,6 +391,25 @@ profile = "open"
         for line in ("tool:file:view .env", "tool:file:create keys/a", "tool:shell:run make"):
             asked = (parse_action(line),)
             assert decide(changed, (who,), asked).outcome is decide(trusted, (who,), asked).outcome
+
+
+def test_no_trust_opens_the_plane_below_an_untrusted_project() -> None:
+    source = PolicySource("paddock.toml", b'[profiles.standard]\nallow = ["tool:*"]', trusted=False)
+    cloned = load_policy(source, planes_below=("sub",))
+    trusted = load_policy(replace(source, trusted=True), planes_below=("sub",))
+    chain = (Agent("main", "standard"),)
+    below = parse_action("tool:file:create sub/notes.md")
+    assert explain(cloned, chain, below).changes == (
+        Change(
+            'cannot be lifted: "/sub/" is one of Paddock\'s own files; '
+            "operators change them, agents never"
+        ),
+    )
+    for decided in (cloned, cloned.as_if_trusted(), trusted):
+        assert decide(decided, chain, (below,)).outcome is Outcome.DENY
+    beside = parse_action("tool:shell:run make")
+    assert explain(cloned, chain, beside).changes == (Change(TRUST, Outcome.ALLOW),)
+    assert decide(trusted, chain, (beside,)).outcome is Outcome.ALLOW
 
 
 def test_a_rule_of_an_untrusted_file_that_nearly_matches_is_named() -> None:
