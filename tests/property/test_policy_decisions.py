@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.actions import parse_concrete
-from paddock.policy.changes import exact_pattern
+from paddock.policy.edits import exact_pattern
 from paddock.policy.explain import explain
 from paddock.policy.lint import lint
 from paddock.policy.matching import rule_matches
