@@ -206,6 +206,11 @@ def _actions() -> Iterator[str]:
     yield "the call has a `cwd`, a redirection is judged as read from there, and as read from the"
     yield "root besides; one that leaves the workspace from the root alone is refused for that only"
     yield "where the line may change its directory.\n"
+    yield "A search is judged by the place that it begins at, and what it finds below is not judged"
+    yield "as a search again: `grep` shows no line of a file that `tool:file:view` does not allow,"
+    yield "`find` and `ls` show every name that is not `secret`. To deny `tool:search:* docs/` does"
+    yield "not keep a search of the root out of `docs/`. To deny `tool:file:view docs/` keeps its"
+    yield "contents out, `secret` under `[paths]` the names too.\n"
 
 
 def _tools_for(head: str) -> tuple[list[str], list[str]]:

@@ -1,15 +1,16 @@
 """Laws of a decision, over generated policies, chains and actions."""
 
 import json
+from itertools import product
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy, shell_for
 from paddock.policy.actions import parse_concrete
-from paddock.policy.changes import exact_pattern
+from paddock.policy.edits import exact_pattern
 from paddock.policy.explain import explain
 from paddock.policy.lint import lint
 from paddock.policy.matching import rule_matches
@@ -259,6 +260,43 @@ def test_explaining_and_linting_change_nothing_and_proposals_hold(
     for finding in lint(policy):
         assert finding.render()
     assert decide(loaded(document), chain, (action,)) == before
+
+
+short_globs = st.lists(
+    st.one_of(st.just("**"), st.text(st.sampled_from("a*?"), min_size=1, max_size=4)),
+    min_size=1,
+    max_size=3,
+).map("/".join)
+
+
+@given(weak=short_globs, strong=short_globs, is_list=st.booleans())
+@example(weak="a*", strong="a??*", is_list=False)
+@example(weak="*a", strong="?*a", is_list=True)
+@example(weak="a/**", strong="a/??*", is_list=False)
+def test_without_a_rule_that_lint_calls_idle_all_is_decided_as_before(
+    weak: str, strong: str, is_list: bool
+) -> None:
+    rule, other = f"tool:file:create {weak}", f"tool:file:create {strong}"
+    paths_table = {"protected": [strong] if is_list else []}
+
+    def of(**profile: list[str]) -> Policy:
+        return loaded({"paths": paths_table, "profiles": {"own": profile}})
+
+    if is_list:
+        with_it, without = of(allow=[rule]), of(allow=[])
+    else:
+        rest = {"allow": ["tool:file:*"], "deny": [other]}
+        with_it, without = of(ask=[rule], **rest), of(**rest)
+    if not {each.code for each in lint(with_it)} & {"lint.rule_covered", "lint.rule_never"}:
+        return
+    parts = ["a", "b", "aa", "ab", "ba", "bb", "aba", "bbb", "abba", "bbbbb"]
+    every = [*parts, *map("/".join, product(parts, parts)), "a/b/a", "b/a/b", "b/b/b", "a/a/a"]
+    asked = [(Action("file", "create", path),) for path in every]
+    before, after = (
+        [decide(each, (Agent("main", "own"),), action).outcome for action in asked]
+        for each in (with_it, without)
+    )
+    assert before == after
 
 
 @given(path=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12))

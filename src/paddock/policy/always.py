@@ -75,7 +75,7 @@ def plan_always(
     changed = content + gap + addition.encode("utf-8")
     try:
         own = PolicySource(sources.project.name, changed)
-        after = load_policy(own, sources.user, policy.plane_kind)
+        after = load_policy(own, sources.user, policy.plane_kind, policy.planes_below)
     except ConfigError as error:
         # Its examples are tests: a rule that does not match the call stops the load.
         raise _refused(error.message) from None

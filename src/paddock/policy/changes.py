@@ -1,34 +1,47 @@
 """The smallest change that would flip a decision, tried before it is proposed.
 
-What stands above every profile is named with the line to remove; a rule is
-removed, or an exact one added, on a changed policy, and the outcome that this
-policy gives is part of the proposal. Where a file is not trusted, all is tried
-on what would hold if it were: a rule that stands in it need not be added.
+What a policy's files say is edited (`edits`), all of it together, and the policy that
+this makes is asked: its outcome is part of the proposal. Where a file is not trusted,
+the edits are those of what would hold if it were; that it is trusted too is part of
+the proposal where nothing flips without it. What no file lifts is told untried.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.policy.decide import decide, judge_for
+from paddock.policy.edits import (
+    ANY_COMMAND,
+    CLOSING_LISTS,
+    Edits,
+    ProfileEdit,
+    edit_text,
+    exact_pattern,
+    find_edits,
+    find_edits_for_any_command,
+)
 from paddock.policy.engine import Policy
 from paddock.policy.lines import UNREADABLE_REMEDY, judge_line
-from paddock.policy.places import BUILT_IN, Place
+from paddock.policy.places import BUILT_IN
 from paddock.policy.problems import PatternError, quote
-from paddock.policy.profiles import CompiledProfile, Finding, Verdict
-from paddock.policy.rules import Profile, Rule, compile_rule
+from paddock.policy.profiles import Finding
+from paddock.policy.rules import Profile, compile_rule
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
-from paddock.values.decisions import Outcome, RuleMatch
+from paddock.values.decisions import Outcome
 
-DEFAULT_FILE: Final = "paddock.toml"
 _TRUST: Final = "paddock trust"
+_BESIDES: Final = "and besides: "
 _APPROVAL: Final = "have it approved when it is asked about"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to do. `outcome` is what the changed policy answers, if that was tried."""
+    """What to do. `outcome` is what the changed policy answers, if that was tried.
+
+    Where several are proposed, they belong together, and the last one has the outcome.
+    """
 
     text: str
     outcome: Outcome | None = None
@@ -47,17 +60,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
-    """A profile without some of its rules and with some more."""
+class _Tried:
+    """What edits come to. `trust` is said where they flip nothing without it."""
 
-    profile: Profile
-    removed: tuple[Rule, ...]
-    added: tuple[Rule, ...]
-
-    @property
-    def edited(self) -> Profile:
-        kept = tuple(rule for rule in self.profile.rules if rule not in self.removed)
-        return replace(self.profile, rules=kept + self.added)
+    outcome: Outcome
+    trust: str = ""
 
 
 def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[Change, ...]:
@@ -67,50 +74,86 @@ def propose_changes(policy: Policy, chain: AgentChain, action: Action) -> tuple[
         return ()
     if before.outcome is Outcome.ALLOW:
         return _tightening(policy, chain, action)
-    if policy.untrusted is None:
-        return _loosening(policy, chain, action, before.outcome)
-    trusted, file = policy.as_if_trusted(), policy.untrusted.file
-    after = decide(trusted, chain, (action,))
-    if after.outcome < before.outcome:
-        return (
-            Change(f"look at {file}, which is not trusted, and trust it: {_TRUST}", after.outcome),
-        )
-    return _loosening(trusted, chain, action, before.outcome, file)
+    if policy.untrusted is not None:
+        after = decide(policy.as_if_trusted(), chain, (action,))
+        if after.outcome < before.outcome:
+            file = policy.untrusted.file
+            text = f"look at {file}, which is not trusted, and trust it: {_TRUST}"
+            return (Change(text, after.outcome),)
+    return _loosening(policy, chain, action, before.outcome)
 
 
 def _loosening(
-    policy: Policy, chain: AgentChain, action: Action, outcome: Outcome, untrusted: str = ""
+    policy: Policy, chain: AgentChain, action: Action, outcome: Outcome
 ) -> tuple[Change, ...]:
-    """Return what makes the decision milder than `outcome`; `untrusted` is a file to trust then."""
-    fixed = tuple(_fixed(policy, chain, action, outcome))
-    edits = tuple(_edits(policy, chain, action))
-    if not edits:
-        return fixed
-    changed = policy
-    for edit in edits:
-        changed = changed.with_profile(edit.edited)
-    after = decide(changed, chain, (action,))
-    text = "; ".join(_edit_text(policy, edit) for edit in edits)
-    if untrusted in (_file_of(policy, edit.profile) for edit in edits):
-        text += f"; then trust {untrusted}: {_TRUST}"
-    if after.outcome < outcome:
-        return (*fixed, Change(text, after.outcome))
-    # Shown only where something above the profile stands in the way besides.
-    return (*fixed, Change(f"and besides: {text}")) if fixed else ()
+    """Return what makes the decision milder than `outcome`."""
+    trusted = policy.as_if_trusted()
+    every = judge_for(trusted, chain).all_findings(action)
+    found = [finding for finding in every if finding.outcome >= outcome]
+    edits = find_edits(trusted, chain, action, _closing(found))
+    fixed = tuple(_fixed(found))
+    if fixed:
+        # What no file lifts cannot be tried, and the rest flips nothing without it.
+        texts = [f"{_BESIDES}{text}" for text in edits.texts(trusted)]
+        return (*fixed, *_together(texts, _trust_of(policy, edits)))
+    tried = _tried(policy, chain, action, edits, outcome)
+    if tried is not None:
+        return _together(edits.texts(trusted), tried.trust, tried.outcome)
+    if action.category == "shell":
+        return _for_any_command(policy, chain, action, edits, outcome)
+    return ()
 
 
-def exact_pattern(action: Action) -> str:
-    """Return the pattern that matches this action, and as little else as can be written."""
-    if not action.target or action.target == ".":
-        return action.head
-    if action.is_path:
-        escaped = "".join("\\" + char if char in "\\*?[" else char for char in action.target)
-        if escaped.endswith(" "):
-            escaped = escaped[:-1] + "\\ "
-        # Without a slash it would match at any depth; # and ! would mean something else.
-        is_plain = "/" in escaped and not escaped.startswith(("#", "!", "~"))
-        return f"{action.head} {escaped if is_plain else '/' + escaped}"
-    return f"{action.head} {action.target}"
+def _for_any_command(
+    policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
+) -> tuple[Change, ...]:
+    """Return what is said where a rule for this very line cannot be written."""
+    trusted = policy.as_if_trusted()
+    wide = find_edits_for_any_command(trusted, chain, edits)
+    tried = _tried(policy, chain, action, wide, outcome)
+    if tried is None:
+        return ()
+    # Not told as one of the edits: nobody should take it over for the sake of one line.
+    said = f"only a rule for any command ({quote(ANY_COMMAND)}) covers it"
+    texts = (*edits.without_commands().texts(trusted), said)
+    *others, last = _together(texts, tried.trust)
+    return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
+
+
+def _together(
+    texts: Sequence[str], trust: str, outcome: Outcome | None = None
+) -> tuple[Change, ...]:
+    """Return one change for each text, the last one with the trust and the outcome of all."""
+    told = [text if number == 0 else f"{_BESIDES}{text}" for number, text in enumerate(texts)]
+    if not told:
+        return ()
+    return (*map(Change, told[:-1]), Change(told[-1] + trust, outcome))
+
+
+def _tried(
+    policy: Policy, chain: AgentChain, action: Action, edits: Edits, outcome: Outcome
+) -> _Tried | None:
+    """Return what makes the decision milder than `outcome`: the edits, or these and trust."""
+    if not _trust_of(policy, edits):
+        after = decide(edits.made(policy), chain, (action,)).outcome
+        if after < outcome:
+            return _Tried(after)
+    if policy.untrusted is None:
+        return None
+    after = decide(edits.made(policy.as_if_trusted()), chain, (action,)).outcome
+    return _Tried(after, _then_trust(policy.untrusted.file)) if after < outcome else None
+
+
+def _trust_of(policy: Policy, edits: Edits) -> str:
+    """Return what is said of trust where the file that is not trusted is edited itself."""
+    if policy.untrusted is None:
+        return ""
+    file = policy.untrusted.file
+    return _then_trust(file) if file in edits.files(policy) else ""
+
+
+def _then_trust(file: str) -> str:
+    return f"; then trust {file}: {_TRUST}"
 
 
 def _is_mistake(policy: Policy, action: Action) -> bool:
@@ -120,26 +163,43 @@ def _is_mistake(policy: Policy, action: Action) -> bool:
 
 
 def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Change, ...]:
-    profile = policy.find_profile(judge_for(policy, chain).profiles()[0].name)
+    profile = _closest(policy, judge_for(policy, chain).profiles()[0].name)
     if profile is None:
         return ()
     try:
         rule = compile_rule(exact_pattern(action), Outcome.DENY, f"profiles.{profile.name}.deny")
     except PatternError:
         return ()
-    edit = _Edit(profile, (), (rule,))
+    edit = ProfileEdit(profile, (), (rule,))
     after = decide(policy.with_profile(edit.edited), chain, (action,))
     if after.outcome is Outcome.ALLOW:
         return ()
-    return (Change(_edit_text(policy, edit), after.outcome),)
+    return (Change(edit_text(policy, edit), after.outcome),)
 
 
-def _fixed(policy: Policy, chain: AgentChain, action: Action, outcome: Outcome) -> Iterator[Change]:
-    """Yield what stands above every profile, or outside them."""
+def _closest(policy: Policy, name: str) -> Profile | None:
+    """Return the profile of that name that stands in a file already, else the built-in one."""
+    profile = policy.find_profile(name)
+    if profile is None or profile.place.file != BUILT_IN or policy.untrusted is None:
+        return profile
+    # Written out besides, it would stand twice in the file that is not trusted.
+    laid_over = (each for each in policy.untrusted.profiles if each.name == name)
+    return next(laid_over, profile)
+
+
+def _closing(found: Sequence[Finding]) -> tuple[str, ...]:
+    """Return the names of the lists of a policy that deny."""
+    sources = (finding.rule.source for finding in found if finding.rule is not None)
+    names = (source.removeprefix("paths.") for source in sources if source.startswith("paths."))
+    return tuple(name for name in dict.fromkeys(names) if name in CLOSING_LISTS)
+
+
+def _fixed(found: Sequence[Finding]) -> Iterator[Change]:
+    """Yield what no policy file lifts."""
     seen: set[str] = set()
-    for finding in judge_for(policy, chain).all_findings(action):
+    for finding in found:
         text = _fixed_text(finding)
-        if finding.outcome >= outcome and text and text not in seen:
+        if text and text not in seen:
             seen.add(text)
             is_unreadable = finding.rule is not None and finding.rule.source == BUILT_IN
             yield Change(text, approval=_APPROVAL if is_unreadable else "")
@@ -157,122 +217,9 @@ def _fixed_text(finding: Finding) -> str:
             f"cannot be lifted: {quote(rule.text)} is one of Paddock's own files; "
             "operators change them, agents never"
         )
-    if rule.source.startswith("paths."):
-        return _path_text(rule)
     if ".permissions." in rule.source:
         agent, _, name = rule.source.removeprefix("agents.").partition(".permissions.")
         where = rule.place if rule.file else f"the declaration of the agent {quote(agent)}"
         verb = "remove what names the path from" if name == "forbidden" else "add the path to"
         return f"no profile lifts it: {verb} permissions.{name} in {where}"
     return ""
-
-
-def _path_text(rule: RuleMatch) -> str:
-    name = rule.source.removeprefix("paths.")
-    if rule.file == BUILT_IN:
-        how = f"give {name} under [paths] in {DEFAULT_FILE}, without {quote(rule.text)}"
-    else:
-        place = rule.place
-        how = f"remove {quote(rule.text)} from [paths] {name}, {place}"
-    return f"no rule lifts it, since {name} stands above every profile: {how}"
-
-
-def _edits(policy: Policy, chain: AgentChain, action: Action) -> Iterator[_Edit]:
-    done: set[str] = set()
-    for compiled in judge_for(policy, chain).profiles():
-        profile = policy.find_profile(compiled.name)
-        if profile is None or profile.name in done:
-            continue
-        done.add(profile.name)
-        edit = _edit(profile, compiled.alone, action)
-        if edit.removed or edit.added:
-            yield edit
-
-
-def _edit(profile: Profile, compiled: CompiledProfile, action: Action) -> _Edit:
-    removed: dict[str, Rule] = {}
-    added: dict[str, Rule] = {}
-    for target, verdict in _parts(compiled, action):
-        if verdict.finding.outcome is Outcome.ALLOW:
-            continue
-        strict = [rule for rule in verdict.matched if rule.outcome is not Outcome.ALLOW]
-        removed.update({str(rule.shown): rule for rule in strict})
-        if len(strict) == len(verdict.matched):
-            pattern = exact_pattern(target)
-            source = f"profiles.{profile.name}.allow"
-            try:
-                added[pattern] = compile_rule(pattern, Outcome.ALLOW, source)
-            except PatternError:
-                continue
-    return _Edit(profile, tuple(removed.values()), tuple(added.values()))
-
-
-def _parts(compiled: CompiledProfile, action: Action) -> Iterator[tuple[Action, Verdict]]:
-    """Yield each thing that the profile judged by itself, with its verdict."""
-    if action.category != "shell":
-        yield action, compiled.judge(action)
-        return
-    line = judge_line(action)
-    for command, verdict in zip(line.commands, line.verdicts(compiled), strict=True):
-        if command is not None:
-            yield action._replace(target=command.text), verdict
-    for write in line.writes():
-        if isinstance(write, Action):
-            yield write, compiled.judge(write)
-
-
-def _edit_text(policy: Policy, edit: _Edit) -> str:
-    profile, parts = edit.profile, list[str]()
-    for rule in edit.removed:
-        parts.append(f"remove {_string(rule.pattern.text)} from {rule.source}, {rule.place}")
-    for outcome in Outcome:
-        texts = [_string(rule.pattern.text) for rule in edit.added if rule.outcome is outcome]
-        if texts:
-            parts.append(_added_text(policy, profile, outcome.word, ", ".join(texts)))
-    if profile.place.file == BUILT_IN:
-        parts.append(
-            f"in {_file_of(policy, profile)}, with the rest of the built-in profile "
-            f"{quote(profile.name)} written out there, "
-            "since a profile in a file replaces it whole"
-        )
-    return ", ".join(parts)
-
-
-def _added_text(policy: Policy, profile: Profile, word: str, texts: str) -> str:
-    table, place = f"[profiles.{profile.name}]", _list_place(policy, profile, word)
-    if place is None:
-        where = "" if profile.place.file == BUILT_IN else f", in {profile.place}"
-        return f"add `{word} = [{texts}]` to {table}{where}"
-    # Written as a line of its own the key would stand there twice, and nothing load.
-    where = "" if place.file == BUILT_IN else f", {place}"
-    return f"add {texts} to the list {word} of {table}{where}"
-
-
-def _list_place(policy: Policy, profile: Profile, word: str) -> Place | None:
-    """Return where the profile has a list of that outcome already."""
-    source = f"profiles.{profile.name}.{word}"
-    if profile.place.file == BUILT_IN:
-        return profile.place if any(each.source == source for each in profile.rules) else None
-    for each in policy.documents:
-        # A list may be empty, and then no rule has its place.
-        if profile in each.profiles and word in each.document.values["profiles"][profile.name]:
-            return each.document.place(("profiles", profile.name, word))
-    return None
-
-
-def _file_of(policy: Policy, profile: Profile) -> str:
-    """Return the file to change: the profile's own, or the one that it is written out in."""
-    if profile.place.file != BUILT_IN:
-        return profile.place.file
-    return policy.documents[-1].file if policy.documents else DEFAULT_FILE
-
-
-def _string(text: str) -> str:
-    """Return the whole text as TOML writes a string: what is shown is what was tried."""
-    return f'"{"".join(_escaped(char) for char in text)}"'
-
-
-def _escaped(char: str) -> str:
-    if char in '"\\':
-        return "\\" + char
-    return char if char.isprintable() else f"\\U{ord(char):08X}"

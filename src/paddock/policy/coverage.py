@@ -16,6 +16,7 @@ from paddock.policy.actions import ActionPattern
 from paddock.policy.globs import CharClass, Segment, Wild
 from paddock.policy.guards import PathGuards
 from paddock.policy.patterns import (
+    ROOT,
     Comparison,
     MatchedPattern,
     PathList,
@@ -31,7 +32,8 @@ from paddock.values.actions import WRITING_OPERATIONS
 
 FILL: Final = "\x01\x02"
 """A text that no pattern of a policy holds."""
-
+_FILLS: Final = ("", FILL[0], FILL, FILL * 2)
+"""What a star is filled with. Nothing and one character first: `??*` takes neither."""
 
 GUARDING_LISTS: Final = ("protected", "generated", "secret")
 
@@ -59,7 +61,7 @@ def covering_rules(rules: tuple[Rule, ...]) -> Iterator[tuple[Rule, Rule]]:
     for number, rule in enumerate(rules):
         candidates = list(others)
         if rule.pattern.path is not None:
-            samples = path_samples(_without_brackets(rule.pattern.path))
+            samples = _samples(rule.pattern.path)
             common = index.matching(samples[0])
             for sample in samples[1:]:
                 common &= index.matching(sample)
@@ -102,8 +104,7 @@ def is_swallowed(guards: PathGuards, rule: Rule) -> MatchedPattern | None:
     path = rule.pattern.path
     if path is None or _may_be_taken_out(guards, path):
         return None
-    samples = path_samples(_without_brackets(path))
-    found = [_swallowing(guards, rule.pattern, sample) for sample in samples]
+    found = [_swallowing(guards, rule.pattern, sample) for sample in _samples(path)]
     first = found[0]
     return first if first is not None and all(each is not None for each in found) else None
 
@@ -132,21 +133,29 @@ def _without_brackets(pattern: PathPattern) -> PathPattern:
     return replace(pattern, glob=replace(pattern.glob, segments=segments))
 
 
+def _samples(pattern: PathPattern) -> tuple[str, ...]:
+    """Return what has to be covered: more than the pattern matches, and the root if it is."""
+    root = (ROOT,) if pattern.glob.covers_root else ()
+    return path_samples(_without_brackets(pattern)) + root
+
+
 def path_samples(pattern: PathPattern) -> tuple[str, ...]:
     """Return paths that the pattern matches, its wildcards filled in several ways."""
     glob = pattern.glob
     found: list[str] = []
-    for fill, depth in product((FILL, FILL * 2), (0, 1, 2)):
+    for fill, depth in product(_FILLS, (0, 1, 2)):
+        # No component is empty: where a star is all of it, it takes a character.
+        name = fill or FILL[0]
         parts: list[str] = []
         for segment in glob.segments:
             if segment == (Wild.DEPTH,):
-                parts += [FILL] * depth
+                parts += [name] * depth
             else:
-                parts.append(_filled(segment, fill))
+                parts.append(_filled(segment, fill) or name)
         if glob.segments[-1] == (Wild.DEPTH,) and depth == 0:
-            parts.append(FILL)
+            parts.append(name)
         if glob.anywhere:
-            parts = [FILL] * depth + parts
+            parts = [name] * depth + parts
         found.append("/".join(parts))
     return tuple(dict.fromkeys(found))
 

@@ -25,10 +25,12 @@ from typing import Final
 
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.guards import PathGuards, compile_guards, tighten
-from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, presets
+from paddock.policy.patterns import PathPattern
+from paddock.policy.presets import BUILT_IN_VERSION, LOCKED, built_in_paths, presets
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
 from paddock.policy.settings import AgentBinding, Settings
+from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.planes import PlaneKind
@@ -103,19 +105,45 @@ class Policy:
         return made
 
     def with_profile(self, profile: Profile) -> "Policy":
-        """Return this policy with `profile` in place of the one of its name: for a "what if"."""
+        """Return this policy with `profile` in place of the one of its name: for a "what if".
+
+        One that stands in the untrusted file is laid over the other, as it is now.
+        """
+        if self.untrusted is not None and profile.place.file == self.untrusted.file:
+            laid = tuple(each for each in self.overlays if each.name != profile.name)
+            return replace(self, overlays=(*laid, _overlay(profile)), compiled={})
         others = tuple(each for each in self.profile_table if each.name != profile.name)
         return replace(self, profile_table=(*others, profile), compiled={})
+
+    def path_list(self, name: str) -> tuple[PathPattern, ...]:
+        """Return the patterns of a list of `[paths]`, those of an untrusted file left aside."""
+        patterns: tuple[PathPattern, ...] | None = getattr(built_in_paths(), name)
+        for table in self._trusted_tables():
+            given: tuple[PathPattern, ...] | None = getattr(table, name)
+            patterns = patterns if given is None else given
+        return patterns or ()
+
+    def with_paths(self, table: PathsTable) -> "Policy":
+        """Return this policy with lists in place of those that `path_list` says: a "what if"."""
+        tables = (*self._trusted_tables(), table)
+        guards = compile_guards(self.plane_kind, tables, self.planes_below)
+        if self.untrusted is not None:
+            guards = tighten(guards, self.untrusted.paths)
+        return replace(self, guards=guards)
+
+    def _trusted_tables(self) -> tuple[PathsTable, ...]:
+        return tuple(each.paths for each in self.documents if each is not self.untrusted)
 
     def as_if_trusted(self) -> "Policy":
         """Return what holds once the untrusted file is trusted: for a "what if"."""
         if self.untrusted is None:
             return self
         profiles = (*self.profile_table, *self.untrusted.profiles)
+        tables = tuple(each.paths for each in self.documents)
         return replace(
             self,
             settings=self.untrusted.settings,
-            guards=compile_guards(self.plane_kind, tuple(each.paths for each in self.documents)),
+            guards=compile_guards(self.plane_kind, tables, self.planes_below),
             profile_table=tuple({profile.name: profile for profile in profiles}.values()),
             overlays=(),
             also_bound=(),

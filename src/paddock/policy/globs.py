@@ -82,8 +82,11 @@ class Glob:
 
     @property
     def covers_root(self) -> bool:
-        """Whether it matches whatever there is, and so the root itself."""
-        return all(segment in (DEPTH, RUN) for segment in self.segments)
+        """Whether it matches whatever there is, and so the root itself.
+
+        `*/*` does not: what stands at the top is not matched.
+        """
+        return self.segments in ((DEPTH,), (RUN,), (DEPTH, RUN))
 
 
 def parse_glob(text: str) -> Glob:

@@ -212,3 +212,28 @@ def test_an_agent_whose_policy_asks_about_one_command_has_run_shell(user):
 
     assert "run_shell" in user.run("tools").out
     assert user.call("run_shell", "--yes", command="true").json["code"] == "policy.denied"
+
+
+@pytest.mark.parametrize(
+    ("closed", "named", "sees_lines", "sees_names"),
+    [
+        ('[profiles.standard]\nallow = ["tool:*"]\ndeny = ["tool:search:* docs/"]', 1, True, True),
+        (
+            '[profiles.standard]\nallow = ["tool:*"]\ndeny = ["tool:file:view docs/"]',
+            0,
+            False,
+            True,
+        ),
+        ('[paths]\nsecret = ["docs/"]', 1, False, False),
+    ],
+)
+def test_what_a_search_from_above_finds_is_judged_as_viewing_it(
+    user, closed, named, sees_lines, sees_names
+):
+    (user.project / "docs").mkdir()
+    (user.project / "docs/a").write_bytes(b"needle\n")
+    (user.project / "paddock.toml").write_text(closed)
+    user.run("trust", "--yes")
+    assert ("docs/a:1:needle" in user.call("grep", pattern="needle").out) is sees_lines
+    assert ("docs/a" in user.call("find", pattern="*").out) is sees_names
+    assert user.call("grep", pattern="needle", path="docs").status == named

@@ -130,6 +130,15 @@ def test_a_denied_action_is_not_made_allowed():
         plan(["tool:shell:run npm test", "tool:file:create .git/x"])
 
 
+def test_no_rule_is_made_for_a_plane_below_the_workspace():
+    own = PolicySource("paddock.toml", CAREFUL.encode())
+    policy = load_policy(own, planes_below=("sub",))
+    with pytest.raises(ConfigError, match="/sub/"):
+        plan_always(policy, MAIN, ["tool:file:create sub/a"], Sources(own, None), "because")
+    always = plan_always(policy, MAIN, ["tool:file:create a"], Sources(own, None), "because")
+    assert outcome(always.content, Action("file", "create", "a")) is Outcome.ALLOW
+
+
 PATHS = st.text(
     st.characters(blacklist_categories=("Cs", "Cc")) | st.sampled_from("*?[]!#\\ /."),
     min_size=1,

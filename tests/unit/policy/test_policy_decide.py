@@ -275,6 +275,27 @@ def test_a_directory_named_by_a_search_rule_can_be_searched() -> None:
 # --- an agent's permissions -----------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("pattern", "outcome", "below"),
+    [("*/*", DENY, ALLOW), ("*/**", DENY, ALLOW), ("**", ALLOW, ALLOW), ("**/*", ALLOW, ALLOW)],
+)
+def test_what_allows_only_below_a_directory_does_not_open_the_root(
+    pattern: str, outcome: Outcome, below: Outcome
+) -> None:
+    decided = policy(f'[profiles.p]\nallow = ["tool:search:* {pattern}", "tool:file:* {pattern}"]')
+    for path, expected in ((".", outcome), ("x", outcome), ("x/y", below)):
+        for action in (Action("search", "find", path), view(path)):
+            assert decide(decided, (agent("p"),), (action,)).outcome is expected
+
+
+@pytest.mark.parametrize(("pattern", "outcome"), [("*/**", ALLOW), ("**", DENY)])
+def test_the_root_is_secret_only_where_all_below_it_is(pattern: str, outcome: Outcome) -> None:
+    decided = policy(f'[paths]\nsecret = ["{pattern}"]')
+    for action in (Action("search", "ls", "."), view("README.md")):
+        assert decide(decided, (agent("open"),), (action,)).outcome is outcome
+    assert decide(decided, (agent("open"),), (view("x/y"),)).outcome is DENY
+
+
 def test_permissions_stand_above_the_profile() -> None:
     who = agent("open", read=("docs/**", "*.md"), write=("docs/out/**",), forbidden=("*secret*",))
     assert outcomes(

@@ -2,11 +2,13 @@
 
 import json
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
-from paddock.policy.changes import Change, exact_pattern
+from paddock.policy.changes import Change
+from paddock.policy.edits import exact_pattern
 from paddock.policy.explain import Explanation, explain, find_nearly
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
@@ -146,23 +148,65 @@ PATHS = "no rule lifts it, since {} stands above every profile: "
             "tool:file:view .env",
             PATHS.format("secret") + 'give secret under [paths] in paddock.toml, without ".env*"',
         ),
-        (
-            "tool:file:create paddock.toml",
-            (
-                'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
-                "operators change them, agents never"
-            ),
-        ),
     ],
 )
-def test_what_no_profile_lifts_is_said_to_be_so(text: str, says: str) -> None:
-    assert explained(text, "open").changes == (Change(says),)
+def test_what_no_rule_lifts_is_said_to_be_so_with_what_does(text: str, says: str) -> None:
+    assert explained(text, "open").changes == (Change(says, Outcome.ALLOW),)
 
 
-def test_what_stands_above_and_in_the_profile_are_both_named() -> None:
+def test_what_nothing_lifts_is_said_to_be_so() -> None:
+    assert explained("tool:file:create paddock.toml", "open").changes == (
+        Change(
+            'cannot be lifted: "paddock.toml" is one of Paddock\'s own files; '
+            "operators change them, agents never"
+        ),
+    )
+
+
+def test_every_pattern_of_every_list_that_closes_the_path_is_named() -> None:
+    text = "tool:file:create .env.key"
+    given = 'give {} under [paths] in paddock.toml, without ".env*", "*.key"'
+    first, second = (PATHS.format(name) + given.format(name) for name in ("protected", "secret"))
+    assert explained(text, "standard", load_policy(None)).changes == (
+        Change(first),
+        Change(f"and besides: {second}", Outcome.ALLOW),
+    )
+    lists = 'secret = []\nprotected = [".env*", "!.env.key",\n"*.key",\n".ENV.key"]'
+    assert explained(text, "standard", policy(f"[paths]\n{lists}")).changes == (
+        Change(
+            PATHS.format("protected") + 'remove "*.key", ".ENV.key" from [paths] protected, '
+            "paddock.toml:4, paddock.toml:5",
+            Outcome.ALLOW,
+        ),
+    )
+
+
+def test_no_list_is_left_that_only_takes_out_since_it_would_not_load() -> None:
+    own = policy('[paths]\nsecret = ["*.pem", "!a.pem"]')
+    assert explained("tool:file:view b.pem", "standard", own).changes == (
+        Change(
+            PATHS.format("secret") + 'remove "*.pem", "!a.pem" from [paths] secret, paddock.toml:2',
+            Outcome.ALLOW,
+        ),
+    )
+
+
+def test_what_stands_above_and_in_the_profile_are_both_named_and_tried_together() -> None:
     first, second = explained("tool:file:create conf/a").changes
     assert first.text.startswith("no rule lifts it, since protected ")
     assert second.text.startswith('and besides: add "tool:file:create conf/a" to the list allow ')
+    assert (first.outcome, second.outcome) == (None, Outcome.ALLOW)
+
+
+def test_what_is_to_be_changed_beside_what_no_file_lifts_claims_nothing() -> None:
+    who = Agent("main", "p", permissions=Permissions(forbidden=("conf/",)), source="agent.json")
+    changes = explain(POLICY, (who,), Action("file", "create", "conf/a")).changes
+    assert [change.text.partition(":")[0] for change in changes] == [
+        "no profile lifts it",
+        "and besides",
+        "and besides",
+    ]
+    assert all(not change.was_tried for change in changes)
 
 
 def test_permissions_are_named_with_their_file() -> None:
@@ -327,7 +371,8 @@ def test_the_exact_pattern_of_an_action_matches_it_alone(action: Action, pattern
     assert exact_pattern(action) == pattern
 
 
-TRUST = "look at paddock.toml, which is not trusted, and trust it: paddock trust"
+TRUSTING = "paddock trust"
+TRUST = f"look at paddock.toml, which is not trusted, and trust it: {TRUSTING}"
 
 
 def test_where_an_untrusted_file_has_the_rule_already_the_change_is_to_trust_it() -> None:
@@ -390,6 +435,102 @@ profile = "open"
         for line in ("tool:file:view .env", "tool:file:create keys/a", "tool:shell:run make"):
             asked = (parse_action(line),)
             assert decide(changed, (who,), asked).outcome is decide(trusted, (who,), asked).outcome
+
+
+def test_where_only_trust_makes_a_change_elsewhere_flip_it_trust_is_named() -> None:
+    user = PolicySource(
+        "config.toml",
+        b'[profiles.standard]\nallow = ["tool:file:*"]\ndeny = ["tool:file:delete docs/**"]',
+    )
+    removed = 'remove "tool:file:delete docs/**" from profiles.standard.deny, config.toml:3'
+    locked = b'[agents.main]\nprofile = "locked"\n[profiles.locked]\nallow = ["tool:file:*"]'
+    for text, then in ((locked, f"; then trust paddock.toml: {TRUSTING}"), (b"", "")):
+        project = PolicySource("paddock.toml", text, trusted=False)
+        deleted = explained("tool:file:delete docs/a", "standard", load_policy(project, user))
+        assert deleted.changes == (Change(removed + then, Outcome.ALLOW),)
+    without = replace(user, text=user.text.replace(b'"tool:file:delete docs/**"', b""))
+    project = PolicySource("paddock.toml", locked, trusted=False)
+    chain, action = (Agent("main", "standard"),), parse_action("tool:file:delete docs/a")
+    for trusted, outcome in ((False, Outcome.DENY), (True, Outcome.ALLOW)):
+        decided = load_policy(replace(project, trusted=trusted), without)
+        assert decide(decided, chain, (action,)).outcome is outcome
+
+
+def test_a_list_in_an_untrusted_file_is_changed_and_the_file_trusted() -> None:
+    then = f"; then trust paddock.toml: {TRUSTING}"
+    rules = '[profiles.standard]\nallow = ["tool:file:*"]\n'
+    for text, says in (
+        (rules, 'give protected under [paths] in paddock.toml, without "*.pem"'),
+        (
+            f'{rules}[paths]\nprotected = ["*.pem"]',
+            'remove "*.pem" from [paths] protected, paddock.toml:4',
+        ),
+    ):
+        cloned = policy(text, trusted=False)
+        assert explained("tool:file:create a.pem", "standard", cloned).changes == (
+            Change(PATHS.format("protected") + says + then, Outcome.ALLOW),
+        )
+
+
+def test_a_list_of_the_users_own_file_is_changed_without_trust() -> None:
+    user = PolicySource("config.toml", b'[paths]\nprotected = ["*.pem"]')
+    cloned = load_policy(PolicySource("paddock.toml", b"", trusted=False), user)
+    assert explained("tool:file:create a.pem", "standard", cloned).changes == (
+        Change(
+            PATHS.format("protected") + 'remove "*.pem" from [paths] protected, config.toml:2',
+            Outcome.ALLOW,
+        ),
+    )
+
+
+def test_a_profile_that_an_untrusted_file_has_is_not_written_out_in_it_again() -> None:
+    cloned = policy('[profiles.open]\nallow = ["tool:file:*"]', trusted=False)
+    (change,) = explained("tool:file:view a", "open", cloned).changes
+    assert change == Change(
+        'add `deny = ["tool:file:view /a"]` to [profiles.open], in paddock.toml:1', Outcome.DENY
+    )
+
+
+@pytest.mark.parametrize("line", ["ls *.py", "> docs/a", "git status; rm *"])
+def test_what_no_rule_for_the_line_covers_is_said_to_need_an_approval(line: str) -> None:
+    said = 'only a rule for any command ("tool:shell:run *") covers it'
+    asked = explained(f"tool:shell:run {line}", "standard", load_policy(None))
+    assert asked.changes == (Change(said, approval="have it approved when it is asked about"),)
+    assert asked.decision.outcome is Outcome.ASK
+    assert asked.unasked().changes == (Change(said),)
+    wide = policy('[profiles.standard]\nallow = ["tool:file:*", "tool:shell:run *"]')
+    who, action = (Agent("main", "standard"),), parse_action(f"tool:shell:run {line}")
+    assert decide(wide, who, (action,)).outcome is Outcome.ALLOW
+    closed = policy('[profiles.p]\nallow = ["tool:file:*"]')
+    (denied,) = explained(f"tool:shell:run {line}", "p", closed).changes
+    assert denied == Change(said)
+
+
+def test_what_stands_in_the_way_besides_is_said_with_the_rule_for_any_command() -> None:
+    decided = policy('[profiles.p]\nallow = ["tool:file:*"]\ndeny = ["tool:shell:run rm *"]')
+    assert explained("tool:shell:run rm *.py", "p", decided).changes == (
+        Change('remove "tool:shell:run rm *" from profiles.p.deny, paddock.toml:3'),
+        Change('and besides: only a rule for any command ("tool:shell:run *") covers it'),
+    )
+
+
+def test_no_trust_opens_the_plane_below_an_untrusted_project() -> None:
+    source = PolicySource("paddock.toml", b'[profiles.standard]\nallow = ["tool:*"]', trusted=False)
+    cloned = load_policy(source, planes_below=("sub",))
+    trusted = load_policy(replace(source, trusted=True), planes_below=("sub",))
+    chain = (Agent("main", "standard"),)
+    below = parse_action("tool:file:create sub/notes.md")
+    assert explain(cloned, chain, below).changes == (
+        Change(
+            'cannot be lifted: "/sub/" is one of Paddock\'s own files; '
+            "operators change them, agents never"
+        ),
+    )
+    for decided in (cloned, cloned.as_if_trusted(), trusted):
+        assert decide(decided, chain, (below,)).outcome is Outcome.DENY
+    beside = parse_action("tool:shell:run make")
+    assert explain(cloned, chain, beside).changes == (Change(TRUST, Outcome.ALLOW),)
+    assert decide(trusted, chain, (beside,)).outcome is Outcome.ALLOW
 
 
 def test_a_rule_of_an_untrusted_file_that_nearly_matches_is_named() -> None:

@@ -30,6 +30,21 @@ def found(text: str) -> list[tuple[str, int]]:
         ("tool:file:create *.md", "tool:file:create docs/*.md", False),
         ("tool:file:create **/x", "tool:file:create /x", False),
         ("tool:file:create x", "tool:file:create **/x", True),
+        # A star may stand for nothing, or for one character.
+        ("tool:file:create v*", "tool:file:create v??*", False),
+        ("tool:file:create v*", "tool:file:create v?*", False),
+        ("tool:file:create v??*", "tool:file:create v*", True),
+        ("tool:file:create v?*", "tool:file:create v?*", True),
+        ("tool:file:view *.md", "tool:file:view ?*.md", False),
+        ("tool:file:view ?*.md", "tool:file:view *.md", True),
+        ("tool:file:view a/**", "tool:file:view a/??*", False),
+        ("tool:file:view a/**", "tool:file:view a/?*", True),
+        ("tool:file:view a/*", "tool:file:view a/??*", False),
+        ("tool:file:view a*/b", "tool:file:view a?*/b", False),
+        ("tool:file:view a*/b", "tool:file:view a*/", True),
+        # Everything is the root, too.
+        ("tool:search:ls **", "tool:search:ls ?*", False),
+        ("tool:search:ls **", "tool:search:ls *", True),
         ("tool:file:* docs/a", "tool:file:create docs/a", False),
         ("tool:mcp:call mcp__a__*", "tool:mcp:call mcp__*", True),
         ("tool:mcp:call mcp__*", "tool:mcp:call mcp__a__*", False),
@@ -87,6 +102,10 @@ outcome = "allow"
         ('"*.pem", "!test.pem"', "*.pem", False),
         ('"*.pem", "!test.pem"', "certs/[ab].pem", True),
         ('"*.pem"', "[ab].pem", True),
+        ('"a??*"', "a*", False),
+        ('"a*"', "a??*", True),
+        ('"?*"', "**", False),
+        ('"*"', "**", True),
     ],
 )
 def test_a_rule_is_swallowed_only_if_all_that_it_names_is(
@@ -94,6 +113,24 @@ def test_a_rule_is_swallowed_only_if_all_that_it_names_is(
 ) -> None:
     text = f'[paths]\nsecret = [{secret}]\n[profiles.p]\nallow = ["tool:file:view {rule}"]'
     assert (("lint.rule_never", 4) in found(text)) == is_swallowed
+
+
+@pytest.mark.parametrize(("ask", "deny", "path"), [("v*", "v??*", "v1"), ("*.md", "?*.md", ".md")])
+def test_a_rule_is_not_said_to_be_idle_where_without_it_more_is_allowed(
+    ask: str, deny: str, path: str
+) -> None:
+    allow = '[profiles.p]\nallow = ["tool:file:*"]\n'
+    without = (
+        f'{allow}deny = ["tool:file:create {deny}", "tool:file:delete", "tool:file:str_replace"]'
+    )
+    asked = f'{without}\nask = ["tool:file:create {ask}"]'
+
+    assert found(asked) == []
+    said = [
+        decide(policy(text), (Agent("main", "p"),), [parse_action(f"tool:file:create {path}")])
+        for text in (asked, without)
+    ]
+    assert [decision.outcome.word for decision in said] == ["ask", "allow"]
 
 
 def test_a_twin_is_found_once() -> None:

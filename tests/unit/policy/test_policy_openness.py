@@ -32,6 +32,9 @@ def mine(rules: str):
         ('allow = ["tool:*"]\ndeny = ["tool:file:create"]', ("file", "create"), False),
         ('allow = ["tool:*"]\ndeny = ["tool:file:create **"]', ("file", "create"), False),
         ('allow = ["tool:*"]\ndeny = ["tool:file:create src/**"]', ("file", "create"), True),
+        # What stands at the top is in no directory.
+        ('allow = ["tool:*"]\ndeny = ["tool:file:create */**"]', ("file", "create"), True),
+        ('allow = ["tool:*"]\ndeny = ["tool:file:create **/*"]', ("file", "create"), False),
         ('allow = ["tool:*"]\ndeny = ["tool:shell:run *"]', ("shell", "run"), False),
         ('allow = ["tool:*"]\ndeny = ["tool:shell:run git *"]', ("shell", "run"), True),
         ('allow = ["tool:shell:run git status"]', ("shell", "run"), True),

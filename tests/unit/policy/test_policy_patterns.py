@@ -194,10 +194,16 @@ def test_a_rule_target_takes_no_negation() -> None:
 
 
 def test_the_root_is_matched_by_patterns_for_everything_alone() -> None:
-    for text in ("**", "*", "/**", "**/"):
-        assert matched(permitting(text), ".") == {".": text}
+    assert matched(permitting("**/"), ".", "a") == {".": "**/", "a": None}
+    for text in ("**", "*", "/**", "/*", "**/*", "**/**"):
+        assert matched(permitting(text), ".", "a") == {".": text, "a": text}
+        assert PathSet([(0, compile_pattern(text), Comparison.PERMITTING)]).matching(".") == {0}
     for text in ("a", "*.md", "/docs/**"):
         assert matched(permitting(text), ".") == {".": None}
+    for text in ("*/*", "*/**", "**/*/**", "*/*/*", "**/*/*"):
+        assert matched(permitting(text), ".", "a") == {".": None, "a": None}
+        assert matched(guarding(text), ".", "a") == {".": None, "a": None}
+        assert PathSet([(0, compile_pattern(text), Comparison.GUARDING)]).matching(".") == set()
     assert matched(permitting("**", "!**"), ".") == {".": None}
 
 
