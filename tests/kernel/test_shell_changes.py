@@ -91,6 +91,18 @@ LANDS = {
         [],
         ["d/e/y", "d/x"],
     ),
+    "a file where a directory was, in a directory made anew": (
+        "rm -r d && mkdir d && echo file > d/e && echo n > n",
+        {"d/e": b"file\n", "n": b"n\n"},
+        ["d/x", "d/e/y"],
+        ["d/e", "d/e/y", "d/x", "n"],
+    ),
+    "a link where a directory was, in a directory made anew": (
+        "rm -r d && mkdir d && ln -s ../a d/e && echo x > d/x",
+        {"d/e": "-> ../a"},
+        ["d/e/y"],
+        ["d/e", "d/e/y", "d/x"],
+    ),
     "a file where a directory was": (
         "rm -r d && echo file > d",
         {"d": b"file\n"},
@@ -195,6 +207,19 @@ def test_what_takes_the_place_of_what_has_to_stay_does_not_land(terminal: Termin
     assert set(refused(said)) == {"d", "d/in.pem", "k.pem", "k.pem/x"}
     assert (terminal.yard.root / "d/in.pem").read_text() == "k"
     assert (terminal.yard.root / "k.pem").read_text() == "key\n"
+
+
+def test_in_a_directory_made_anew_what_has_to_stay_keeps_its_place_and_the_rest_lands(
+    terminal: Terminal,
+):
+    terminal.yard.write({"d/e/in.pem": "k"})
+    said = terminal.sneak("rm -rf d && mkdir d && echo file > d/e; echo n > n")
+
+    assert set(refused(said)) == {"d/e", "d/e/in.pem"}
+    assert said["files_changed"] == ["d/e/y", "d/x", "n"]
+    assert lay(terminal.yard.root) == {
+        "a": b"old a\n", "d": None, "d/e": None, "d/e/in.pem": b"k", "k.pem": b"key\n", "n": b"n\n",
+    }  # fmt: skip
 
 
 def test_a_secret_in_a_directory_that_is_removed_stays_and_is_not_named(terminal: Terminal):
@@ -361,6 +386,8 @@ def test_more_effects_than_an_entry_holds_are_kept_whole_and_undone(terminal: Te
         "rm -r d; ln -s d d",
         "rm -r d; ln -s /usr d",
         "rm -r d; echo flat > d",
+        "rm -r d; mkdir d; echo flat > d/e",
+        "rm -r d; mkdir d; ln -s . d/e",
         "mv d moved; ln -s moved d",
     ],
 )

@@ -31,6 +31,7 @@ from paddock.sandbox.comparing import Comparing
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.judging import ChangeKind, StagedChange
+from paddock.sandbox.places import directories_above
 from paddock.sandbox.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.workspace.metadata import FileStatus
 
@@ -207,11 +208,13 @@ class _Finding:
             self._merge_mode(raw.path, lower, upper)
         if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
             self._opaque.append(f"{raw.path}/")
-            stays = {name for name, _ in names_below(self.layers.upper_fd, raw.path)}
+            held = dict(names_below(self.layers.upper_fd, raw.path))
+            # A name that is no directory now comes by itself, with what was below it.
+            taken = {name for name, look in held.items() if look.kind is not Kind.DIRECTORY}
             self._delete_all(
                 (name, look)
                 for name, look in names_below(self.layers.lower_fd, raw.path)
-                if name not in stays
+                if name not in held and taken.isdisjoint(directories_above(name))
             )
 
     def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
