@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import socket
 import stat
 import threading
 from pathlib import Path
@@ -207,6 +208,44 @@ def test_what_takes_the_place_of_what_has_to_stay_does_not_land(terminal: Termin
     assert set(refused(said)) == {"d", "d/in.pem", "k.pem", "k.pem/x"}
     assert (terminal.yard.root / "d/in.pem").read_text() == "k"
     assert (terminal.yard.root / "k.pem").read_text() == "key\n"
+
+
+def make_special(path: Path, kind: str) -> None:
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(os.path.relpath(path))
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "socket"])
+@pytest.mark.parametrize("line", ["echo x > d/s", "ln -s x d/s", "mkdir d/s", "true"])
+def test_a_special_file_keeps_its_place_and_the_rest_lands(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch, kind: str, line: str
+):
+    root = terminal.yard.root
+    monkeypatch.chdir(root)
+    make_special(root / "d/s", kind)
+    before = os.lstat(root / "d/s")
+    said = terminal.sneak(f"rm d/s; {line}; echo n > n")
+
+    whys = ["'d/s' is a FIFO, socket or device", "'d/s' is taken by what has to stay"]
+    assert said["files_changed"] == ["n"]
+    assert said["changes_refused"] == [
+        {"path": "d/s", "rule": why} for why in (whys[:1] if line == "true" else whys)
+    ]
+    assert os.lstat(root / "d/s") == before
+
+
+@pytest.mark.needs("git")
+def test_a_special_file_in_a_repository_holds_back_what_would_replace_it(terminal: Terminal):
+    root = terminal.yard.root
+    terminal.yard.git("init", "-q", "-b", "main", ".")
+    os.mkfifo(root / ".git/ORIG_HEAD")
+    said = terminal.sneak(f"cd .git; rm ORIG_HEAD; echo {'0' * 40} > ORIG_HEAD; echo n > ../n")
+
+    assert (said["files_changed"], list(refused(said))) == (["n"], [".git/ORIG_HEAD"])
+    assert stat.S_ISFIFO(os.lstat(root / ".git/ORIG_HEAD").st_mode)
 
 
 def test_in_a_directory_made_anew_what_has_to_stay_keeps_its_place_and_the_rest_lands(

@@ -178,7 +178,8 @@ class _Finding:
             self._create(raw, upper, lower, is_replaced=False)
 
     def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
-        if Kind.DIRECTORY in (lower.kind, upper.kind):
+        # A special file goes by itself as well: that is refused, and so is what takes its place.
+        if Kind.DIRECTORY in (lower.kind, upper.kind) or lower.kind not in _NODES:
             self._delete(raw.path, lower, is_replaced=True)
             self._create(raw, upper, None, is_replaced=True)
         else:

@@ -241,6 +241,9 @@ def _judge_file(change: GitChange, kind: Ordinary, hash_bytes: int) -> GitRuling
     if change.is_removed:
         if change.name == "HEAD":
             return GitRuling(False, "without it the directory is no repository", spoils=True)
+        if change.kind is NodeKind.OTHER:
+            why = "a FIFO, socket or device, which no command takes away"
+            return GitRuling(False, why, spoils=True)
         return GitRuling(True, phase=_gone(kind.phase))
     if change.kind is not NodeKind.FILE:
         # Threat: a link writes elsewhere whatever git writes here.

@@ -106,6 +106,12 @@ def test_a_link_or_device_under_an_ordinary_name_is_refused(kind, name):
     assert not judged(name, kind=kind).is_allowed
 
 
+def test_a_link_under_an_ordinary_name_may_go_and_a_device_stays_with_all_that_goes_with_it():
+    assert judged("ORIG_HEAD", kind=NodeKind.LINK, is_removed=True).is_allowed
+    said = judged("ORIG_HEAD", kind=NodeKind.OTHER, is_removed=True)
+    assert (said.is_allowed, said.spoils) == (False, True)
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o744, 0o4644, 0o2644, 0o1644])
 def test_an_executable_file_is_refused(mode):
     said = judged("refs/heads/main", mode=mode)
