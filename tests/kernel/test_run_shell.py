@@ -245,6 +245,22 @@ def test_output_cannot_pass_for_a_notice(terminal: Terminal):
 # Dry runs and questions
 
 
+LOST = ("@@ -1 +0,0 @@", "-f")
+PUT = ("--- a/d", "+++ b/d", "@@ -0,0 +1 @@", "+x")
+NEW = ["--- a/n", "+++ b/n", "@@ -0,0 +1 @@", "+x"]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory):
+    with a_terminal(tmp_path_factory.mktemp("old")) as made:
+        root = made.yard.root
+        made.yard.write({"f": "f\n", "g": "g\n", "e": "", "b": b"\0"})
+        (root / "d").mkdir(0o755)
+        (root / "l").symlink_to("f")
+        (root / "g").chmod(0o640)
+        yield made
+
+
 def test_a_dry_run_shows_the_difference_and_changes_nothing(terminal: Terminal):
     before = tree(terminal.yard.root)
     hidden = "rm a; echo 1 > n; mkdir m; ln -s a l; chmod 700 sub; echo k > k.pem; cp /bin/true t"
@@ -260,11 +276,72 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(terminal: Terminal):
         "m/: created",
         *("--- a/n", "+++ b/n", "@@ -0,0 +1 @@", "+1"),
         "sub: mode 0700",
-        "t: created, binary or too large to compare",
+        "t: created, binary or too large to compare, mode 0755",
     ]
     assert "dry run, nothing was changed" in result.content
     [*_, entry] = terminal.yard.entries("TOOL_RESULT")
     assert entry["metadata"]["effects"] == []
+
+
+REPLACED = {
+    "a file by a directory": ("rm f; mkdir f", ["--- a/f", "+++ b/f", *LOST, "f/: created"]),
+    "a file by a link": (
+        "ln -sf g f",
+        ["f -> g: link created, was a file", "--- a/f", "+++ b/f", *LOST],
+    ),
+    "an empty file by a link": ("ln -sf f e", ["e -> f: link created, was a file"]),
+    "a binary file by a link": (
+        "ln -sf f b",
+        ["b -> f: link created, binary or too large to compare, was a file"],
+    ),
+    "a link by a file": (
+        "rm l; echo '#!/bin/sh' > l; chmod 777 l",
+        [
+            *("l: created, was a link -> f, mode 0777", "--- a/l", "+++ b/l"),
+            *("@@ -0,0 +1 @@", "+#!/bin/sh"),
+        ],
+    ),
+    "a link by another": ("ln -sf g l", ["l -> g: link created, was a link -> f"]),
+    "a link by a directory": (
+        "rm l; mkdir -m 700 l",
+        ["l: link deleted", "l/: created, mode 0700"],
+    ),
+    "a directory by a file": ("rmdir d; echo x > d", ["d/: deleted", *PUT]),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_the_difference_shows_what_was_lost_where_another_kind_took_its_place(old: Terminal, name):
+    line, rows = REPLACED[name]
+
+    assert old.sneak(line, dry_run=True)["diff"].splitlines() == rows
+
+
+MARKED = {
+    "a new file that all write": ("echo x > n; chmod 666 n", ["n: created, mode 0666", *NEW]),
+    "a usual new file": ("echo x > n; chmod 644 n", NEW),
+    "an empty new program": (": > n; chmod 755 n", ["n: created, empty, mode 0755"]),
+    "another content and mode": (
+        "echo y >> f; chmod 755 f",
+        ["f: modified, mode 0755", "--- a/f", "+++ b/f", "@@ -1 +1,2 @@", " f", "+y"],
+    ),
+    "another content under an unusual mode": (
+        "echo y > g",
+        ["--- a/g", "+++ b/g", "@@ -1 +1 @@", "-g", "+y"],
+    ),
+    "a time": ("touch f", ["f: time"]),
+    "a mode": ("chmod 600 f", ["f: mode 0600"]),
+    "a mode and a time": ("chmod 600 f; touch f", ["f: mode 0600, time"]),
+    "a new directory that all write": ("mkdir -m 777 n", ["n/: created, mode 0777"]),
+    "a mode of a directory": ("chmod 700 d", ["d: mode 0700"]),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_the_difference_names_a_mode_and_a_time_that_are_new(old: Terminal, name: str):
+    line, rows = MARKED[name]
+
+    assert old.sneak(line, dry_run=True)["diff"].splitlines() == rows
 
 
 def test_a_dry_run_only_reads_what_lies_outside_of_its_layers(tmp_path: Path):
@@ -430,8 +507,14 @@ def test_a_dry_run_does_not_show_what_may_be_written_and_not_read(tmp_path: Path
         terminal.yard.write({"closed/a": "what it says\n"})
         said = terminal.sneak("cat closed/a; echo mine > closed/a", dry_run=True)
 
-    assert "what it says" not in json.dumps(said)
-    assert said["diff"] == "closed/a: modified, and may not be read"
+        assert said["diff"] == "closed/a: modified, and may not be read"
+        assert "what it says" not in json.dumps(said)
+        linked = terminal.sneak("ln -sf mine closed/a", dry_run=True)
+        opened = terminal.sneak("echo > closed/a; chmod 777 closed/a", dry_run=True)
+
+    assert linked["diff"] == "closed/a -> mine: link created"
+    assert "what it says" not in json.dumps(linked)
+    assert opened["diff"] == "closed/a: modified, and may not be read, mode 0777"
 
 
 def test_a_question_about_the_difference_covers_what_policy_asks_about_in_it(tmp_path: Path):

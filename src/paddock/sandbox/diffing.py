@@ -15,8 +15,9 @@ from paddock.ledger.format_json import encode_json
 from paddock.sandbox.comparing import Comparing
 from paddock.sandbox.differences import Layers
 from paddock.sandbox.git_rules import NodeKind
-from paddock.sandbox.judging import ChangeKind
+from paddock.sandbox.judging import ChangeKind, StagedChange
 from paddock.sandbox.settling import Settled
+from paddock.sandbox.upper import Kind, Look
 from paddock.text.changes import unified_diff
 from paddock.text.show import show_name
 from paddock.values.digests import digest_of
@@ -25,6 +26,9 @@ from paddock.workspace.resolution import READ_FILE
 
 _FILE_BYTES_MAX: Final = 400_000
 _FILE_LINES_MAX: Final = 400
+_PERMISSIONS: Final = 0o777
+_USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
+"""Of what is new: under these nothing is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,32 +99,64 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
 
 
 def _row(settled: Settled, comparing: Comparing, layers: Layers, closed: tuple[str, ...]) -> str:
-    change = settled.judgement.change
-    name = show_name(change.path)
+    difference, change = settled.difference, settled.judgement.change
+    name, is_file = _name(change), change.node is NodeKind.FILE
     if change.kind is ChangeKind.MODE:
-        return f"{name}: mode {change.mode & 0o777:04o}"
-    if change.node is NodeKind.DIRECTORY:
-        return f"{name}/: {change.kind.value}"
-    if change.node is NodeKind.LINK:
-        leads = f" -> {show_name(change.link_text)}" if change.link_text else ""
-        return f"{name}{leads}: link {change.kind.value}"
+        return f"{name}: {', '.join(_marks(settled, difference.lower))}"
+    said = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
     # Threat: `dry_run` over a file that may be written and not read.
     if f"{change.path}/".startswith(closed):
-        return f"{name}: {change.kind.value}, and may not be read"
-    was_file = settled.difference.lower is not None and not settled.difference.is_replaced
-    before = _content(comparing, layers.lower_fd, change.path) if was_file else b""
-    after = b""
-    if change.kind is not ChangeKind.DELETED:
-        after = _content(comparing, layers.upper_fd, change.path)
+        closing = ["and may not be read"] if is_file else []
+        return ", ".join((f"{name}: {said}", *closing, *_marks(settled, None)))
+    notes = [*_was(settled, comparing), *_marks(settled, difference.lower)]
+    before = _content(comparing, layers.lower_fd, change.path, difference.lower)
+    after = _content(comparing, layers.upper_fd, change.path, difference.upper)
     if before is None or after is None or b"\0" in before + after:
-        return f"{name}: {change.kind.value}, binary or too large to compare"
-    return (
-        unified_diff(before, after, name, _FILE_LINES_MAX) or f"{name}: {change.kind.value}, empty"
-    )
+        return ", ".join((f"{name}: {said}", "binary or too large to compare", *notes))
+    diff = unified_diff(before, after, show_name(change.path), _FILE_LINES_MAX)
+    if diff and not notes:
+        return diff
+    if diff:
+        return f"{name}: {', '.join((said, *notes))}\n{diff}"
+    return ", ".join((f"{name}: {said}", *(["empty"] if is_file else []), *notes))
 
 
-def _content(comparing: Comparing, root_fd: int, path: str) -> bytes | None:
-    """None for what is too large, or is no file that can be read."""
+def _name(change: StagedChange) -> str:
+    name = show_name(change.path)
+    if change.node is NodeKind.DIRECTORY and change.kind is not ChangeKind.MODE:
+        return f"{name}/"
+    return f"{name} -> {show_name(change.link_text)}" if change.link_text else name
+
+
+def _was(settled: Settled, comparing: Comparing) -> list[str]:
+    """What else stood where something is created."""
+    change, lower = settled.judgement.change, settled.difference.lower
+    if change.kind is not ChangeKind.CREATED or lower is None:
+        return []
+    if lower.kind is not Kind.LINK:
+        return [f"was a {lower.kind.value}"]
+    return [f"was a link -> {show_name(comparing.link_text(change.path) or '?')}"]
+
+
+def _marks(settled: Settled, old: Look | None) -> list[str]:
+    """What no content shows: a mode that is not the usual or the `old` one, and a time."""
+    change, upper = settled.judgement.change, settled.difference.upper
+    usual = _USUAL_MODES.get(change.node)
+    if usual is None or upper is None:
+        return []
+    if old is not None and old.kind is upper.kind:
+        usual = old.mode & _PERMISSIONS
+    mode = change.mode & _PERMISSIONS
+    marks = [f"mode {mode:04o}"] if mode != usual else []
+    if change.kind is ChangeKind.MODE and change.node is NodeKind.FILE:
+        marks += ["time"] if old is None or old.mtime_ns != upper.mtime_ns else []
+    return marks
+
+
+def _content(comparing: Comparing, root_fd: int, path: str, look: Look | None) -> bytes | None:
+    """Empty for what is no file; None for what is too large or cannot be read."""
+    if look is None or look.kind is not Kind.FILE:
+        return b""
     try:
         fd = comparing.resolution.open(root_fd, path, READ_FILE)
     except OSError:
