@@ -327,6 +327,65 @@ def test_a_read_only_file_can_be_replaced_and_removed_as_in_any_shell(terminal: 
     assert (root / "a").read_text() == "n\n"
 
 
+PROTECTED = {
+    "a rename": ("mv r s", {"s": 0o444}),
+    "a rename into a new directory": ("mkdir t; mv r t/", {"t": 0o755, "t/r": 0o444}),
+    "another content, made read-only": ("echo y >> a; chmod 444 a", {"a": 0o444}),
+    "a new read-only file": ("echo y > s; chmod 400 s", {"s": 0o400}),
+    "a file in a directory that its command closed": (
+        "mkdir t; echo x > t/x; chmod 555 t",
+        {"t": 0o755, "t/x": 0o644},
+    ),
+    "all of a tree made read-only": (
+        "mkdir -p t/u; echo x > t/u/x; chmod -R a-w t",
+        {"t": 0o755, "t/u": 0o755, "t/u/x": 0o444},
+    ),
+    "a directory that cannot even be searched": (
+        "mkdir t; echo x > t/x; chmod 444 t",
+        {"t": 0o755, "t/x": 0o644},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROTECTED)
+def test_what_is_read_only_lands_with_its_mode_and_the_rest_with_it(terminal: Terminal, name: str):
+    root = terminal.yard.root
+    (root / "r").write_text("kept\n")
+    (root / "r").chmod(0o444)
+    line, modes = PROTECTED[name]
+    said = terminal.sneak(f"{line}; echo n > n")
+
+    assert ("conflict" in said, said["changes_refused"]) == (False, []), said
+    assert {"n", *modes} <= {*said["files_changed"]}
+    assert {path: stat.S_IMODE(os.lstat(root / path).st_mode) for path in modes} == modes
+    assert not [path for path in modes if os.listxattr(root / path)]
+    assert terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"]).status == 0
+    assert stat.S_IMODE(os.lstat(root / "r").st_mode) == 0o444
+    assert lay(root) == {**BEFORE, "r": b"kept\n"}
+
+
+def test_a_read_only_directory_alone_is_refused_and_the_rest_lands(terminal: Terminal):
+    said = terminal.sneak("mkdir t; chmod 555 t; echo n > n")
+
+    assert said["files_changed"] == ["n"]
+    assert refused(said) == {"t": "'t' would be closed to its owner: 0555"}
+    assert lay(terminal.yard.root) == {**BEFORE, "n": b"n\n"}
+
+
+@pytest.mark.needs("git")
+def test_a_closed_directory_of_a_repository_lands_with_its_own_mode(terminal: Terminal):
+    root = terminal.yard.root
+    terminal.yard.git("init", "-q", "-b", "main", ".")
+    said = terminal.sneak(
+        f"cd .git/refs/heads; mkdir x; echo {'0' * 40} > x/m; chmod 555 x; echo n > ../../../n"
+    )
+
+    assert said["files_changed"] == [".git/refs/heads/x", ".git/refs/heads/x/m", "n"], said
+    made = root / ".git/refs/heads/x"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o555
+    made.chmod(0o755)  # as other tests find it
+
+
 def test_effects_are_on_record_with_their_versions(terminal: Terminal):
     terminal.sneak("echo new > a && rm d/x && mkdir n && ln -s a l")
     [*_, entry] = terminal.yard.entries("TOOL_RESULT")

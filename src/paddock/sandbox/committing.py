@@ -166,6 +166,8 @@ def _whole_trees(landing: Sequence[Settled], layers: Layers) -> frozenset[str]:
         if change.kind is ChangeKind.CREATED and upper is not None:
             is_alone = upper.kind is not Kind.FILE or upper.links == 1
             is_plain = upper.mode & 0o7000 == 0 and change.mode == upper.mode
+            # A closed directory was opened to be read: as it lies there it has another mode.
+            is_plain &= upper.kind is not Kind.DIRECTORY or upper.mode & 0o700 == 0o700
             if is_alone and (is_plain or upper.kind is Kind.LINK):
                 if upper.kind is Kind.DIRECTORY and not each.difference.is_replaced:
                     fit.add(change.path)

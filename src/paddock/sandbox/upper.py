@@ -217,7 +217,7 @@ class _Reading:
     def _take_directory(
         self, upper: int, lower: int, name: str, change: RawChange, depth: int
     ) -> None:
-        fd = _open_upper(upper, name)
+        fd = _open_upper(upper, name, _mode(change.upper))
         is_opaque = _is_opaque(fd)
         was_directory = change.lower is not None and change.lower.kind is Kind.DIRECTORY
         is_mounted = change.lower is not None and change.lower.is_mounted
@@ -239,13 +239,12 @@ def _mode(look: Look | None) -> int:
     return -1 if look is None else look.mode
 
 
-def _open_upper(parent: int, name: str) -> int:
-    try:
-        return os.open(name, _DIRECTORY, dir_fd=parent)
-    except PermissionError:
-        # Without root, a directory that its command closed; its mode was read before.
-        os.chmod(name, 0o700, dir_fd=parent)
-        return os.open(name, _DIRECTORY, dir_fd=parent)
+def _open_upper(parent: int, name: str, mode: int) -> int:
+    # Without root, what is in a directory that its command closed could be neither looked at
+    # nor moved out of it. `mode` was read before, and it is what counts from here on.
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(name, stat.S_IRWXU, dir_fd=parent)
+    return os.open(name, _DIRECTORY, dir_fd=parent)
 
 
 def _open_lower(parent: int, name: str) -> int:

@@ -24,6 +24,7 @@ _BY_THE_SYSTEM: Final = "security."
 _CAPABILITIES: Final = "security.capability"
 _LABEL: Final = "security.selinux"
 _NONE: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS})
+_NINE_BITS: Final = 0o777
 _OPEN_FILE: Final = READ_FILE | os.O_NOFOLLOW
 _OPEN_DIRECTORY: Final = READ_DIRECTORY | os.O_NOFOLLOW
 
@@ -132,10 +133,21 @@ def _make_plain(disk: Disk, fd: int, owner: tuple[int, int]) -> None:
     found = os.fstat(fd)
     if (found.st_uid, found.st_gid) != owner:
         disk.set_owner(fd, *owner)
-    for name in os.listxattr(fd):
-        # A label that the system gave is its own affair, as on a new file.
-        if name == _CAPABILITIES or not name.startswith(_BY_THE_SYSTEM):
-            disk.remove_attribute(fd, name)
+    # A label that the system gave is its own affair, as on a new file.
+    names = [
+        name
+        for name in os.listxattr(fd)
+        if name == _CAPABILITIES or not name.startswith(_BY_THE_SYSTEM)
+    ]
+    mode = found.st_mode & _NINE_BITS
+    # Attributes are removed only by who may write, and being the owner is not enough (xattr(7)).
+    is_closed = bool(names) and not mode & stat.S_IWUSR
+    if is_closed:
+        disk.set_mode(fd, mode | stat.S_IWUSR)
+    for name in names:
+        disk.remove_attribute(fd, name)
+    if is_closed:
+        disk.set_mode(fd, mode)
 
 
 def _can_be_ours(found: os.stat_result, given: GivenContent, dir_fd: int) -> bool:

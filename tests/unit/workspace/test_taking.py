@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,29 @@ def test_attributes_do_not_come_along(bench):
     bench.commit(write(bench, "a", given=given))
 
     assert os.listxattr(bench.root / "a") == []
+
+
+@pytest.mark.parametrize("mode", [0o444, 0o400, 0o644])
+def test_a_file_that_its_mode_protects_loses_its_attributes_and_keeps_its_mode(bench, mode: int):
+    given = give(bench, "a")
+    os.setxattr(bench.base / "given/a", "user.mark", b"x")
+    (bench.base / "given/a").chmod(mode)
+    bench.commit(WriteFile(at("a"), given, Absent(), mode, MODIFIED_NS))
+
+    assert model_of(bench.root) == {"a": File(b"given\n", mode)}
+    assert os.listxattr(bench.root / "a") == []
+
+
+def test_in_a_tree_a_file_that_its_mode_protects_does_so_too(bench):
+    changes = tree(bench)
+    os.setxattr(bench.base / "given/t/a", "user.mark", b"x")
+    (bench.base / "given/t/a").chmod(0o440)
+    changes[2] = replace(changes[2], mode=0o440)
+    receipt = bench.commit(*changes)
+
+    assert model_of(bench.root)["t/a"] == File(b"given\n", 0o440)
+    assert os.listxattr(bench.root / "t/a") == []
+    assert receipt.changes[1].after.mode == 0o440
 
 
 @pytest.mark.needs("root")
