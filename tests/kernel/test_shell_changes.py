@@ -502,6 +502,31 @@ def test_a_directory_that_gave_way_to_a_link_or_a_file_comes_back(terminal: Term
     assert lay(root) == after
 
 
+@pytest.mark.parametrize("number", [0o700, 0o755, 0o644, 0o777])
+def test_what_gave_way_to_another_kind_comes_back_with_its_permissions(
+    terminal: Terminal, number: int
+):
+    root = terminal.yard.root
+    mode = f"{number:o}"
+    terminal.sneak(f"mkdir p; echo s > p/s; echo r > run; echo l > l; chmod {mode} run l")
+    os.chmod(root / "p", number | 0o700)
+    before = lay(root), modes_of(root, "p", "run", "l")
+    terminal.sneak(
+        f"rm -r p; echo f > p; chmod {mode} p; rm run; mkdir -m 7{mode[1:]} run; ln -sf a l"
+    )
+    after = lay(root), modes_of(root, "p", "run", "l")
+
+    assert after[1] == {"p": number, "run": number | 0o700, "l": 0o777}
+    assert terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"]).status == 0
+    assert (lay(root), modes_of(root, "p", "run", "l")) == before
+    assert terminal.yard.cli("undo", terminal.yard.calls()[-1]["call"]).status == 0
+    assert (lay(root), modes_of(root, "p", "run", "l")) == after
+
+
+def modes_of(root: Path, *names: str) -> dict[str, int]:
+    return {name: stat.S_IMODE(os.lstat(root / name).st_mode) for name in names}
+
+
 def test_a_mode_that_a_person_set_since_is_told_and_not_overwritten(terminal: Terminal):
     root = terminal.yard.root
     terminal.sneak("chmod 755 a")

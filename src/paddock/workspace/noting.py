@@ -48,7 +48,8 @@ def doing_of_path(row: ChangedPath) -> Doing | None:
         entry_after = after.kind.value
     elif after.version == before.version:
         kind = "touched" if after.mode == before.mode else "mode"
-    is_gone = after is None or (after.mode != before.mode)
+    # Of another kind the number alone says nothing: what comes back gets the usual mode.
+    is_gone = after is None or after.kind is not before.kind or after.mode != before.mode
     return Doing(
         row.path.relative,
         kind,

@@ -10,7 +10,9 @@ from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,
     AtVersion,
+    ChangedPath,
     ChangeReceipt,
+    EntryState,
     MakeDirectory,
     MakeLink,
     RemoveFile,
@@ -18,7 +20,9 @@ from paddock.workspace.changes import (
     WriteFile,
 )
 from paddock.workspace.disk import Disk
-from paddock.workspace.noting import NotingWitness
+from paddock.workspace.entries import EntryKind
+from paddock.workspace.names import unchecked_path
+from paddock.workspace.noting import NotingWitness, doing_of_path
 from tests.support.stores import NoSyncStoreDisk
 
 MARK = CallMark("CALL-1", "run_shell", "main", "SES-1")
@@ -75,6 +79,24 @@ def test_a_note_says_of_each_path_whether_what_stood_there_is_kept(tmp_path, wor
         Doing("lock", "overwritten", before=ONE, after=NEW, mode_after=0o644, is_kept=False),
         Doing("made", "created", "directory", mode_after=0o755),
     ]
+
+
+@pytest.mark.parametrize(
+    ("after", "noted"),
+    [
+        (EntryState(EntryKind.DIRECTORY, 0o700, 0, 0, None), 0o700),
+        (EntryState(EntryKind.LINK, 0o700, 0, 0, NEW), 0o700),
+        (EntryState(EntryKind.FILE, 0o700, 3, 0, NEW), None),
+        (EntryState(EntryKind.FILE, 0o600, 3, 0, NEW), 0o700),
+        (None, 0o700),
+    ],
+)
+def test_permissions_are_noted_where_they_or_the_kind_of_an_entry_change(after, noted):
+    before = EntryState(EntryKind.FILE, 0o700, 3, 0, ONE)
+    doing = doing_of_path(ChangedPath(unchecked_path("a"), before, after, kept=True))
+
+    assert doing is not None
+    assert (doing.entry, doing.mode) == ("file", noted)
 
 
 def test_what_no_call_commits_leaves_no_note(tmp_path, workspace, history):
