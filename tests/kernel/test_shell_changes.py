@@ -181,6 +181,36 @@ def test_what_policy_forbids_is_reported_and_does_not_land(terminal: Terminal, n
     assert not [path for path in said["files_changed"] if path in paths]
 
 
+def test_a_directory_does_not_land_without_its_sticky_bit(terminal: Terminal):
+    root = terminal.yard.root
+    said = terminal.sneak(
+        "mkdir -m 1777 t; chmod 1777 d; chmod +t d/e; rm a; mkdir -m 1777 a; echo n > n"
+    )
+
+    why = "would come without the sticky bit that it was given, and so be more open"
+    assert said["files_changed"] == ["a", "n"]
+    assert refused(said) == {name: f"'{name}' {why}" for name in ("a", "d", "d/e", "t")}
+    assert modes_of(root, "d", "d/e") == {"d": 0o755, "d/e": 0o755}
+    assert not any((root / name).exists() for name in ("a", "t"))
+
+
+def test_what_is_in_a_directory_with_a_sticky_bit_lands_in_a_usual_one(terminal: Terminal):
+    said = terminal.sneak("mkdir -m 1777 t; echo x > t/x")
+
+    assert (said["files_changed"], refused(said)) == (["t", "t/x"], {})
+    assert modes_of(terminal.yard.root, "t", "t/x") == {"t": 0o755, "t/x": 0o644}
+
+
+def test_a_directory_keeps_the_sticky_bit_that_it_had(terminal: Terminal):
+    root = terminal.yard.root
+    os.chmod(root / "d", 0o1755)
+    os.chmod(root / "d/e", 0o1755)
+    said = terminal.sneak("chmod 1777 d; chmod 777 d/e; echo n > d/n")
+
+    assert (said["files_changed"], refused(said)) == (["d", "d/e", "d/n"], {})
+    assert modes_of(root, "d", "d/e") == {"d": 0o1777, "d/e": 0o1777}
+
+
 def test_what_is_allowed_lands_beside_what_is_refused(terminal: Terminal):
     said = terminal.sneak("mkdir n && echo 1 > n/ok && echo 2 > n/no.pem && rm -r d && rm k.pem")
 

@@ -49,6 +49,7 @@ _MOUNTED: Final = (
     "is in another file system, which is mounted in the workspace: commands see the directory"
     " that it covers, and change nothing there"
 )
+_STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
 _WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
 
 
@@ -271,6 +272,8 @@ class _Finding:
         change, lower = difference.change, difference.lower
         if self._is_mounted(change.path, lower):
             difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
+        elif _loses_sticky_bit(difference):
+            difference = replace(difference, change=replace(change, obstacle=_STICKY))
         is_new = lower is not None and lower.ctime_ns >= self.ground.started_ns and not is_old
         if is_late or is_new or self._is_elsewhere(change.path, lower):
             self.conflicts.append(change.path)
@@ -305,6 +308,15 @@ class _Finding:
             known = changed_ns is not None and changed_ns >= self.ground.started_ns
             self._changed_directories[path] = known
         return known
+
+
+def _loses_sticky_bit(difference: Difference) -> bool:
+    """Whether a directory gets the bit: only permissions are kept, and a bit that it had."""
+    lower, upper = difference.lower, difference.upper
+    if upper is None or upper.kind is not Kind.DIRECTORY:
+        return False
+    had = 0 if lower is None else lower.mode
+    return upper.mode & ~had & stat.S_ISVTX != 0
 
 
 def _parents_first(difference: Difference) -> tuple[list[str], bool]:
