@@ -195,6 +195,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/history/test_journal.py",
                 "tests/unit/history/test_journal_format.py",
                 "tests/unit/sandbox/test_ancestry.py",
+                "tests/unit/sandbox/test_footing.py",
             ),
             mutants=(
                 "claimed-entry-is-not-synced.toml",
@@ -209,6 +210,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "set-stays-half-done.toml",
                 "sweep-removes-a-sets-names.toml",
                 "torn-record-counts.toml",
+                "what-lands-is-not-judged-again.toml",
             ),
         ),
         "G18": Guarantee(

@@ -222,6 +222,29 @@ def test_a_workspace_that_has_changed_is_a_conflict_and_nothing_lands(place, cha
     assert (tree(place), pins_of(place)) == (before, set())
 
 
+ARMING = "mkdir -p repo/hooks && echo x > repo/hooks/post-checkout && echo x > repo/config"
+COMPLETING = "mkdir -p repo/objects repo/refs/heads && echo 'ref: refs/heads/main' > repo/HEAD"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["armed first", "completed first"])
+def test_two_commands_that_wait_do_not_make_an_armed_repository_together(place, order):
+    (place.project / "repo").mkdir()
+    kept = [call(place, "run_shell", command=line)["approval"] for line in (ARMING, COMPLETING)]
+    first, second = (grant(place, kept[each]) for each in order)
+    assert (first["status"], second["code"]) == ("ok", "approval.expired"), second
+    assert "is not committed by the git preset as the workspace is now" in second["content"]
+    names = [{"config", "hooks"}, {"HEAD", "objects", "refs"}][order[0]]
+    assert set(os.listdir(place.project / "repo")) == names
+
+
+def test_two_commands_that_wait_make_a_repository_together_that_runs_nothing(place):
+    (place.project / "repo").mkdir()
+    lines = ("mkdir repo/objects repo/refs", "echo 'ref: refs/heads/main' > repo/HEAD")
+    kept = [call(place, "run_shell", command=line)["approval"] for line in lines]
+    assert [grant(place, each)["status"] for each in kept] == ["ok", "ok"]
+    assert set(os.listdir(place.project / "repo")) == {"HEAD", "objects", "refs"}
+
+
 def test_changes_that_were_exchanged_are_not_committed(place):
     kept = parked(place)
     file = file_of(place, kept["id"])

@@ -13,6 +13,8 @@ from paddock.errors import ApprovalExpiredError, FileChangedError, PathError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.history.objects import ObjectStore
+from paddock.policy.settings import Git
+from paddock.sandbox.footing import Footing
 from paddock.sandbox.parking import ParkedSet, digests_of
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
@@ -54,6 +56,8 @@ class CommitParked:
     parked: ParkedSet
     history: History
     journal: Journal
+    git: Git
+    """The preset that holds for the command's agents."""
 
     def resolve(self, arguments: CommitArguments, ports: Ports) -> _Plan:
         """Raises: ApprovalExpiredError: the history has pruned a content of it."""
@@ -80,6 +84,7 @@ class CommitParked:
                     self.journal,
                     label="" if running is None else running.mark.call_id,
                     witness=NotingWitness(self.history),
+                    condition=self._footing(ports),
                 )
         except (FileChangedError, PathError) as error:
             raise ApprovalExpiredError(
@@ -87,6 +92,10 @@ class CommitParked:
                 hint="nothing was changed; run the command again",
             ) from error
         return self._told(receipt)
+
+    def _footing(self, ports: Ports) -> Footing:
+        root_fd = ports.workspace.tree.root_fd
+        return Footing(root_fd, self.parked.phases, self.history.store, self.git)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = [change for row in receipt.changes if (change := change_of_path(row)) is not None]
@@ -160,6 +169,8 @@ SPEC: Final = ToolSpec(
 )
 
 
-def commit_tool(parked: ParkedSet, history: History, journal: Journal) -> Tool[CommitArguments]:
+def commit_tool(
+    parked: ParkedSet, history: History, journal: Journal, git: Git
+) -> Tool[CommitArguments]:
     """The tool that commits just these changes."""
-    return Tool(SPEC, CommitParked(parked, history, journal))
+    return Tool(SPEC, CommitParked(parked, history, journal, git))

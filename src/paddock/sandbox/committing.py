@@ -21,8 +21,10 @@ from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.policy.engine import Policy
+from paddock.policy.settings import Git
 from paddock.sandbox.comparing import Comparing
 from paddock.sandbox.differences import Difference, Differences, Layers, status_of_look
+from paddock.sandbox.footing import Footing
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import ChangeKind
 from paddock.sandbox.outcome import RefusedChange
@@ -75,8 +77,8 @@ class Committed:
     conflict: str = ""
 
 
-def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> Committed:
-    """Commit what lands. The layer is used up by it.
+def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place, git: Git) -> Committed:
+    """Commit what lands, if it lands under this preset still. The layer is used up by it.
 
     Raises:
         StorageFullError: no space for it, or for what it replaces; nothing has changed.
@@ -99,6 +101,7 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
                 place.journal(),
                 label="" if running is None else running.mark.call_id,
                 witness=NotingWitness(place.history),
+                condition=Footing(layers.lower_fd, phases, store, git),
             )
     except StorageFullError as error:
         raise StorageFullError(

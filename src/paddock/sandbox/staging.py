@@ -149,7 +149,9 @@ class StagedCommand:
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
-            committed = commit_settled(settled, self._held(), self._room.place)
+            committed = commit_settled(
+                settled, self._held(), self._room.place, self._room.bench.git
+            )
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
         return Kept(committed, refused, settled)

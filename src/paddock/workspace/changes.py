@@ -235,6 +235,35 @@ class Unwitnessed:
 UNWITNESSED: Witness = Unwitnessed()
 
 
+class Condition(Protocol):
+    """What has to hold for a set besides what its changes believe."""
+
+    def directories(self) -> Sequence[WorkspacePath]:
+        """Directories that are locked with those of the set: what it asks about changes there."""
+        ...
+
+    def verify(self) -> None:
+        """Asked under the locks, before anything is built; where this raises, nothing happens.
+
+        Raises: FileChangedError: it does not hold any more.
+        """
+        ...
+
+
+class Unconditional:
+    """Nothing else has to hold."""
+
+    def directories(self) -> Sequence[WorkspacePath]:
+        """See `Condition`."""
+        return ()
+
+    def verify(self) -> None:
+        """See `Condition`."""
+
+
+UNCONDITIONAL: Condition = Unconditional()
+
+
 class Objects(Protocol):
     """What a set of changes needs of the object store."""
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from paddock.errors import (
     ReadOnlyPathError,
     SpecialFileError,
 )
+from paddock.plane.locks import try_lock
 from paddock.workspace import Openat2Resolution, WalkResolution
 from paddock.workspace.changes import (
     Absent,
@@ -298,6 +300,49 @@ class TestConflicts:
             plain.commit(*changes)
         assert refusal.value.message.startswith("'none00', 'none01'")
         assert "'none19' and 5 more were changed" in refusal.value.message
+
+
+@dataclass
+class AllMustHold:
+    """A condition that looks whether these directories are locked, and then may refuse."""
+
+    root: Path
+    names: tuple[str, ...]
+    holds: bool = True
+    locked: list[str] = field(default_factory=list)
+
+    def directories(self):
+        return [at(name) for name in self.names]
+
+    def verify(self):
+        for name in self.names:
+            fd = os.open(self.root / name, os.O_RDONLY)
+            if not try_lock(fd):
+                self.locked.append(name)
+            os.close(fd)
+        if not self.holds:
+            raise FileChangedError("it does not hold")
+
+
+class TestACondition:
+    def test_is_asked_while_its_directories_and_those_of_the_set_are_locked(self, plain):
+        condition = AllMustHold(plain.root, ("a", "b", "."))
+        change = WriteFile(at("b/new"), content(b"new"), Absent())
+        plain.workspace.commit([[change]], plain.objects, plain.journal, condition=condition)
+        assert condition.locked == ["a", "b", "."]
+        assert (plain.root / "b/new").read_bytes() == b"new"
+
+    def test_that_does_not_hold_refuses_the_set_and_leaves_no_trace(self, plain):
+        before = model_of(plain.root)
+        change = WriteFile(at("b/new"), content(b"new"), Absent())
+        with pytest.raises(FileChangedError, match="it does not hold"):
+            plain.workspace.commit(
+                [[change]],
+                plain.objects,
+                plain.journal,
+                condition=AllMustHold(plain.root, (), holds=False),
+            )
+        assert (model_of(plain.root), plain.entries()) == (before, [])
 
 
 class TestWhatIsNeverReplaced:
