@@ -222,6 +222,26 @@ def test_a_workspace_that_has_changed_is_a_conflict_and_nothing_lands(place, cha
     assert (tree(place), pins_of(place)) == (before, set())
 
 
+@pytest.mark.parametrize("command", ["touch tool", "chmod 755 tool"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda file: file.chmod(0o600), lambda file: os.utime(file, (5, 5))],
+    ids=["mode", "time"],
+)
+def test_a_mode_or_time_that_somebody_set_since_is_a_conflict_and_stays(place, command, change):
+    tool = place.project / "tool"
+    kept = call(place, "run_shell", command=command)["approval"]
+    change(tool)
+    before = (tool.stat().st_mode, tool.stat().st_mtime_ns)
+    refused = grant(place, kept)
+    assert refused["code"] == "approval.expired", refused
+    assert "'tool' was changed by somebody else" in refused["content"]
+    assert (tool.stat().st_mode, tool.stat().st_mtime_ns) == before
+    again = call(place, "run_shell", command=command)["approval"]
+    assert grant(place, again)["status"] == "ok"
+    assert (tool.stat().st_mode, tool.stat().st_mtime_ns) != before
+
+
 ARMING = "mkdir -p repo/hooks && echo x > repo/hooks/post-checkout && echo x > repo/config"
 COMPLETING = "mkdir -p repo/objects repo/refs/heads && echo 'ref: refs/heads/main' > repo/HEAD"
 

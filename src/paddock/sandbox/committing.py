@@ -37,7 +37,6 @@ from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,
-    AtVersion,
     ChangedPath,
     GivenContent,
     MakeDirectory,
@@ -208,8 +207,9 @@ def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
         # Threat: a second name of the file, outside the workspace perhaps, would get the
         # mode and the time as well. So it becomes a file of its own, as with any write.
         if difference.lower is None or difference.lower.links == 1:
-            at = AtVersion(difference.version or "")
-            return SetMetadata(path, at, change.mode & 0o777, modified_ns)
+            # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
+            seen = replace(_seen(difference), version=difference.version)
+            return SetMetadata(path, seen, change.mode & 0o777, modified_ns)
     if change.node is NodeKind.DIRECTORY:
         mode = change.mode & 0o777
         return MakeDirectory(path, old, mode, modified_ns, overrides_read_only=True)

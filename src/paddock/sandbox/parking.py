@@ -171,7 +171,8 @@ def _stored(content: object, store: ObjectStore) -> str:
 
 def _old_json(old: Old | None) -> Json:
     if isinstance(old, Seen):
-        return {"seen": list(astuple(old.status))}
+        seen: dict[str, Json] = {"seen": list(astuple(old.status))}
+        return seen if old.version is None else {**seen, "version": old.version}
     if isinstance(old, AtVersion):
         return {"version": old.version}
     return None if old is None else {}
@@ -194,7 +195,8 @@ def _old(kept: Mapping[str, Json] | None) -> Old | None:
         numbers = cast("Sequence[int]", kept["seen"])
         if not all(type(number) is int for number in numbers):
             raise ValueError("a status is numbers")
-        return Seen(FileStatus(*numbers))
+        version = _text(kept["version"]) if "version" in kept else None
+        return Seen(FileStatus(*numbers), version)
     return AtVersion(_text(kept["version"])) if "version" in kept else Absent()
 
 

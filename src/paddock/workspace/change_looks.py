@@ -186,11 +186,13 @@ class Look:
         if status.is_link:
             version = version_of(os.fsencode(os.readlink(path.name, dir_fd=dir_fd)))
         elif status.is_regular:
-            if keeps or isinstance(old, AtVersion):
+            if keeps or old.version is not None:
                 version = self._read(path, dir_fd, status, keeps=keeps)
         elif not status.is_directory:
             raise special_file(path)
-        is_expected = _fits(old, status) if isinstance(old, Seen) else version == old.version
+        is_expected = isinstance(old, AtVersion) or _fits(old, status)
+        if old.version is not None:
+            is_expected = is_expected and version == old.version
         if not is_expected:
             self.conflicts.append(path)
         return version

@@ -35,6 +35,8 @@ class Seen:
     """
 
     status: FileStatus
+    version: str | None = None
+    """Of a file whose content counts as well: its status says nothing to who sets it back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from paddock.workspace.changes import (
     OpenContent,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StoredContent,
     WriteFile,
@@ -40,6 +41,7 @@ from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import ROOT
 from paddock.workspace.names import unchecked_path as at
 from tests.support.changes import (
+    MODIFIED_NS,
     File,
     Folder,
     Link,
@@ -272,6 +274,28 @@ class TestConflicts:
         self.refused(plain, WriteFile(at("a/one.txt"), content(b"1"), was))
         self.refused(plain, RemoveFile(at("a/one.txt"), was))
         self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o600))
+
+    def test_a_content_that_got_its_old_times_back_where_the_content_counts(self, plain):
+        file = plain.root / "a/one.txt"
+        was = Seen(seen(plain.root, "a/one.txt").status, version(b"one\n"))
+        file.write_bytes(b"two\n")
+        os.utime(file, ns=(MODIFIED_NS, MODIFIED_NS))
+        self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o600))
+        plain.commit(SetMetadata(at("a/one.txt"), Seen(was.status, version(b"two\n")), 0o600))
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    @pytest.mark.parametrize(
+        "act",
+        [lambda file: file.chmod(0o600), lambda file: os.utime(file, (5, 5))],
+        ids=["mode", "time"],
+    )
+    def test_a_mode_or_time_beside_the_very_content_that_was_seen(self, plain, act):
+        file = plain.root / "a/one.txt"
+        was = Seen(seen(plain.root, "a/one.txt").status, version(b"one\n"))
+        act(file)
+        self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o755, 7))
+        plain.commit(SetMetadata(at("a/one.txt"), AtVersion(version(b"one\n")), 0o755, 7))
+        assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_mtime_ns) == (0o755, 7)
 
     def test_a_link_in_the_place_of_a_file(self, plain):
         was = seen(plain.root, "a/one.txt")
