@@ -203,6 +203,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "displaced-goes-before-the-end.toml",
                 "living-entries-are-recovered.toml",
                 "moved-directory-takes-a-set-with-it.toml",
+                "parked-set-lands-in-any-directory.toml",
                 "set-displaces-a-stranger.toml",
                 "set-ignores-what-was-expected.toml",
                 "set-is-committed-before-it-is-synced.toml",

@@ -242,6 +242,61 @@ def test_a_mode_or_time_that_somebody_set_since_is_a_conflict_and_stays(place, c
     assert (tool.stat().st_mode, tool.stat().st_mtime_ns) != before
 
 
+def exchange(directory: Path) -> None:
+    """Put another directory of the same name in its place."""
+    directory.rename(directory.with_name(f"{directory.name}.old"))
+    directory.mkdir()
+    (directory / "stranger").write_text("other\n")
+
+
+IN_A_DIRECTORY = {
+    "a new file": "echo new > d/e/n",
+    "another content": "echo new > d/e/f",
+    "a removal": "rm d/e/f",
+    "a mode": "chmod 700 d/e/f",
+    "a new directory": "mkdir d/e/n && echo new > d/e/n/f",
+}
+
+
+@pytest.mark.parametrize("command", IN_A_DIRECTORY.values(), ids=IN_A_DIRECTORY.keys())
+def test_what_belongs_in_one_directory_does_not_land_in_another_of_its_name(place, command):
+    inner = place.project / "d/e"
+    inner.mkdir(parents=True)
+    (inner / "f").write_text("f\n")
+    kept = call(place, "run_shell", command=command)["approval"]
+    exchange(place.project / "d")
+    (place.project / "d.old/e").rename(inner)
+    before = tree(place)
+    refused = grant(place, kept)
+    assert (refused["code"], "'d' was changed by somebody else" in refused["content"]) == (
+        "approval.expired",
+        True,
+    )
+    assert tree(place) == before
+
+
+def test_what_others_put_into_the_same_directory_keeps_nothing_from_landing(place):
+    (place.project / "d/e").mkdir(parents=True)
+    kept = call(place, "run_shell", command="echo new > d/e/n")["approval"]
+    for neighbour in ("theirs", "d/theirs", "d/e/theirs"):
+        (place.project / neighbour).write_text("theirs\n")
+    (place.project / "d").chmod(0o700)
+    assert grant(place, kept)["status"] == "ok"
+    assert sorted(os.listdir(place.project / "d/e")) == ["n", "theirs"]
+
+
+def test_a_workspace_that_was_exchanged_gets_nothing(place):
+    kept = call(place, "run_shell", command="echo new > n")["approval"]
+    exchange(place.project)
+    (place.project / "paddock.toml").write_text(DIFF)
+    refused = grant(place, kept)
+    assert (refused["code"], "'.' was changed by somebody else" in refused["content"]) == (
+        "approval.expired",
+        True,
+    )
+    assert not (place.project / "n").exists()
+
+
 ARMING = "mkdir -p repo/hooks && echo x > repo/hooks/post-checkout && echo x > repo/config"
 COMPLETING = "mkdir -p repo/objects repo/refs/heads && echo 'ref: refs/heads/main' > repo/HEAD"
 
@@ -371,16 +426,31 @@ def test_a_model_is_told_that_a_yes_brings_the_changes_in_and_not_to_call_again(
     assert other["hint"].endswith("after a grant, make the very same call again")
 
 
-def test_a_set_that_an_earlier_version_kept_is_read(place):
+def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):
     refused = call(place, "run_shell", command="echo y > fine")
-    (kept,) = [json.loads(file_of(place, refused["approval"]).read_bytes())["changes"]]
-    assert (sorted(kept), kept["refused"], kept["refused_more"]) == (
-        ["phases", "refused", "refused_more"],
-        [],
-        0,
+    kept = json.loads(file_of(place, refused["approval"]).read_bytes())["changes"]
+    assert (sorted(kept), [row[0] for row in kept["above"]]) == (
+        ["above", "phases", "refused", "refused_more"],
+        ["."],
     )
-    assert unpark_set(kept["phases"]) == unpark_set(kept)
-    for other in ({**kept, "refused": [["a", 1, "b"]]}, {**kept, "refused_more": "0"}, {}, "x"):
+    assert unpark_set(kept).phases != []
+    old = {name: value for name, value in kept.items() if name != "above"}
+    for earlier in (old, kept["phases"]):
+        with pytest.raises(ConfigError) as error:
+            unpark_set(earlier)
+        assert (error.value.message, error.value.hint) == (
+            "an earlier version kept the changes, and not in which directories they belong",
+            "run the command again",
+        )
+    for other in (
+        {**kept, "refused": [["a", 1, "b"]]},
+        {**kept, "refused_more": "0"},
+        {**kept, "above": [["."]]},
+        {**kept, "above": [[".", "1", 2]]},
+        {},
+        "x",
+        1,
+    ):
         with pytest.raises(ConfigError, match="the kept changes do not load: "):
             unpark_set(other)
 

@@ -522,6 +522,24 @@ def test_commands_at_once_do_not_make_an_armed_repository_together(terminal: Ter
     assert "is not committed by the git preset as the workspace is now" in lost["conflict"]
 
 
+def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(terminal: Terminal):
+    directory = terminal.yard.root / "d"
+    found: list[dict] = []
+    thread = threading.Thread(target=lambda: found.append(terminal.run("echo n > d/n")))
+    held = os.open(directory, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    thread.start()
+    wait_until(lambda: waiting_for(directory) == 2)
+    directory.rename(terminal.yard.root / "old")
+    directory.mkdir()
+    os.close(held)
+    thread.join()
+
+    assert (found[0]["files_changed"], os.listdir(directory)) == ([], [])
+    assert "'d' was changed by somebody else" in found[0]["conflict"]
+    assert sorted(os.listdir(terminal.yard.root / "old")) == ["e", "x"]
+
+
 # Limits and settings of the policy
 
 

@@ -95,7 +95,8 @@ class CommitParked:
 
     def _footing(self, ports: Ports) -> Footing:
         root_fd = ports.workspace.tree.root_fd
-        return Footing(root_fd, self.parked.phases, self.history.store, self.git)
+        parked = self.parked
+        return Footing(root_fd, parked.phases, self.history.store, self.git, parked.above)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = [change for row in receipt.changes if (change := change_of_path(row)) is not None]

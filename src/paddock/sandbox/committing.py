@@ -13,7 +13,7 @@ makes it. A command cannot give files away.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,7 +31,7 @@ from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.parking import park_phases
 from paddock.sandbox.places import directories_above
 from paddock.sandbox.settling import Settled
-from paddock.sandbox.upper import Kind
+from paddock.sandbox.upper import Kind, Look
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
@@ -50,6 +50,7 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
+from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.noting import NotingWitness
 
@@ -76,8 +77,38 @@ class Committed:
     conflict: str = ""
 
 
-def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place, git: Git) -> Committed:
-    """Commit what lands, if it lands under this preset still. The layer is used up by it.
+def find_above(
+    settled: Sequence[Settled], layers: Layers, standing: Mapping[str, Look]
+) -> dict[str, Identity]:
+    """The directories that hold what lands and stood there before, the workspace's root as `.`.
+
+    `standing` are those that the layer has: `UpperLayer.standing`.
+    """
+    known = {path: look.identity for path, look in standing.items()}
+    for each in settled:
+        lower = each.difference.lower
+        if lower is not None and lower.kind is Kind.DIRECTORY:
+            known[each.judgement.change.path] = lower.identity
+    above = {
+        path
+        for each in settled
+        if each.lands
+        for path in directories_above(each.judgement.change.path)
+    }
+    found = {path: known[path] for path in sorted(above & known.keys())}
+    return {".": identity_of(layers.lower_fd), **found}
+
+
+def commit_settled(
+    settled: Sequence[Settled],
+    layers: Layers,
+    place: Place,
+    git: Git,
+    above: Mapping[str, Identity],
+) -> Committed:
+    """Commit what lands, if what it stands on holds still. The layer is used up by it.
+
+    `git` and `above`: see `Footing`.
 
     Raises:
         StorageFullError: no space for it, or for what it replaces; nothing has changed.
@@ -100,7 +131,7 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place, git
                 place.journal(),
                 label="" if running is None else running.mark.call_id,
                 witness=NotingWitness(place.history),
-                condition=Footing(layers.lower_fd, phases, store, git),
+                condition=Footing(layers.lower_fd, phases, store, git, above),
             )
     except StorageFullError as error:
         raise StorageFullError(

@@ -2,8 +2,13 @@
 
 A set is judged on the tree of one moment and comes into that of another: after a wait for
 the locks of another set, or, where somebody was asked first, up to a day later. Each change
-says what it believes of its own path. What the git preset allowed lies in other paths, too:
-a directory is a repository by its names, and by others it is armed (`repositories`).
+says what it believes of its own path, and that is not all.
+
+The directories above have to be those that the command saw: what is to come into one does
+not belong into another that has its name by now.
+
+What the git preset allowed lies in other paths, too: a directory is a repository by its
+names, and by others it is armed (`repositories`).
 
 Threat: two commands, at once or both waiting for an answer. One writes `config` and `hooks/`
 into a directory, the other makes it a repository. Each is harmless on the tree before both.
@@ -12,6 +17,7 @@ Most of these names stand in the directory itself, which whoever makes one locks
 that stand deeper it is locked besides.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -31,6 +37,7 @@ from paddock.sandbox.git_rules import (
 )
 from paddock.sandbox.repositories import Touched, find_repositories, read_git_file
 from paddock.text.show import quote
+from paddock.workspace.change_looks import conflict
 from paddock.workspace.changes import (
     GivenContent,
     MakeDirectory,
@@ -44,7 +51,9 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
+from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import WorkspacePath, unchecked_path
+from paddock.workspace.resolution import PASS_DIRECTORY, detect_resolution
 
 _DEEP_NAMES: Final = tuple(name for name in ARMING_NAMES if "/" in name)
 _MODE: Final = 0o644
@@ -62,6 +71,8 @@ class Footing:
     store: ObjectStore
     """Of what the set has stored."""
     git: Git
+    above: Mapping[str, Identity]
+    """The directories that hold what the set changes and stood there already, the root as `.`."""
 
     def directories(self) -> Sequence[WorkspacePath]:
         """See `Condition`: those that something deep in them arms."""
@@ -78,9 +89,26 @@ class Footing:
         return tuple(armed - made)
 
     def verify(self) -> None:
-        """See `Condition`. Raises: FileChangedError: the git preset refuses some of it by now."""
+        """See `Condition`.
+
+        Raises: FileChangedError: a directory is another one, or the git preset refuses some of
+            it by now.
+        """
+        others = [path for path, known in self.above.items() if not self._is_same(path, known)]
+        if others:
+            raise conflict([unchecked_path(path) for path in others])
         if self.git != "none":
             self._verify_git()
+
+    def _is_same(self, path: str, known: Identity) -> bool:
+        try:
+            fd = detect_resolution().open(self.root_fd, path, PASS_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            return identity_of(fd) == known
+        finally:
+            os.close(fd)
 
     def _changes(self) -> Iterable[StagedChange]:
         return (change for phase in self.phases for change in phase)

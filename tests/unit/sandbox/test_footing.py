@@ -50,8 +50,13 @@ def folder(name: str) -> MakeDirectory:
     return MakeDirectory(at(name), Absent(), 0o755)
 
 
-def footing(bench: Bench, *changes, git="safe") -> Footing:
-    return Footing(bench.workspace.tree.root_fd, [changes], bench.objects, git)
+def footing(bench: Bench, *changes, git="safe", above=None) -> Footing:
+    return Footing(bench.workspace.tree.root_fd, [changes], bench.objects, git, above or {})
+
+
+def standing(bench: Bench, *names: str) -> dict[str, tuple[int, int]]:
+    found = {name: (bench.root / name).stat() for name in names}
+    return {name: (status.st_dev, status.st_ino) for name, status in found.items()}
 
 
 HEAD = b"ref: refs/heads/main\n"
@@ -151,3 +156,27 @@ def test_a_set_that_is_refused_as_it_lands_changes_nothing(bench):
         [changes], bench.objects, bench.journal, condition=footing(bench, *changes)
     )
     assert set(os.listdir(Path(bench.root, "s"))) == {"HEAD", "objects", "refs"}
+
+
+@pytest.mark.parametrize("git", ["safe", "none"])
+@pytest.mark.parametrize(
+    ("act", "named"),
+    [
+        (lambda d: (d.rename(d.with_name("old")), d.mkdir()), "'s/d' was changed"),
+        (lambda d: (d.rename(d.with_name("old")), d.symlink_to("old")), "'s/d' was changed"),
+        (lambda d: d.rename(d.with_name("old")), "'s/d' was changed"),
+        (lambda d: (d.rename(d.with_name("old")), d.write_text("x")), "'s/d' was changed"),
+        (lambda d: d.parent.rename(d.parent.with_name("t")), "'s', 's/d' were changed"),
+    ],
+    ids=["another", "a link to it", "nothing", "a file", "all above"],
+)
+def test_what_stands_in_a_directorys_place_is_not_taken_for_it(bench, git, act, named):
+    lay(bench, "s/d/")
+    above = standing(bench, ".", "s", "s/d")
+    change = file(bench, "s/d/n")
+    lay(bench, "s/d/neighbour", "s/neighbour")
+    (bench.root / "s").chmod(0o700)
+    footing(bench, change, git=git, above=above).verify()
+    act(bench.root / "s/d")
+    with pytest.raises(FileChangedError, match=named):
+        footing(bench, change, git=git, above=above).verify()
