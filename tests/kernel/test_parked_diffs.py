@@ -242,6 +242,35 @@ def test_a_mode_or_time_that_somebody_set_since_is_a_conflict_and_stays(place, c
     assert (tool.stat().st_mode, tool.stat().st_mtime_ns) != before
 
 
+LINKS = {
+    "a directory in a link's place": "rm d && mkdir d && echo x > d/x",
+    "a file in a link's place": "rm d && echo x > d",
+    "another link": "ln -sfn elsewhere d",
+    "a link that goes": "rm d",
+    "a link that goes with its directory": "rm -r in",
+    "a link that only commands make": "ln -sfn elsewhere node_modules/.bin/d",
+}
+
+
+@pytest.mark.parametrize("command", LINKS.values(), ids=LINKS.keys())
+def test_a_link_gives_way_and_comes_back_when_that_is_undone(place, command):
+    links = [place.project / name for name in ("d", "in/d", "node_modules/.bin/d")]
+    (place.project / "real").mkdir()
+    for link in links:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to("real")
+    before = tree(place)
+    kept = call(place, "run_shell", command=command)["approval"]
+    committed = grant(place, kept)
+    assert committed["status"] == "ok", committed
+    texts = [os.readlink(link) if link.is_symlink() else None for link in links]
+    assert sorted(text == "real" for text in texts) == [False, True, True]
+    done = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]
+    undone = place.run("undo", done["call_id"])
+    assert (undone.returncode, tree(place)) == (0, before), undone.stderr
+    assert [os.readlink(link) for link in links] == ["real"] * 3
+
+
 def exchange(directory: Path) -> None:
     """Put another directory of the same name in its place."""
     directory.rename(directory.with_name(f"{directory.name}.old"))

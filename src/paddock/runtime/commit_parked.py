@@ -5,14 +5,12 @@ in the history. Nothing runs again: exactly what was shown comes into the worksp
 nothing where something else stands there by now.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Final
 
 from paddock.errors import ApprovalExpiredError, FileChangedError, PathError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
-from paddock.history.objects import ObjectStore
 from paddock.policy.settings import Git
 from paddock.sandbox.footing import Footing
 from paddock.sandbox.parking import ParkedSet, digests_of
@@ -74,18 +72,16 @@ class CommitParked:
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
         """Raises: ApprovalExpiredError: something else stands there; nothing has changed."""
         del plan
-        store, running = self.history.store, current_call()
+        running = current_call()
         try:
-            with store.held():
-                self._keep_links(ports, store)
-                receipt = ports.workspace.commit(
-                    self.parked.phases,
-                    store,
-                    self.journal,
-                    label="" if running is None else running.mark.call_id,
-                    witness=NotingWitness(self.history),
-                    condition=self._footing(ports),
-                )
+            receipt = ports.workspace.commit(
+                self.parked.phases,
+                self.history.store,
+                self.journal,
+                label="" if running is None else running.mark.call_id,
+                witness=NotingWitness(self.history),
+                condition=self._footing(ports),
+            )
         except (FileChangedError, PathError) as error:
             raise ApprovalExpiredError(
                 f"the workspace has changed since the command ran: {error.message}",
@@ -130,16 +126,6 @@ class CommitParked:
         rows = [f"  {show_name(r.path)}: {show_name(r.rule)}" for r in refused[:_ROWS_MAX]]
         more = [f"  [and {count - _ROWS_MAX} more]"] if count > _ROWS_MAX else []
         return [f"changes refused: {count}", *rows, *more]
-
-    def _keep_links(self, ports: Ports, store: ObjectStore) -> None:
-        """The texts of links that go away: the history keeps them as contents."""
-        for phase in self.parked.phases:
-            for change in phase:
-                entry = ports.workspace.resolve_entry(change.path.relative)
-                state = ports.workspace.entry_state(entry)
-                if state is not None and state.link_text is not None:
-                    store.put_bytes(os.fsencode(state.link_text))
-        store.sync()
 
 
 def _action(change: StagedChange) -> Action:

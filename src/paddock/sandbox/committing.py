@@ -22,7 +22,6 @@ from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.policy.engine import Policy
 from paddock.policy.settings import Git
-from paddock.sandbox.comparing import Comparing
 from paddock.sandbox.differences import Difference, Differences, Layers, status_of_look
 from paddock.sandbox.footing import Footing
 from paddock.sandbox.git_rules import NodeKind
@@ -121,18 +120,14 @@ def commit_settled(
     running = current_call()
     store = place.history.store
     try:
-        with store.held():
-            for text in _replaced_links(landing, layers):
-                store.put_bytes(text)
-            store.sync()
-            receipt = place.workspace.commit(
-                phases,
-                store,
-                place.journal(),
-                label="" if running is None else running.mark.call_id,
-                witness=NotingWitness(place.history),
-                condition=Footing(layers.lower_fd, phases, store, git, above),
-            )
+        receipt = place.workspace.commit(
+            phases,
+            store,
+            place.journal(),
+            label="" if running is None else running.mark.call_id,
+            witness=NotingWitness(place.history),
+            condition=Footing(layers.lower_fd, phases, store, git, above),
+        )
     except StorageFullError as error:
         raise StorageFullError(
             f"the command ran, and nothing that it changed is kept: {error.message}",
@@ -268,16 +263,3 @@ def _seen(difference: Difference) -> Seen:
     if lower is None:
         raise AssertionError("what stands nowhere cannot be changed")
     return Seen(status_of_look(lower))
-
-
-def _replaced_links(landing: Sequence[Settled], layers: Layers) -> list[bytes]:
-    """The texts of links that go away: the history keeps them as contents."""
-    comparing = Comparing(layers.upper_fd, layers.lower_fd)
-    found: list[bytes] = []
-    for each in landing:
-        lower = each.difference.lower
-        if lower is not None and lower.kind is Kind.LINK:
-            text = comparing.link_text(each.judgement.change.path)
-            if text is not None:
-                found.append(os.fsencode(text))
-    return found

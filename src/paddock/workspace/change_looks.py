@@ -168,7 +168,7 @@ class Look:
             require_writable(path, status, dir_fd, path.name)
         version = self._check(path, old, dir_fd, status, keeps=change.keeps_old)
         text = os.readlink(path.name, dir_fd=dir_fd) if status.is_link else None
-        if text is not None and change.keeps_old:
+        if text is not None:
             self.objects.put_bytes(os.fsencode(text))
         self.before[path] = state_of(status, version, text)
 

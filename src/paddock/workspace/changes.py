@@ -111,7 +111,7 @@ class WriteFile:
     mode: int | None = None
     modified_ns: int | None = None
     keeps_old: bool = True
-    """Whether what is replaced goes into the store."""
+    """Whether what is replaced goes into the store; the text of a link always does."""
     overrides_read_only: bool = False
     """Whether a file that its permissions protect is replaced all the same: the kernel
     let a command do it, by the permissions of the directory."""
