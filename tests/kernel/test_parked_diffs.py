@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -347,6 +349,35 @@ def test_two_commands_that_wait_make_a_repository_together_that_runs_nothing(pla
     kept = [call(place, "run_shell", command=line)["approval"] for line in lines]
     assert [grant(place, each)["status"] for each in kept] == ["ok", "ok"]
     assert set(os.listdir(place.project / "repo")) == {"HEAD", "objects", "refs"}
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int):
+    """What is started meanwhile writes no larger file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_is_in_the_way_of_a_grant_is_said_as_it_is_and_what_to_do(place):
+    command = "echo other > README.md; head -c 3000000 /dev/zero > big"
+    kept = call(place, "run_shell", command=command)["approval"]
+    before = tree(place)
+    with files_of_at_most(2_000_000):
+        refused = grant(place, kept)
+    assert refused["code"] == "storage.full"
+    assert refused["hint"] == (
+        "nothing was changed, and the grant is used up: see to what is in the way, then run the "
+        "command again"
+    )
+    assert "'big': larger than this host lets a file be" in refused["content"]
+    assert (tree(place), place.waiting(), pins_of(place)) == (before, [], set())
+    again = call(place, "run_shell", command=command)["approval"]
+    assert grant(place, again)["status"] == "ok"
+    assert (place.project / "big").stat().st_size == 3_000_000
 
 
 def test_changes_that_were_exchanged_are_not_committed(place):

@@ -8,7 +8,19 @@ nothing where something else stands there by now.
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.errors import ApprovalExpiredError, FileChangedError, PathError
+from paddock.errors import (
+    ApprovalExpiredError,
+    DirectoryNotEmptyError,
+    FileChangedError,
+    PathError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    SpecialFileError,
+    StorageFullError,
+)
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.policy.settings import Git
@@ -32,6 +44,21 @@ from paddock.workspace.changes import (
 from paddock.workspace.noting import NotingWitness
 
 _ROWS_MAX: Final = 50
+_CHANGED: Final = (
+    DirectoryNotEmptyError,
+    FileChangedError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    SpecialFileError,
+)
+"""What a set meets where somebody has changed the workspace. Anything else is in its way."""
+_USED_UP: Final = (
+    "nothing was changed, and the grant is used up: see to what is in the way, then run the"
+    " command again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +97,13 @@ class CommitParked:
         return _Plan(tuple(_action(change) for phase in self.parked.phases for change in phase))
 
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
-        """Raises: ApprovalExpiredError: something else stands there; nothing has changed."""
+        """Nothing has changed where this raises what follows, and the grant is used up.
+
+        Raises:
+            ApprovalExpiredError: something else stands there.
+            PathError, StorageFullError: a directory stays locked or is closed to us, or there
+                is no space.
+        """
         del plan
         running = current_call()
         try:
@@ -82,11 +115,13 @@ class CommitParked:
                 witness=NotingWitness(self.history),
                 condition=self._footing(ports),
             )
-        except (FileChangedError, PathError) as error:
+        except _CHANGED as error:
             raise ApprovalExpiredError(
                 f"the workspace has changed since the command ran: {error.message}",
                 hint="nothing was changed; run the command again",
             ) from error
+        except (PathError, StorageFullError) as error:
+            raise type(error)(error.message, where=error.where, hint=_USED_UP) from error
         return self._told(receipt)
 
     def _footing(self, ports: Ports) -> Footing:
