@@ -195,6 +195,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/history/test_journal.py",
                 "tests/unit/history/test_journal_format.py",
                 "tests/unit/sandbox/test_ancestry.py",
+                "tests/unit/sandbox/test_footing.py",
             ),
             mutants=(
                 "claimed-entry-is-not-synced.toml",
@@ -202,6 +203,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "displaced-goes-before-the-end.toml",
                 "living-entries-are-recovered.toml",
                 "moved-directory-takes-a-set-with-it.toml",
+                "parked-set-lands-in-any-directory.toml",
                 "set-displaces-a-stranger.toml",
                 "set-ignores-what-was-expected.toml",
                 "set-is-committed-before-it-is-synced.toml",
@@ -209,6 +211,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "set-stays-half-done.toml",
                 "sweep-removes-a-sets-names.toml",
                 "torn-record-counts.toml",
+                "what-lands-is-not-judged-again.toml",
             ),
         ),
         "G18": Guarantee(

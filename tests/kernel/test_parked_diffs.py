@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,162 @@ def test_a_workspace_that_has_changed_is_a_conflict_and_nothing_lands(place, cha
     assert (tree(place), pins_of(place)) == (before, set())
 
 
+@pytest.mark.parametrize("command", ["touch tool", "chmod 755 tool"])
+@pytest.mark.parametrize(
+    "change",
+    [lambda file: file.chmod(0o600), lambda file: os.utime(file, (5, 5))],
+    ids=["mode", "time"],
+)
+def test_a_mode_or_time_that_somebody_set_since_is_a_conflict_and_stays(place, command, change):
+    tool = place.project / "tool"
+    kept = call(place, "run_shell", command=command)["approval"]
+    change(tool)
+    before = (tool.stat().st_mode, tool.stat().st_mtime_ns)
+    refused = grant(place, kept)
+    assert refused["code"] == "approval.expired", refused
+    assert "'tool' was changed by somebody else" in refused["content"]
+    assert (tool.stat().st_mode, tool.stat().st_mtime_ns) == before
+    again = call(place, "run_shell", command=command)["approval"]
+    assert grant(place, again)["status"] == "ok"
+    assert (tool.stat().st_mode, tool.stat().st_mtime_ns) != before
+
+
+LINKS = {
+    "a directory in a link's place": "rm d && mkdir d && echo x > d/x",
+    "a file in a link's place": "rm d && echo x > d",
+    "another link": "ln -sfn elsewhere d",
+    "a link that goes": "rm d",
+    "a link that goes with its directory": "rm -r in",
+    "a link that only commands make": "ln -sfn elsewhere node_modules/.bin/d",
+}
+
+
+@pytest.mark.parametrize("command", LINKS.values(), ids=LINKS.keys())
+def test_a_link_gives_way_and_comes_back_when_that_is_undone(place, command):
+    links = [place.project / name for name in ("d", "in/d", "node_modules/.bin/d")]
+    (place.project / "real").mkdir()
+    for link in links:
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to("real")
+    before = tree(place)
+    kept = call(place, "run_shell", command=command)["approval"]
+    committed = grant(place, kept)
+    assert committed["status"] == "ok", committed
+    texts = [os.readlink(link) if link.is_symlink() else None for link in links]
+    assert sorted(text == "real" for text in texts) == [False, True, True]
+    done = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]
+    undone = place.run("undo", done["call_id"])
+    assert (undone.returncode, tree(place)) == (0, before), undone.stderr
+    assert [os.readlink(link) for link in links] == ["real"] * 3
+
+
+def exchange(directory: Path) -> None:
+    """Put another directory of the same name in its place."""
+    directory.rename(directory.with_name(f"{directory.name}.old"))
+    directory.mkdir()
+    (directory / "stranger").write_text("other\n")
+
+
+IN_A_DIRECTORY = {
+    "a new file": "echo new > d/e/n",
+    "another content": "echo new > d/e/f",
+    "a removal": "rm d/e/f",
+    "a mode": "chmod 700 d/e/f",
+    "a new directory": "mkdir d/e/n && echo new > d/e/n/f",
+}
+
+
+@pytest.mark.parametrize("command", IN_A_DIRECTORY.values(), ids=IN_A_DIRECTORY.keys())
+def test_what_belongs_in_one_directory_does_not_land_in_another_of_its_name(place, command):
+    inner = place.project / "d/e"
+    inner.mkdir(parents=True)
+    (inner / "f").write_text("f\n")
+    kept = call(place, "run_shell", command=command)["approval"]
+    exchange(place.project / "d")
+    (place.project / "d.old/e").rename(inner)
+    before = tree(place)
+    refused = grant(place, kept)
+    assert (refused["code"], "'d' was changed by somebody else" in refused["content"]) == (
+        "approval.expired",
+        True,
+    )
+    assert tree(place) == before
+
+
+def test_what_others_put_into_the_same_directory_keeps_nothing_from_landing(place):
+    (place.project / "d/e").mkdir(parents=True)
+    kept = call(place, "run_shell", command="echo new > d/e/n")["approval"]
+    for neighbour in ("theirs", "d/theirs", "d/e/theirs"):
+        (place.project / neighbour).write_text("theirs\n")
+    (place.project / "d").chmod(0o700)
+    assert grant(place, kept)["status"] == "ok"
+    assert sorted(os.listdir(place.project / "d/e")) == ["n", "theirs"]
+
+
+def test_a_workspace_that_was_exchanged_gets_nothing(place):
+    kept = call(place, "run_shell", command="echo new > n")["approval"]
+    exchange(place.project)
+    (place.project / "paddock.toml").write_text(DIFF)
+    refused = grant(place, kept)
+    assert (refused["code"], "'.' was changed by somebody else" in refused["content"]) == (
+        "approval.expired",
+        True,
+    )
+    assert not (place.project / "n").exists()
+
+
+ARMING = "mkdir -p repo/hooks && echo x > repo/hooks/post-checkout && echo x > repo/config"
+COMPLETING = "mkdir -p repo/objects repo/refs/heads && echo 'ref: refs/heads/main' > repo/HEAD"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["armed first", "completed first"])
+def test_two_commands_that_wait_do_not_make_an_armed_repository_together(place, order):
+    (place.project / "repo").mkdir()
+    kept = [call(place, "run_shell", command=line)["approval"] for line in (ARMING, COMPLETING)]
+    first, second = (grant(place, kept[each]) for each in order)
+    assert (first["status"], second["code"]) == ("ok", "approval.expired"), second
+    assert "is not committed by the git preset as the workspace is now" in second["content"]
+    names = [{"config", "hooks"}, {"HEAD", "objects", "refs"}][order[0]]
+    assert set(os.listdir(place.project / "repo")) == names
+
+
+def test_two_commands_that_wait_make_a_repository_together_that_runs_nothing(place):
+    (place.project / "repo").mkdir()
+    lines = ("mkdir repo/objects repo/refs", "echo 'ref: refs/heads/main' > repo/HEAD")
+    kept = [call(place, "run_shell", command=line)["approval"] for line in lines]
+    assert [grant(place, each)["status"] for each in kept] == ["ok", "ok"]
+    assert set(os.listdir(place.project / "repo")) == {"HEAD", "objects", "refs"}
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int):
+    """What is started meanwhile writes no larger file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_is_in_the_way_of_a_grant_is_said_as_it_is_and_what_to_do(place):
+    command = "echo other > README.md; head -c 3000000 /dev/zero > big"
+    kept = call(place, "run_shell", command=command)["approval"]
+    before = tree(place)
+    with files_of_at_most(2_000_000):
+        refused = grant(place, kept)
+    assert refused["code"] == "storage.full"
+    assert refused["hint"] == (
+        "nothing was changed, and the grant is used up: see to what is in the way, then run the "
+        "command again"
+    )
+    assert "'big': larger than this host lets a file be" in refused["content"]
+    assert (tree(place), place.waiting(), pins_of(place)) == (before, [], set())
+    again = call(place, "run_shell", command=command)["approval"]
+    assert grant(place, again)["status"] == "ok"
+    assert (place.project / "big").stat().st_size == 3_000_000
+
+
 def test_changes_that_were_exchanged_are_not_committed(place):
     kept = parked(place)
     file = file_of(place, kept["id"])
@@ -328,16 +486,31 @@ def test_a_model_is_told_that_a_yes_brings_the_changes_in_and_not_to_call_again(
     assert other["hint"].endswith("after a grant, make the very same call again")
 
 
-def test_a_set_that_an_earlier_version_kept_is_read(place):
+def test_a_set_of_an_earlier_version_is_refused_and_says_what_to_do(place):
     refused = call(place, "run_shell", command="echo y > fine")
-    (kept,) = [json.loads(file_of(place, refused["approval"]).read_bytes())["changes"]]
-    assert (sorted(kept), kept["refused"], kept["refused_more"]) == (
-        ["phases", "refused", "refused_more"],
-        [],
-        0,
+    kept = json.loads(file_of(place, refused["approval"]).read_bytes())["changes"]
+    assert (sorted(kept), [row[0] for row in kept["above"]]) == (
+        ["above", "phases", "refused", "refused_more"],
+        ["."],
     )
-    assert unpark_set(kept["phases"]) == unpark_set(kept)
-    for other in ({**kept, "refused": [["a", 1, "b"]]}, {**kept, "refused_more": "0"}, {}, "x"):
+    assert unpark_set(kept).phases != []
+    old = {name: value for name, value in kept.items() if name != "above"}
+    for earlier in (old, kept["phases"]):
+        with pytest.raises(ConfigError) as error:
+            unpark_set(earlier)
+        assert (error.value.message, error.value.hint) == (
+            "an earlier version kept the changes, and not in which directories they belong",
+            "run the command again",
+        )
+    for other in (
+        {**kept, "refused": [["a", 1, "b"]]},
+        {**kept, "refused_more": "0"},
+        {**kept, "above": [["."]]},
+        {**kept, "above": [[".", "1", 2]]},
+        {},
+        "x",
+        1,
+    ):
         with pytest.raises(ConfigError, match="the kept changes do not load: "):
             unpark_set(other)
 

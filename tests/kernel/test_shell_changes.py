@@ -1,8 +1,10 @@
 """What a command changed, and what of it the workspace has then: real commands, through the door."""
 
+import fcntl
 import hashlib
 import json
 import os
+import re
 import socket
 import stat
 import threading
@@ -18,6 +20,7 @@ from tests.support.shells import (
     a_terminal,
     clear,
     refused,
+    wait_until,
     while_running,
 )
 
@@ -652,6 +655,69 @@ def test_calls_at_once_have_stages_of_their_own_and_all_land(terminal: Terminal)
 
     assert sorted(said["files_changed"] for said in found) == [[f"f{n}"] for n in range(6)]
     assert sorted(p.name for p in terminal.yard.root.glob("f*")) == [f"f{n}" for n in range(6)]
+
+
+def waiting_for(directory: Path) -> int:
+    """How many descriptors of this process read the directory: whoever wants its lock does."""
+    found = 0
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            leads_there = os.readlink(f"/proc/self/fd/{fd}") == str(directory)
+            about = Path(f"/proc/self/fdinfo/{fd}").read_text() if leads_there else ""
+        except OSError:
+            continue
+        flags = re.search(r"flags:\s+(\d+)", about)
+        found += flags is not None and not int(flags[1], 8) & os.O_PATH
+    return found
+
+
+def test_commands_at_once_do_not_make_an_armed_repository_together(terminal: Terminal):
+    repository = terminal.yard.root / "repo"
+    repository.mkdir()
+    lines = (
+        "mkdir repo/hooks; echo x > repo/hooks/pre-commit; echo x > repo/config",
+        "mkdir repo/objects repo/refs; echo 'ref: refs/heads/main' > repo/HEAD",
+    )
+    found: list[dict] = []
+    threads = [
+        threading.Thread(target=lambda line=line: found.append(terminal.run(line)))
+        for line in lines
+    ]
+    # Both are judged on the tree as it is now, and then wait for us.
+    held = os.open(repository, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: waiting_for(repository) == 3)
+    os.close(held)
+    for thread in threads:
+        thread.join()
+
+    kept, lost = sorted(found, key=lambda said: not said["files_changed"])
+    assert {Path(name).name for name in kept["files_changed"]} >= set(os.listdir(repository))
+    assert (lost["files_changed"], set(os.listdir(repository))) in [
+        ([], {"config", "hooks"}),
+        ([], {"HEAD", "objects", "refs"}),
+    ]
+    assert "is not committed by the git preset as the workspace is now" in lost["conflict"]
+
+
+def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(terminal: Terminal):
+    directory = terminal.yard.root / "d"
+    found: list[dict] = []
+    thread = threading.Thread(target=lambda: found.append(terminal.run("echo n > d/n")))
+    held = os.open(directory, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    thread.start()
+    wait_until(lambda: waiting_for(directory) == 2)
+    directory.rename(terminal.yard.root / "old")
+    directory.mkdir()
+    os.close(held)
+    thread.join()
+
+    assert (found[0]["files_changed"], os.listdir(directory)) == ([], [])
+    assert "'d' was changed by somebody else" in found[0]["conflict"]
+    assert sorted(os.listdir(terminal.yard.root / "old")) == ["e", "x"]
 
 
 # Limits and settings of the policy

@@ -146,10 +146,15 @@ def processes() -> str:
 
 def wait_for(mark: str) -> None:
     """Until a process with this in its arguments runs."""
+    wait_until(lambda: mark in processes(), f"nothing with {mark} began")
+
+
+def wait_until(comes: Callable[[], bool], otherwise: str = "it did not come") -> None:
+    """Until it is so; at most a minute."""
     deadline = time.monotonic() + 60
-    while mark not in processes():
+    while not comes():
         if time.monotonic() > deadline:
-            raise AssertionError(f"nothing with {mark} began")
+            raise AssertionError(otherwise)
         time.sleep(0.02)
 
 

@@ -32,6 +32,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
+from paddock.sandbox.parking import unpark_set
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
@@ -109,8 +110,10 @@ def find_outdated(
         tool = _find_own(request.tool, chain[0].toolsets)
         if _digest_now(tool, request, judge) != request.digest:
             return Outdated(AGENT_CHANGED, _AGAIN)
-        # What a command left is committed, and that looks at each file it changes.
-        if tool is not None and parked.changes is None:
+        if parked.changes is not None:
+            # It is committed, and that looks at each file it changes.
+            unpark_set(parked.changes)
+        elif tool is not None:
             return _changed_now(tool, request, judge, lineage[0])
     except IntegrityError:
         raise

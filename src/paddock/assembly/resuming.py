@@ -24,6 +24,7 @@ from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.undo import OperatorJudge
 from paddock.sandbox.parking import unpark_set
+from paddock.sandbox.shells import strictest_git
 from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 
@@ -65,7 +66,8 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     settle_sets(project)
     request = granted.request
     lineage = project.agents.lineage(request.agent)
-    shown = PolicyJudge(project.policy_for(lineage[0]), tuple(each.agent for each in lineage))
+    policy, chain = project.policy_for(lineage[0]), tuple(each.agent for each in lineage)
+    shown = PolicyJudge(policy, chain)
     _require_unchanged(project, granted, shown)
     judge = OperatorJudge(shown)
     with (
@@ -76,7 +78,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     ):
         parked = unpark_set(granted.changes)
         return OperatorDoor(judge, workspace, ledger, history).call(
-            commit_tool(parked, history, journal),
+            commit_tool(parked, history, journal, strictest_git(policy, chain)),
             {"request": granted.id, "agent": request.agent},
             bounds,
         )

@@ -5,14 +5,26 @@ in the history. Nothing runs again: exactly what was shown comes into the worksp
 nothing where something else stands there by now.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Final
 
-from paddock.errors import ApprovalExpiredError, FileChangedError, PathError
+from paddock.errors import (
+    ApprovalExpiredError,
+    DirectoryNotEmptyError,
+    FileChangedError,
+    PathError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    SpecialFileError,
+    StorageFullError,
+)
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
-from paddock.history.objects import ObjectStore
+from paddock.policy.settings import Git
+from paddock.sandbox.footing import Footing
 from paddock.sandbox.parking import ParkedSet, digests_of
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
@@ -32,6 +44,21 @@ from paddock.workspace.changes import (
 from paddock.workspace.noting import NotingWitness
 
 _ROWS_MAX: Final = 50
+_CHANGED: Final = (
+    DirectoryNotEmptyError,
+    FileChangedError,
+    PathExistsError,
+    PathNotADirectoryError,
+    PathNotAFileError,
+    PathNotFoundError,
+    PathThroughLinkError,
+    SpecialFileError,
+)
+"""What a set meets where somebody has changed the workspace. Anything else is in its way."""
+_USED_UP: Final = (
+    "nothing was changed, and the grant is used up: see to what is in the way, then run the"
+    " command again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +81,8 @@ class CommitParked:
     parked: ParkedSet
     history: History
     journal: Journal
+    git: Git
+    """The preset that holds for the command's agents."""
 
     def resolve(self, arguments: CommitArguments, ports: Ports) -> _Plan:
         """Raises: ApprovalExpiredError: the history has pruned a content of it."""
@@ -68,25 +97,37 @@ class CommitParked:
         return _Plan(tuple(_action(change) for phase in self.parked.phases for change in phase))
 
     def run(self, plan: _Plan, ports: Ports) -> ToolOutput:
-        """Raises: ApprovalExpiredError: something else stands there; nothing has changed."""
+        """Nothing has changed where this raises what follows, and the grant is used up.
+
+        Raises:
+            ApprovalExpiredError: something else stands there.
+            PathError, StorageFullError: a directory stays locked or is closed to us, or there
+                is no space.
+        """
         del plan
-        store, running = self.history.store, current_call()
+        running = current_call()
         try:
-            with store.held():
-                self._keep_links(ports, store)
-                receipt = ports.workspace.commit(
-                    self.parked.phases,
-                    store,
-                    self.journal,
-                    label="" if running is None else running.mark.call_id,
-                    witness=NotingWitness(self.history),
-                )
-        except (FileChangedError, PathError) as error:
+            receipt = ports.workspace.commit(
+                self.parked.phases,
+                self.history.store,
+                self.journal,
+                label="" if running is None else running.mark.call_id,
+                witness=NotingWitness(self.history),
+                condition=self._footing(ports),
+            )
+        except _CHANGED as error:
             raise ApprovalExpiredError(
                 f"the workspace has changed since the command ran: {error.message}",
                 hint="nothing was changed; run the command again",
             ) from error
+        except (PathError, StorageFullError) as error:
+            raise type(error)(error.message, where=error.where, hint=_USED_UP) from error
         return self._told(receipt)
+
+    def _footing(self, ports: Ports) -> Footing:
+        root_fd = ports.workspace.tree.root_fd
+        parked = self.parked
+        return Footing(root_fd, parked.phases, self.history.store, self.git, parked.above)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
         rows = [change for row in receipt.changes if (change := change_of_path(row)) is not None]
@@ -121,16 +162,6 @@ class CommitParked:
         more = [f"  [and {count - _ROWS_MAX} more]"] if count > _ROWS_MAX else []
         return [f"changes refused: {count}", *rows, *more]
 
-    def _keep_links(self, ports: Ports, store: ObjectStore) -> None:
-        """The texts of links that go away: the history keeps them as contents."""
-        for phase in self.parked.phases:
-            for change in phase:
-                entry = ports.workspace.resolve_entry(change.path.relative)
-                state = ports.workspace.entry_state(entry)
-                if state is not None and state.link_text is not None:
-                    store.put_bytes(os.fsencode(state.link_text))
-        store.sync()
-
 
 def _action(change: StagedChange) -> Action:
     operation = "delete"
@@ -160,6 +191,8 @@ SPEC: Final = ToolSpec(
 )
 
 
-def commit_tool(parked: ParkedSet, history: History, journal: Journal) -> Tool[CommitArguments]:
+def commit_tool(
+    parked: ParkedSet, history: History, journal: Journal, git: Git
+) -> Tool[CommitArguments]:
     """The tool that commits just these changes."""
-    return Tool(SPEC, CommitParked(parked, history, journal))
+    return Tool(SPEC, CommitParked(parked, history, journal, git))

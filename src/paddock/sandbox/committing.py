@@ -13,7 +13,7 @@ makes it. A command cannot give files away.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -21,21 +21,21 @@ from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History, current_call
 from paddock.policy.engine import Policy
-from paddock.sandbox.comparing import Comparing
+from paddock.policy.settings import Git
 from paddock.sandbox.differences import Difference, Differences, Layers, status_of_look
+from paddock.sandbox.footing import Footing
 from paddock.sandbox.git_rules import NodeKind
 from paddock.sandbox.judging import ChangeKind
 from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.parking import park_phases
 from paddock.sandbox.places import directories_above
 from paddock.sandbox.settling import Settled
-from paddock.sandbox.upper import Kind
+from paddock.sandbox.upper import Kind, Look
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
     Absent,
-    AtVersion,
     ChangedPath,
     GivenContent,
     MakeDirectory,
@@ -49,6 +49,7 @@ from paddock.workspace.changes import (
     StagedChange,
     WriteFile,
 )
+from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.noting import NotingWitness
 
@@ -75,8 +76,38 @@ class Committed:
     conflict: str = ""
 
 
-def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> Committed:
-    """Commit what lands. The layer is used up by it.
+def find_above(
+    settled: Sequence[Settled], layers: Layers, standing: Mapping[str, Look]
+) -> dict[str, Identity]:
+    """The directories that hold what lands and stood there before, the workspace's root as `.`.
+
+    `standing` are those that the layer has: `UpperLayer.standing`.
+    """
+    known = {path: look.identity for path, look in standing.items()}
+    for each in settled:
+        lower = each.difference.lower
+        if lower is not None and lower.kind is Kind.DIRECTORY:
+            known[each.judgement.change.path] = lower.identity
+    above = {
+        path
+        for each in settled
+        if each.lands
+        for path in directories_above(each.judgement.change.path)
+    }
+    found = {path: known[path] for path in sorted(above & known.keys())}
+    return {".": identity_of(layers.lower_fd), **found}
+
+
+def commit_settled(
+    settled: Sequence[Settled],
+    layers: Layers,
+    place: Place,
+    git: Git,
+    above: Mapping[str, Identity],
+) -> Committed:
+    """Commit what lands, if what it stands on holds still. The layer is used up by it.
+
+    `git` and `above`: see `Footing`.
 
     Raises:
         StorageFullError: no space for it, or for what it replaces; nothing has changed.
@@ -89,17 +120,14 @@ def commit_settled(settled: Sequence[Settled], layers: Layers, place: Place) -> 
     running = current_call()
     store = place.history.store
     try:
-        with store.held():
-            for text in _replaced_links(landing, layers):
-                store.put_bytes(text)
-            store.sync()
-            receipt = place.workspace.commit(
-                phases,
-                store,
-                place.journal(),
-                label="" if running is None else running.mark.call_id,
-                witness=NotingWitness(place.history),
-            )
+        receipt = place.workspace.commit(
+            phases,
+            store,
+            place.journal(),
+            label="" if running is None else running.mark.call_id,
+            witness=NotingWitness(place.history),
+            condition=Footing(layers.lower_fd, phases, store, git, above),
+        )
     except StorageFullError as error:
         raise StorageFullError(
             f"the command ran, and nothing that it changed is kept: {error.message}",
@@ -207,8 +235,9 @@ def _staged(settled: Settled, layers: Layers, policy: Policy) -> StagedChange:
         # Threat: a second name of the file, outside the workspace perhaps, would get the
         # mode and the time as well. So it becomes a file of its own, as with any write.
         if difference.lower is None or difference.lower.links == 1:
-            at = AtVersion(difference.version or "")
-            return SetMetadata(path, at, change.mode & 0o777, modified_ns)
+            # Threat: somebody closed the file meanwhile. Its content would say nothing of that.
+            seen = replace(_seen(difference), version=difference.version)
+            return SetMetadata(path, seen, change.mode & 0o777, modified_ns)
     if change.node is NodeKind.DIRECTORY:
         mode = change.mode & 0o777
         return MakeDirectory(path, old, mode, modified_ns, overrides_read_only=True)
@@ -236,16 +265,3 @@ def _seen(difference: Difference) -> Seen:
     if lower is None:
         raise AssertionError("what stands nowhere cannot be changed")
     return Seen(status_of_look(lower))
-
-
-def _replaced_links(landing: Sequence[Settled], layers: Layers) -> list[bytes]:
-    """The texts of links that go away: the history keeps them as contents."""
-    comparing = Comparing(layers.upper_fd, layers.lower_fd)
-    found: list[bytes] = []
-    for each in landing:
-        lower = each.difference.lower
-        if lower is not None and lower.kind is Kind.LINK:
-            text = comparing.link_text(each.judgement.change.path)
-            if text is not None:
-                found.append(os.fsencode(text))
-    return found

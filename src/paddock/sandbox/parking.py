@@ -32,6 +32,7 @@ from paddock.workspace.changes import (
     StoredContent,
     WriteFile,
 )
+from paddock.workspace.locks import Identity
 from paddock.workspace.metadata import FileStatus
 from paddock.workspace.names import unchecked_path
 
@@ -58,6 +59,8 @@ class ParkedSet(NamedTuple):
     """A set that waited for an answer, and what its command changed that stays as it was."""
 
     phases: Phases
+    above: Mapping[str, Identity]
+    """The directories that have to be those of then: see `footing`."""
     refused: tuple[RefusedChange, ...] = ()
     refused_more: int = 0
     """How many more of those there were."""
@@ -94,29 +97,46 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
     return cast("list[Json]", parked)
 
 
-def park_set(phases: list[Json], refused: Sequence[RefusedChange]) -> Json:
-    """A parked set with what is reported beside it; of very many refusals the first, counted."""
+def park_set(
+    phases: list[Json], above: Mapping[str, Identity], refused: Sequence[RefusedChange]
+) -> Json:
+    """A parked set, where it belongs, and what is reported beside it.
+
+    Of very many refusals the first, counted.
+    """
     named = refused[: limits.shell_changes_listed_max]
     return {
         "phases": phases,
+        "above": [[path, *identity] for path, identity in above.items()],
         "refused": [list(astuple(each)) for each in named],
         "refused_more": len(refused) - len(named),
     }
 
 
 def unpark_set(parked: Json) -> ParkedSet:
-    """What `park_set` made this of; or only `park_phases`, in an earlier version.
+    """What `park_set` made this of.
 
-    Raises: ConfigError: it is none.
+    Raises: ConfigError: it is none, or one of an earlier version, which does not say in which
+        directories it belongs.
     """
-    if isinstance(parked, list):
-        return ParkedSet(_unpark_phases(cast("list[Json]", parked)))
     try:
+        if _is_of_earlier_version(parked):
+            raise ConfigError(
+                "an earlier version kept the changes, and not in which directories they belong",
+                hint="run the command again",
+            )
+        above = {
+            _text(path): (_count(device), _count(inode)) for path, device, inode in parked["above"]
+        }
         refused = tuple(RefusedChange(*map(_text, each)) for each in parked["refused"])
         more = _count(parked["refused_more"])
-        return ParkedSet(_unpark_phases(parked["phases"]), refused, more)
-    except (KeyError, TypeError) as error:
+        return ParkedSet(_unpark_phases(parked["phases"]), above, refused, more)
+    except (KeyError, TypeError, ValueError) as error:
         raise _no_set(error) from None
+
+
+def _is_of_earlier_version(parked: Json) -> bool:
+    return isinstance(parked, list) or ("phases" in parked and "above" not in parked)
 
 
 def _unpark_phases(parked: Json) -> list[list[StagedChange]]:
@@ -128,7 +148,7 @@ def _unpark_phases(parked: Json) -> list[list[StagedChange]]:
 
 def _no_set(error: Exception) -> ConfigError:
     return ConfigError(
-        f"the kept changes do not load: {type(error).__name__}", hint="refuse the request"
+        f"the kept changes do not load: {type(error).__name__}", hint="run the command again"
     )
 
 
@@ -171,7 +191,8 @@ def _stored(content: object, store: ObjectStore) -> str:
 
 def _old_json(old: Old | None) -> Json:
     if isinstance(old, Seen):
-        return {"seen": list(astuple(old.status))}
+        seen: dict[str, Json] = {"seen": list(astuple(old.status))}
+        return seen if old.version is None else {**seen, "version": old.version}
     if isinstance(old, AtVersion):
         return {"version": old.version}
     return None if old is None else {}
@@ -194,7 +215,8 @@ def _old(kept: Mapping[str, Json] | None) -> Old | None:
         numbers = cast("Sequence[int]", kept["seen"])
         if not all(type(number) is int for number in numbers):
             raise ValueError("a status is numbers")
-        return Seen(FileStatus(*numbers))
+        version = _text(kept["version"]) if "version" in kept else None
+        return Seen(FileStatus(*numbers), version)
     return AtVersion(_text(kept["version"])) if "version" in kept else Absent()
 
 

@@ -19,10 +19,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from paddock.errors import HostError
 from paddock.sandbox.git_index import SHA1_BYTES, SHA256_BYTES
 from paddock.sandbox.git_rules import (
     ARMING_NAMES,
     BARE_NAMES,
+    CONTENT_BYTES_MAX,
     GitDirectory,
     find_git_place,
     looks_bare,
@@ -72,6 +74,27 @@ def find_repositories(lower_fd: int, touched: Touched) -> tuple[GitDirectory, ..
         )
         for directory, nested in sorted(inside.items())
     )
+
+
+def read_git_file(root_fd: int, path: str) -> bytes | None:
+    """What a checked file holds; None where it is closed to us, or of more than is looked into.
+
+    Raises: HostError: it cannot be read.
+    """
+    try:
+        fd = detect_resolution().open(root_fd, path, READ_FILE)
+    except OSError:
+        return None
+    try:
+        if os.fstat(fd).st_size > CONTENT_BYTES_MAX:
+            return None
+        return os.pread(fd, CONTENT_BYTES_MAX, 0)
+    except OSError as error:
+        raise HostError(
+            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
+        ) from error
+    finally:
+        os.close(fd)
 
 
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
-from paddock.errors import ApprovalUnavailableError, HostError
+from paddock.errors import ApprovalUnavailableError
 from paddock.policy.settings import Commit
 from paddock.sandbox.differences import Difference, Differences, Layers, paths_of
 from paddock.sandbox.git_rules import (
-    CONTENT_BYTES_MAX,
     NodeKind,
     find_git_place,
     wants_content,
@@ -30,11 +29,10 @@ from paddock.sandbox.judging import (
     settle_commit,
 )
 from paddock.sandbox.outcome import RefusedChange
-from paddock.sandbox.repositories import Touched, find_repositories
+from paddock.sandbox.repositories import Touched, find_repositories, read_git_file
 from paddock.sandbox.upper import Kind
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
-from paddock.workspace.resolution import READ_FILE, detect_resolution
 
 _PERMISSIONS: Final = 0o777
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
@@ -146,22 +144,8 @@ def _with_content(
         return change
     if not wants_content(place.name, nested.get(place.directory, ())):
         return change
-    try:
-        fd = detect_resolution().open(upper_fd, change.path, READ_FILE)
-    except OSError:
-        # Closed to us: refused for that.
-        return change
-    try:
-        size_bytes = os.fstat(fd).st_size
-        if size_bytes > CONTENT_BYTES_MAX:
-            return change
-        return replace(change, content=os.pread(fd, CONTENT_BYTES_MAX, 0))
-    except OSError as error:
-        raise HostError(
-            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
-        ) from error
-    finally:
-        os.close(fd)
+    # One that is closed to us is refused for that.
+    return replace(change, content=read_git_file(upper_fd, change.path))
 
 
 def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[StagedJudgement, ...]:

@@ -54,6 +54,11 @@ def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
     return tuple(_shell(policy, profile) for profile in _judge(policy, chain).profiles())
 
 
+def strictest_git(policy: Policy, chain: AgentChain) -> Git:
+    """The git preset of all of them. Raises: as `shells_of`."""
+    return _git([shell.git for shell in shells_of(policy, chain)])
+
+
 def strictest_shell(
     policy: Policy, chain: AgentChain, line: str | None, readable: Places, writable: Places
 ) -> ChainShell:

@@ -7,6 +7,7 @@ Until `commit` the workspace is untouched, whatever the command did.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -17,6 +18,7 @@ from paddock.sandbox.committing import (
     all_refused,
     commit_settled,
     describe_conflict,
+    find_above,
     park_settled,
 )
 from paddock.sandbox.conversation import Cancel, Progress, Spools
@@ -30,7 +32,7 @@ from paddock.sandbox.outcome import RefusedChange
 from paddock.sandbox.parking import park_set
 from paddock.sandbox.settling import Settled, Terms, over_count, refusals_of, settle
 from paddock.sandbox.stage import StageDirectories
-from paddock.sandbox.upper import read_changes
+from paddock.sandbox.upper import Look, read_changes
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
 
@@ -85,7 +87,7 @@ class StagedCommand:
     Belongs to who ran it, until `close`.
     """
 
-    __slots__ = ("_differences", "_layers", "_ran", "_room", "_stage", "end")
+    __slots__ = ("_differences", "_layers", "_ran", "_room", "_stage", "_standing", "end")
 
     def __init__(self, room: Room, ran: Ran, stage: StageDirectories) -> None:
         """Finds what changed. Takes the stage over, once that has gone well.
@@ -96,6 +98,7 @@ class StagedCommand:
         self._ran = ran
         self._stage = stage
         self.end = ran.end
+        self._standing: Mapping[str, Look] = {}
         self._layers: Layers | None = Layers(stage.open_upper(), room.place.workspace.tree.root_fd)
         try:
             self._differences = self._look(self._layers)
@@ -118,6 +121,7 @@ class StagedCommand:
 
     def _look(self, layers: Layers) -> Differences:
         layer = read_changes(layers.upper_fd, layers.lower_fd)
+        self._standing = layer.standing
         return find_differences(layer, layers, self._ran.ground)
 
     def look_again(self) -> None:
@@ -149,7 +153,13 @@ class StagedCommand:
         conflict = describe_conflict(self._differences, settled)
         committed = Committed(conflict=conflict)
         if not conflict:
-            committed = commit_settled(settled, self._held(), self._room.place)
+            committed = commit_settled(
+                settled,
+                self._held(),
+                self._room.place,
+                self._room.bench.git,
+                find_above(settled, self._held(), self._standing),
+            )
         if committed.conflict:
             refused = all_refused(settled, refused, committed.conflict)
         return Kept(committed, refused, settled)
@@ -166,7 +176,8 @@ class StagedCommand:
                 hint="run it again" if conflict else "split the command into smaller ones",
             )
         phases = park_settled(settled, self._held(), self._room.place, name)
-        return park_set(phases, self._refusals(settled))
+        above = find_above(settled, self._held(), self._standing)
+        return park_set(phases, above, self._refusals(settled))
 
     def give_up(self) -> Kept:
         """Nothing of it is kept: it is not what was granted. Raises: HostError."""

@@ -168,7 +168,7 @@ class Look:
             require_writable(path, status, dir_fd, path.name)
         version = self._check(path, old, dir_fd, status, keeps=change.keeps_old)
         text = os.readlink(path.name, dir_fd=dir_fd) if status.is_link else None
-        if text is not None and change.keeps_old:
+        if text is not None:
             self.objects.put_bytes(os.fsencode(text))
         self.before[path] = state_of(status, version, text)
 
@@ -186,11 +186,13 @@ class Look:
         if status.is_link:
             version = version_of(os.fsencode(os.readlink(path.name, dir_fd=dir_fd)))
         elif status.is_regular:
-            if keeps or isinstance(old, AtVersion):
+            if keeps or old.version is not None:
                 version = self._read(path, dir_fd, status, keeps=keeps)
         elif not status.is_directory:
             raise special_file(path)
-        is_expected = _fits(old, status) if isinstance(old, Seen) else version == old.version
+        is_expected = isinstance(old, AtVersion) or _fits(old, status)
+        if old.version is not None:
+            is_expected = is_expected and version == old.version
         if not is_expected:
             self.conflicts.append(path)
         return version

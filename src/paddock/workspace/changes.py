@@ -35,6 +35,8 @@ class Seen:
     """
 
     status: FileStatus
+    version: str | None = None
+    """Of a file whose content counts as well: its status says nothing to who sets it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class WriteFile:
     mode: int | None = None
     modified_ns: int | None = None
     keeps_old: bool = True
-    """Whether what is replaced goes into the store."""
+    """Whether what is replaced goes into the store; the text of a link always does."""
     overrides_read_only: bool = False
     """Whether a file that its permissions protect is replaced all the same: the kernel
     let a command do it, by the permissions of the directory."""
@@ -233,6 +235,35 @@ class Unwitnessed:
 
 
 UNWITNESSED: Witness = Unwitnessed()
+
+
+class Condition(Protocol):
+    """What has to hold for a set besides what its changes believe."""
+
+    def directories(self) -> Sequence[WorkspacePath]:
+        """Directories that are locked with those of the set: what it asks about changes there."""
+        ...
+
+    def verify(self) -> None:
+        """Asked under the locks, before anything is built; where this raises, nothing happens.
+
+        Raises: FileChangedError: it does not hold any more.
+        """
+        ...
+
+
+class Unconditional:
+    """Nothing else has to hold."""
+
+    def directories(self) -> Sequence[WorkspacePath]:
+        """See `Condition`."""
+        return ()
+
+    def verify(self) -> None:
+        """See `Condition`."""
+
+
+UNCONDITIONAL: Condition = Unconditional()
 
 
 class Objects(Protocol):

@@ -35,9 +35,11 @@ from paddock.workspace.change_recovery import clean_all, left_note, recover, und
 from paddock.workspace.change_steps import BoundStep, bind
 from paddock.workspace.change_trees import held_in, mark_of, remove_any
 from paddock.workspace.changes import (
+    UNCONDITIONAL,
     UNWITNESSED,
     ChangedPath,
     ChangeReceipt,
+    Condition,
     EntryState,
     Objects,
     Phases,
@@ -71,16 +73,19 @@ def commit(
     journal: Journal,
     about: SetName,
     witness: Witness = UNWITNESSED,
+    condition: Condition = UNCONDITIONAL,
 ) -> ChangeReceipt:
     """Make the changes; what a crash left of other sets of this journal is settled first.
 
     `witness` is told of every path, with its versions, before any of them changes.
+    `condition` is asked under the locks.
 
     Whatever is raised, nothing has changed, but for a HostError that says that the set could
     not be put back: then whoever opens the journal next puts it back.
 
     Raises:
-        FileChangedError: something is not what the set believes; the message names it.
+        FileChangedError: something is not what the set believes, or the condition does not
+            hold; the message names it.
         ReadOnlyPathError, SpecialFileError, PathNotAFileError, PathNotFoundError (a parent).
         PathError: a directory stays locked.
         StorageFullError: no space for it, for what it replaces, or for the journal.
@@ -92,8 +97,10 @@ def commit(
     directories = plan.directories()
     if not directories:
         return ChangeReceipt(())
+    directories = tuple(dict.fromkeys((*directories, *condition.directories())))
     with converting(directories[0], "write"), site.lock(*directories) as fds, objects.held():
         held = dict(zip(directories, fds, strict=True))
+        condition.verify()
         work = _Commit(site, plan, held, Look(objects), witness)
         try:
             work.look()

@@ -13,8 +13,10 @@ from paddock.history.journal import Journal
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.text.show import quote, show_name
 from paddock.workspace.changes import (
+    UNCONDITIONAL,
     UNWITNESSED,
     ChangeReceipt,
+    Condition,
     EntryState,
     Objects,
     Phases,
@@ -361,17 +363,18 @@ class Workspace:
         *,
         label: str = "",
         witness: Witness = UNWITNESSED,
+        condition: Condition = UNCONDITIONAL,
     ) -> ChangeReceipt:
         """Make many changes, all of them or none; see `changes` and, for the rest, `changeset`.
 
         `label` is what the recovery calls the set if we are killed: the id of the call.
-        `witness` hears of every path before any of them changes.
+        `witness` hears of every path before any of them changes; `condition` has to hold then.
 
         Raises: as `write_file` (FileChangedError: not what the set believes);
             InternalError: the changes contradict each other; HostError.
         """
         about = SetName(self.real_root, label)
-        return commit(self._site, phases, objects, journal, about, witness)
+        return commit(self._site, phases, objects, journal, about, witness, condition)
 
 
 def _real(path: ReadPath | WorkspacePath) -> WorkspacePath:

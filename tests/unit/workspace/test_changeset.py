@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from paddock.errors import (
     ReadOnlyPathError,
     SpecialFileError,
 )
+from paddock.plane.locks import try_lock
 from paddock.workspace import Openat2Resolution, WalkResolution
 from paddock.workspace.changes import (
     Absent,
@@ -28,6 +30,7 @@ from paddock.workspace.changes import (
     OpenContent,
     RemoveDirectory,
     RemoveFile,
+    Seen,
     SetMetadata,
     StoredContent,
     WriteFile,
@@ -38,6 +41,7 @@ from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import ROOT
 from paddock.workspace.names import unchecked_path as at
 from tests.support.changes import (
+    MODIFIED_NS,
     File,
     Folder,
     Link,
@@ -271,6 +275,28 @@ class TestConflicts:
         self.refused(plain, RemoveFile(at("a/one.txt"), was))
         self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o600))
 
+    def test_a_content_that_got_its_old_times_back_where_the_content_counts(self, plain):
+        file = plain.root / "a/one.txt"
+        was = Seen(seen(plain.root, "a/one.txt").status, version(b"one\n"))
+        file.write_bytes(b"two\n")
+        os.utime(file, ns=(MODIFIED_NS, MODIFIED_NS))
+        self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o600))
+        plain.commit(SetMetadata(at("a/one.txt"), Seen(was.status, version(b"two\n")), 0o600))
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    @pytest.mark.parametrize(
+        "act",
+        [lambda file: file.chmod(0o600), lambda file: os.utime(file, (5, 5))],
+        ids=["mode", "time"],
+    )
+    def test_a_mode_or_time_beside_the_very_content_that_was_seen(self, plain, act):
+        file = plain.root / "a/one.txt"
+        was = Seen(seen(plain.root, "a/one.txt").status, version(b"one\n"))
+        act(file)
+        self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o755, 7))
+        plain.commit(SetMetadata(at("a/one.txt"), AtVersion(version(b"one\n")), 0o755, 7))
+        assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_mtime_ns) == (0o755, 7)
+
     def test_a_link_in_the_place_of_a_file(self, plain):
         was = seen(plain.root, "a/one.txt")
         (plain.root / "a/one.txt").unlink()
@@ -298,6 +324,49 @@ class TestConflicts:
             plain.commit(*changes)
         assert refusal.value.message.startswith("'none00', 'none01'")
         assert "'none19' and 5 more were changed" in refusal.value.message
+
+
+@dataclass
+class AllMustHold:
+    """A condition that looks whether these directories are locked, and then may refuse."""
+
+    root: Path
+    names: tuple[str, ...]
+    holds: bool = True
+    locked: list[str] = field(default_factory=list)
+
+    def directories(self):
+        return [at(name) for name in self.names]
+
+    def verify(self):
+        for name in self.names:
+            fd = os.open(self.root / name, os.O_RDONLY)
+            if not try_lock(fd):
+                self.locked.append(name)
+            os.close(fd)
+        if not self.holds:
+            raise FileChangedError("it does not hold")
+
+
+class TestACondition:
+    def test_is_asked_while_its_directories_and_those_of_the_set_are_locked(self, plain):
+        condition = AllMustHold(plain.root, ("a", "b", "."))
+        change = WriteFile(at("b/new"), content(b"new"), Absent())
+        plain.workspace.commit([[change]], plain.objects, plain.journal, condition=condition)
+        assert condition.locked == ["a", "b", "."]
+        assert (plain.root / "b/new").read_bytes() == b"new"
+
+    def test_that_does_not_hold_refuses_the_set_and_leaves_no_trace(self, plain):
+        before = model_of(plain.root)
+        change = WriteFile(at("b/new"), content(b"new"), Absent())
+        with pytest.raises(FileChangedError, match="it does not hold"):
+            plain.workspace.commit(
+                [[change]],
+                plain.objects,
+                plain.journal,
+                condition=AllMustHold(plain.root, (), holds=False),
+            )
+        assert (model_of(plain.root), plain.entries()) == (before, [])
 
 
 class TestWhatIsNeverReplaced:
