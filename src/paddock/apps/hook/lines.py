@@ -20,6 +20,7 @@ from paddock.apps.hook.lean.places import find_stands
 from paddock.apps.hook.lean.shell import is_bare_below
 from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.commandline import program_name
+from paddock.policy.commands.links import makes_link
 from paddock.policy.commands.tokens import RESERVED
 
 EXPANDED_MAX: Final = 500
@@ -32,6 +33,7 @@ GROUNDS_MAX: Final = 16
 _TAKEN_FOR_A_REPOSITORY: Final = (
     "git would take a folder of ordinary files for a repository, and run what its config names"
 )
+_MAKES_LINK: Final = "the line makes a link, and what its other commands name may stand behind it"
 _CHANGES_DIRECTORY: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 _REMOVES: Final = frozenset({"rm", "rmdir", "shred", "unlink", "find"})
 _PATCHES: Final = frozenset({"apply_patch", "applypatch"})
@@ -82,11 +84,25 @@ def read_targets(line: CommandLine, base: str) -> Targets:
         removes=not _programs(line).isdisjoint(_REMOVES),
         sets_globs=_sets_globs(line),
     )
+    if _names_what_it_links(line):
+        found.unsure[_MAKES_LINK] = None
     if _programs(line).isdisjoint(_CHANGES_DIRECTORY):
         _note(found, line, [()], base)
     else:
         _follow(found, line, [()], base)
     return found
+
+
+def _names_what_it_links(line: CommandLine) -> bool:
+    """Whether the line makes a link and does more than that, or does it again.
+
+    Threat: `ln -s .git l && cp a l/config`. Names are resolved on the disk as it is before
+    the line runs, where `l` is nothing yet.
+    """
+    if not makes_link(line):
+        return False
+    others = [each for each in line.commands if _CHANGES_DIRECTORY.isdisjoint(_names(each))]
+    return len(others) > 1 or bool(line.writes) or _AGAIN.search(line.text) is not None
 
 
 def _note(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -> None:
@@ -341,11 +357,11 @@ def _arriving(found: Targets, source: str, target: str, directory: str) -> Itera
 
 
 def _programs(line: CommandLine) -> frozenset[str]:
-    return frozenset(
-        program_name(reading.first(1)[0].text)
-        for command in line.commands
-        for reading in command.readings
-    )
+    return frozenset(name for command in line.commands for name in _names(command))
+
+
+def _names(command: SimpleCommand) -> frozenset[str]:
+    return frozenset(program_name(reading.first(1)[0].text) for reading in command.readings)
 
 
 def _patches(line: CommandLine, found: Targets) -> tuple[tuple[str, str], ...]:

@@ -132,8 +132,13 @@ def _of_row(name: str, words: list[str], row: Target) -> Touch:
     if name in REMOVING:
         touch.removed = operands
         return touch
+    if _shares(name, options):
+        # Threat: what is written by the new name later is this file, and no link tells it.
+        sources = operands if written else operands[:-1] or operands
+        touch.written += sources
+        touch.copied += [all_below(each) for each in sources if name == "cp"]
     if name in _MOVING:
-        touch.copied = _brought(name, operands, written)
+        touch.copied += _brought(name, operands, written)
     if name == "mv":
         touch.removed = operands if written else operands[:-1]
     if name == "curl" and _has(options, ("-O", "--remote-name")):
@@ -150,6 +155,15 @@ def _of_row(name: str, words: list[str], row: Target) -> Touch:
         touch.copied += [all_below(each) for each in chosen]
     touch.written = [each for each in touch.written if each not in touch.removed]
     return touch
+
+
+def _shares(name: str, options: list[str]) -> bool:
+    """Whether a program makes hard links: one file under one more name."""
+    # Behind these letters stands a value.
+    flags = [each if each[:2] == "--" else re.split("[tS]", each)[0] for each in options]
+    if name == "ln":
+        return not _has(flags, ("-s", "--symbolic"))
+    return name == "cp" and _has(flags, ("-l", "--link"))
 
 
 def _brought(name: str, operands: list[str], directories: list[str]) -> list[tuple[str, str]]:

@@ -298,3 +298,43 @@ def test_git_in_a_folder_that_it_would_take_for_a_repository_is_asked_about(
     (project / "sub/.git").mkdir()
     (project / "deep/.git").mkdir()
     assert run(client, "git status") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ln -s kept l && cp a l/x",
+        "ln -s ../outside l && cp a l/new",
+        "ln -s .claude c && cp a c/settings.json",
+        "ln -s .git/config l; echo hi > l",
+        "ln -s kept l > l/x",
+        "ln a l && echo hi > l",
+        "cp -s .git/config l; cp a l",
+        "cp --symb .git/config l; cp a l",
+        "mkdir -p d1; ln -s ../kept d1/p; cp a d1/p/x",
+        "ln -s kept l && rm -rf l/",
+        "cd src && ln -s ../kept l && cp a.py l/x",
+        "for i in 1 2; do ln -s kept l; done",
+        "sh -c 'ln -s kept l; touch l/x'",
+        "find a -exec ln -s kept l \\; ; touch l/x",
+        "rsync -a --link-dest=../kept src/ l/ && cp a l/x",
+    ],
+)
+def test_a_line_that_makes_a_link_and_does_more_is_asked_about(command, client: Client):
+    assert run(client, command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["ln -s src l", "cd src && ln -s a.py l", "ln a l", "cp a b && cp -r src l && ls"]
+)
+def test_a_link_alone_goes_its_usual_way(command, client: Client):
+    assert run(client, command) == "none"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ln .git/config l", "ln -Ss .git/config l", "cp -l .git/config l", "cp -rl .git l",
+     "ln -t src .git/config", "ln ../outside/kept.txt l", "cd src && ln ../.git/config"],
+)  # fmt: skip
+def test_what_gets_one_more_name_is_judged_as_written(command, client: Client):
+    assert run(client, command) == "deny"
