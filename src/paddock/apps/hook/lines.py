@@ -22,6 +22,7 @@ from paddock.policy.commands import CommandLine, SimpleCommand, parse_line
 from paddock.policy.commands.commandline import program_name
 from paddock.policy.commands.links import makes_link
 from paddock.policy.commands.tokens import RESERVED
+from paddock.policy.commands.touch import all_below
 
 EXPANDED_MAX: Final = 500
 """Names that one pattern in a line may stand for; with more it is asked about."""
@@ -124,7 +125,9 @@ def _note(found: Targets, line: CommandLine, grounds: list[Ground], base: str) -
                         found.removed[ground, os.path.join(name, below)] = None
             for source, target in line.copied:
                 for each in (source, *_expanded(found, source, here)):
-                    for name in _arriving(found, each, target, here):
+                    # What is changed where it stands is no copy to the pattern's own name.
+                    place = each if source == all_below(target)[0] else target
+                    for name in _arriving(found, each, place, here):
                         found.targets[ground, name] = None
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from paddock.policy.commands.touch import Touch, inside, is_here, names_directory
+from paddock.policy.commands.touch import Touch, all_below, inside, is_here, names_directory
 
-_PATHS: Final = frozenset({"checkout", "restore", "clone", "init"})
+_PATHS: Final = frozenset({"clone", "init"})
 _VALUED: Final = frozenset({"-c", "--namespace", "--exec-path", "--config-env", "--attr-source"})
 _PLACES: Final = ("--git-dir", "--work-tree")
 _READING: Final = frozenset(
@@ -21,7 +21,11 @@ _ASKING: Final = frozenset({"--get", "--get-all", "--get-regexp", "--get-urlmatc
 _ADD_VALUED: Final = frozenset({"-b", "-B", "--reason", "--orphan"})
 _ALL_BUT_GIT: Final = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
 """What stands in a directory, as patterns; `git clean` keeps the repository."""
+_UP: Final = re.compile(r"(?:\.{0,2}/)*\.{0,2}")
+"""Where one stands, or above it; the top of the disk, too."""
+_FROM_FILE: Final = "--pathspec-from-file"
 _MAGIC: Final = re.compile(r"^:|[*?\[]")
+_REWRITES: Final = "git rewrites files that it finds by itself, and words do not tell which"
 _CLEANS: Final = "git clean removes every file that git does not keep"
 
 
@@ -38,6 +42,9 @@ def of_git(words: Sequence[str]) -> Touch:
         found.written += _operands(rest)
     touch.written += [joined(directory, path) for path in found.written]
     touch.removed += [joined(directory, path) for path in found.removed]
+    touch.copied += [
+        (joined(directory, source), joined(directory, target)) for source, target in found.copied
+    ]
     touch.doubts += found.doubts
     return touch
 
@@ -78,6 +85,29 @@ def _mv(rest: Sequence[str]) -> Touch:
     if len(paths) > 2 or (paths and names_directory(paths[-1])):
         touch.written += [inside(paths[-1], each) for each in paths[:-1]]
     return touch
+
+
+def _rewritten(rest: Sequence[str]) -> Touch:
+    """What `git checkout` and `git restore` write: what is named, and all that is below it.
+
+    Below where one stands, or above it, that is whatever git keeps: a question.
+    """
+    touch = Touch(written=_operands(rest))
+    if _writes_index_alone(rest):
+        return touch
+    named = [each for each in touch.written if not _UP.fullmatch(each)]
+    touch.copied = [all_below(each) for each in named]
+    is_wide = len(named) < len(touch.written) or any(map(_MAGIC.search, named))
+    if is_wide or any(_shortens(word.partition("=")[0], _FROM_FILE, 4) for word in rest):
+        touch.doubts.append(_REWRITES)
+    return touch
+
+
+def _writes_index_alone(rest: Sequence[str]) -> bool:
+    """`git restore --staged PATH`, with no further option: no file is written."""
+    words = list(rest[: rest.index("--")]) if "--" in rest else list(rest)
+    options = [word for word in words if word.startswith("-")]
+    return bool(options) and words[0] in options and set(options) <= {"--staged", "-S"}
 
 
 def _clean(rest: Sequence[str]) -> Touch:
@@ -131,6 +161,8 @@ def _worktree(rest: Sequence[str]) -> Touch:
 
 
 _HANDLERS: Final[dict[str, Callable[[Sequence[str]], Touch]]] = {
+    "checkout": _rewritten,
+    "restore": _rewritten,
     "rm": _rm,
     "mv": _mv,
     "clean": _clean,

@@ -338,3 +338,19 @@ def test_a_link_alone_goes_its_usual_way(command, client: Client):
 )  # fmt: skip
 def test_what_gets_one_more_name_is_judged_as_written(command, client: Client):
     assert run(client, command) == "deny"
+
+
+@pytest.mark.parametrize(
+    "command", ["git checkout HEAD -- kept", "git restore kept", "chmod -R 7 k*"]
+)
+def test_what_is_protected_below_a_directory_is_not_rewritten(command, client: Client):
+    (client.place.project / "kept" / "deep").mkdir(parents=True)
+    assert run(client, command) == "none"
+    (client.place.project / "kept" / "deep" / ".env").write_text("x")
+    assert run(client, command) == "deny"
+
+
+def test_git_is_asked_about_where_it_may_rewrite_anything(client: Client):
+    assert run(client, "git restore .") == "ask"
+    assert run(client, "git restore --staged .") == "none"
+    assert run(client, "git checkout main") == "none"

@@ -188,3 +188,31 @@ def test_of_the_variables_of_node_those_count_that_load_something():
         assert parse_line(f"{name}=x npm test").runtime_only == asked
     for name in ("NODE_ENV", "NODE_DEBUG", "NODE_NO_WARNINGS"):
         assert parse_line(f"{name}=x npm test").runtime_only == ()
+
+
+REWRITES = "git rewrites files that it finds by itself, and words do not tell which"
+
+
+@pytest.mark.parametrize(
+    ("text", "copied", "asked"),
+    [
+        ("git checkout HEAD~1 -- src prot", ("HEAD~1", "src", "prot"), ()),
+        ("git restore --source=HEAD~1 prot/", ("prot/",), ()),
+        ("git -C sub restore prot", ("sub/prot",), ()),
+        ("git checkout HEAD~1 -- .", ("HEAD~1",), (REWRITES,)),
+        ("git restore ../..", (), (REWRITES,)),
+        ("git restore --source=HEAD~1 :/", (":/",), (REWRITES,)),
+        ("git checkout -- 'a*'", ("a*",), (REWRITES,)),
+        ("git restore --pathspec-from=x", (), (REWRITES,)),
+        ("git restore --staged .", (), ()),
+        ("git restore --staged --worktree .", (), (REWRITES,)),
+        ("git restore -S -W .", (), (REWRITES,)),
+        ("git restore -- --staged .", (), (REWRITES,)),
+        ("git checkout -b new", ("new",), ()),
+    ],
+)
+def test_git_rewrites_all_that_is_below_what_it_is_given(text, copied, asked):
+    line = parse_line(text)
+
+    assert line.copied == tuple((f"{each.rstrip('/')}/.", each) for each in copied)
+    assert line.runtime_only == asked
