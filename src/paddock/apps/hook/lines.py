@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from paddock.apps.hook.expanding import Expander, TooManyStepsError
 from paddock.apps.hook.lean.asked import ShapeError
 from paddock.apps.hook.lean.patches import read_patch
 from paddock.apps.hook.lean.places import find_stands
@@ -76,6 +77,7 @@ class Targets:
     removes: bool = False
     """A program of the line removes or moves what it is given."""
     unsure: dict[str, None] = field(default_factory=dict[str, None])
+    expander: Expander = field(default_factory=Expander)
 
 
 def read_targets(line: CommandLine, base: str) -> Targets:
@@ -316,11 +318,14 @@ def _expanded(found: Targets, target: str, directory: str) -> list[str]:
     names: dict[str, None] = {}
     # A `^` means what `!` means; where it was quoted it is a character like others.
     for pattern in dict.fromkeys((target, target.replace("[^", "[!"))):
-        for name in glob.iglob(pattern, root_dir=directory):
-            if len(names) >= EXPANDED_MAX:
-                found.unsure["a pattern stands for more names than are looked at"] = None
-                break
-            names[name] = None
+        try:
+            for name in found.expander.expand(pattern, directory):
+                if len(names) >= EXPANDED_MAX:
+                    found.unsure["a pattern stands for more names than are looked at"] = None
+                    break
+                names[name] = None
+        except TooManyStepsError:
+            found.unsure["a pattern leads through more names than are looked at"] = None
     return list(names)
 
 

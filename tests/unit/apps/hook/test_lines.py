@@ -354,3 +354,10 @@ def test_git_is_asked_about_where_it_may_rewrite_anything(client: Client):
     assert run(client, "git restore .") == "ask"
     assert run(client, "git restore --staged .") == "none"
     assert run(client, "git checkout main") == "none"
+
+
+def test_a_pattern_that_leads_through_too_many_names_is_asked_about(client: Client):
+    for name in "abcdefgh":
+        (client.place.project / "many" / name).mkdir(parents=True)
+    assert run(client, f"rm many/{'*/../' * 12}x*") == "ask"
+    assert run(client, "rm many/*/../*/../x*") == "none"
