@@ -359,6 +359,22 @@ def test_a_defect_before_anything_is_recorded_is_decided_by_the_full_path(
     assert [entry.decision for entry in client.entries()] == ["allow", "deny"]
 
 
+def test_a_decision_that_takes_too_long_is_refused_and_on_record(client: Client, tmp_path: Path):
+    launcher = copied_package(client, tmp_path)
+    full = launcher.parent / "full.py"
+    stopped = (
+        "    import signal\n    signal.raise_signal(signal.SIGALRM)\n    ground = find_ground("
+    )
+    full.write_text(full.read_text().replace("    ground = find_ground(", stopped, 1))
+
+    done = client.start(allowed(client), program=launcher)
+
+    assert "the decision was stopped" in refused(done)
+    assert [(entry.decision, entry.reason) for entry in client.entries()] == [
+        ("deny", "the decision was stopped")
+    ]
+
+
 def test_the_lean_path_knows_the_same_limits():
     assert (
         limits.hook_input_bytes_max,

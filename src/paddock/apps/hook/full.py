@@ -88,9 +88,17 @@ def guarded(
         return refuse(asked, _refused_reason(asked, given, error), today)
 
 
+def record_stop(given: Given) -> None:
+    """Put a call on record whose decision was stopped, and which is refused for it."""
+    _recorded(None, given, "the decision was stopped", InternalError.code)
+
+
 def _refused_reason(asked: Asked | None, given: Given, error: Exception) -> str:
     """Why nothing was decided; a call that names its tool is put on record with it."""
-    reason, code = _said(error)
+    return _recorded(asked, given, *_said(error))
+
+
+def _recorded(asked: Asked | None, given: Given, reason: str, code: str) -> str:
     named = find_named(given.data, given.client) if asked is None else asked
     if not code or named is None or named.event not in (PRE_TOOL_USE, PERMISSION_REQUEST):
         return reason

@@ -25,6 +25,8 @@ else:
 
 ANSWER_TIMEOUT_S = 25
 """As `limits.hook_answer_timeout_s`: some clients let a call run when a hook takes too long."""
+RECORD_TIMEOUT_S = 5
+"""For putting a call on record that was stopped; a client waits long enough for both."""
 INPUT_BYTES_MAX = 64_000_000
 """As `limits.hook_input_bytes_max`."""
 LOADED = (
@@ -192,11 +194,18 @@ def _full(data: bytes, client: str, variables: "dict[str, str]", has_image: bool
     # Without -S this happens at every start; here only when the library is needed.
     sys.path.append(_PACKAGE.rpartition("/")[0])
     site.main()
-    from paddock.apps.hook.full import Given, answer
+    from paddock.apps.hook.full import Given, answer, record_stop
     from paddock.apps.hook.wrapping import command_program
 
     here, program = os.getcwd(), command_program()
-    return answer(Given(data, client, variables, here, program, keeps_image=not has_image))
+    given = Given(data, client, variables, here, program, keeps_image=not has_image)
+    try:
+        return answer(given)
+    except StoppedError:
+        _signal.alarm(RECORD_TIMEOUT_S)
+        record_stop(given)
+        _signal.alarm(0)
+        raise
 
 
 def _read() -> bytes:
