@@ -1,8 +1,12 @@
 """What one command writes, takes away and brings, and what of it words do not tell."""
 
+import re
 from dataclasses import dataclass, field
+from typing import Final
 
 from paddock.policy.commands.commandline import program_name
+
+_PATTERN: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(slots=True)
@@ -45,3 +49,8 @@ def inside(target: str, source: str) -> str:
 def all_below(directory: str) -> tuple[str, str]:
     """What stands below a directory, as copied to where it stands: each file of it is written."""
     return (f"{directory.rstrip('/')}/.", directory)
+
+
+def has_pattern(path: str) -> bool:
+    """Whether a path may be a pattern, which stands for other names."""
+    return _PATTERN.search(path) is not None

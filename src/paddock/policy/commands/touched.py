@@ -13,6 +13,7 @@ from paddock.policy.commands.commandline import Reading, program_name
 from paddock.policy.commands.touch import Touch, all_below, inside, names_directory
 from paddock.policy.commands.touched_git import of_git
 from paddock.policy.commands.touched_own import REMOVING, of_executed, of_find, of_tar, read_handed
+from paddock.policy.commands.touched_packed import PACKERS, of_packer, of_xxd
 from paddock.policy.commands.touched_sed import of_sed
 
 
@@ -38,8 +39,7 @@ class Target:
 
 
 _ROWS: Final = (
-    Target(("rm", "rmdir", "unlink", "shred", "tee", "bzip2", "xz"), "all"),
-    Target(("gzip", "gunzip"), "all", "S", ("--suffix",), below=("-r", "--recursive")),
+    Target(("rm", "rmdir", "unlink", "shred", "tee"), "all"),
     Target(("touch",), "all", "drt", ("--date", "--reference", "--time")),
     Target(("mkdir", "mkfifo"), "all", "m", ("--mode",)),
     Target(("truncate",), "all", "sr", ("--size", "--reference")),
@@ -73,16 +73,15 @@ _ROWS: Final = (
     Target(("make", "ninja"), "none", "", (), ("-C", "--directory")),
     Target(("unzip",), "none", "", (), ("-d",)),
     Target(("uniq",), "second", "fsw", ("--skip-fields", "--skip-chars", "--check-chars")),
-    Target(("xxd",), "second", "cgolsnR"),
     Target(("patch",), "all", "pidoBDFrVYz", (), ("-o",)),
     Target(("split",), "second", "abClnt", ("--suffix-length", "--bytes", "--line-bytes",
            "--lines", "--number", "--separator", "--filter", "--additional-suffix")),
     Target(("csplit",), "none", "bn", ("--suffix-format", "--digits"), ("-f", "--prefix")),
 )  # fmt: skip
 _TABLE: Final = {program: row for row in _ROWS for program in row.programs}
-_OWN: Final = frozenset({"dd", "find", "git", "sed", "gsed", "tar", "bsdtar"})
+_OWN: Final = frozenset({"dd", "find", "git", "sed", "gsed", "tar", "bsdtar", "xxd"})
 _UNREAD_SED: Final = "what sed writes or runs cannot be told from its script"
-PROGRAMS: Final = frozenset(_TABLE) | _OWN
+PROGRAMS: Final = frozenset(_TABLE) | _OWN | PACKERS.keys()
 """Programs at whose words this module looks."""
 BY_OPTION: Final = frozenset(program for program, row in _TABLE.items() if row.operands == "none")
 """Of those, the ones that write only what an option names."""
@@ -118,6 +117,10 @@ def _touch(reading: Reading) -> Touch:
             return of_git(words)
         case "tar" | "bsdtar":
             return of_tar(words)
+        case "xxd":
+            return of_xxd(words)
+        case _ if name in PACKERS:
+            return of_packer(name, words)
         case "sed" | "gsed":
             found = of_sed(words)
             return Touch(list(found.files), doubts=[] if found.is_sure else [_UNREAD_SED])

@@ -216,3 +216,55 @@ def test_git_rewrites_all_that_is_below_what_it_is_given(text, copied, asked):
 
     assert line.copied == tuple((f"{each.rstrip('/')}/.", each) for each in copied)
     assert line.runtime_only == asked
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-ps", "-p", "-b", "-cols 16", "-c 16", "-c16", "-len 4", "-l 4", "-l4", "-seek 1", "-s 1",
+     "-s1", "-skip 1", "-g 2", "-groupsize 2", "-bits", "-u -i", "--ps", "--cols 8", "-n x", "-co",
+     "-capitalize", "-o 1", "-R never", "--"],
+)  # fmt: skip
+def test_the_options_of_xxd_hide_no_operand(options):
+    assert parse_line(f"xxd {options} a prot/x").touched == ("prot/x",)
+    assert parse_line(f"xxd {options} a").touched == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("gunzip n.key.gz", ("n.key.gz", "n.key")),
+        ("gzip -d n.key.gz", ("n.key.gz", "n.key")),
+        ("gzip --decomp n.key.gz", ("n.key.gz", "n.key")),
+        ("gzip -S .x -d n.key.x", ("n.key.x", "n.key")),
+        ("gunzip n.key-gz", ("n.key-gz", "n.key", "n")),
+        ("gunzip n.tgz", ("n.tgz", "n", "n.tar")),
+        ("bzip2 -dk n.key.bz2", ("n.key.bz2", "n.key")),
+        ("bunzip2 n.key.bz2", ("n.key.bz2", "n.key")),
+        ("xz -d n.key.xz", ("n.key.xz", "n.key")),
+        ("xz -t -d n.key.xz", ("n.key.xz", "n.key")),
+        ("unxz -T 4 n.key.xz", ("n.key.xz", "n.key")),
+        ("zstd -d n.key.zst", ("n.key.zst", "n.key")),
+        ("zstd -q a -o n.key", ("a", "n.key", "a.zst")),
+        ("unxz -z a", ("a", "a.xz")),
+        ("gzip a", ("a", "a.gz")),
+        ("gzip -S .lock a", ("a", "a.lock")),
+        ("gzip --suffix=.lock a", ("a", "a.lock")),
+        ("gzip -dc n.key.gz", ("n.key.gz",)),
+        ("gunzip --stdout n.key.gz", ("n.key.gz",)),
+        ("xz -l n.key.xz", ("n.key.xz",)),
+    ],
+)
+def test_the_names_that_packing_and_unpacking_make(text, touched):
+    line = parse_line(text)
+    assert (line.touched, line.runtime_only) == (touched, ())
+
+
+@pytest.mark.parametrize(
+    "text", ["gunzip -N a.gz", "gzip -dN a.gz", "gunzip -r d", "gunzip *.gz", "unzstd -r d",
+             "zstd --output-dir-flat d a"]
+)  # fmt: skip
+def test_names_that_only_the_packed_files_tell_are_asked_about(text):
+    asked = "what is packed or unpacked gets names that the words of the line do not tell"
+    assert parse_line(text).runtime_only == (asked,)
+    assert parse_line("gzip -N a").runtime_only == ()
+    assert parse_line("gzip -r d *.txt").runtime_only == ()
