@@ -54,3 +54,12 @@ def all_below(directory: str) -> tuple[str, str]:
 def has_pattern(path: str) -> bool:
     """Whether a path may be a pattern, which stands for other names."""
     return _PATTERN.search(path) is not None
+
+
+def backup_names(path: str, suffix: str) -> list[str]:
+    """What a copy may be called that is kept of a file: a star in the suffix is the file's name."""
+    if "*" not in suffix:
+        return [f"{path}{suffix}"]
+    directory, slash, name = path.rpartition("/")
+    named = suffix.replace("*", name)
+    return list(dict.fromkeys((named, f"{directory}{slash}{named}", suffix.replace("*", path))))

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock.policy.commands.commandline import Reading, program_name
-from paddock.policy.commands.touch import Touch, all_below, inside, names_directory
+from paddock.policy.commands.touch import (
+    Touch,
+    all_below,
+    backup_names,
+    inside,
+    names_directory,
+)
 from paddock.policy.commands.touched_git import of_git
 from paddock.policy.commands.touched_own import REMOVING, of_executed, of_find, of_tar, read_handed
 from paddock.policy.commands.touched_packed import PACKERS, of_packer, of_xxd
@@ -22,10 +28,11 @@ class Target:
     """Which words of `programs` are written.
 
     `operands` is what of the operands: `all`, `last` (a copy's target), `rest`
-    (all but the first), `second`, `none`. `valued` and `settings` are options
+    (all but the first), `second`, `pieces` (what `split` names), `none`. `valued` and `settings` are options
     that take a word, `written` those whose value is written. `only_with` one of its
     options operands are written; with one of `all_with` the first is, too; with one of
-    `below`, all that stands below them.
+    `below`, all that stands below them. The value of one of `suffixes` comes behind each
+    name; with one of `doubted` words do not tell the names.
     """
 
     programs: tuple[str, ...]
@@ -36,6 +43,8 @@ class Target:
     only_with: tuple[str, ...] = ()
     all_with: tuple[str, ...] = ()
     below: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
 
 
 _ROWS: Final = (
@@ -52,12 +61,11 @@ _ROWS: Final = (
            "--remove-file", "--set", "--set-file", "--restore"), below=("-R", "--recursive")),
     Target(("chattr",), "rest", "vp", below=("-R",),
            all_with=tuple(f"-{mode}" for mode in "aAcCdDeFijmPsStTux")),
-    Target(("mv",), "last", "tS", ("--target-directory", "--suffix"), ("-t", "--target-directory")),
-    Target(("cp", "ln"), "last", "tS", ("--target-directory", "--suffix"),
-           ("-t", "--target-directory")),
+    Target(("mv", "cp", "ln"), "last", "tS", ("--target-directory", "--suffix"),
+           ("-t", "--target-directory"), suffixes=("-S", "--suffix")),
     Target(("install",), "last", "tSmog",
            ("--target-directory", "--suffix", "--mode", "--owner", "--group"),
-           ("-t", "--target-directory")),
+           ("-t", "--target-directory"), suffixes=("-S", "--suffix")),
     Target(("scp",), "last", "PFiloScDJX"),
     Target(("rsync",), "last", "efBTM", ("--rsh", "--filter", "--exclude", "--include",
            "--files-from", "--block-size", "--temp-dir")),
@@ -73,13 +81,17 @@ _ROWS: Final = (
     Target(("make", "ninja"), "none", "", (), ("-C", "--directory")),
     Target(("unzip",), "none", "", (), ("-d",)),
     Target(("uniq",), "second", "fsw", ("--skip-fields", "--skip-chars", "--check-chars")),
-    Target(("patch",), "all", "pidoBDFrVYz", (), ("-o",)),
-    Target(("split",), "second", "abClnt", ("--suffix-length", "--bytes", "--line-bytes",
-           "--lines", "--number", "--separator", "--filter", "--additional-suffix")),
-    Target(("csplit",), "none", "bn", ("--suffix-format", "--digits"), ("-f", "--prefix")),
+    Target(("patch",), "all", "pidoBDFrVYz", ("--strip", "--input", "--ifdef", "--fuzz"),
+           ("-o",), doubted=("-B", "-Y", "-z", "--prefix", "--basename-prefix", "--suffix")),
+    Target(("split",), "pieces", "abClnt", ("--suffix-length", "--bytes", "--line-bytes",
+           "--lines", "--number", "--separator", "--filter", "--additional-suffix"),
+           suffixes=("--additional-suffix",)),
+    Target(("csplit",), "pieces", "bn", ("--suffix-format", "--digits"), ("-f", "--prefix"),
+           suffixes=("-b", "--suffix-format")),
 )  # fmt: skip
 _TABLE: Final = {program: row for row in _ROWS for program in row.programs}
 _OWN: Final = frozenset({"dd", "find", "git", "sed", "gsed", "tar", "bsdtar", "xxd"})
+_UNTOLD: Final = "an option makes names of files that the words of the line do not tell"
 _UNREAD_SED: Final = "what sed writes or runs cannot be told from its script"
 PROGRAMS: Final = frozenset(_TABLE) | _OWN | PACKERS.keys()
 """Programs at whose words this module looks."""
@@ -130,8 +142,10 @@ def _touch(reading: Reading) -> Touch:
 
 
 def _of_row(name: str, words: list[str], row: Target) -> Touch:
-    operands, written, options = _split(words, row)
-    touch = Touch()
+    operands, values, options = _split(words, row)
+    written = [value for value in _of(row.written, values) if value]
+    suffixes = _of(row.suffixes, values)
+    touch = Touch(doubts=[_UNTOLD] if row.doubted and _has(options, row.doubted) else [])
     if name in REMOVING:
         touch.removed = operands
         return touch
@@ -152,12 +166,42 @@ def _of_row(name: str, words: list[str], row: Target) -> Touch:
     if name == "install" and _has(options, ("-d", "--directory")):
         touch.written += operands
         return touch
+    if row.operands == "pieces":
+        prefixes = _of(row.written, values) if row.written else operands[1:2]
+        touch.written += _pieces(name, prefixes[-1:], suffixes)
+        return touch
     chosen = operands if _has(options, row.all_with) else _chosen(row, operands, written)
     touch.written += chosen
+    touch.written += [f"{each}{suffix}" for each in chosen for suffix in suffixes]
+    if row.only_with:
+        touch.written += _kept(chosen, options)
     if _has(options, row.below):
         touch.copied += [all_below(each) for each in chosen]
     touch.written = [each for each in touch.written if each not in touch.removed]
     return touch
+
+
+def _of(named: tuple[str, ...], values: list[tuple[str, str]]) -> list[str]:
+    return [value for name, value in values if any(_names(name, option) for option in named)]
+
+
+def _pieces(name: str, prefix: list[str], suffixes: list[str]) -> list[str]:
+    """Return the prefix of the files that `split` makes, or the first of them where it is told."""
+    if prefix and not suffixes:
+        return [each for each in prefix if each]
+    begin = prefix[0] if prefix else ("x" if name == "split" else "xx")
+    number, end = "aa" if name == "split" else "", suffixes[-1] if suffixes else ""
+    return [*filter(None, prefix), f"{begin}{number}{end or ('' if number else '00')}"]
+
+
+def _kept(edited: list[str], options: list[str]) -> list[str]:
+    """Return the copies that `perl -i.bak` keeps of what it edits."""
+    suffixes = [
+        option.partition("i")[2]
+        for option in options
+        if "i" in option and option[1:2] not in "-IMmeEF"
+    ]
+    return [name for each in edited for end in suffixes if end for name in backup_names(each, end)]
 
 
 def _shares(name: str, options: list[str]) -> bool:
@@ -227,10 +271,10 @@ def _copies(operands: list[str], directories: list[str]) -> list[str]:
     return made
 
 
-def _split(words: list[str], row: Target) -> tuple[list[str], list[str], list[str]]:
-    """Return operands, the values of `written` options, and the options."""
+def _split(words: list[str], row: Target) -> tuple[list[str], list[tuple[str, str]], list[str]]:
+    """Return operands, the options that have a value with it, and the options."""
     operands: list[str] = []
-    written: list[str] = []
+    values: list[tuple[str, str]] = []
     options: list[str] = []
     index = 0
     while index < len(words):
@@ -245,9 +289,8 @@ def _split(words: list[str], row: Target) -> tuple[list[str], list[str], list[st
         options.append(word)
         name, value, taken = _value(word, words[index : index + 1], row)
         index += taken
-        if value and any(_names(name, option) for option in row.written):
-            written.append(value)
-    return operands, written, options
+        values.append((name, value))
+    return operands, values, options
 
 
 def _names(name: str, option: str) -> bool:

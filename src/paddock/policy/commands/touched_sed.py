@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from paddock.policy.commands.touch import backup_names
+
 # Possessive throughout: a hostile script must not make the search go back.
 _SKIPPED: Final = re.compile(r"(?:[\s;}]|#[^\n]*+)*+")
 _BRACKETS: Final = r"\[\^?+\]?+(?:\[[:.=][^\]\n]*+\]|[^\]\n])*+\]"
@@ -47,6 +49,8 @@ class SedWords:
     scripts: list[str] = field(default_factory=list[str])
     operands: list[str] = field(default_factory=list[str])
     is_in_place: bool = False
+    suffix: str = ""
+    """Of the copies that are kept of what is edited in place."""
     has_script: bool = False
     """An option named a script, or the file of one."""
 
@@ -68,7 +72,9 @@ def of_sed(words: Sequence[str]) -> SedWrites:
     # sed itself joins its scripts by line ends.
     script = "\n".join(found.scripts)
     named, is_sure = _read_script(script) if len(script) <= SCRIPT_CHARS_MAX else ([], False)
-    return SedWrites((*(found.operands if found.is_in_place else ()), *named), is_sure)
+    edited = found.operands if found.is_in_place else []
+    kept = [name for each in edited if found.suffix for name in backup_names(each, found.suffix)]
+    return SedWrites((*edited, *kept, *named), is_sure)
 
 
 def _read_words(words: Sequence[str]) -> SedWords:
@@ -100,7 +106,9 @@ def _read_long(found: SedWords, word: str, left: list[str]) -> None:
     if "--expression" in wanted:
         found.scripts.append(value)
     found.has_script = found.has_script or not {"--expression", "--file"}.isdisjoint(wanted)
-    found.is_in_place = found.is_in_place or (name[2:] != "" and "--in-place".startswith(name))
+    if name[2:] and "--in-place".startswith(name):
+        found.is_in_place = True
+        found.suffix = value or found.suffix
 
 
 def _read_letters(found: SedWords, word: str, left: list[str]) -> None:
@@ -108,6 +116,7 @@ def _read_letters(found: SedWords, word: str, left: list[str]) -> None:
         if letter == "i":
             # The rest of the word is the suffix of a copy.
             found.is_in_place = True
+            found.suffix = word[place:] or found.suffix
             return
         if letter in _OPTIONS_WITH_WORD:
             value = word[place:] or (left.pop(0) if left else "")

@@ -98,7 +98,8 @@ def test_what_git_alone_knows_to_be_untracked_is_asked_about(text):
         ("uniq -f 1 a", ()),
         ("csplit -f .env a 1", (".env",)),
         ("split --lines 1 a .env", (".env",)),
-        ("split -l 1 a", ()),
+        ("split -l 1 a", ("xaa",)),
+        ("csplit a 1", ("xx00",)),
         ("curl -s --dump-header .env http://h", (".env",)),
         ("curl -s --output-dir .git -O http://h/x", (".git/x", ".git")),
         ("curl -O http://h/.env", ("./.env",)),
@@ -268,3 +269,43 @@ def test_names_that_only_the_packed_files_tell_are_asked_about(text):
     assert parse_line(text).runtime_only == (asked,)
     assert parse_line("gzip -N a").runtime_only == ()
     assert parse_line("gzip -r d *.txt").runtime_only == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("cp -b -S .key a b.c", ("b.c", "b.c.key")),
+        ("cp --suffix=.key a b.c", ("b.c", "b.c.key")),
+        ("mv --suf .key a b.c", ("b.c", "b.c.key")),
+        ("ln -s -S.key a b.c", ("b.c", "b.c.key")),
+        ("install -bS .key a b.c", ("b.c", "b.c.key")),
+        ("cp -b a b.c", ("b.c",)),
+        ("split --additional-suffix=.key a q", ("q", "qaa.key")),
+        ("split --additional-suffix .key a", ("xaa.key",)),
+        ("csplit -b %02d.lock a 1", ("xx%02d.lock",)),
+        ("csplit -f '' -b prot/%d a 1", ("prot/%d",)),
+        ("csplit -f q --suffix-format=%d.lock a 1", ("q", "q", "q%d.lock")),
+        ("sed -i.key s/a/b/ c/a", ("c/a", "c/a.key")),
+        ("sed --in-place=.key s/a/b/ a", ("a", "a.key")),
+        ("sed -i'prot/*' s/a/b/ a", ("a", "prot/a")),
+        ("sed -i's_*' s/a/b/ c/a", ("c/a", "s_a", "c/s_a", "s_c/a")),
+        ("sed -i s/a/b/ a", ("a",)),
+        ("perl -i.key -pe 1 a", ("a", "a.key")),
+        ("perl -pi.key -e 1 a", ("a", "a.key")),
+        ("perl -i'prot/*' -pe 1 a", ("a", "prot/a")),
+        ("perl -Mstrict -pi -e 1 a", ("a",)),
+        ("ruby -i.key -pe 1 a", ("a", "a.key")),
+    ],
+)
+def test_names_that_are_made_with_a_suffix(text, touched):
+    assert tuple(parse_line(text).touched) == tuple(dict.fromkeys(touched))
+    assert parse_line(text).runtime_only == ()
+
+
+@pytest.mark.parametrize(
+    "options", ["-b -z .key", "-bz.key", "--suffix=.key", "-B prot/", "--pref prot/", "-Y .env"]
+)
+def test_the_names_of_what_patch_keeps_are_asked_about(options):
+    asked = "an option makes names of files that the words of the line do not tell"
+    assert parse_line(f"patch {options} a p.diff").runtime_only == (asked,)
+    assert parse_line("patch -b -p1 a p.diff").runtime_only == ()
