@@ -27,12 +27,12 @@ from paddock.policy.commands.touched_sed import of_sed
 class Target:
     """Which words of `programs` are written.
 
-    `operands` is what of the operands: `all`, `last` (a copy's target), `rest`
-    (all but the first), `second`, `pieces` (what `split` names), `none`. `valued` and `settings` are options
-    that take a word, `written` those whose value is written. `only_with` one of its
-    options operands are written; with one of `all_with` the first is, too; with one of
-    `below`, all that stands below them. The value of one of `suffixes` comes behind each
-    name; with one of `doubted` words do not tell the names.
+    `operands` is what of the operands: `all`, `last` (a copy's target), `rest` (all but
+    the first), `first`, `second`, `pieces` (what `split` names), `none`. `valued` and
+    `settings` are options that take a word, `written` those whose value is written.
+    `only_with` one of its options operands are written; with one of `all_with` the first
+    is, too; with one of `below`, all that stands below them. The value of one of
+    `suffixes` comes behind each name; with one of `doubted` words do not tell the names.
     """
 
     programs: tuple[str, ...]
@@ -156,6 +156,12 @@ def _of_row(name: str, words: list[str], row: Target) -> Touch:
         touch.copied += [all_below(each) for each in sources if name == "cp"]
     if name in _MOVING:
         touch.copied += _brought(name, operands, written)
+    if name == "ln" and len(operands) == 1 and not written:
+        touch.written.append(inside(".", operands[0]))
+    if name == "cp" and _has(options, ("--parents",)):
+        places = [(source, target.rstrip("/")) for source, target in touch.copied]
+        touch.copied += [(source, f"{target}/{source}") for source, target in places]
+        touch.written += [f"{target}/{source}" for source, target in places]
     if name == "mv":
         touch.removed = operands if written else operands[:-1]
     if name == "curl" and _has(options, ("-O", "--remote-name")):

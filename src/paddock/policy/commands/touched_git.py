@@ -79,6 +79,11 @@ def _rm(rest: Sequence[str]) -> Touch:
     return Touch(removed=_operands(rest))
 
 
+def _format_patch(rest: Sequence[str]) -> Touch:
+    is_told = bool(_outputs(rest)) or any(_shortens(word, "--stdout", 5) for word in rest)
+    return Touch(written=[] if is_told else ["."])
+
+
 def _mv(rest: Sequence[str]) -> Touch:
     paths = _operands(rest)
     touch = Touch(written=paths[-1:], removed=paths[:-1])
@@ -163,6 +168,7 @@ def _worktree(rest: Sequence[str]) -> Touch:
 _HANDLERS: Final[dict[str, Callable[[Sequence[str]], Touch]]] = {
     "checkout": _rewritten,
     "restore": _rewritten,
+    "format-patch": _format_patch,
     "rm": _rm,
     "mv": _mv,
     "clean": _clean,

@@ -361,3 +361,14 @@ def test_a_pattern_that_leads_through_too_many_names_is_asked_about(client: Clie
         (client.place.project / "many" / name).mkdir(parents=True)
     assert run(client, f"rm many/{'*/../' * 12}x*") == "ask"
     assert run(client, "rm many/*/../*/../x*") == "none"
+
+
+@pytest.mark.parametrize(
+    "act",
+    ["ln -s ../src/w", "split ../a", "csplit ../a 1", "git format-patch -1",
+     "cp --parents .claude/settings.json .."],
+)  # fmt: skip
+def test_a_program_that_names_its_files_by_itself_writes_where_one_stands(act, client: Client):
+    assert run(client, f"cd .git && {act}") == "deny"
+    if "--parents" not in act:
+        assert run(client, f"cd src && {act}") == "none"

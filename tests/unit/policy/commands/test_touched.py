@@ -309,3 +309,18 @@ def test_the_names_of_what_patch_keeps_are_asked_about(options):
     asked = "an option makes names of files that the words of the line do not tell"
     assert parse_line(f"patch {options} a p.diff").runtime_only == (asked,)
     assert parse_line("patch -b -p1 a p.diff").runtime_only == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("ln -s ../src/w", ("./w", "../src/w")),
+        ("cp --parents prot/x ../d", ("../d/prot/x", "../d")),
+        ("git format-patch -1", (".",)),
+        ("git -C prot format-patch -1", ("prot", "prot/.")),
+        ("git format-patch -1 --stdout", ()),
+    ],
+)
+def test_what_is_written_where_one_stands(text, touched):
+    assert set(parse_line(text).touched) >= set(touched)
+    assert touched or not parse_line(text).touched
