@@ -74,15 +74,21 @@ _ROWS: Final = (
     Target(("perl", "ruby"), "all", "eEIMmF", (), (), ("-i", "-pi", "-ni")),
     Target(("curl",), "none", "XHdAuemxbFTrtwyYzKCEQPU", ("--data", "--header", "--user"),
            ("-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar",
-            "--trace", "--trace-ascii", "--stderr", "--etag-save", "--hsts", "--alt-svc")),
+            "--trace", "--trace-ascii", "--stderr", "--etag-save", "--hsts", "--alt-svc",
+            "--libcurl"), doubted=("-K", "--config")),
     Target(("wget",), "none", "", (), ("-O", "-o", "-P", "-a", "--output-document")),
-    Target(("gcc", "cc", "g++", "clang", "c++", "ld", "go", "tree", "openssl", "rustc"), "none", "",
+    Target(("gcc", "cc", "g++", "clang", "c++", "ld", "go", "tree", "rustc"), "none", "",
            (), ("-o", "-out")),
+    Target(("openssl",), "none", "", (), ("-o", "-out", "-keyout", "-writerand", "-CRLout")),
+    Target(("mktemp",), "all", "p", ("--suffix",), ("-p", "--tmpdir"), suffixes=("--suffix",)),
+    Target(("zip",), "first", "bnOPstZ", (), ("-O", "--output-file")),
+    Target(("link",), "second"),
     Target(("make", "ninja"), "none", "", (), ("-C", "--directory")),
     Target(("unzip",), "none", "", (), ("-d",)),
     Target(("uniq",), "second", "fsw", ("--skip-fields", "--skip-chars", "--check-chars")),
     Target(("patch",), "all", "pidoBDFrVYz", ("--strip", "--input", "--ifdef", "--fuzz"),
-           ("-o",), doubted=("-B", "-Y", "-z", "--prefix", "--basename-prefix", "--suffix")),
+           ("-o", "--output", "-r", "--reject-file", "-d", "--directory"),
+           doubted=("-B", "-Y", "-z", "--prefix", "--basename-prefix", "--suffix")),
     Target(("split",), "pieces", "abClnt", ("--suffix-length", "--bytes", "--line-bytes",
            "--lines", "--number", "--separator", "--filter", "--additional-suffix"),
            suffixes=("--additional-suffix",)),
@@ -214,6 +220,8 @@ def _shares(name: str, options: list[str]) -> bool:
     """Whether a program makes hard links: one file under one more name."""
     # Behind these letters stands a value.
     flags = [each if each[:2] == "--" else re.split("[tS]", each)[0] for each in options]
+    if name == "link":
+        return True
     if name == "ln":
         return not _has(flags, ("-s", "--symbolic"))
     return name == "cp" and _has(flags, ("-l", "--link"))
@@ -257,6 +265,8 @@ def _chosen(row: Target, operands: list[str], written: list[str]) -> list[str]:
             return operands
         case "rest":
             return operands[1:]
+        case "first":
+            return operands[:1]
         case "second":
             return operands[1:2]
         case "last":
@@ -313,9 +323,12 @@ def _value(word: str, following: list[str], row: Target) -> tuple[str, str, int]
             return name, value, 0
         takes = any(_names(name, option) for option in (*row.settings, *row.written))
         return (name, following[0], 1) if takes and following else (name, "", 0)
-    for option in row.written:
-        if not option.startswith("--") and len(option) > 2 and word == option:
-            return (word, following[0], 1) if following else (word, "", 0)
+    name, equals, value = word.partition("=")
+    if len(name) > 2 and name in row.written:
+        # A name of several letters behind one dash: `-out x`, `-out=x`.
+        if equals:
+            return name, value, 0
+        return (word, following[0], 1) if following else (word, "", 0)
     letters = row.valued + "".join(option[1] for option in row.written if len(option) == 2)
     for place, letter in enumerate(word[1:], 2):
         if letter in letters:

@@ -108,6 +108,17 @@ def _rewritten(rest: Sequence[str]) -> Touch:
     return touch
 
 
+def _from_index(rest: Sequence[str]) -> Touch:
+    """`git checkout-index`: what is named, or everything, perhaps below a prefix."""
+    words = list(pairwise((*rest, "")))
+    prefixes = [word.partition("=")[2] for word in rest if word.startswith("--prefix=")]
+    prefixes += [after for word, after in words if word == "--prefix"]
+    named = _without_values(rest, frozenset({"--prefix", "--stage"}))
+    is_told = bool(named) or not rest
+    written = [f"{prefix}{each}" for prefix in prefixes[-1:] or [""] for each in named]
+    return Touch(written=[*filter(None, prefixes), *written], doubts=[] if is_told else [_REWRITES])
+
+
 def _writes_index_alone(rest: Sequence[str]) -> bool:
     """`git restore --staged PATH`, with no further option: no file is written."""
     words = list(rest[: rest.index("--")]) if "--" in rest else list(rest)
@@ -167,6 +178,7 @@ def _worktree(rest: Sequence[str]) -> Touch:
 
 _HANDLERS: Final[dict[str, Callable[[Sequence[str]], Touch]]] = {
     "checkout": _rewritten,
+    "checkout-index": _from_index,
     "restore": _rewritten,
     "format-patch": _format_patch,
     "rm": _rm,

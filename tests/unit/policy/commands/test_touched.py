@@ -324,3 +324,47 @@ def test_the_names_of_what_patch_keeps_are_asked_about(options):
 def test_what_is_written_where_one_stands(text, touched):
     assert set(parse_line(text).touched) >= set(touched)
     assert touched or not parse_line(text).touched
+
+
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("mktemp prot/XXXX", ("prot/XXXX",)),
+        ("mktemp -p prot", ("prot",)),
+        ("mktemp --tmpdir=prot n.XXXX", ("prot", "n.XXXX")),
+        ("mktemp --suffix=.key nXXXX", ("nXXXX", "nXXXX.key")),
+        ("mktemp -d", ()),
+        ("zip prot/z.zip a .env", ("prot/z.zip",)),
+        ("zip -qr x.zip docs", ("x.zip",)),
+        ("zip -O prot/z.zip x.zip a", ("prot/z.zip", "x.zip")),
+        ("link prot/x l", ("prot/x", "l")),
+        ("openssl req -x509 -keyout n.key -out a.pem", ("n.key", "a.pem")),
+        ("openssl rand -out=n.key 5", ("n.key",)),
+        ("openssl dgst -sha256 .env", ()),
+        ("curl --libcurl .env http://h", (".env",)),
+        ("patch --output=prot/x a p.diff", ("prot/x", "a", "p.diff")),
+        ("patch -d prot -i ../p.diff", ("prot",)),
+        ("patch --directory prot -i ../p.diff", ("prot",)),
+        ("patch --reject-file=prot/rej a p.diff", ("prot/rej", "a", "p.diff")),
+        ("patch -r prot/rej a", ("prot/rej", "a")),
+        ("git checkout-index --prefix=prot/ -f src/x", ("prot/", "prot/src/x")),
+        ("git checkout-index --prefix prot/ -f src/x", ("prot/", "prot/src/x")),
+        ("git checkout-index -f src/x", ("src/x",)),
+    ],
+)
+def test_what_lesser_known_programs_write(text, touched):
+    assert parse_line(text).touched == touched
+    assert parse_line(text).runtime_only == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("curl -K x http://h", "an option makes names of files that the words of the line"),
+        ("curl -sKx http://h", "an option makes names of files that the words of the line"),
+        ("curl --config x", "an option makes names of files that the words of the line"),
+        ("git checkout-index -f -a", "git rewrites files that it finds by itself"),
+    ],
+)
+def test_what_another_file_names_is_asked_about(text, asked):
+    assert parse_line(text).runtime_only[0].startswith(asked)

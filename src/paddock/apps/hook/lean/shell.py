@@ -30,7 +30,7 @@ _BARE_NAMES = ("HEAD", "objects", "refs")
 _GIT_LONG = ("--output", "--git-dir", "--work-tree")
 _GIT_WRITING = (
     *("rm", "mv", "checkout", "restore", "clean", "clone", "init"),
-    *("config", "bundle", "worktree", "format-patch"),
+    *("config", "bundle", "worktree", "format-patch", "checkout-index"),
 )
 _SED_LETTERS = frozenset("nErsuz")
 _SED_LINES = frozenset("0123456789,$")
