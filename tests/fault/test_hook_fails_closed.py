@@ -359,17 +359,39 @@ def test_a_defect_before_anything_is_recorded_is_decided_by_the_full_path(
     assert [entry.decision for entry in client.entries()] == ["allow", "deny"]
 
 
-def test_a_decision_that_takes_too_long_is_refused_and_on_record(client: Client, tmp_path: Path):
-    launcher = copied_package(client, tmp_path)
+def stopped_package(client: Client, directory: Path) -> Path:
+    """A package whose time is up in the middle of a decision; its launcher."""
+    launcher = copied_package(client, directory)
     full = launcher.parent / "full.py"
     stopped = (
         "    import signal\n    signal.raise_signal(signal.SIGALRM)\n    ground = find_ground("
     )
     full.write_text(full.read_text().replace("    ground = find_ground(", stopped, 1))
+    return launcher
 
-    done = client.start(allowed(client), program=launcher)
+
+def test_a_decision_that_takes_too_long_is_refused_and_on_record(client: Client, tmp_path: Path):
+    done = client.start(allowed(client), program=stopped_package(client, tmp_path))
 
     assert "the decision was stopped" in refused(done)
+    assert [(entry.decision, entry.reason) for entry in client.entries()] == [
+        ("deny", "the decision was stopped")
+    ]
+
+
+def test_so_is_one_that_is_asked_for_on_the_command_line(client: Client, tmp_path: Path):
+    stopped_package(client, tmp_path)
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from paddock.apps.cli.main import console\nconsole()"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "hook"], input=allowed(client), env=client.environment,
+        cwd=client.root, capture_output=True, check=False,
+    )  # fmt: skip
+
+    assert "StoppedError" in refused(done)
     assert [(entry.decision, entry.reason) for entry in client.entries()] == [
         ("deny", "the decision was stopped")
     ]

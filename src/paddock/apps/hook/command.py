@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
@@ -10,7 +11,8 @@ from typing import Final
 from paddock import limits
 from paddock.apps.hook import scratch
 from paddock.apps.hook.console import Console, environment_of, project_of
-from paddock.apps.hook.full import Given, answer
+from paddock.apps.hook.full import Given, answer, record_stop
+from paddock.apps.hook.lean.start import RECORD_TIMEOUT_S, StoppedError
 from paddock.apps.hook.settings import codex, installing
 from paddock.apps.hook.settings.installing import (
     CLIENTS,
@@ -119,7 +121,7 @@ class Hook:
 def _answer(options: argparse.Namespace, console: Console) -> int:
     """One event. An installed hook does not come through here: see `launch.py`."""
     try:
-        console.print(answer(_given(options, console)).decode())
+        console.print(_answer_in_time(_given(options, console)).decode())
         console.stdout.flush()
     except BaseException as error:  # noqa: BLE001 - the door: nothing may let a call run undecided
         said = f"paddock hook cannot answer ({error!r}): the call is refused\n"
@@ -128,6 +130,28 @@ def _answer(options: argparse.Namespace, console: Console) -> int:
         # The interpreter's own end would flush once more, and fail with another status.
         os._exit(_REFUSED)
     return 0
+
+
+def _answer_in_time(given: Given) -> bytes:
+    """The answer, before a client would let the call run because the hook takes too long.
+
+    Raises: StoppedError: it took too long; the refusal is on record.
+    """
+    before = signal.signal(signal.SIGALRM, _stop)
+    left = signal.alarm(limits.hook_answer_timeout_s)
+    try:
+        return answer(given)
+    except StoppedError:
+        signal.alarm(RECORD_TIMEOUT_S)
+        record_stop(given)
+        raise
+    finally:
+        signal.alarm(left)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise StoppedError(f"signal {number}")
 
 
 def _given(options: argparse.Namespace, console: Console) -> Given:
