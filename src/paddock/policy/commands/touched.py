@@ -91,7 +91,7 @@ _ROWS: Final = (
            doubted=("-B", "-Y", "-z", "--prefix", "--basename-prefix", "--suffix")),
     Target(("split",), "pieces", "abClnt", ("--suffix-length", "--bytes", "--line-bytes",
            "--lines", "--number", "--separator", "--filter", "--additional-suffix"),
-           suffixes=("--additional-suffix",)),
+           suffixes=("--additional-suffix",), doubted=("--filter",)),
     Target(("csplit",), "pieces", "bn", ("--suffix-format", "--digits"), ("-f", "--prefix"),
            suffixes=("-b", "--suffix-format")),
 )  # fmt: skip

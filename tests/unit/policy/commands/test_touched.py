@@ -362,6 +362,7 @@ def test_what_lesser_known_programs_write(text, touched):
     [
         ("curl -K x http://h", "an option makes names of files that the words of the line"),
         ("curl -sKx http://h", "an option makes names of files that the words of the line"),
+        ("split --filter='cat > prot/x' a", "an option makes names of files"),
         ("curl --config x", "an option makes names of files that the words of the line"),
         ("git checkout-index -f -a", "git rewrites files that it finds by itself"),
     ],
