@@ -23,7 +23,7 @@ class WhereReport:
     root: Path
     plane: Path
     policy: tuple[Path, ...] | None
-    """None where a file that makes it does not load."""
+    """None where it is not known: what governs does not load."""
     ledgers: Mapping[LedgerName, Path]
     user_config: Path
     gate: DualGate | None = None

@@ -146,10 +146,13 @@ def test_another_value_of_the_variable_keeps_it_closed(operator, value):
 )
 def test_another_word_for_the_profile_does_not_load_anywhere(operator, value):
     operator.change(tool_profile=value)
-    for command in (("tools",), ("where",), ("call", "list_files", "{}"), ("agent", "list")):
+    for command in (("tools",), ("call", "list_files", "{}"), ("agent", "list")):
         ran = operator.run(*command, variables=RISKY)
         assert (ran.status, ran.out) == (3, "")
         assert "field 'tool_profile'" in ran.err
+    where = operator.run("where", variables=RISKY)
+    assert (where.status, "gate" in where.out) == (3, False)
+    assert "field 'tool_profile'" in where.err
 
 
 def test_a_missing_profile_is_production(operator):

@@ -54,7 +54,7 @@ def test_the_places_are_said_and_then_what_does_not_load(lived, spoil):
     assert (shown.status, json.loads(shown.out)) == (3, {**before, "policy": None})
     assert shown.err.startswith("error[config")
     read = lived.run("where")
-    assert (read.status, "policy   does not load" in read.out) == (3, True)
+    assert (read.status, "policy   not known" in read.out) == (3, True)
 
 
 def test_no_call_is_made_and_no_undo(lived, spoil):

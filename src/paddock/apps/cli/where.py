@@ -43,7 +43,7 @@ def _show(report: WhereReport, options: Options, console: Console) -> None:
     for path in report.policy or ():
         console.say(f"policy   {path}")
     if not report.policy:
-        console.say(f"policy   {'does not load' if report.policy is None else 'built-in defaults'}")
+        console.say(f"policy   {'not known' if report.policy is None else 'built-in defaults'}")
     for name, path in report.ledgers.items():
         console.say(f"ledger   {name:<12}{path}")
     console.say(f"user     {report.user_config}")
