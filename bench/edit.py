@@ -19,7 +19,7 @@ from pathlib import Path
 from paddock.history.disk import StoreDisk
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark
-from paddock.workspace import Workspace
+from paddock.workspace import Pieces, Workspace
 from paddock.workspace.disk import Disk
 
 SIZES = {"10 kB": 10_000, "1 MB": 1_000_000, "100 MB": 100_000_000}
@@ -48,12 +48,12 @@ class Swap:
     def __init__(self, old: bytes, new: bytes) -> None:
         self.old, self.new = old, new
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         at = content.find(self.old)
         if at < 0 or content.find(self.old, at + 1) >= 0:
             raise ValueError("not exactly once")
         view = memoryview(content)
-        return b"".join((view[:at], self.new, view[at + len(self.old) :]))
+        return view[:at], self.new, view[at + len(self.old) :]
 
 
 def text_of(size: int) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).parents[2])]
 
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
 from tests.support.children import kill_after, start
 from tests.support.disks import DISKS, temporaries, tree
 
@@ -43,9 +43,9 @@ def is_whole(content: bytes) -> bool:
 class Longer:
     """An edit that keeps the seal right."""
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         body = content.partition(b"\n")[2]
-        return sealed(body[: len(body) // 2] + b"more" * 20)
+        return (sealed(body[: len(body) // 2] + b"more" * 20),)
 
 
 def write_for_ever(workspace: Workspace, seed: int) -> None:

@@ -20,7 +20,7 @@ from paddock.history.disk import StoreDisk
 from paddock.history.keeping import History
 from paddock.history.notes import CallMark
 from paddock.values.digests import digest_of
-from paddock.workspace import Workspace
+from paddock.workspace import Pieces, Workspace
 from paddock.workspace.disk import Disk
 from tests.support.children import end_of
 from tests.support.disks import NamedOnlyDisk, temporaries, tree
@@ -36,8 +36,8 @@ MARK = CallMark("CALL-1", "tool", "main", "SES-1")
 
 
 class Shout:
-    def apply(self, content: bytes) -> bytes:
-        return content.upper()
+    def apply(self, content: bytes) -> Pieces:
+        return content[:1].upper(), content[1:].upper()
 
 
 @dataclass(frozen=True)

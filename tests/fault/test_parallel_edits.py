@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
 from tests.support.children import start
 from tests.support.disks import temporaries
 
@@ -20,9 +20,9 @@ class Done:
         self.old = b"line %03d todo\n" % number
         self.new = b"line %03d done\n" % number
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         assert content.count(self.old) == 1
-        return content.replace(self.old, self.new)
+        return (content.replace(self.old, self.new),)
 
 
 @pytest.fixture

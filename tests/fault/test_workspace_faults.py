@@ -10,14 +10,14 @@ import pytest
 
 from paddock.errors import HostError, PaddockError, StorageFullError
 from paddock.testing.failing_disk import Death, FailingDisk, Fault, Moment
-from paddock.workspace import Workspace
+from paddock.workspace import Pieces, Workspace
 from tests.support.children import end_of
 from tests.support.disks import FailingNamedOnlyDisk, temporaries, tree
 
 
 class Shout:
-    def apply(self, content: bytes) -> bytes:
-        return content.upper()
+    def apply(self, content: bytes) -> Pieces:
+        return content[:1].upper(), content[1:].upper()
 
 
 @dataclass(frozen=True)

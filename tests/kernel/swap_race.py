@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 
 from paddock.errors import PaddockError
 from paddock.kernel.files import RENAME_EXCHANGE, renameat2
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
 from tests.support.users import become_plain_user, give_to_plain_user
 
 ACTS = ("view", "create", "edit", "move", "delete")
@@ -115,9 +115,9 @@ class Replace:
     def __init__(self) -> None:
         self.saw_outside = False
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         self.saw_outside = BAIT in content
-        return content[:200] + b"."
+        return content[:200], b"."
 
 
 class Fenced:

@@ -3,8 +3,9 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from paddock.text.locate import find_spans
-from paddock.text.splice import splice, splice_all
+from paddock.text.locate import Span, find_spans
+from paddock.text.snippet import snippet_around
+from paddock.text.splice import Spliced, splice, splice_all
 
 PIECES = st.sampled_from(["a", "b", " ", "\t", "é", "\n", "\r\n", "\r", "\ufeff", "xyz"])
 TEXTS = st.lists(PIECES, max_size=30).map("".join)
@@ -20,7 +21,7 @@ def shown_as(content: bytes) -> bytes:
 def test_bytes_outside_the_place_never_change(front: str, old: str, back: str, new: str) -> None:
     content = (front + old + back).encode()
     for place in find_spans(content, old.encode()):
-        changed = splice(content, place, old.encode(), new.encode()).content
+        changed = b"".join(splice(content, place, old.encode(), new.encode()).pieces)
         assert changed.startswith(content[: place.start])
         assert changed.endswith(content[place.end :])
         middle = changed[place.start : len(changed) - (len(content) - place.end)]
@@ -47,7 +48,7 @@ def test_a_text_copied_from_a_view_of_a_crlf_file_is_found_and_keeps_its_style(
     old = seen[start:end].encode()
     new = data.draw(st.text("abc\n", max_size=6)).encode()
     place = next(iter(find_spans(content, old)))
-    changed = splice(content, place, old, new).content
+    changed = b"".join(splice(content, place, old, new).pieces)
     assert b"\n" not in changed.replace(b"\r\n", b"") or b"\r\n" not in content
 
 
@@ -55,7 +56,7 @@ def test_a_text_copied_from_a_view_of_a_crlf_file_is_found_and_keeps_its_style(
 def test_replacing_a_text_by_itself_changes_nothing(content: str, old: str) -> None:
     raw = content.encode()
     for place in find_spans(raw, old.encode()):
-        assert splice(raw, place, old.encode(), old.encode()).content == raw
+        assert b"".join(splice(raw, place, old.encode(), old.encode()).pieces) == raw
 
 
 PLAIN = st.lists(st.sampled_from(["a", "b", "ab", "\n", "é"]), max_size=5).map("".join)
@@ -84,5 +85,19 @@ def test_replacing_all_of_one_is_replacing_one(front: str, old: str, back: str, 
     content = (front + old + back).encode()
     places = list(find_spans(content, old.encode()))
     assume(len(places) == 1)
-    one = splice(content, places[0], old.encode(), new.encode()).content
+    one = b"".join(splice(content, places[0], old.encode(), new.encode()).pieces)
     assert splice_all(content, old.encode(), new.encode(), 10_000) == (one, 1)
+
+
+@given(front=TEXTS, old=NEEDLES, back=TEXTS, new=TEXTS)
+def test_a_snippet_of_pieces_is_that_of_the_joined_content(
+    front: str, old: str, back: str, new: str
+) -> None:
+    content = (front + old + back).encode()
+    for place in find_spans(content, old.encode()):
+        spliced = splice(content, place, old.encode(), new.encode())
+        joined = b"".join(spliced.pieces)
+        start, length = spliced.replaced.start, len(spliced.inserted)
+        whole = Spliced(joined, Span(start, start + length), spliced.inserted)
+        assert snippet_around(spliced) == snippet_around(whole)
+        assert spliced.changes_nothing is (joined == content)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paddock.errors import PaddockError
-from paddock.workspace import Openat2Resolution, WalkResolution, Workspace
+from paddock.workspace import Openat2Resolution, Pieces, WalkResolution, Workspace
 from tests.support.disks import tree
 
 NAMES = ["a", "b", "file", "to_dir", "to_file", "out", "out_file", "loop", "up", "missing", "é"]
@@ -30,8 +30,8 @@ BAIT = b"this stands outside"
 
 
 class Append:
-    def apply(self, content: bytes) -> bytes:
-        return content[:100] + b"!"
+    def apply(self, content: bytes) -> Pieces:
+        return content[:100], b"!"
 
 
 class Ground:

@@ -105,7 +105,7 @@ class FailingDisk(Disk):
         self._end(trouble)
         return fd
 
-    def write(self, fd: int, content: bytes) -> None:
+    def write(self, fd: int, content: bytes | memoryview) -> None:
         """See `Disk`."""
         trouble = self._begin("write")
         if trouble is not None and trouble.moment is not Moment.AFTER:

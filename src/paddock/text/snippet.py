@@ -1,21 +1,25 @@
 """A few numbered lines round an edit, at the place of the edit."""
 
 from paddock import limits
-from paddock.text.locate import Span
 from paddock.text.show import number_lines
+from paddock.text.splice import Spliced
 
 
-def snippet_around(content: bytes, span: Span) -> str:
-    """The lines of `span` with three more before and after, numbered.
+def snippet_around(spliced: Spliced) -> str:
+    """The lines of what was inserted with three more before and after, numbered.
 
     Only the neighbourhood is split into lines, so the cost does not grow with
     the file (the line number is one count of newlines). A snippet of more than
     `limits.snippet_lines_max` lines is cut in the middle and says so.
     """
-    start = _back_lines(content, span.start, limits.snippet_context_lines)
-    end = _forward_lines(content, span.end, limits.snippet_context_lines)
-    first = content.count(b"\n", 0, start) + 1
-    lines = content[start:end].split(b"\n")
+    before, replaced = spliced.before, spliced.replaced
+    start = _back_lines(before, replaced.start, limits.snippet_context_lines)
+    changed = before[start : replaced.start] + spliced.inserted
+    # What ends right after a newline ends on the line before.
+    after = limits.snippet_context_lines + (not changed.endswith(b"\n"))
+    end = _forward_lines(before, replaced.end, after)
+    first = before.count(b"\n", 0, start) + 1
+    lines = (changed + before[replaced.end : end]).split(b"\n")
     if lines and lines[-1] == b"":
         lines.pop()
     half = limits.snippet_lines_max // 2
@@ -52,11 +56,10 @@ def _back_lines(content: bytes, at: int, count: int) -> int:
 
 
 def _forward_lines(content: bytes, at: int, count: int) -> int:
-    """Just past the line that is `count` lines after the one that ends at `at`."""
-    # A span that ends right after a newline ends on the line before.
-    end = content.find(b"\n", max(at - 1, 0)) + 1
+    """Just past the `count`th line end from `at` on, or the content's end."""
+    end = at
     for _ in range(count):
-        if end == 0:
-            break
         end = content.find(b"\n", end) + 1
-    return end or len(content)
+        if end == 0:
+            return len(content)
+    return end

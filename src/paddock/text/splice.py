@@ -19,17 +19,32 @@ _CR, _LF = 13, 10
 
 @dataclass(frozen=True, slots=True)
 class Spliced:
-    """The new content, and where the new bytes stand in it."""
+    """A content in which `inserted` stands for what was at `replaced`.
 
-    content: bytes
-    span: Span
+    Not joined: the one place of a large file is changed without a copy of the file.
+    """
+
+    before: bytes
+    replaced: Span
+    inserted: bytes
+
+    @property
+    def pieces(self) -> tuple[memoryview, ...]:
+        """The new content, in pieces that follow one another."""
+        before = memoryview(self.before)
+        front, back = before[: self.replaced.start], before[self.replaced.end :]
+        return front, memoryview(self.inserted), back
+
+    @property
+    def changes_nothing(self) -> bool:
+        """The new content is the one before."""
+        return self.before[self.replaced.start : self.replaced.end] == self.inserted
 
 
 def splice(content: bytes, place: Span, old: bytes, new: bytes) -> Spliced:
     """`content` with the text at `place`, found as `old`, changed to `new`."""
     span, inserted = _Change(old, new).at(content, place, _LineEnds(content))
-    changed = b"".join((content[: span.start], inserted, content[span.end :]))
-    return Spliced(changed, Span(span.start, span.start + len(inserted)))
+    return Spliced(content, span, inserted)
 
 
 def splice_all(content: bytes, old: bytes, new: bytes, bytes_max: int) -> tuple[bytes, int]:

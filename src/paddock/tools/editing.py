@@ -14,6 +14,7 @@ from paddock.text.locate import Span, find_spans, lines_of
 from paddock.text.nearest import NearLine, find_nearest
 from paddock.text.show import quote, show_line
 from paddock.text.splice import Spliced, splice, splice_all
+from paddock.workspace import Pieces
 
 _WITHOUT_CR = (
     "it stands there with other line ends: write newlines without CR, which match any line end"
@@ -47,7 +48,7 @@ class Replacement(_Edit):
 
     spliced: Spliced | None = field(default=None, init=False)
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         """The content with the one place changed.
 
         Raises: TextError if it is no text, the place is missing or not the only one, or
@@ -56,7 +57,9 @@ class Replacement(_Edit):
         require_text(content, self.name)
         place = find_only(content, self.old, self.name, self.wording, with_hint=self.may_view)
         self.spliced = splice(content, place, self.old, self.new)
-        return _changed(content, self.spliced.content, self.name)
+        if self.spliced.changes_nothing:
+            raise _unchanged(self.name)
+        return self.spliced.pieces
 
 
 @dataclass(slots=True)
@@ -65,7 +68,7 @@ class ReplacementOfAll(_Edit):
 
     count: int = field(default=0, init=False)
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         """The content with all places changed.
 
         Raises: TextError if it is no text, there is no place, it would grow too large, or
@@ -75,19 +78,19 @@ class ReplacementOfAll(_Edit):
         changed, self.count = splice_all(content, self.old, self.new, limits.edited_file_bytes_max)
         if not self.count:
             raise _not_found(content, self.old, self.name, self.wording, with_hint=self.may_view)
-        return _changed(content, changed, self.name)
+        if changed == content:
+            raise _unchanged(self.name)
+        return (changed,)
 
 
-def _changed(before: bytes, after: bytes, name: str) -> bytes:
+def _unchanged(name: str) -> TextUnchangedError:
     # Two texts that differ in their line ends alone may come to the same in a file of CRLF.
-    if before == after:
-        raise TextUnchangedError(
-            f"the edit leaves {quote(name)} as it is: it differs in line ends alone, and the "
-            "file has those that it asks for",
-            where=name,
-            hint="there is nothing to change",
-        )
-    return after
+    return TextUnchangedError(
+        f"the edit leaves {quote(name)} as it is: it differs in line ends alone, and the "
+        "file has those that it asks for",
+        where=name,
+        hint="there is nothing to change",
+    )
 
 
 def require_change(old: str, new: str, names: tuple[str, str]) -> tuple[bytes, bytes]:

@@ -73,7 +73,7 @@ class StrReplace:
         spliced = edit.spliced
         snippet = "[its neighbourhood is not yours to view]"
         if may_view and spliced is not None:
-            snippet = snippet_around(spliced.content, spliced.span)
+            snippet = snippet_around(spliced)
         said = [f"edited {show_name(name)}", *(f"[{note}]" for note in receipt.notes), snippet]
         details = {
             "path": absolute(ports.workspace, plan.path.asked),

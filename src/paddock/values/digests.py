@@ -9,9 +9,12 @@ from paddock.values.calls import Json
 DIGEST_PREFIX: Final = "sha256:"
 
 
-def digest_of(content: bytes) -> str:
-    """The digest of these bytes."""
-    return DIGEST_PREFIX + sha256(content).hexdigest()
+def digest_of(*pieces: bytes | memoryview) -> str:
+    """The digest of these bytes, one piece after the other."""
+    digest = sha256()
+    for piece in pieces:
+        digest.update(piece)
+    return DIGEST_PREFIX + digest.hexdigest()
 
 
 def digest_of_json(value: Json) -> str:

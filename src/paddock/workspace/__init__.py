@@ -17,6 +17,7 @@
 Whether a path may be touched is policy's business, not decided here.
 """
 
+from paddock.workspace.digesting import Pieces
 from paddock.workspace.entries import (
     DirectoryEntry,
     EntryFilter,
@@ -63,6 +64,7 @@ __all__ = [
     "OpenFile",
     "Openat2Resolution",
     "Page",
+    "Pieces",
     "ReadPath",
     "Resolution",
     "WalkResolution",

@@ -9,13 +9,18 @@ version that it has not begun with computes it.
 import os
 import queue
 import threading
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeAlias
 
 from paddock.workspace.reading import version_of
 
 _IN_A_THREAD_BYTES: Final = 262_144
 """From here on to wake the thread costs less than it saves."""
 _IDLE_S: Final = 1.0
+
+
+Pieces: TypeAlias = Sequence[bytes | memoryview]
+"""A content in pieces that follow one another."""
 
 
 class PendingVersion(Protocol):
@@ -27,10 +32,10 @@ class PendingVersion(Protocol):
 
 
 class _Asked:
-    __slots__ = ("_content", "_lock", "_version")
+    __slots__ = ("_lock", "_pieces", "_version")
 
-    def __init__(self, content: bytes) -> None:
-        self._content = content
+    def __init__(self, pieces: Pieces) -> None:
+        self._pieces = pieces
         self._version = ""
         self._lock = threading.Lock()
 
@@ -38,8 +43,8 @@ class _Asked:
         """See `PendingVersion`. Whoever comes first computes it."""
         with self._lock:
             if not self._version:
-                self._version = version_of(self._content)
-                self._content = b""
+                self._version = version_of(*self._pieces)
+                self._pieces = ()
             return self._version
 
 
@@ -94,10 +99,10 @@ def _start_anew() -> None:
 os.register_at_fork(after_in_child=_start_anew)
 
 
-def version_meanwhile(content: bytes) -> PendingVersion:
-    """Begin to compute `version_of(content)`."""
-    if len(content) < _IN_A_THREAD_BYTES:
-        return KnownVersion(version_of(content))
-    asked = _Asked(content)
+def version_meanwhile(*pieces: bytes | memoryview) -> PendingVersion:
+    """Begin to compute `version_of` these pieces, one after the other."""
+    if sum(map(len, pieces)) < _IN_A_THREAD_BYTES:
+        return KnownVersion(version_of(*pieces))
+    asked = _Asked(pieces)
     _worker.ask(asked)
     return asked

@@ -44,7 +44,7 @@ class Disk:
         flags = _WRITE | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         return os.open(name, flags, mode, dir_fd=dir_fd)
 
-    def write(self, fd: int, content: bytes) -> None:
+    def write(self, fd: int, content: bytes | memoryview) -> None:
         """All of `content`."""
         # write(2) takes at most 0x7ffff000 bytes at a time and may take less.
         rest = memoryview(content)

@@ -108,9 +108,10 @@ class Draft:
         os.close(self.fd)
         self._held.close()
 
-    def fill(self, content: bytes) -> None:
-        """Write all of it and wait for the device."""
-        self.place.disk.write(self.fd, content)
+    def fill(self, *pieces: bytes | memoryview) -> None:
+        """Write them one after the other, all of them, and wait for the device."""
+        for piece in pieces:
+            self.place.disk.write(self.fd, piece)
         self.place.disk.sync(self.fd)
 
     def place_new(self, kept: Kept) -> None:

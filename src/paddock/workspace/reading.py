@@ -42,9 +42,9 @@ _PIECES_AHEAD: Final = 3
 """Read and not hashed yet."""
 
 
-def version_of(content: bytes) -> str:
-    """`sha256:` and the hexadecimal digest of these bytes."""
-    return digest_of(content)
+def version_of(*pieces: bytes | memoryview) -> str:
+    """`sha256:` and the hexadecimal digest of these bytes, one piece after the other."""
+    return digest_of(*pieces)
 
 
 def require_regular(path: WorkspacePath, status: FileStatus) -> None:

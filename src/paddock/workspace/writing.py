@@ -32,7 +32,7 @@ from paddock.errors import (
 from paddock.history.keeping import Keeper, NoKeeper
 from paddock.history.notes import Doing, DoingKind
 from paddock.text.show import quote
-from paddock.workspace.digesting import KnownVersion, PendingVersion, version_meanwhile
+from paddock.workspace.digesting import KnownVersion, PendingVersion, Pieces, version_meanwhile
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import Draft, Place, changed
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting
@@ -68,7 +68,7 @@ class Expected(Enum):
 class Edit(Protocol):
     """A pure change of a file's bytes."""
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         """The new bytes; raises a TextError where the change does not fit."""
         ...
 
@@ -199,7 +199,7 @@ def _write(
         require_versionable(place.path, old.status)
         version_before = version_of_file(old.fd, old.status.size_bytes)
         require_version(place.path, if_version, version_before)
-        return _replace(place, old, content, KnownVersion(version_before), "overwritten")
+        return _replace(place, old, (content,), KnownVersion(version_before), "overwritten")
 
 
 def _create(
@@ -275,17 +275,16 @@ def _apply(place: Place, old: _OldFile, change: Edit, if_version: str | None) ->
     pending = version_meanwhile(content)
     if if_version is not None:
         require_version(place.path, if_version, pending.result())
-    changed_content = change.apply(content)
-    return _replace(place, old, changed_content, pending, "edited")
+    return _replace(place, old, change.apply(content), pending, "edited")
 
 
 def _replace(
-    place: Place, old: _OldFile, content: bytes, before: PendingVersion, kind: DoingKind
+    place: Place, old: _OldFile, content: Pieces, before: PendingVersion, kind: DoingKind
 ) -> WriteReceipt:
-    pending = version_meanwhile(content)
+    pending = version_meanwhile(*content)
     with Draft.of_replacement(place) as draft:
         notes = carry_metadata(place.disk, old.fd, draft.fd, place.path)
-        draft.fill(content)
+        draft.fill(*content)
         version_before, version = before.result(), pending.result()
         doing = Doing(place.path.relative, kind, before=version_before, after=version)
         # With its change time, which keeping it may move: attributes are part of the file.
@@ -299,7 +298,7 @@ def _replace(
         path=place.path,
         created=False,
         bytes_before=old.status.size_bytes,
-        bytes_written=len(content),
+        bytes_written=sum(map(len, content)),
         version=version,
         version_before=version_before,
         notes=notes,

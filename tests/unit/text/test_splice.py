@@ -3,13 +3,13 @@
 import pytest
 
 from paddock.errors import TextTooLargeError
-from paddock.text.locate import find_spans
-from paddock.text.splice import splice, splice_all
+from paddock.text.locate import Span, find_spans
+from paddock.text.splice import Spliced, splice, splice_all
 
 
 def replaced(content: bytes, old: bytes, new: bytes) -> bytes:
     (place,) = find_spans(content, old)
-    return splice(content, place, old, new).content
+    return b"".join(splice(content, place, old, new).pieces)
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,10 @@ def test_new_lines_take_the_line_end_of_the_lines_they_touch_unless_old_names_it
     assert replaced(content, old, new) == expected
 
 
-def test_the_span_is_where_the_new_bytes_stand() -> None:
+def test_what_old_and_new_share_is_not_replaced() -> None:
     content = b"x y x"
     (_, place) = find_spans(content, b"x")
-    spliced = splice(content, place, b"x", b"why")
-    assert spliced.content[spliced.span.start : spliced.span.end] == b"why"
+    assert splice(content, place, b"x", b"xyx") == Spliced(content, Span(5, 5), b"yx")
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,13 @@ def test_large_contents_share_one_thread():
     assert [each.result() for each in pending] == [sha256(content) for content in contents]
 
 
+@pytest.mark.parametrize("content", [LARGE, LARGE[:1000]], ids=["large", "small"])
+def test_a_version_of_pieces_is_that_of_what_they_make_up(content):
+    view = memoryview(content)
+
+    assert version_meanwhile(view[:700], b"", view[700:]).result() == sha256(content)
+
+
 def test_many_may_wait_for_one_version():
     pending = version_meanwhile(LARGE)
     found: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 
 from paddock.errors import FileChangedError, HostError, PaddockError, StorageFullError
 from paddock.history.notes import Doing
-from paddock.workspace import Expected, Workspace
+from paddock.workspace import Expected, Pieces, Workspace
 from paddock.workspace.reading import version_of
 from tests.support.disks import DISKS, temporaries, tree
 
@@ -63,8 +63,8 @@ class Keeper:
 
 
 class Upper:
-    def apply(self, content: bytes) -> bytes:
-        return content.upper()
+    def apply(self, content: bytes) -> Pieces:
+        return (content.upper(),)
 
 
 @dataclass

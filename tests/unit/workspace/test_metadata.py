@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from paddock.errors import ReadOnlyPathError
-from paddock.workspace import Workspace
+from paddock.workspace import Pieces, Workspace
 from tests.support.disks import DISKS
 from tests.support.users import give_to_plain_user, plain_ids, run_as_plain_user
 
@@ -15,8 +15,8 @@ NEW = b"new\n"
 
 
 class Whole:
-    def apply(self, content: bytes) -> bytes:
-        return NEW
+    def apply(self, content: bytes) -> Pieces:
+        return (NEW,)
 
 
 @pytest.fixture(params=DISKS.values(), ids=DISKS.keys())

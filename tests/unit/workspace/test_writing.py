@@ -18,7 +18,7 @@ from paddock.errors import (
     StringNotFoundError,
     TextTooLargeError,
 )
-from paddock.workspace import Expected, Workspace, WriteReceipt
+from paddock.workspace import Expected, Pieces, Workspace, WriteReceipt
 from paddock.workspace.names import unchecked_path
 from tests.support.disks import DISKS, tree
 
@@ -36,14 +36,14 @@ class To:
     def __init__(self, content: bytes) -> None:
         self.content = content
 
-    def apply(self, content: bytes) -> bytes:
-        return self.content
+    def apply(self, content: bytes) -> Pieces:
+        return (self.content,)
 
 
 class Refuse:
     """An edit that does not fit."""
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         raise StringNotFoundError("not in there")
 
 
@@ -113,8 +113,8 @@ def test_any_bytes_are_written_as_they_are(filled, content):
 
 def test_an_edit_is_applied_to_what_is_there(filled):
     class Twice:
-        def apply(self, content: bytes) -> bytes:
-            return content * 2
+        def apply(self, content: bytes) -> Pieces:
+            return content, content
 
     path = filled.workspace.resolve_write("link")
     receipt = filled.workspace.edit_file(path, Twice())
@@ -240,9 +240,9 @@ class MeddlingEdit:
     def __init__(self, meddle) -> None:
         self.meddle = meddle
 
-    def apply(self, content: bytes) -> bytes:
+    def apply(self, content: bytes) -> Pieces:
         self.meddle()
-        return NEW
+        return (NEW,)
 
 
 @pytest.mark.parametrize("how", ["rewritten", "replaced", "same size", "removed", "linked"])

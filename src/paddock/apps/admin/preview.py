@@ -102,7 +102,7 @@ def _replace(before: bytes, arguments: Mapping[str, Json], old: str, new: str) -
     given = require_content(str(arguments.get(new, "")), new)
     name = str(arguments.get("path", ""))
     kind = ReplacementOfAll if arguments.get("replace_all") is True else Replacement
-    return kind(name, sought, given, _WORDING, may_view=False).apply(before)
+    return b"".join(kind(name, sought, given, _WORDING, may_view=False).apply(before))
 
 
 def _deleted(before: bytes, arguments: Mapping[str, Json]) -> bytes:
