@@ -22,7 +22,7 @@ import tempfile
 import time
 
 from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.format.genesis import Genesis, VerifierKey
 from paddock.ledger.store import LedgerFile
 from paddock.values.entries import Entry
 

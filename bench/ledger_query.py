@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "src")]
 
-from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.format.genesis import Genesis, VerifierKey
 from paddock.ledger.query import Filter, LedgerSearch, query
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.store import LedgerFile

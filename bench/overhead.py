@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
 from paddock.policy.engine import load_policy

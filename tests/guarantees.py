@@ -166,7 +166,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G15": Guarantee(
             tests=(
-                "tests/unit/ledger/test_verify.py",
+                "tests/unit/ledger/verify/test_verify.py",
                 "tests/unit/ledger/test_segments.py",
                 "tests/unit/ledger/test_index.py",
                 "tests/unit/ledger/test_over_segments.py",
@@ -182,7 +182,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             tests=(
                 "tests/property/test_shown_text.py",
                 "tests/unit/text/test_show.py",
-                "tests/unit/policy/test_policy_explain_record.py",
+                "tests/unit/policy/questions/test_policy_explain_record.py",
             ),
             mutants=("direction-overrides-are-shown.toml", "told-calls-draw-rows.toml"),
         ),
@@ -194,8 +194,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/unit/workspace/test_change_recovery.py",
                 "tests/unit/history/test_journal.py",
                 "tests/unit/history/test_journal_format.py",
-                "tests/unit/sandbox/test_ancestry.py",
-                "tests/unit/sandbox/test_footing.py",
+                "tests/unit/sandbox/changes/test_ancestry.py",
+                "tests/unit/sandbox/changes/test_footing.py",
             ),
             mutants=(
                 "claimed-entry-is-not-synced.toml",
@@ -326,7 +326,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/kernel/test_left_behind.py",
                 "tests/kernel/test_run_shell.py::test_a_dry_run_only_reads_what_lies_outside_of_its_layers",
                 "tests/unit/sandbox/test_area.py",
-                "tests/unit/sandbox/test_toolchains.py",
+                "tests/unit/sandbox/host/test_toolchains.py",
             ),
             mutants=(
                 "dry-runs-write-outside.toml",
@@ -386,8 +386,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         "G30": Guarantee(
             tests=(
                 "tests/property/test_policy_past.py",
-                "tests/unit/policy/test_policy_replay.py",
-                "tests/unit/policy/test_policy_diff.py",
+                "tests/unit/policy/questions/test_policy_replay.py",
+                "tests/unit/policy/questions/test_policy_diff.py",
                 "tests/unit/apps/test_policy_past.py",
                 "tests/unit/apps/test_gone_ledgers.py",
                 "tests/unit/ledger/test_presence.py",
@@ -465,7 +465,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G35": Guarantee(
             tests=(
-                "tests/unit/ledger/test_tampering.py",
+                "tests/unit/ledger/verify/test_tampering.py",
                 "tests/unit/ledger/test_sealing.py",
                 "tests/unit/ledger/test_sealed_vectors.py",
                 "tests/unit/apps/test_ledger_proofs.py",

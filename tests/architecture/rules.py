@@ -37,7 +37,7 @@ BROAD_DOORS: Final = frozenset(
 
 ENVIRONMENT_FOLDERS: Final = frozenset({"plane", "apps"})
 TERMINAL_FOLDERS: Final = frozenset({"apps"})
-PURE: Final = re.compile(r"(values|text|policy)/|ledger/format")
+PURE: Final = re.compile(r"(values|text|policy)/|ledger/format/")
 EFFECTFUL_BUILTINS: Final = frozenset(
     {"open", "print", "input", "breakpoint", "exec", "eval", "compile", "__import__"}
 )

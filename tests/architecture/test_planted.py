@@ -44,9 +44,9 @@ LAYERS = (
         "paddock.text.p_files -> pathlib",
     ),
     Plant(
-        "ledger/format.py",
+        "ledger/format/encoding.py",
         "import secrets\n",
-        "paddock.ledger.format -> secrets",
+        "paddock.ledger.format.encoding -> secrets",
     ),
     Plant(
         "tools/p_up.py",
@@ -131,7 +131,7 @@ LINT = (
     ),
     Plant("text/p_out.py", "import sys\nsys.stdout.write('x')\n", "TID251"),
     Plant("policy/p_path.py", "import os.path\n", "TID251"),
-    Plant("ledger/format_p.py", "import os\n", "TID251"),
+    Plant("ledger/format/p_planted.py", "import os\n", "TID251"),
     Plant("text/p_open.py", "open('x').close()\n", "PTH123"),
     Plant("runtime/p_print.py", "print('x')\n", "T201"),
     Plant("tools/p_broad.py", "try:\n    x = 1\nexcept Exception:\n    x = 2\n", "BLE001"),
@@ -177,7 +177,9 @@ OWN: tuple[tuple[Rule, Plant], ...] = (
     (rules.pure_calls, Plant("text/p.py", "x = open('f')\n", "open in a pure module")),
     (
         rules.pure_calls,
-        Plant("ledger/format_p.py", "x = __import__('os')\n", "__import__ in a pure module"),
+        Plant(
+            "ledger/format/p_planted.py", "x = __import__('os')\n", "__import__ in a pure module"
+        ),
     ),
     (rules.pure_calls, Plant("policy/p.py", "x = map(eval, ())\n", "eval in a pure module")),
     (rules.exemptions, Plant("tools/p.py", "x = 1  # noqa: S603\n", "exemption")),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paddock.policy.engine import PolicySource, load_policy
-from paddock.policy.lint import lint
+from paddock.policy.questions.lint import lint
 from tests.support.repository import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

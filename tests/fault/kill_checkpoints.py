@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "src"), str(Path(__file__).paren
 from paddock.ledger.anchors import DirectoryAnchor
 from paddock.ledger.sealing import Keeper, KeptLedger, Pace
 from paddock.ledger.store import LedgerFile
-from paddock.ledger.verify import Held, verify
+from paddock.ledger.verify.verifying import Held, verify
 from tests.support.children import kill_after, start
 from tests.support.ledgers import note
 from tests.support.sealed import Sealed, load_verifier, seal_ledger

@@ -32,7 +32,7 @@ from paddock.gates.ground import Ground, Tools
 from paddock.gates.names import G3, G6
 from paddock.gates.results import Status
 from paddock.gates.running import CHECKS, run_gates
-from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.store import LedgerFile
 from paddock.packages.changing import changing
 from paddock.packages.installed import read_installed

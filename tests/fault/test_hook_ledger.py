@@ -19,7 +19,7 @@ from paddock.apps.hook.lean.records import Record
 from paddock.ledger.head import HeadFile
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify import verify
+from paddock.ledger.verify.verifying import verify
 from tests.support.ledgers import note, open_ledger, reasons
 
 WRITERS = 6

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.upper import Kind, Look, RawChange, names_below, read_changes
+from paddock.sandbox.changes.upper import Kind, Look, RawChange, names_below, read_changes
 from paddock.sandbox.values import Ending
 from tests.support.sandboxes import Room, a_room, complained, said
 

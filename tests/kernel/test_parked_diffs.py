@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import ConfigError
-from paddock.sandbox.parking import unpark_set
+from paddock.sandbox.changes.parking import unpark_set
 from tests.support.mcp_servers import McpPlace, make_place
 
 pytestmark = pytest.mark.needs("stage")

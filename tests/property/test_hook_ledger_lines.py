@@ -10,8 +10,8 @@ from paddock.apps.hook.lean.ledger import Mark as LeanMark
 from paddock.apps.hook.lean.ledger import find_pair
 from paddock.apps.hook.lean.lines import chain_line, encode_body, format_timestamp
 from paddock.apps.hook.lean.records import Record
-from paddock.ledger import format as own
-from paddock.ledger.format_lines import StoredEntry, inspect_line
+from paddock.ledger.format import encoding as own
+from paddock.ledger.format.lines import StoredEntry, inspect_line
 from paddock.ledger.head import Mark, encode_mark
 
 texts = st.text(max_size=20)

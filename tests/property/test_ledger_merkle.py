@@ -5,7 +5,7 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.ledger.format_merkle import (
+from paddock.ledger.format.merkle import (
     Growing,
     LeafNodes,
     consistency_path,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from paddock.policy import Policy, PolicySource, decide, load_policy
 from paddock.policy.decide import writer_of
-from paddock.policy.diff import diff
-from paddock.policy.recorded import PastDecision, read_recorded
-from paddock.policy.replay import decide_again, replay
+from paddock.policy.questions.diff import diff
+from paddock.policy.questions.recorded import PastDecision, read_recorded
+from paddock.policy.questions.replay import decide_again, replay
 from paddock.runtime.prepared import Judged
 from paddock.runtime.records import Caller, Recorder
 from paddock.values.actions import Action

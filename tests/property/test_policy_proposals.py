@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from paddock.errors import ConfigError
 from paddock.policy import Policy, PolicySource, decide, load_policy
-from paddock.policy.explain import explain
 from paddock.policy.presets import built_in_paths, presets
+from paddock.policy.questions.explain import explain
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome

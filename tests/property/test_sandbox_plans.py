@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import COMMITS, ENFORCEMENTS, GITS, NETWORKS
+from paddock.sandbox.changes.judging import Bench, ChangeKind, StagedChange, judge_changes
 from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
-from paddock.sandbox.git_rules import GitChange, GitDirectory, NodeKind, judge_git
-from paddock.sandbox.hostfacts import Closed, HostFacts, Listing, Standing, Toolchain
-from paddock.sandbox.judging import Bench, ChangeKind, StagedChange, judge_changes
-from paddock.sandbox.places import is_covered, shared, topmost
+from paddock.sandbox.git.rules import GitChange, GitDirectory, NodeKind, judge_git
+from paddock.sandbox.host.host_facts import Closed, HostFacts, Listing, Standing, Toolchain
+from paddock.sandbox.host.places import is_covered, shared, topmost
 from paddock.sandbox.plan import compile_plan
 from paddock.values.agents import Agent, Permissions
 from paddock.values.decisions import Outcome

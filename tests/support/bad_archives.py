@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from paddock.packages.gzipformat import unwrap
+from paddock.packages.gzip_format import unwrap
 from tests.support.packages import (
     Member,
     archive_bytes,

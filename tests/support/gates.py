@@ -16,10 +16,10 @@ from paddock.gates.records import gate_entry
 from paddock.gates.results import GateResult, Status
 from paddock.gates.running import CHECKS, CHECKS_FOR_MODELS, run_gate
 from paddock.gates.witness import LedgerWitness
-from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
-from paddock.ledger.verify import Verification, verify
+from paddock.ledger.verify.verifying import Verification, verify
 from paddock.packages.approvals import make_approval, write_approval
 from paddock.packages.approving import approve
 from paddock.packages.install import InstallWish, install

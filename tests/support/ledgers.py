@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from paddock import limits
 from paddock.ledger.disk import Disk, Waiting
-from paddock.ledger.format_genesis import Genesis, VerifierKey
+from paddock.ledger.format.genesis import Genesis, VerifierKey
 from paddock.ledger.query import Filter, query
 from paddock.ledger.store import LedgerFile
-from paddock.ledger.verify import Verification, verify
+from paddock.ledger.verify.verifying import Verification, verify
 from paddock.values.entries import Entry
 
 GENESIS = Genesis("paddock.test/ledger", "HOT", str(VerifierKey("paddock.test/ledger", bytes(32))))

@@ -14,7 +14,7 @@ from typing import Any
 
 from paddock.history.journal import Journal
 from paddock.history.objects import ObjectStore
-from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import make_key
 from paddock.ledger.store import LedgerFile
 from paddock.packages.acceptance import AcceptanceResult, NoAcceptance

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format_postings import (
+from paddock.ledger.format.posting_files import (
     HEADER_BYTES,
     POSTINGS,
     Kind,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
+from paddock.sandbox.changes.upper import RawChange, read_changes
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.upper import RawChange, read_changes
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
 
 PYTHON = os.path.realpath(sys.executable)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.ledger.checkpoints import Checkpointer
-from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.keys import create_key
 from paddock.ledger.signing import KeySigner
 from tests.support.ledgers import note, open_ledger

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, PaddockError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.plane.admin_config import Attention, Stage

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from paddock.agent.conversation import Conversation, said
 from paddock.agent.results import TurnOutcome
 from paddock.errors import ConfigError, LedgerDamagedError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.named import Ledgers
 from paddock.ledger.query import Filter
 from paddock.plane.layout import LedgerName

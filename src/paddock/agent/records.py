@@ -13,7 +13,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.agent.results import TurnOutcome
-from paddock.ledger.format import encode_text
+from paddock.ledger.format.encoding import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.text.show import cut
 from paddock.values import events

@@ -8,7 +8,7 @@ from typing import Final
 
 from paddock.errors import ConfigError
 from paddock.ledger.anchors import Anchor, CommandAnchor, DirectoryAnchor, GitAnchor
-from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.sealing import KeptLedger
 from paddock.plane.environment import Environment
 from paddock.plane.keys import anchor_directory, plane_title

@@ -21,7 +21,7 @@ from paddock.ledger.presence import gone_error, is_known, stands
 from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.signing import read_signed
-from paddock.ledger.verify import (
+from paddock.ledger.verify.verifying import (
     ChainFault,
     Held,
     Problem,

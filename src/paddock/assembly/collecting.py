@@ -19,7 +19,7 @@ from paddock.collector.store import Store
 from paddock.collector.verifying import Recorded
 from paddock.errors import LedgerDamagedError, UsageError
 from paddock.ledger.decided import find_decided
-from paddock.ledger.format_genesis import VerifierKey
+from paddock.ledger.format.genesis import VerifierKey
 from paddock.ledger.query import BadRow, Filter
 from paddock.plane.layout import LedgerName
 from paddock.values.entries import Entry

@@ -7,7 +7,7 @@ from paddock.assembly.history import look_at_history
 from paddock.assembly.project import Project
 from paddock.errors import ConfigError, HostError, IntegrityError
 from paddock.ledger.effects import Effects, find_declarations
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query
 from paddock.plane.layout import LedgerName
 from paddock.runtime.past import past_calls

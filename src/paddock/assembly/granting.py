@@ -32,7 +32,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
-from paddock.sandbox.parking import unpark_set
+from paddock.sandbox.changes.parking import unpark_set
 from paddock.text.show import quote, show_name
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools

@@ -21,8 +21,8 @@ from paddock.assembly.anchoring import (
 from paddock.assembly.project import Project
 from paddock.errors import HostError
 from paddock.ledger.checkpoints import Checkpointer, checkpoints_folder, read_notes
-from paddock.ledger.format_genesis import Genesis, VerifierKey, is_key_name
-from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.format.genesis import Genesis, VerifierKey, is_key_name
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.keys import create_key
 from paddock.ledger.scan import find_genesis
 from paddock.ledger.sealing import USUAL_PACE, Above, Keeper, KeptLedger, Pace

@@ -16,7 +16,7 @@ from paddock.assembly.witness import PlaneWitness
 from paddock.errors import ConfigError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
-from paddock.ledger.verify import Verification
+from paddock.ledger.verify.verifying import Verification
 from paddock.packages.attic import Attic
 from paddock.packages.changing import recover_packages
 from paddock.packages.depot import Depot

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paddock.ledger.effects import find_declarations
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import stands
 from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall

@@ -23,8 +23,8 @@ from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.undo import OperatorJudge
-from paddock.sandbox.parking import unpark_set
-from paddock.sandbox.shells import strictest_git
+from paddock.sandbox.changes.parking import unpark_set
+from paddock.sandbox.strictest import strictest_git
 from paddock.values.calls import ToolResult
 from paddock.workspace import Workspace
 

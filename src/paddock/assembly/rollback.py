@@ -14,7 +14,7 @@ from paddock.assembly.auditing import Audit, audit_ledger
 from paddock.assembly.ledgers import above_of, checkpointer_of, open_plane_ledger, signer_of
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, set_aside_notes
-from paddock.ledger.verify import ChainFault, Problem, Verification
+from paddock.ledger.verify.verifying import ChainFault, Problem, Verification
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.values.entries import Entry

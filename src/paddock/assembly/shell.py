@@ -22,7 +22,7 @@ from paddock.values.cancelling import Cancel
 from paddock.workspace import Workspace
 
 if TYPE_CHECKING:
-    from paddock.sandbox.hostfacts import HostFacts
+    from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
 
 Progress = Callable[[float, int], None]
@@ -92,7 +92,7 @@ class LazyShell:
             return self._shell
 
     def _make(self) -> "SandboxShell":
-        from paddock.sandbox.committing import Place  # noqa: PLC0415 - late on purpose
+        from paddock.sandbox.changes.committing import Place  # noqa: PLC0415 - late on purpose
         from paddock.sandbox.shell import (  # noqa: PLC0415 - late on purpose
             Ground,
             SandboxShell,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from paddock.ledger.format import PREV_OF_GENESIS
-from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.format_merkle import EMPTY_ROOT
+from paddock.ledger.format.encoding import PREV_OF_GENESIS
+from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.merkle import EMPTY_ROOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from paddock.collector.chains import Offer, Progress
 from paddock.collector.store import Store
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
-from paddock.ledger.format import leaf_hash
-from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.format_merkle import Growing
-from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.format.encoding import leaf_hash
+from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.merkle import Growing
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import read_first, whole_lines
 from paddock.ledger.signing import open_note

@@ -4,7 +4,7 @@ from typing import Final, LiteralString
 
 from paddock.collector.chains import Accepted, Head, Offer, OfferRefusal, RefusalCode, Refused
 from paddock.errors import HostError
-from paddock.ledger.format_merkle import HASH_BYTES
+from paddock.ledger.format.merkle import HASH_BYTES
 
 HEADS: Final[LiteralString] = (
     "SELECT size, root, leaf, edge, note, "

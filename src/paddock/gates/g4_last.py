@@ -12,7 +12,7 @@ from paddock.gates.names import G4
 from paddock.gates.records import GATE_KEY, read_failures
 from paddock.gates.results import GateResult, Status, not_applicable
 from paddock.ledger.decided import find_decided
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import BadRow, Filter
 from paddock.packages.refusals import Failure
 from paddock.plane.layout import LedgerName

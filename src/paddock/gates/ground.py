@@ -8,7 +8,7 @@ from typing import Final, Protocol, cast
 
 from paddock.errors import PaddockError
 from paddock.gates.witness import LedgerWitness
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, query_lines
 from paddock.packages.acceptance import AcceptanceRunner
 from paddock.packages.approvals import Approval, read_approvals

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from paddock.errors import HostError, LedgerDamagedError
-from paddock.ledger.verify import ChainFault, Verification
+from paddock.ledger.verify.verifying import ChainFault, Verification
 from paddock.packages.refusals import Failure
 from paddock.plane.layout import LedgerName
 

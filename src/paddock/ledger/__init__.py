@@ -1,6 +1,6 @@
 """The ledger: an append-only file of entries, each chained to the one before.
 
-    format*.py   PURE  the bytes of a line, what a line may be, GENESIS, the names
+    format/            PURE  the bytes of a line, what a line may be, GENESIS, the names
     ports.py           what the runtime asks of a ledger
     disk.py mounts.py paths.py  the system calls that the store makes, as a port; its files
     store.py           LedgerFile: append by many processes and threads
@@ -13,7 +13,7 @@
     keys.py signing*.py  the ledger's own Ed25519 key, and who signs with it
     tree.py checkpoints.py proof.py  the tree beside the lines; signed sizes and roots; proofs
     sealing.py anchors.py programs.py  a ledger that checkpoints itself; where checkpoints go
-    verify*.py scan.py   two passes, one that hashes and one that parses; what is held elsewhere
+    verify/ scan.py      two passes, one that hashes and one that parses; what is held elsewhere
 
 The JSONL is the truth; what stands in the folder beside it can be rebuilt from it.
 The bytes are described in docs/formats/ledger.md.

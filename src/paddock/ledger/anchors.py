@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import HostError
 from paddock.ledger.checkpoints import read_notes, set_aside_notes, store_note
-from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.programs import Done, failed, run_command
 from paddock.plane.files import make_directories, read_file, replace_file
 

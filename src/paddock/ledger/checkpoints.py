@@ -17,8 +17,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError, HostError, LedgerDamagedError
-from paddock.ledger.format_merkle import Growing, consistency_path, root_of
-from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.format.merkle import Growing, consistency_path, root_of
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.head import Mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.reading import LedgerReader

@@ -14,9 +14,9 @@ from paddock import limits
 from paddock.errors import HostError, LedgerDamagedError
 from paddock.ledger.commit import GroupCommit
 from paddock.ledger.disk import Disk, Waiting, failure, open_new
-from paddock.ledger.format import PREV_OF_GENESIS, chain_line
-from paddock.ledger.format_genesis import Genesis, parse_genesis
-from paddock.ledger.format_lines import parse_line
+from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_line
+from paddock.ledger.format.genesis import Genesis, parse_genesis
+from paddock.ledger.format.lines import parse_line
 from paddock.ledger.head import HeadFile
 from paddock.ledger.lock import FileLock
 from paddock.ledger.mounts import verify_local

@@ -6,7 +6,7 @@ types. A line that holds no entry is given too: nobody can say what it was.
 
 from collections.abc import Iterator, Sequence
 
-from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import BadRow, Filter
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_END, LINE_OPENING

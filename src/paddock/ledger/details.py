@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from paddock.ledger.checkpoints import checkpoints_folder
-from paddock.ledger.format_postings import FOLDERS
+from paddock.ledger.format.posting_files import FOLDERS
 from paddock.ledger.paths import LedgerPaths
 from paddock.plane.files import is_temporary_name
 

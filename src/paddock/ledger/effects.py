@@ -8,7 +8,7 @@ for nothing else. Every row is then parsed strictly and looked at again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.query import BadRow
 from paddock.ledger.reading import LedgerReader
 from paddock.values.events import AGENT_CHANGED, AGENT_CREATED, TOOL_INTENT, TOOL_RESULT

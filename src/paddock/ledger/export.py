@@ -13,8 +13,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import UsageError
-from paddock.ledger.format_lines import BadLine, inspect_line
-from paddock.ledger.format_merkle import HASH_BYTES, LeafNodes, root_of
+from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.merkle import HASH_BYTES, LeafNodes, root_of
 from paddock.ledger.query import Filter
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_END, LINE_OPENING

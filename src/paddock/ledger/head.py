@@ -22,7 +22,7 @@ from zlib import crc32
 
 from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, failure
-from paddock.ledger.format import PREV_OF_GENESIS
+from paddock.ledger.format.encoding import PREV_OF_GENESIS
 
 _SECTOR: Final = 512
 _DURABLE: Final = (2 * _SECTOR, 3 * _SECTOR)

@@ -19,8 +19,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.ledger.disk import Disk, SystemDisk, open_new
-from paddock.ledger.format import leaf_hash
-from paddock.ledger.format_postings import FOLDERS, RUN_BYTES_MAX, Kind, RunBuilder
+from paddock.ledger.format.encoding import leaf_hash
+from paddock.ledger.format.posting_files import FOLDERS, RUN_BYTES_MAX, Kind, RunBuilder
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.postings import Run, StaleRunError, parse_run_name, run_name, run_path
 from paddock.ledger.reading import LedgerReader

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import ConfigError, HostError
-from paddock.ledger.format_genesis import ALGORITHM_ED25519, VerifierKey, is_key_name
+from paddock.ledger.format.genesis import ALGORITHM_ED25519, VerifierKey, is_key_name
 from paddock.plane.files import FILE_MODE, create_file
 
 _PREFIX: Final = "PRIVATE+KEY+"

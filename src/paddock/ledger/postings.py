@@ -19,8 +19,8 @@ from typing import Final, overload
 
 from paddock import limits
 from paddock.ledger.disk import Disk
-from paddock.ledger.format import leaf_hash
-from paddock.ledger.format_postings import (
+from paddock.ledger.format.encoding import leaf_hash
+from paddock.ledger.format.posting_files import (
     BLOCK_LINES,
     FOLDERS,
     HEADER_BYTES,

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 from paddock.errors import HostError, LedgerDamagedError, UsageError
 from paddock.ledger.checkpoints import opened_tree
-from paddock.ledger.format_merkle import (
+from paddock.ledger.format.merkle import (
     LeafNodes,
     Nodes,
     consistency_path,
@@ -19,7 +19,7 @@ from paddock.ledger.format_merkle import (
     verify_consistency,
     verify_inclusion,
 )
-from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint, format_inclusion
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint, format_inclusion
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import whole_lines

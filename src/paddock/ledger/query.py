@@ -15,9 +15,9 @@ from typing import Final, Self
 from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import Disk, SystemDisk
-from paddock.ledger.format import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
-from paddock.ledger.format_lines import BadLine, LineFault, StoredEntry, inspect_line
-from paddock.ledger.format_postings import Kind, key_of, keys_in
+from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX, encode_text, format_timestamp
+from paddock.ledger.format.lines import BadLine, LineFault, StoredEntry, inspect_line
+from paddock.ledger.format.posting_files import Kind, key_of, keys_in
 from paddock.ledger.index import Piece, PostingIndex, segment_ranges
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.postings import Run, StaleRunError, TimeSpan

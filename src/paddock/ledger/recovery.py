@@ -41,8 +41,8 @@ from typing import Final
 from paddock import limits
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import Disk, failure, open_new
-from paddock.ledger.format import chain_tail, leaf_hash
-from paddock.ledger.format_lines import StoredEntry, inspect_line
+from paddock.ledger.format.encoding import chain_tail, leaf_hash
+from paddock.ledger.format.lines import StoredEntry, inspect_line
 from paddock.ledger.head import NOTHING_DURABLE, HeadPage, Mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.segments import LedgerText, Segment, sync_directory

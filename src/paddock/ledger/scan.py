@@ -5,8 +5,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format_genesis import Genesis, parse_genesis
-from paddock.ledger.format_lines import parse_line
+from paddock.ledger.format.genesis import Genesis, parse_genesis
+from paddock.ledger.format.lines import parse_line
 from paddock.ledger.reading import LedgerReader
 
 _CHUNK: Final = limits.ledger_scan_chunk_bytes

@@ -19,8 +19,8 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import PaddockError
 from paddock.ledger.checkpoints import Checkpointer
-from paddock.ledger.format_genesis import Genesis
-from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.ports import Head, Pending, Receipt, Reservation
 from paddock.ledger.store import LedgerFile
 from paddock.plane.forking import call_after_fork

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 
 from paddock import limits
 from paddock.errors import ConfigError, LedgerDamagedError
-from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.format_merkle import verify_consistency
-from paddock.ledger.format_notes import (
+from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.merkle import verify_consistency
+from paddock.ledger.format.notes import (
     Checkpoint,
     NoteError,
     SignedCheckpoint,

@@ -18,8 +18,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 from paddock.ledger.programs import failed, run_command
 from paddock.ledger.signing import open_note
 

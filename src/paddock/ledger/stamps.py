@@ -5,7 +5,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-from paddock.ledger.format import ID_BYTES, TIMESTAMP_SECONDS_MAX, format_ids, format_timestamp
+from paddock.ledger.format.encoding import (
+    ID_BYTES,
+    TIMESTAMP_SECONDS_MAX,
+    format_ids,
+    format_timestamp,
+)
 
 _KEPT_IDS: Final = 64
 _FRACTION_CHARS: Final = len("123456Z")

@@ -28,7 +28,7 @@ from paddock import limits
 from paddock.errors import HostError, LedgerFullError
 from paddock.ledger.create import LedgerFiles, open_files
 from paddock.ledger.disk import Disk, SystemDisk, Waiting, failure, is_full
-from paddock.ledger.format import (
+from paddock.ledger.format.encoding import (
     ID_BYTES,
     EntryRefusedError,
     chain_lines,
@@ -36,7 +36,7 @@ from paddock.ledger.format import (
     format_id,
     format_timestamp,
 )
-from paddock.ledger.format_genesis import Genesis
+from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.head import HeadPage, Mark, make_mark
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.ports import Head, Receipt, Reservation

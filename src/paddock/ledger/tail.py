@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from paddock import limits
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format_lines import BadLine, StoredEntry, inspect_line
+from paddock.ledger.format.lines import BadLine, StoredEntry, inspect_line
 from paddock.ledger.reading import LedgerReader
 
 

@@ -21,9 +21,9 @@ from typing import Final
 
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import SystemDisk, failure, open_new
-from paddock.ledger.format import PREV_OF_GENESIS, chain_tail
-from paddock.ledger.format_lines import BadLine, inspect_line
-from paddock.ledger.format_merkle import HASH_BYTES, Growing, node_hash
+from paddock.ledger.format.encoding import PREV_OF_GENESIS, chain_tail
+from paddock.ledger.format.lines import BadLine, inspect_line
+from paddock.ledger.format.merkle import HASH_BYTES, Growing, node_hash
 from paddock.ledger.head import Mark
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.scan import LINE_OPENING, whole_lines

@@ -14,11 +14,11 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError, UsageError
-from paddock.packages.gzipformat import unwrap, wrap
+from paddock.packages.gzip_format import unwrap, wrap
 from paddock.packages.manifest import Manifest, parse_manifest
 from paddock.packages.names import MANIFEST, find_collision, path_problem, shown_collision
 from paddock.packages.refusals import ArchiveRefusedError, Failure
-from paddock.packages.tarformat import (
+from paddock.packages.tar_format import (
     BLOCK_BYTES,
     END,
     FILE_MODE,

@@ -32,7 +32,7 @@ from paddock.packages.names import is_digest, path_problem
 from paddock.packages.order import install_order
 from paddock.packages.packing import is_litter, read_source
 from paddock.packages.refusals import ArchiveRefusedError, Failure, GateRefusedError
-from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
+from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.plane.files import host_errors, read_file
 from paddock.plane.strict_json import parse_object, write_object
 from paddock.text.show import quote

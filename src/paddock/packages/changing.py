@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from paddock import limits
 from paddock.errors import HostError, PathError, TextError, UsageError
-from paddock.ledger.format import (
+from paddock.ledger.format.encoding import (
     ID_BYTES,
     EntryRefusedError,
     encode_body,

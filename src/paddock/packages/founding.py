@@ -21,7 +21,7 @@ from pathlib import Path
 
 from paddock import limits
 from paddock.errors import ConfigError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import SigningKey
 from paddock.packages.approvals import (
     Approval,
@@ -47,7 +47,7 @@ from paddock.packages.receipts import Receipt
 from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.signatures import sign_digest
 from paddock.packages.swapping import Swap
-from paddock.packages.tarformat import FILE_MODE
+from paddock.packages.tar_format import FILE_MODE
 from paddock.packages.vouching import read_vouched, sign_now
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object

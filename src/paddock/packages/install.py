@@ -52,7 +52,7 @@ from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.reports import Report
 from paddock.packages.signatures import Signature
 from paddock.packages.swapping import Swap
-from paddock.packages.tarformat import FILE_MODE
+from paddock.packages.tar_format import FILE_MODE
 from paddock.packages.transaction import Phase, Transaction
 from paddock.text.show import quote, show_name
 from paddock.values.calls import Json

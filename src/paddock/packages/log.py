@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final, cast
 
 from paddock.errors import LedgerDamagedError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.ports import Ledger
 from paddock.ledger.query import Filter, query_lines
-from paddock.ledger.verify import Verification, verify
+from paddock.ledger.verify.verifying import Verification, verify
 from paddock.packages.approvals import Approval
 from paddock.packages.installed import SetRow, row_of
 from paddock.packages.keys import PublicKey

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from paddock import limits
-from paddock.packages.tarformat import fits
+from paddock.packages.tar_format import fits
 from paddock.policy.globs import fold
 from paddock.text.show import quote, show_name
 from paddock.workspace.temporary import is_temporary_name

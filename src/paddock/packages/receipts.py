@@ -6,7 +6,7 @@ from typing import Final
 
 from paddock.packages.names import is_digest, is_package_id, path_problem
 from paddock.packages.signatures import Signature, parse_signature
-from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
+from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.plane.strict_json import Fields, parse_object, write_object
 from paddock.values.calls import Json
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock.errors import ConfigError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.packages.installed import (
     InstalledPackage,
     InstalledSet,

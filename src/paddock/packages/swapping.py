@@ -18,7 +18,7 @@ from paddock.packages.names import PLANE_MARKER
 from paddock.packages.ownership import Act, Put, Remove, Restore
 from paddock.packages.receipts import HandOver
 from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
-from paddock.packages.tarformat import FILE_MODE, PROGRAM_MODE
+from paddock.packages.tar_format import FILE_MODE, PROGRAM_MODE
 from paddock.packages.transaction import After, Before, Kind, PathChange, RemovedDirectory
 from paddock.plane.bare import BARE_DIRECTORIES
 from paddock.text.show import quote

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from paddock.errors import ConfigError, IntegrityError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import SigningKey
 from paddock.packages.changing import changing
 from paddock.packages.depot import Depot

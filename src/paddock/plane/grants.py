@@ -15,11 +15,11 @@ from dataclasses import dataclass, fields, replace
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
 from paddock.plane.usual import usual_answer
-from paddock.policy.coverage import idle_exceptions
 from paddock.policy.document import PolicyDocument, Scope, read_policy
 from paddock.policy.patterns import PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
+from paddock.policy.questions.coverage import idle_exceptions
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
     NETWORKS,

@@ -4,7 +4,7 @@
     decide(policy, chain, actions)           → `Decision`; total, the strictest wins
     shell_for(policy, chain, action)         → what a command may reach
 
-For people: `paddock.policy.explain`, `.lint`, `.examples` (imported from there,
+For people: `paddock.policy.questions.explain`, `.lint`, `.examples` (imported from there,
 since nothing else needs them). Grammars and the command parser are loaded when
 a file or a command is first read.
 """

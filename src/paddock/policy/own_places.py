@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from paddock.policy.globs import Glob, fold, fold_segment, literal_of, regex_of
-from paddock.policy.pathindex import LazyRegex
+from paddock.policy.path_index import LazyRegex
 from paddock.policy.patterns import ROOT, PathPattern
 
 _ROOT_PATTERN: Final = PathPattern(Glob("/", False, False, True, ()))

@@ -23,7 +23,7 @@ from enum import Enum
 from functools import lru_cache
 
 from paddock.policy.globs import Glob, fold, parse_glob, split_lead
-from paddock.policy.pathindex import Hit, Indexed, PathIndex
+from paddock.policy.path_index import Hit, Indexed, PathIndex
 from paddock.policy.places import BUILT_IN_PLACE, Place
 from paddock.policy.problems import PatternError, quote
 

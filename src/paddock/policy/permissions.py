@@ -12,7 +12,7 @@ from typing import cast
 
 from paddock.errors import ConfigError
 from paddock.policy.globs import DEPTH, Segment, regex_of
-from paddock.policy.pathindex import LazyRegex
+from paddock.policy.path_index import LazyRegex
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
 from paddock.policy.places import Place, parse_document
 from paddock.policy.problems import PatternError, quote

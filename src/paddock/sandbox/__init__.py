@@ -1,1 +1,17 @@
-"""What this host can enforce on commands. Commands themselves come later."""
+"""Commands in a fence: planned, run, looked at, and only then brought into the workspace.
+
+    values.py outcome.py         the nouns; what is asked of a shell, and what came of it
+    host/ facts.py               what a plan must know of this host
+    plan.py closing.py hidden.py strictest.py interpreter.py   policy and facts → a plan
+    probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
+    stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
+    landlock.py keeping.py       the backend for hosts without user namespaces
+    inside/                      what runs in the sandbox, alone with kernel/
+    conversation.py capture.py pump.py spooling.py following.py   from a command's start to its end
+    changes/ git/ moments.py     what it changed: judged, settled, committed, parked
+    streams.py telling.py shell.py   what is told of it; one agent's shell
+
+Dangers: the command is anybody's and runs with the user's rights until the kernel says
+otherwise; it can outlive its caller, fill a disk, pour output, race the commit. Each
+module names its own under `# Threat:`; what is not covered is in docs/threat-model.md.
+"""

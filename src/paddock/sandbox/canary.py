@@ -21,11 +21,11 @@ from typing import Final
 from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.area import has_command_users
+from paddock.sandbox.changes.upper import Kind, host_owner, read_changes
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import HostSwitches, Step, Symptom, explain
-from paddock.sandbox.upper import Kind, host_owner, read_changes
 from paddock.sandbox.values import (
     CommandEnd,
     CommandRequest,

@@ -24,13 +24,13 @@ from paddock.sandbox.canary import (
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
+from paddock.sandbox.host.places import is_covered, topmost
+from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import BACKEND, Area
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.places import is_covered, topmost
 from paddock.sandbox.remedies import Step, Symptom, explain
-from paddock.sandbox.standing import Resolver
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, Verdict
 from paddock.values.agents import Agent
 

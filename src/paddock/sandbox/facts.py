@@ -9,13 +9,13 @@ from typing import Final
 from paddock.plane.agents import AgentStore
 from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.gitidentity import read_git_identity
-from paddock.sandbox.hostfacts import Closed, HostFacts, Link, Listing
-from paddock.sandbox.places import is_below, topmost
+from paddock.sandbox.host.git_identity import read_git_identity
+from paddock.sandbox.host.host_facts import Closed, HostFacts, Link, Listing
+from paddock.sandbox.host.places import is_below, topmost
+from paddock.sandbox.host.standing import Resolver
+from paddock.sandbox.host.toolchains import find_toolchains
 from paddock.sandbox.plan import at_home
-from paddock.sandbox.shells import shells_of
-from paddock.sandbox.standing import Resolver
-from paddock.sandbox.toolchains import find_toolchains
+from paddock.sandbox.strictest import shells_of
 
 _LISTED_MAX: Final = 2_000
 """Names in a directory that holds a closed place; with more it is left out whole."""

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from paddock.sandbox.places import is_covered
-from paddock.sandbox.standing import Resolver
+from paddock.sandbox.host.places import is_covered
+from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.values import SandboxPlan
 
 _BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")

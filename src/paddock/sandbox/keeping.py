@@ -19,7 +19,7 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.sandbox.conversation import Cancel, Conversation, Progress, Spools
-from paddock.sandbox.inside.gitconfig import git_config
+from paddock.sandbox.inside.git_config import git_config
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for

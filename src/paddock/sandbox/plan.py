@@ -10,11 +10,18 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from paddock.ledger.format_json import encode_json
+from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
-from paddock.sandbox.hostfacts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
-from paddock.sandbox.places import Carving, is_below, is_changeable, is_covered, is_led_by, topmost
-from paddock.sandbox.shells import strictest_shell
+from paddock.sandbox.host.host_facts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
+from paddock.sandbox.host.places import (
+    Carving,
+    is_below,
+    is_changeable,
+    is_covered,
+    is_led_by,
+    topmost,
+)
+from paddock.sandbox.strictest import strictest_shell
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json

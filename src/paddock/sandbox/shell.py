@@ -17,22 +17,22 @@ from paddock.errors import HostError, SandboxUnavailableError
 from paddock.policy.grants import shell_for
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
 from paddock.sandbox.canary import gaps_over
+from paddock.sandbox.changes.committing import Place
+from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.closing import ReadJudge, WriteJudge
-from paddock.sandbox.committing import Place
 from paddock.sandbox.conversation import Progress
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.hostfacts import HostFacts
+from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.interpreter import find_interpreter
-from paddock.sandbox.judging import Bench
 from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unheld
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
-from paddock.sandbox.shells import line_network
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
+from paddock.sandbox.strictest import line_network
 from paddock.sandbox.telling import question_heading, tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.values.agents import AgentChain

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from paddock.errors import ApprovalUnavailableError, HostError
-from paddock.sandbox.committing import (
+from paddock.sandbox.changes.committing import (
     Committed,
     Place,
     all_refused,
@@ -21,18 +21,18 @@ from paddock.sandbox.committing import (
     find_above,
     park_settled,
 )
+from paddock.sandbox.changes.differences import Differences, Ground, Layers, find_differences
+from paddock.sandbox.changes.diffing import Shown, show_settled
+from paddock.sandbox.changes.judging import Bench
+from paddock.sandbox.changes.parking import park_set
+from paddock.sandbox.changes.settling import Settled, Terms, over_count, refusals_of, settle
+from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import Cancel, Progress, Spools
-from paddock.sandbox.differences import Differences, Ground, Layers, find_differences
-from paddock.sandbox.diffing import Shown, show_settled
 from paddock.sandbox.hidden import NameIndex
-from paddock.sandbox.judging import Bench
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import RefusedChange
-from paddock.sandbox.parking import park_set
-from paddock.sandbox.settling import Settled, Terms, over_count, refusals_of, settle
 from paddock.sandbox.stage import StageDirectories
-from paddock.sandbox.upper import Look, read_changes
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from paddock.sandbox.changes.settling import written_bytes
 from paddock.sandbox.outcome import RefusedChange, ShellOutcome, Stream, Warned
-from paddock.sandbox.settling import written_bytes
 from paddock.sandbox.spooling import Streams
 from paddock.sandbox.staging import Kept
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, Enforced

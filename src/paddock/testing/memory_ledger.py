@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from paddock import limits
 from paddock.errors import HostError, PaddockError
-from paddock.ledger.format import (
+from paddock.ledger.format.encoding import (
     ID_BYTES,
     EntryRefusedError,
     chain_line,
@@ -18,8 +18,8 @@ from paddock.ledger.format import (
     format_timestamp,
     leaf_hash,
 )
-from paddock.ledger.format_genesis import Genesis, VerifierKey
-from paddock.ledger.format_lines import StoredEntry, parse_line
+from paddock.ledger.format.genesis import Genesis, VerifierKey
+from paddock.ledger.format.lines import StoredEntry, parse_line
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.values.entries import Entry
 

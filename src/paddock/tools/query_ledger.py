@@ -7,8 +7,8 @@ from typing import Final
 
 from paddock import limits
 from paddock.errors import InvalidArgumentsError
-from paddock.ledger.format import TIMESTAMP_SECONDS_MAX
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.encoding import TIMESTAMP_SECONDS_MAX
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter, Rows
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote, show_name

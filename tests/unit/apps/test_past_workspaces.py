@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from paddock.assembly.past_workspaces import PastWorkspaces, past_workspaces
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.plane.agent_files import AgentRecord
 from paddock.runtime.past import PastCall
 from paddock.values.agents import Agent

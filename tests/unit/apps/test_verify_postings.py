@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from paddock.ledger.format_postings import FOLDERS, Kind
+from paddock.ledger.format.posting_files import FOLDERS, Kind
 from paddock.ledger.query import Filter, query
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger

@@ -10,7 +10,7 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.gates.g6 import NOTHING_OUTSIDE
 from paddock.gates.results import Status
-from paddock.ledger.verify import ChainFault, Problem, verify
+from paddock.ledger.verify.verifying import ChainFault, Problem, verify
 from paddock.packages.refusals import Failure
 from tests.support.gates import failed_files
 

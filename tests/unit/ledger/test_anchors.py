@@ -9,7 +9,7 @@ import pytest
 
 from paddock.errors import HostError
 from paddock.ledger.anchors import CommandAnchor, DirectoryAnchor, GitAnchor
-from paddock.ledger.format_notes import Checkpoint, SignedCheckpoint
+from paddock.ledger.format.notes import Checkpoint, SignedCheckpoint
 
 ORIGIN = "paddock.test/ledger"
 HOST_PATH = os.environ["PATH"]

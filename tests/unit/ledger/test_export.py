@@ -8,7 +8,7 @@ from paddock import limits
 from paddock.errors import UsageError
 from paddock.ledger.export import ExportedLines, LeftOut, Row, export_page
 from paddock.ledger.export_page import PageText, make_page
-from paddock.ledger.format_merkle import Growing, LeafNodes, node_hash, root_of
+from paddock.ledger.format.merkle import Growing, LeafNodes, node_hash, root_of
 from paddock.ledger.query import Filter
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger

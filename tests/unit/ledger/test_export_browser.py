@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from paddock.ledger.export import export_page
 from paddock.ledger.export_page import PageText, make_page
-from paddock.ledger.format import chain_tail, leaf_hash
-from paddock.ledger.format_genesis import Genesis
-from paddock.ledger.format_merkle import LeafNodes, root_of
-from paddock.ledger.format_notes import Checkpoint, format_note
+from paddock.ledger.format.encoding import chain_tail, leaf_hash
+from paddock.ledger.format.genesis import Genesis
+from paddock.ledger.format.merkle import LeafNodes, root_of
+from paddock.ledger.format.notes import Checkpoint, format_note
 from paddock.ledger.keys import make_key
 from paddock.ledger.query import Filter
 from paddock.values.entries import Entry

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from paddock import limits
-from paddock.ledger.format_postings import (
+from paddock.ledger.format.posting_files import (
     FOLDERS,
     HEADER_BYTES,
     Kind,
@@ -21,7 +21,7 @@ from paddock.ledger.format_postings import (
 from paddock.ledger.index import find_wrong_runs
 from paddock.ledger.postings import parse_run_name, run_name
 from paddock.ledger.query import Filter, LedgerSearch, query, query_lines
-from paddock.ledger.verify import verify
+from paddock.ledger.verify.verifying import verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger

@@ -5,7 +5,7 @@ import pytest
 
 from paddock import limits
 from paddock.errors import HostError
-from paddock.ledger.format_lines import LineFault
+from paddock.ledger.format.lines import LineFault
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.values.entries import Entry
 from tests.support.ledgers import note, open_ledger

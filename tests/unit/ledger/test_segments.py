@@ -15,7 +15,7 @@ from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
 from paddock.ledger.reading import LedgerReader
 from paddock.ledger.tail import follow
-from paddock.ledger.verify import ChainFault, verify
+from paddock.ledger.verify.verifying import ChainFault, verify
 from paddock.testing.faulty_disk import Fault, FaultyDisk, How, SimulatedCrash
 from tests.support.ledgers import QUICK, Poll, assert_holds, note, open_ledger
 

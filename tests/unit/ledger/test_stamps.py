@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from paddock.ledger.format import format_timestamp
+from paddock.ledger.format.encoding import format_timestamp
 from paddock.ledger.stamps import Stamps
 from tests.support.children import end_of
 from tests.support.ledgers import assert_holds, counting_ids, no_time, note, open_ledger

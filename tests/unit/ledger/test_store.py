@@ -9,9 +9,9 @@ import pytest
 from paddock import limits
 from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
 from paddock.ledger.disk import SystemDisk
-from paddock.ledger.format import EntryRefusedError
+from paddock.ledger.format.encoding import EntryRefusedError
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify import verify
+from paddock.ledger.verify.verifying import verify
 from paddock.values.entries import Entry
 from tests.support.children import end_of, start
 from tests.support.ledgers import (

@@ -8,9 +8,9 @@ import pytest
 
 from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, load_archive, read_archive
-from paddock.packages.gzipformat import unwrap, wrap
+from paddock.packages.gzip_format import unwrap, wrap
 from paddock.packages.refusals import ArchiveRefusedError
-from paddock.packages.tarformat import Header, encode_header
+from paddock.packages.tar_format import Header, encode_header
 from tests.support.bad_archives import BAD, FILES, GOOD
 from tests.support.disks import tree
 from tests.support.packages import archive_bytes, gzipped, manifest_of, members_of, tar_bytes

@@ -3,9 +3,9 @@
 import pytest
 
 from paddock.policy.engine import load_policy
+from paddock.sandbox.changes.judging import Bench, ChangeKind, StagedChange, judge_changes
 from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
-from paddock.sandbox.git_rules import NodeKind
-from paddock.sandbox.judging import Bench, ChangeKind, StagedChange, judge_changes
+from paddock.sandbox.git.rules import NodeKind
 from paddock.values.agents import Agent
 from paddock.values.planes import PlaneKind
 

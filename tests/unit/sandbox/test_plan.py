@@ -7,8 +7,8 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import ShellLimits
-from paddock.sandbox.hostfacts import Closed, HostFacts, LeftOut, Listing, Standing, Toolchain
-from paddock.sandbox.places import is_below, shared, topmost
+from paddock.sandbox.host.host_facts import Closed, HostFacts, LeftOut, Listing, Standing, Toolchain
+from paddock.sandbox.host.places import is_below, shared, topmost
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import Agent

@@ -9,12 +9,12 @@ from paddock.assembly.auditing import audit_ledger
 from paddock.assembly.lazy_packages import report_of
 from paddock.assembly.sessions import sessions_of
 from paddock.errors import UsageError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.query import Filter
-from paddock.ledger.verify import Verification
+from paddock.ledger.verify.verifying import Verification
 from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
-from paddock.policy.explain import explain
+from paddock.policy.questions.explain import explain
 from paddock.sandbox.probe import probe_host
 from paddock.sandbox.values import Enforcement
 from paddock.text.show import quote, show_name

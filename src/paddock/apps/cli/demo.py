@@ -20,11 +20,11 @@ from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.trust import review_trust, trust_policy
 from paddock.errors import UsageError
 from paddock.ledger.query import Filter, query
-from paddock.ledger.verify import verify
+from paddock.ledger.verify.verifying import verify
 from paddock.plane.environment import Environment
 from paddock.plane.layout import LedgerName
 from paddock.policy.actions import parse_action
-from paddock.policy.explain import explain
+from paddock.policy.questions.explain import explain
 from paddock.runtime.approvals import Approver, NoApprover, YesApprover
 from paddock.text.show import show_name
 from paddock.values.calls import Json, ToolResult

@@ -12,7 +12,7 @@ from paddock.apps.cli.demo_scene import Scene
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
 from paddock.ledger.query import Filter
-from paddock.ledger.verify import verify
+from paddock.ledger.verify.verifying import verify
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
 from paddock.values.events import TURN_RECORDED

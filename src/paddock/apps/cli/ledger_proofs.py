@@ -14,8 +14,8 @@ from paddock.assembly.rollback import WentBack, accept_rollback, find_gone_back
 from paddock.assembly.site import PlaneSite
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.checkpoints import checkpoints_folder, read_notes
-from paddock.ledger.format_genesis import VerifierKey
-from paddock.ledger.format_notes import SignedCheckpoint
+from paddock.ledger.format.genesis import VerifierKey
+from paddock.ledger.format.notes import SignedCheckpoint
 from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.proof import (
     ConsistencyProof,

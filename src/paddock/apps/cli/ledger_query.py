@@ -18,7 +18,7 @@ from paddock.apps.cli.options import Options
 from paddock.assembly.past_agents import require_agent_of_site
 from paddock.assembly.site import PlaneSite
 from paddock.errors import UsageError
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import gone_error, is_known
 from paddock.ledger.query import BadRow, query
 from paddock.ledger.tail import find_torn_bytes, follow

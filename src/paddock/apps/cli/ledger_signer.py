@@ -8,8 +8,8 @@ from paddock import limits
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options
 from paddock.errors import UsageError
-from paddock.ledger.format_merkle import HASH_BYTES
-from paddock.ledger.format_notes import parse_checkpoint
+from paddock.ledger.format.merkle import HASH_BYTES
+from paddock.ledger.format.notes import parse_checkpoint
 from paddock.ledger.keys import create_key
 from paddock.ledger.signing import KeySigner, read_signed
 from paddock.plane.files import make_directories

@@ -11,11 +11,11 @@ from paddock.apps.cli.options import Options
 from paddock.assembly.auditing import Audit, audit_ledger, ledgers_known
 from paddock.assembly.site import PlaneSite
 from paddock.errors import LedgerDamagedError, PaddockError, UsageError
-from paddock.ledger.format_notes import NoteError, parse_checkpoint, parse_note
+from paddock.ledger.format.notes import NoteError, parse_checkpoint, parse_note
 from paddock.ledger.index import find_wrong_runs
 from paddock.ledger.presence import gone_error
 from paddock.ledger.scan import find_genesis
-from paddock.ledger.verify import ChainFault, Held, Problem, Verification
+from paddock.ledger.verify.verifying import ChainFault, Held, Problem, Verification
 from paddock.plane.files import read_file_through_links
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name

@@ -18,10 +18,10 @@ from paddock.errors import PaddockError, UsageError
 from paddock.policy.actions import parse_action
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
-from paddock.policy.examples import ExampleResult, run_examples
-from paddock.policy.explain import explain, find_nearly
-from paddock.policy.lint import LintFinding, lint
-from paddock.policy.nearness import NearMiss
+from paddock.policy.questions.examples import ExampleResult, run_examples
+from paddock.policy.questions.explain import explain, find_nearly
+from paddock.policy.questions.lint import LintFinding, lint
+from paddock.policy.questions.nearness import NearMiss
 from paddock.text.show import is_cut
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain

@@ -30,17 +30,17 @@ from paddock.ledger.presence import stands
 from paddock.ledger.query import BadRow, Filter, query
 from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PolicyFiles
-from paddock.policy.diff import diff
-from paddock.policy.explain_now import Now, explain_now
-from paddock.policy.explain_record import (
+from paddock.policy.places import BUILT_IN
+from paddock.policy.questions.diff import diff
+from paddock.policy.questions.explain_now import Now, explain_now
+from paddock.policy.questions.explain_record import (
     TOLD_EVENTS,
     Kept,
     RecordedCall,
     tell_calls,
     with_question,
 )
-from paddock.policy.places import BUILT_IN
-from paddock.policy.recorded import (
+from paddock.policy.questions.recorded import (
     DECIDED_EVENTS,
     Lost,
     PastDecision,
@@ -48,7 +48,7 @@ from paddock.policy.recorded import (
     Why,
     read_recorded,
 )
-from paddock.policy.replay import replay
+from paddock.policy.questions.replay import replay
 from paddock.text.show import quote
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json

@@ -29,12 +29,12 @@ from paddock.apps.hook.wrapping import CommandPlace, command_program, run_wrappe
 from paddock.assembly.opening import policy_notices
 from paddock.assembly.project import Project
 from paddock.ledger.decided import find_decided
-from paddock.ledger.format_lines import StoredEntry
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.presence import stands
 from paddock.ledger.query import Filter
 from paddock.plane.client_files import Edit
 from paddock.plane.layout import LedgerName
-from paddock.policy.explain_record import DENIED_UNASKED
+from paddock.policy.questions.explain_record import DENIED_UNASKED
 from paddock.values.calls import Json
 from paddock.values.events import HOOK_DECISION
 

@@ -31,7 +31,7 @@ from paddock.policy.globs import (
     split_lead,
 )
 from paddock.policy.matching import comparison_of
-from paddock.policy.pathindex import Indexed
+from paddock.policy.path_index import Indexed
 from paddock.policy.patterns import PathList, PathPattern, indexed
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.values.calls import Json

@@ -20,7 +20,7 @@ import stat
 import struct
 
 from paddock.kernel import mounts, namespaces, processes, seccomp
-from paddock.sandbox.inside.gitconfig import git_config
+from paddock.sandbox.inside.git_config import git_config
 from paddock.sandbox.inside.layers import SHIELDED, Layers, detach_into
 from paddock.sandbox.inside.orders import Base
 

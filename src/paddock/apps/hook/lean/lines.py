@@ -1,6 +1,6 @@
 """One line of the ledger, as the ledger's own format writes it.
 
-The format stands in `paddock.ledger.format`; this is the part of it that needs no
+The format stands in `paddock.ledger.format.encoding`; this is the part of it that needs no
 import. What a line may not hold is declined, and the full path says what is wrong.
 """
 

@@ -1,0 +1,156 @@
+"""Signed notes and checkpoints: the text that an auditor keeps.
+
+A signed note (C2SP signed-note) is a text that ends with LF, an empty line, and
+signature lines: `— name base64(key id ‖ signature)`. A checkpoint (C2SP
+tlog-checkpoint) is a note whose text has three lines: the log's origin, the size
+of its tree in decimal, its root in base64. Further lines may follow and mean
+nothing to us.
+
+Pure; whether a signature is the key's says `signing.py`.
+"""
+
+import re
+from base64 import b64encode
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.format.genesis import VerifierKey, is_key_name
+from paddock.ledger.format.merkle import HASH_BYTES
+
+KEY_ID_BYTES: Final = 4
+SIGNATURE_BYTES: Final = 64
+_DASH: Final = "\u2014 "
+_SIZE: Final = re.compile(r"0|[1-9]\d{0,15}", re.ASCII)
+_PROOF_HEADER: Final = "c2sp.org/tlog-proof@v1"
+
+
+class NoteError(LedgerDamagedError):
+    """A text that is no signed note, no checkpoint, or not signed by the key it has to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is signed: so many entries, and the root of their tree."""
+
+    origin: str
+    size: int
+    root: bytes
+
+    @property
+    def text(self) -> str:
+        """The signed text, with its last LF."""
+        return f"{self.origin}\n{self.size}\n{b64encode(self.root).decode()}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSignature:
+    """One signature line: a name, a key id of four bytes, and the signature after it."""
+
+    name: str
+    key_id: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A text and its signatures, none of which was verified."""
+
+    text: str
+    signatures: tuple[NoteSignature, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedCheckpoint:
+    """A checkpoint whose signature was verified, and the note that holds it."""
+
+    checkpoint: Checkpoint
+    note: str
+
+
+def format_note(text: str, name: str, key_id: bytes, signature: bytes) -> str:
+    """A signed note with one signature. `text` ends with LF."""
+    encoded = b64encode(key_id + signature).decode()
+    return f"{text}\n{_DASH}{name} {encoded}\n"
+
+
+def parse_note(note: str) -> Note:
+    """Return the parts of a signed note.
+
+    Raises:
+        NoteError: it is none, or longer than `limits.checkpoint_note_bytes_max`.
+    """
+    if len(note.encode(errors="replace")) > limits.checkpoint_note_bytes_max:
+        raise NoteError(f"a note of more than {limits.checkpoint_note_bytes_max} bytes")
+    text, gap, lines = note.rpartition("\n\n")
+    if not gap or not lines.endswith("\n") or not text or _holds_controls(note):
+        raise _not("a signed note", note)
+    signatures = tuple(_parse_signature(line, note) for line in lines[:-1].split("\n"))
+    return Note(text + "\n", signatures)
+
+
+def parse_checkpoint(text: str) -> Checkpoint:
+    """Return the checkpoint that a note's text is.
+
+    Raises:
+        NoteError: it is none.
+    """
+    lines = text.split("\n")
+    if len(lines) >= 4 and lines[-1] == "" and all(lines[:-1]):
+        origin, size, root = lines[0], lines[1], _decode(lines[2])
+        if _SIZE.fullmatch(size) and root is not None and len(root) == HASH_BYTES:
+            return Checkpoint(origin, int(size), root)
+    raise _not("a checkpoint", text)
+
+
+def find_signatures(note: Note, key: VerifierKey) -> list[bytes]:
+    """The signatures that say they are this key's; each of 64 bytes."""
+    return [
+        each.signature
+        for each in note.signatures
+        if each.name == key.name
+        and each.key_id == key.key_id
+        and len(each.signature) == SIGNATURE_BYTES
+    ]
+
+
+def format_inclusion(index: int, path: Sequence[bytes], note: str) -> str:
+    """A proof that whoever trusts the key can verify alone (C2SP tlog-proof)."""
+    hashes = "".join(f"{b64encode(each).decode()}\n" for each in path)
+    return f"{_PROOF_HEADER}\nindex {index}\n{hashes}\n{note}"
+
+
+def _parse_signature(line: str, note: str) -> NoteSignature:
+    name, space, encoded = line.removeprefix(_DASH).partition(" ")
+    decoded = _decode(encoded)
+    if (
+        not line.startswith(_DASH)
+        or not space
+        or not is_key_name(name)
+        or decoded is None
+        or len(decoded) <= KEY_ID_BYTES
+    ):
+        raise _not("a signed note", note)
+    return NoteSignature(name, decoded[:KEY_ID_BYTES], decoded[KEY_ID_BYTES:])
+
+
+def _decode(encoded: str) -> bytes | None:
+    """Base64 in the one form that encodes its bytes; None where it is another."""
+    try:
+        decoded = a2b_base64(encoded, strict_mode=True)
+    except (Base64Error, ValueError):
+        return None
+    return decoded if b64encode(decoded).decode() == encoded else None
+
+
+def _holds_controls(note: str) -> bool:
+    return any(char < " " and char != "\n" for char in note)
+
+
+def _not(what: str, text: str) -> NoteError:
+    shown = ascii(text[: limits.message_value_chars_max])
+    return NoteError(f"not {what}: {shown}")

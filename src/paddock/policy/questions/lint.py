@@ -1,0 +1,285 @@
+"""`policy lint`: rules that do nothing, and grants that give more than they seem to.
+
+Nothing here stops a load or changes a decision. A finding is sound for the cases
+it names; it is no proof that a policy without findings is good.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from paddock.policy.document import PolicyDocument
+from paddock.policy.engine import Policy
+from paddock.policy.guards import Writer
+from paddock.policy.places import BUILT_IN, Place
+from paddock.policy.problems import quote
+from paddock.policy.questions.coverage import (
+    IdleException,
+    covering_rules,
+    idle_exceptions,
+    is_swallowed,
+    path_samples,
+)
+from paddock.policy.questions.interpreters import find_interpreter
+from paddock.policy.rules import Profile, Rule
+from paddock.values.actions import Action
+from paddock.values.calls import Json
+from paddock.values.decisions import Outcome
+
+_ANYTHING: Final = "tool:*"
+_OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
+"""What changes a file besides `create`; of the first two people think as of writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """One thing to look at: a stable code, where, and what to do."""
+
+    code: str
+    message: str
+    place: Place
+    hint: str
+
+    def render(self) -> str:
+        """Return it as text: message, then place and hint."""
+        return f"{self.place}: {self.code}: {self.message}\n  hint: {self.hint}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Danger:
+    """A setting that gives more than it seems to."""
+
+    key: tuple[str, str]
+    value: Json
+    code: str
+    message: str
+    hint: str
+
+
+_DANGERS: Final = (
+    _Danger(
+        ("shell", "network"),
+        "host",
+        "lint.network_host",
+        "gives every command the network of this machine",
+        'set network = "host" on the rules that need it',
+    ),
+    _Danger(
+        ("shell", "enforcement"),
+        "best-effort",
+        "lint.best_effort",
+        "runs commands where the host cannot hold them to the policy",
+        "paddock doctor says what the host lacks",
+    ),
+    _Danger(
+        ("shell", "git"),
+        "none",
+        "lint.git_none",
+        "leaves .git to protected alone",
+        'git = "safe" lets ordinary git operations through and nothing that runs code later',
+    ),
+    _Danger(
+        ("paths", "protected"),
+        [],
+        "lint.nothing_protected",
+        "is empty: .git, keys and .env may be written",
+        "leave the key out for the default",
+    ),
+    _Danger(
+        ("paths", "secret"),
+        [],
+        "lint.nothing_secret",
+        "is empty: keys and .env may be read",
+        "leave the key out for the default",
+    ),
+    _Danger(
+        ("ledger", "keep_model_contents"),
+        True,
+        "lint.contents_kept",
+        "keeps what people and models wrote",
+        "leave it out unless somebody needs the contents",
+    ),
+)
+
+
+def lint(policy: Policy) -> tuple[LintFinding, ...]:
+    """Return every finding about the policy's files, by file and line."""
+    found = [*_profile_findings(policy)]
+    for document in policy.documents:
+        found.extend(_setting_findings(document))
+        found.extend(_unwrapped(policy, document))
+        found.extend(map(_idle, idle_exceptions(document.paths)))
+    return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
+
+
+def _profile_findings(policy: Policy) -> Iterator[LintFinding]:
+    for profile in (*policy.profile_table, *policy.overlays):
+        if profile.place.file == BUILT_IN:
+            continue
+        yield from _closed(profile)
+        yield from _covered(profile)
+        for rule in profile.rules:
+            yield from _rule_findings(policy, rule)
+            yield from _half_denied(policy, profile, rule)
+
+
+def _closed(profile: Profile) -> Iterator[LintFinding]:
+    """A profile that only denies denies the rest, too: who wrote it may have meant "besides"."""
+    said = [rule.outcome for rule in profile.rules] + [each.outcome for each in profile.otherwise]
+    says_so = any(rule.pattern.text == _ANYTHING for rule in profile.rules)
+    if says_so or any(outcome is not Outcome.DENY for outcome in said):
+        return
+    yield LintFinding(
+        "lint.allows_nothing",
+        f"the profile {quote(profile.name)} allows nothing: what no rule names is denied",
+        profile.place,
+        "a profile here replaces the built-in one of its name whole; paddock init writes that "
+        f'one as a comment. If nothing is meant to be allowed, say deny = ["{_ANYTHING}"]',
+    )
+
+
+def _covered(profile: Profile) -> Iterator[LintFinding]:
+    for rule, stronger in covering_rules(profile.rules):
+        yield LintFinding(
+            "lint.rule_covered",
+            f"{quote(rule.pattern.text)} never decides: {quote(stronger.pattern.text)} "
+            f"({stronger.outcome.word}, {stronger.place}) covers it whole",
+            rule.place,
+            "remove it, or make the other rule narrower",
+        )
+
+
+def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
+    text = quote(rule.pattern.text)
+    if rule.outcome is Outcome.DENY:
+        return
+    swallowed = is_swallowed(policy.guards, rule)
+    if swallowed is not None:
+        yield LintFinding(
+            "lint.rule_never",
+            f"{text} never decides: {quote(swallowed.text)} ({swallowed.place}) stands above it",
+            rule.place,
+            "remove it, or change the list under [paths]",
+        )
+    if rule.network == "host":
+        yield LintFinding(
+            "lint.network_host",
+            f"{text} gives a command the network of this machine",
+            rule.place,
+            "what the command can read can leave; keep the pattern as narrow as it can be",
+        )
+    if rule.outcome is not Outcome.ALLOW or "shell" not in rule.pattern.head.categories:
+        return
+    if rule.command is None or rule.command.is_any:
+        yield LintFinding(
+            "lint.any_command",
+            f"{text} allows every command",
+            rule.place,
+            "name the programs, and leave the rest to otherwise",
+        )
+        return
+    interpreter = find_interpreter(rule)
+    if interpreter:
+        yield LintFinding(
+            "lint.interpreter",
+            f"{text} allows every command: {interpreter} runs what its arguments say",
+            rule.place,
+            "name what it runs, as in python -m pytest * or make test",
+        )
+
+
+def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintFinding]:
+    """Who closes a place to `create` mostly means all writing, and edits still go through."""
+    head, path = rule.pattern.head, rule.pattern.path
+    if rule.outcome is Outcome.ALLOW or path is None:
+        return
+    if (head.category, head.operation) != ("file", "create"):
+        return
+    guards = policy.guards
+    samples = [
+        sample
+        for sample in path_samples(path)
+        if not any(guards.denials(sample, is_write=True, writer=Writer.FILE_TOOL))
+    ]
+    judge = policy.compiled_profile(profile.name).judge
+    allowed = [
+        operation
+        for operation in _OTHER_WRITES
+        if any(
+            judge(Action("file", operation, sample)).finding.outcome is Outcome.ALLOW
+            for sample in samples
+        )
+    ]
+    if not {"str_replace", "delete"}.intersection(allowed):
+        return
+    done = "denied" if rule.outcome is Outcome.DENY else "asked about"
+    left = " and ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
+    yield LintFinding(
+        "lint.half_denied",
+        f"{quote(rule.pattern.text)} is {done}, and {left} stay allowed on the same paths",
+        rule.place,
+        "to stop all writing there, put the path into [paths] protected; or name these, too",
+    )
+
+
+def _idle(found: IdleException) -> LintFinding:
+    above = quote(found.above.text)
+    hint = f"make {above} narrower: nothing below a directory that matched is taken out"
+    if found.instead:
+        hint = f"write {quote(found.instead)} in place of {above}"
+    return LintFinding(
+        "lint.takes_back_nothing",
+        f"{quote(found.pattern.text)} takes back nothing from {found.name}: it lies below {above}",
+        found.pattern.place,
+        hint,
+    )
+
+
+def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
+    for danger in _DANGERS:
+        for way in _ways(document, danger.key):
+            if _value(document, way) == danger.value:
+                place = document.document.place(way)
+                message = f"{'.'.join(way)} {danger.message}"
+                yield LintFinding(danger.code, message, place, danger.hint)
+
+
+def _unwrapped(policy: Policy, document: PolicyDocument) -> Iterator[LintFinding]:
+    """`sandbox_shell` holds commands that a rule allows: without such a rule it holds none."""
+    if _value(document, ("hook", "sandbox_shell")) is not True:
+        return
+    # Of the built-in profiles those that agents get here; another may be given when one is made.
+    given = {"standard", *(binding.profile for binding in document.settings.agents)}
+    rules = (
+        rule
+        for profile in (*policy.profile_table, *document.profiles)
+        if profile.name in given or profile.place.file != BUILT_IN
+        for rule in profile.rules
+    )
+    if any(
+        rule.outcome is Outcome.ALLOW and rule.pattern.head.matches("shell", "run")
+        for rule in rules
+    ):
+        return
+    yield LintFinding(
+        "lint.nothing_sandboxed",
+        "sandbox_shell has no command to hold: no rule allows one",
+        document.document.place(("hook", "sandbox_shell")),
+        "a client runs what only `otherwise` decides about by its own means; allow commands, such "
+        'as allow = ["tool:shell:run pytest *"]',
+    )
+
+
+def _value(document: PolicyDocument, way: tuple[str, ...]) -> Json:
+    found: Json = document.document.values
+    for part in way:
+        # A document that loaded has tables where tables belong.
+        found = found.get(part, {})
+    return found
+
+
+def _ways(document: PolicyDocument, key: tuple[str, str]) -> Iterator[tuple[str, ...]]:
+    yield key
+    if key[0] == "shell":
+        for profile in document.profiles:
+            yield "profiles", profile.name, *key

@@ -1,0 +1,298 @@
+"""`policy replay`: recorded calls decided again under another policy.
+
+Nothing is run and no file of a workspace is looked at: the actions are those of the
+record, resolved then. What is compared is the answer of policy then and now; an `ask`
+that somebody granted stays an `ask`.
+
+A call that the policy of its own time would decide otherwise now than it did then
+(the digests are equal, the answers are not) is reported as lost, not as a change:
+something that is not on record had a say.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+from paddock.policy.decide import decide, judge_for, writer_of
+from paddock.policy.engine import Policy
+from paddock.policy.questions.recorded import MEANINGS, Door, Lost, PastDecision, Recorded, Why
+from paddock.text.show import cut, show_name
+from paddock.values.calls import Json
+from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
+
+EXAMPLES_MAX: Final = 3
+"""Examples that each group keeps, the newest; the others are counted."""
+NO_PARENT: Final = "whose child the agent was: it was recorded without the default agent"
+EXAMPLE_CHARS_MAX: Final = 400
+"""Characters of an example's action in text; JSON has it whole."""
+
+
+class Kind(StrEnum):
+    """How an answer differs; the value is a stable word."""
+
+    DENIED = "newly denied"
+    ASKED = "newly asked"
+    ALLOWED = "newly allowed"
+
+
+_KINDS: Final = {
+    Outcome.DENY: Kind.DENIED,
+    Outcome.ASK: Kind.ASKED,
+    Outcome.ALLOW: Kind.ALLOWED,
+}
+
+
+class Policies(Protocol):
+    """Which policy an agent meets."""
+
+    def policy_for(self, agent: str) -> Policy | None:
+        """The policy with paths as this agent's workspace has them; None where it is unknown."""
+        ...
+
+    def is_whole(self, past: PastDecision) -> bool:
+        """Whether the record names every agent that a call like this one is decided for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One call of a group, with the action that decides now."""
+
+    where: Recorded
+    action: str
+
+    def as_json(self) -> dict[str, Json]:
+        """The example as a JSON object."""
+        where = self.where
+        return {
+            "call_id": where.call_id,
+            "session_id": where.session_id,
+            "seq": where.seq,
+            "time": where.time,
+            "tool": where.tool,
+            "action": self.action,
+        }
+
+
+@dataclass(slots=True)
+class Group:
+    """Calls of one agent whose answer changed from one rule's to another's."""
+
+    kind: Kind
+    agent: str
+    was: Outcome
+    was_rule: RuleMatch | None
+    now: Outcome
+    now_rule: RuleMatch | None
+    reason: str
+    calls: int = 0
+    examples: list[Example] = field(default_factory=list[Example])
+
+    def as_json(self) -> dict[str, Json]:
+        """The group as a JSON object."""
+        return {
+            "kind": self.kind.value,
+            "agent": self.agent,
+            "was": {"outcome": self.was.word, "rule": rule_as_json(self.was_rule)},
+            "now": {
+                "outcome": self.now.word,
+                "rule": rule_as_json(self.now_rule),
+                "reason": self.reason,
+            },
+            "calls": self.calls,
+            "examples": [example.as_json() for example in self.examples],
+        }
+
+
+@dataclass(slots=True)
+class LostGroup:
+    """Calls of one agent that could not be decided again, for one reason."""
+
+    why: Why
+    agent: str
+    detail: str
+    calls: int = 0
+    examples: list[Example] = field(default_factory=list[Example])
+
+    def as_json(self) -> dict[str, Json]:
+        """The group as a JSON object."""
+        return {
+            "why": self.why.value,
+            "meaning": MEANINGS[self.why],
+            "detail": self.detail,
+            "agent": self.agent,
+            "calls": self.calls,
+            "examples": [example.as_json() for example in self.examples],
+        }
+
+
+@dataclass(slots=True)
+class Replay:
+    """What came of it. Groups stand in the order: denied, asked, allowed; most calls first."""
+
+    decided: int = 0
+    unchanged: int = 0
+    groups: list[Group] = field(default_factory=list[Group])
+    lost: list[LostGroup] = field(default_factory=list[LostGroup])
+
+    def count(self, kind: Kind) -> int:
+        """How many calls are answered so now and were not."""
+        return sum(group.calls for group in self.groups if group.kind is kind)
+
+    @property
+    def lost_calls(self) -> int:
+        """How many calls could not be decided again."""
+        return sum(group.calls for group in self.lost)
+
+    def as_json(self) -> dict[str, Json]:
+        """The whole as a JSON object."""
+        return {
+            "replayed": self.decided,
+            "unchanged": self.unchanged,
+            "newly_denied": self.count(Kind.DENIED),
+            "newly_asked": self.count(Kind.ASKED),
+            "newly_allowed": self.count(Kind.ALLOWED),
+            "not_replayable": self.lost_calls,
+            "groups": [group.as_json() for group in self.groups],
+            "lost": [group.as_json() for group in self.lost],
+        }
+
+    def render(self) -> str:
+        """The whole as text for a person."""
+        lines = [
+            f"{self.decided} calls decided again: {self.unchanged} as before, "
+            + ", ".join(f"{self.count(kind)} {kind.value}" for kind in Kind)
+            + f"; {self.lost_calls} not replayable"
+        ]
+        for group in self.groups:
+            lines += ["", f"{group.kind.value}: agent {group.agent}, {_calls(group.calls)}"]
+            lines.append(f"  was: {group.was.word} by {_was_text(group)}")
+            lines.append(f"  now: {group.now.word} by {rule_text(group.now_rule)}")
+            if group.now_rule is None:
+                lines.append(f"  reason: {group.reason}")
+            lines += _example_lines(group.examples, group.calls)
+        for lost in self.lost:
+            detail = f" ({lost.detail})" if lost.detail else ""
+            said = f"{MEANINGS[lost.why]}{detail}"
+            lines += ["", f"not replayable: agent {lost.agent}, {_calls(lost.calls)}: {said}"]
+            lines += _example_lines(lost.examples, lost.calls)
+        # Threat: an action with line breaks, which a model writes, would draw rows of its own.
+        return "\n".join(map(show_name, lines))
+
+
+def replay(calls: Iterable[PastDecision | Lost], policies: Policies) -> Replay:
+    """Decide recorded calls again, newest first as they come."""
+    report = Replay()
+    groups: dict[object, Group] = {}
+    lost: dict[object, LostGroup] = {}
+    for past in calls:
+        if isinstance(past, Lost):
+            _lose(lost, past)
+            continue
+        policy = policies.policy_for(past.where.agent)
+        if policy is None:
+            _lose(lost, Lost(past.where, Why.WORKSPACE))
+            continue
+        if not policies.is_whole(past):
+            _lose(lost, Lost(past.where, Why.INCOMPLETE, NO_PARENT))
+            continue
+        decision = decide_again(policy, past)
+        if decision.outcome is not past.outcome and policy.digest == past.policy_digest:
+            _lose(lost, Lost(past.where, Why.OTHERWISE))
+            continue
+        report.decided += 1
+        if decision.outcome is past.outcome:
+            report.unchanged += 1
+        else:
+            _count(groups, past, decision)
+    order = list(Kind)
+    report.groups = sorted(groups.values(), key=lambda each: (order.index(each.kind), -each.calls))
+    report.lost = sorted(lost.values(), key=lambda each: -each.calls)
+    return report
+
+
+def decide_again(policy: Policy, past: PastDecision) -> Decision:
+    """Return what `policy` says to a recorded call, as its door asks."""
+    if past.door is Door.TOOL:
+        return decide(policy, past.chain, past.actions, writer_of(past.actions))
+    return max(decide_each(policy, past), key=lambda each: (each.outcome, each.rule is not None))
+
+
+def decide_each(policy: Policy, past: PastDecision) -> list[Decision]:
+    """Return what `policy` says to each action of a recorded call, as its door asks."""
+    judge = judge_for(policy, past.chain)
+    writer = writer_of(past.actions)
+    if past.door is Door.TOOL:
+        return judge.decide_each(past.actions, writer)
+    # The hook names what a command writes by itself, from where the client stood.
+    return [
+        judge.decide_words(action) if action.category == "shell" else judge.decide(action, writer)
+        for action in past.actions
+    ]
+
+
+def _count(groups: dict[object, Group], past: PastDecision, decision: Decision) -> None:
+    agent = past.where.agent
+    key = (agent, past.outcome, _key(past.rule), decision.outcome, _key(decision.rule))
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = Group(
+            _KINDS[decision.outcome],
+            agent,
+            past.outcome,
+            past.rule,
+            decision.outcome,
+            decision.rule,
+            decision.reason,
+        )
+    group.calls += 1
+    if len(group.examples) < EXAMPLES_MAX:
+        group.examples.append(Example(past.where, decision.action))
+
+
+def _lose(lost: dict[object, LostGroup], call: Lost) -> None:
+    key = (call.where.agent, call.why, call.detail)
+    group = lost.get(key)
+    if group is None:
+        group = lost[key] = LostGroup(call.why, call.where.agent, call.detail)
+    group.calls += 1
+    if len(group.examples) < EXAMPLES_MAX:
+        group.examples.append(Example(call.where, ""))
+
+
+def rule_text(rule: RuleMatch | None) -> str:
+    """A rule in one line, for a person."""
+    if rule is None:
+        return "no rule; unknown is no"
+    return f"{rule.text} ({rule.source}, {rule.place})"
+
+
+def _was_text(group: Group) -> str:
+    rule = group.was_rule
+    if rule is None or group.was is not Outcome.ASK:
+        return rule_text(rule)
+    # Of what was asked about, the record's source is who answered.
+    return f"{rule.text} ({rule.place})"
+
+
+def _key(rule: RuleMatch | None) -> object:
+    # Reasons name the path, and an ask's source who answered; the rule is the same.
+    return None if rule is None else (rule.text, rule.file, rule.line)
+
+
+def _calls(count: int) -> str:
+    return "1 call" if count == 1 else f"{count} calls"
+
+
+def _example_lines(examples: list[Example], calls: int) -> list[str]:
+    lines = [f"  {_example_text(example)}" for example in examples]
+    if calls > len(examples):
+        lines.append(f"  … and {calls - len(examples)} more")
+    return lines
+
+
+def _example_text(example: Example) -> str:
+    where = example.where
+    shown = cut(example.action, EXAMPLE_CHARS_MAX) or where.tool
+    return f"{where.time}  {where.call_id or '-'} (seq {where.seq})  {shown}"

@@ -1,0 +1,15 @@
+"""From the layer that a command wrote to what lands in the workspace, or is kept, or is refused.
+
+    upper.py mounted.py        the layer as the kernel left it; what is mounted over the workspace
+    differences.py comparing.py   one entry for each path, beside what the workspace has
+    judging.py settling.py     each entry by the policy of the file tools; settled together
+    diffing.py                 the same as a diff, for whoever is asked
+    committing.py              one set of changes lands, or nothing does
+    ancestry.py footing.py     what a change stands on besides its own entry, asked as it lands
+    parking.py                 a set that waits for an answer, as data
+
+Dangers: the command chose every name, type and mode in the layer; the workspace goes on
+changing under other hands while it is read; a crash may come between two renames. So a
+layer is read by descriptors and never followed, what was compared is compared again as
+it lands, and a set is on record before its first change.
+"""

@@ -1,0 +1,330 @@
+"""From the layer that a command wrote to the differences it made: one entry for each path.
+
+What the overlay says is about names: a copy, a mark that hides. Here it becomes what
+happened to the workspace: created, modified, deleted, another mode. A file that was only
+opened is no difference; a directory that is gone is one for each name that was in it.
+
+Each entry also says what it believes to stand in the workspace, so that the commit finds
+out if it does not; and what somebody else changed since the command began is a conflict:
+
+  * a lower entry whose change time is not older than the start; see `moments`;
+  * any entry below a directory that is not the one of the start; see `ancestry`;
+  * the mode of a directory that both changed;
+  * a copy of a file, or of a directory, that the workspace has no more, where the
+    directory that held it was changed since.
+
+Where another file system is mounted, nothing lands: see `mounted`.
+
+O(changes): nothing is looked at but what the layer names, and what stands below a
+directory that is gone.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paddock.errors import HostError
+from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
+from paddock.sandbox.changes.comparing import Comparing
+from paddock.sandbox.changes.judging import ChangeKind, StagedChange
+from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
+from paddock.sandbox.git.rules import NodeKind
+from paddock.sandbox.hidden import KnownDirectory
+from paddock.sandbox.host.places import directories_above
+from paddock.workspace.metadata import FileStatus
+
+_NODES: Final = {
+    Kind.FILE: NodeKind.FILE,
+    Kind.DIRECTORY: NodeKind.DIRECTORY,
+    Kind.LINK: NodeKind.LINK,
+}
+_TYPES: Final = {
+    Kind.FILE: stat.S_IFREG,
+    Kind.DIRECTORY: stat.S_IFDIR,
+    Kind.LINK: stat.S_IFLNK,
+}
+_MOUNTED: Final = (
+    "is in another file system, which is mounted in the workspace: commands see the directory"
+    " that it covers, and change nothing there"
+)
+_STICKY: Final = "would come without the sticky bit that it was given, and so be more open"
+_WORSE: Final = (Ancestor.SAME, Ancestor.STRANGER, Ancestor.EXCHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Descriptors of the layer's root and of the workspace's."""
+
+    upper_fd: int
+    lower_fd: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a command started from."""
+
+    started_ns: int
+    """A moment; see `moments`."""
+    hidden: frozenset[str]
+    """Names that were not there for it."""
+    directories: Mapping[str, KnownDirectory]
+    """Those that stood in the workspace, by their paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One path that is not as it was."""
+
+    change: StagedChange
+    lower: Look | None
+    """What stands in the workspace, and has to give way or to be changed."""
+    upper: Look | None
+    version: str | None = None
+    """Of a file whose mode or time alone differs: its content's, before and after."""
+    is_replaced: bool = False
+    """Another kind of entry takes the place: this is what has to go first, or comes then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """All of them, parents before children."""
+
+    found: tuple[Difference, ...]
+    conflicts: tuple[str, ...]
+    """Paths that somebody else changed since the command began."""
+    too_deep: tuple[str, ...]
+    is_whole: bool
+
+
+def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Differences:
+    """What a command changed.
+
+    Raises:
+        HostError: something of the layer cannot be read.
+    """
+    finding = _Finding(
+        layers,
+        ground,
+        Comparing(layers.upper_fd, layers.lower_fd),
+        Ancestry(ground.directories, ground.started_ns, dict(layer.standing)),
+        tuple(f"{path}/" for path in layer.mounted),
+    )
+    too_deep = frozenset(layer.too_deep)
+    try:
+        for raw in layer.changes:
+            if raw.path not in too_deep:
+                finding.take(raw)
+    except OSError as error:
+        raise HostError(
+            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
+        ) from error
+    found = tuple(sorted(finding.found, key=_parents_first))
+    return Differences(
+        found, tuple(dict.fromkeys(finding.conflicts)), layer.too_deep, layer.is_whole
+    )
+
+
+def status_of_look(look: Look) -> FileStatus:
+    """The status that `look` was taken from, as far as a set of changes compares it."""
+    device, inode = look.identity
+    return FileStatus(
+        device=device,
+        inode=inode,
+        mode=_TYPES[look.kind] | look.mode,
+        links=look.links,
+        uid=look.owner,
+        gid=look.group,
+        size_bytes=look.size_bytes,
+        modified_ns=look.mtime_ns,
+        changed_ns=look.ctime_ns,
+    )
+
+
+@dataclass(slots=True)
+class _Finding:
+    layers: Layers
+    ground: Ground
+    comparing: Comparing
+    ancestry: Ancestry
+    mounted: tuple[str, ...]
+    """Directories where another file system is mounted, with a slash."""
+    found: list[Difference] = field(default_factory=list[Difference])
+    conflicts: list[str] = field(default_factory=list[str])
+    _opaque: list[str] = field(default_factory=list[str])
+    """Directories whose whole content was looked through already, with a slash."""
+    _changed_directories: dict[str, bool] = field(default_factory=dict[str, bool])
+
+    def take(self, raw: RawChange) -> None:
+        """Add what one name of the layer comes to."""
+        lower, upper = raw.lower, raw.upper
+        if upper is None:
+            if lower is not None:
+                self._delete(raw.path, lower, is_replaced=False)
+        elif lower is None:
+            self._create(raw, upper, None, is_replaced=False, is_orphan=self._is_orphan(raw))
+        elif lower.kind is not upper.kind:
+            self._replace(raw, lower, upper)
+        elif upper.kind is Kind.DIRECTORY:
+            self._merge(raw, lower, upper)
+        elif upper.kind is Kind.FILE:
+            self._compare(raw, lower, upper)
+        elif upper.kind is Kind.LINK:
+            is_other = self.comparing.link_text(raw.path) != raw.link_text
+            if is_other or self._is_hidden(raw.path):
+                self._create(raw, upper, lower, is_replaced=False)
+        else:
+            # A FIFO that stood there already is neither made nor changed by looking at it.
+            self._create(raw, upper, lower, is_replaced=False)
+
+    def _replace(self, raw: RawChange, lower: Look, upper: Look) -> None:
+        # A special file goes by itself as well: that is refused, and so is what takes its place.
+        if Kind.DIRECTORY in (lower.kind, upper.kind) or lower.kind not in _NODES:
+            self._delete(raw.path, lower, is_replaced=True)
+            self._create(raw, upper, None, is_replaced=True)
+        else:
+            self._create(raw, upper, lower, is_replaced=False)
+
+    def _create(
+        self,
+        raw: RawChange,
+        upper: Look,
+        lower: Look | None,
+        *,
+        is_replaced: bool,
+        is_orphan: bool = False,
+    ) -> None:
+        change = StagedChange(
+            raw.path,
+            ChangeKind.CREATED,
+            _NODES.get(upper.kind, NodeKind.OTHER),
+            upper.mode,
+            raw.link_text or "",
+        )
+        self._add(Difference(change, lower, upper, is_replaced=is_replaced), is_late=is_orphan)
+
+    def _merge(self, raw: RawChange, lower: Look, upper: Look) -> None:
+        """A directory that is still one: its mode, and what it lost."""
+        if upper.mode != lower.mode:
+            self._merge_mode(raw.path, lower, upper)
+        if raw.is_opaque and not raw.path.startswith(tuple(self._opaque)):
+            self._opaque.append(f"{raw.path}/")
+            held = dict(names_below(self.layers.upper_fd, raw.path))
+            # A name that is no directory now comes by itself, with what was below it.
+            taken = {name for name, look in held.items() if look.kind is not Kind.DIRECTORY}
+            self._delete_all(
+                (name, look)
+                for name, look in names_below(self.layers.lower_fd, raw.path)
+                if name not in held and taken.isdisjoint(directories_above(name))
+            )
+
+    def _merge_mode(self, path: str, lower: Look, upper: Look) -> None:
+        """A mode that differs: who changed it tells the mode of the start.
+
+        The directory's time does not: whatever is made in it by others changes that.
+        """
+        before = self.ancestry.mode_before(path)
+        is_changed_since = lower.ctime_ns >= self.ground.started_ns
+        if upper.mode == before or (before is None and is_changed_since):
+            return
+        change = StagedChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
+        is_late = before is not None and lower.mode != before
+        self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
+
+    def _compare(self, raw: RawChange, lower: Look, upper: Look) -> None:
+        """A file that is still one."""
+        version = None
+        kind = ChangeKind.MODIFIED
+        # Threat: a guess at a secret's content, that is no change where it is right.
+        if upper.size_bytes == lower.size_bytes and not self._is_hidden(raw.path):
+            version = self.comparing.common_version(raw.path)
+        if version is not None:
+            if upper.mode == lower.mode and upper.mtime_ns == lower.mtime_ns:
+                return
+            kind = ChangeKind.MODE
+        change = StagedChange(raw.path, kind, NodeKind.FILE, upper.mode)
+        self._add(Difference(change, lower, upper, version))
+
+    def _is_hidden(self, path: str) -> bool:
+        hidden = self.ground.hidden
+        parts = path.split("/")
+        return any("/".join(parts[:depth]) in hidden for depth in range(1, len(parts) + 1))
+
+    def _delete(self, path: str, lower: Look, *, is_replaced: bool) -> None:
+        self._delete_one(path, lower, is_replaced=is_replaced)
+        if lower.kind is Kind.DIRECTORY and not lower.is_mounted:
+            self._delete_all(names_below(self.layers.lower_fd, path))
+
+    def _delete_all(self, names: Iterable[tuple[str, Look]]) -> None:
+        for path, look in names:
+            if look.kind is Kind.DIRECTORY:
+                self.ancestry.standing[path] = look
+            self._delete_one(path, look, is_replaced=False)
+
+    def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
+        node = _NODES.get(lower.kind, NodeKind.OTHER)
+        change = StagedChange(path, ChangeKind.DELETED, node)
+        self._add(Difference(change, lower, None, is_replaced=is_replaced))
+
+    def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:
+        """Take it in. `is_late`: somebody else was there first; `is_old`: its time is no sign."""
+        change, lower = difference.change, difference.lower
+        if self._is_mounted(change.path, lower):
+            difference = replace(difference, change=replace(change, obstacle=_MOUNTED))
+        elif _loses_sticky_bit(difference):
+            difference = replace(difference, change=replace(change, obstacle=_STICKY))
+        is_new = lower is not None and lower.ctime_ns >= self.ground.started_ns and not is_old
+        if is_late or is_new or self._is_elsewhere(change.path, lower):
+            self.conflicts.append(change.path)
+        self.found.append(difference)
+
+    def _is_mounted(self, path: str, lower: Look | None) -> bool:
+        if lower is not None and lower.is_mounted:
+            return True
+        return f"{path}/".startswith(self.mounted)
+
+    def _is_elsewhere(self, path: str, lower: Look | None) -> bool:
+        """Whether the directories above are not those that the command saw.
+
+        In one that nobody had seen before only what stood in it already can be a stranger's.
+        """
+        above = self.ancestry.above(path)
+        if lower is not None and lower.kind is Kind.DIRECTORY:
+            above = max(above, self.ancestry.at(path), key=_WORSE.index)
+        if above is Ancestor.STRANGER:
+            return lower is not None or self.comparing.is_copy(path)
+        return above is Ancestor.EXCHANGED
+
+    def _is_orphan(self, raw: RawChange) -> bool:
+        """Whether a copy stands alone because somebody took away what it is a copy of."""
+        parent = raw.path.rpartition("/")[0]
+        return self._is_changed_directory(parent) and self.comparing.is_copy(raw.path)
+
+    def _is_changed_directory(self, path: str) -> bool:
+        known = self._changed_directories.get(path)
+        if known is None:
+            changed_ns = self.comparing.directory_changed_ns(path)
+            known = changed_ns is not None and changed_ns >= self.ground.started_ns
+            self._changed_directories[path] = known
+        return known
+
+
+def _loses_sticky_bit(difference: Difference) -> bool:
+    """Whether a directory gets the bit: only permissions are kept, and a bit that it had."""
+    lower, upper = difference.lower, difference.upper
+    if upper is None or upper.kind is not Kind.DIRECTORY:
+        return False
+    had = 0 if lower is None else lower.mode
+    return upper.mode & ~had & stat.S_ISVTX != 0
+
+
+def _parents_first(difference: Difference) -> tuple[list[str], bool]:
+    """What goes comes before what takes its place."""
+    change = difference.change
+    return change.path.split("/"), change.kind is not ChangeKind.DELETED
+
+
+def paths_of(differences: Sequence[Difference], *kinds: ChangeKind) -> frozenset[str]:
+    """The paths to which something of these kinds happened."""
+    return frozenset(each.change.path for each in differences if each.change.kind in kinds)

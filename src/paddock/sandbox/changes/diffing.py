@@ -1,0 +1,170 @@
+"""What a command would change, for whoever is asked about it or wanted to see it first.
+
+Only what would land is shown with its content: what is refused is none of it, and may
+be secret. The digest binds an answer to all of it, shown or cut.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.ledger.format.compact_json import encode_json
+from paddock.sandbox.changes.comparing import Comparing
+from paddock.sandbox.changes.differences import Layers
+from paddock.sandbox.changes.judging import ChangeKind, StagedChange
+from paddock.sandbox.changes.settling import Settled
+from paddock.sandbox.changes.upper import Kind, Look
+from paddock.sandbox.git.rules import NodeKind
+from paddock.text.changes import unified_diff
+from paddock.text.show import show_name
+from paddock.values.digests import digest_of
+from paddock.workspace.reading import version_of_file
+from paddock.workspace.resolution import READ_FILE
+
+_FILE_BYTES_MAX: Final = 400_000
+_FILE_LINES_MAX: Final = 400
+_PERMISSIONS: Final = 0o777
+_USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
+"""Of what is new: under these nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A diff, and the digest of everything that it is about."""
+
+    text: str
+    digest: str
+    warnings: tuple[str, ...]
+    """What policy warns of, each once."""
+
+
+def show_settled(settled: Sequence[Settled], layers: Layers, hidden: Sequence[str]) -> Shown:
+    """The diff of all that would land. Raises: HostError: the layer cannot be read.
+
+    `hidden` are the names that the command could not see: what stands under them is not
+    shown here either.
+    """
+    closed = tuple(f"{name}/" for name in hidden)
+    try:
+        return _show([each for each in settled if each.lands], layers, closed)
+    except OSError as error:
+        raise HostError(
+            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
+        ) from error
+
+
+def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -> Shown:
+    comparing = Comparing(layers.upper_fd, layers.lower_fd)
+    rows: list[str] = []
+    bound: list[list[str | int]] = []
+    left = limits.shell_diff_bytes_max
+    hidden = 0
+    for each in landing:
+        bound.append(_bound(each, comparing, layers))
+        row = _row(each, comparing, layers, closed) if left > 0 else ""
+        left -= len(row)
+        if left < 0:
+            hidden += 1
+        else:
+            rows.append(row)
+    if hidden:
+        rows.append(f"[{hidden} more changed paths are not shown: the diff is cut]")
+    text = "\n".join(rows) if rows else "[nothing would change]"
+    digest = digest_of(encode_json(bound).encode("utf-8", "surrogateescape"))
+    warnings = dict.fromkeys(said for each in landing for said in each.judgement.warnings)
+    return Shown(text, digest, tuple(warnings))
+
+
+def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str | int]:
+    change = settled.judgement.change
+    version = settled.difference.version or ""
+    is_written = change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
+    if is_written and change.node is NodeKind.FILE:
+        fd = comparing.resolution.open(layers.upper_fd, change.path, READ_FILE)
+        try:
+            version = version_of_file(fd, os.fstat(fd).st_size)
+        finally:
+            os.close(fd)
+    return [
+        change.path,
+        change.kind.value,
+        change.node.value,
+        change.mode,
+        change.link_text,
+        version,
+    ]
+
+
+def _row(settled: Settled, comparing: Comparing, layers: Layers, closed: tuple[str, ...]) -> str:
+    difference, change = settled.difference, settled.judgement.change
+    name, is_file = _name(change), change.node is NodeKind.FILE
+    if change.kind is ChangeKind.MODE:
+        return f"{name}: {', '.join(_marks(settled, difference.lower))}"
+    said = f"link {change.kind.value}" if change.node is NodeKind.LINK else change.kind.value
+    # Threat: `dry_run` over a file that may be written and not read.
+    if f"{change.path}/".startswith(closed):
+        closing = ["and may not be read"] if is_file else []
+        return ", ".join((f"{name}: {said}", *closing, *_marks(settled, None)))
+    notes = [*_was(settled, comparing), *_marks(settled, difference.lower)]
+    before = _content(comparing, layers.lower_fd, change.path, difference.lower)
+    after = _content(comparing, layers.upper_fd, change.path, difference.upper)
+    if before is None or after is None or b"\0" in before + after:
+        return ", ".join((f"{name}: {said}", "binary or too large to compare", *notes))
+    diff = unified_diff(before, after, show_name(change.path), _FILE_LINES_MAX)
+    if diff and not notes:
+        return diff
+    if diff:
+        return f"{name}: {', '.join((said, *notes))}\n{diff}"
+    return ", ".join((f"{name}: {said}", *(["empty"] if is_file else []), *notes))
+
+
+def _name(change: StagedChange) -> str:
+    name = show_name(change.path)
+    if change.node is NodeKind.DIRECTORY and change.kind is not ChangeKind.MODE:
+        return f"{name}/"
+    return f"{name} -> {show_name(change.link_text)}" if change.link_text else name
+
+
+def _was(settled: Settled, comparing: Comparing) -> list[str]:
+    """What else stood where something is created."""
+    change, lower = settled.judgement.change, settled.difference.lower
+    if change.kind is not ChangeKind.CREATED or lower is None:
+        return []
+    if lower.kind is not Kind.LINK:
+        return [f"was a {lower.kind.value}"]
+    return [f"was a link -> {show_name(comparing.link_text(change.path) or '?')}"]
+
+
+def _marks(settled: Settled, old: Look | None) -> list[str]:
+    """What no content shows: a mode that is not the usual or the `old` one, and a time."""
+    change, upper = settled.judgement.change, settled.difference.upper
+    usual = _USUAL_MODES.get(change.node)
+    if usual is None or upper is None:
+        return []
+    if old is not None and old.kind is upper.kind:
+        usual = old.mode & _PERMISSIONS
+    mode = change.mode & _PERMISSIONS
+    marks = [f"mode {mode:04o}"] if mode != usual else []
+    if change.kind is ChangeKind.MODE and change.node is NodeKind.FILE:
+        marks += ["time"] if old is None or old.mtime_ns != upper.mtime_ns else []
+    return marks
+
+
+def _content(comparing: Comparing, root_fd: int, path: str, look: Look | None) -> bytes | None:
+    """Empty for what is no file; None for what is too large or cannot be read."""
+    if look is None or look.kind is not Kind.FILE:
+        return b""
+    try:
+        fd = comparing.resolution.open(root_fd, path, READ_FILE)
+    except OSError:
+        return None
+    try:
+        content = os.pread(fd, _FILE_BYTES_MAX + 1, 0)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return content if len(content) <= _FILE_BYTES_MAX else None

@@ -1,0 +1,356 @@
+"""Judging what a command changed: every change by the policy that a file tool meets. Pure.
+
+Each change becomes the actions that a file tool would ask for, decided with
+`Writer.COMMAND` (so that `generated` may be written). What no tool can make is refused
+here: special files, set-id bits, links that lead out, names that no path can have. In
+a git directory the preset decides instead of `protected` and `secret`; whatever else
+denies there, a rule or an agent's own lists, denies still.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from paddock.errors import PaddockError
+from paddock.policy.decide import decide
+from paddock.policy.engine import Policy
+from paddock.policy.guards import Writer
+from paddock.policy.settings import Commit, Git
+from paddock.sandbox.git.rules import (
+    GitChange,
+    GitDirectory,
+    GitRuling,
+    NodeKind,
+    find_git_place,
+    judge_git,
+    settle_unit,
+)
+from paddock.sandbox.host.places import directories_above, is_covered
+from paddock.text.show import quote
+from paddock.values.actions import Action
+from paddock.values.agents import AgentChain
+from paddock.values.decisions import Decision, Outcome, RuleMatch
+from paddock.workspace.paths import parse_asked
+
+_NEW_DIRECTORY_MODE: Final = 0o755
+_SET_ID_BITS: Final = 0o6000
+_LIFTED_IN_GIT: Final = frozenset({"paths.protected", "paths.secret", "paths.generated"})
+_ALL_OR_NOTHING: Final = 'commit = "all", and another change of this command is refused'
+
+
+class ChangeKind(Enum):
+    """What happened to one name."""
+
+    CREATED = "created"
+    MODIFIED = "modified"
+    """Content, and perhaps mode, of a file that was there."""
+    DELETED = "deleted"
+    """One entry for each name that is gone: what stood below a removed directory too."""
+    MODE = "mode"
+    """The mode alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChange:
+    """One difference between the workspace and what a command left."""
+
+    path: str
+    """Workspace-relative, canonical but for its characters: the disk gave it."""
+    kind: ChangeKind
+    node: NodeKind
+    """What stands there now; of a deletion, what stood there."""
+    mode: int = 0o644
+    """Twelve bits, as it stands now; of no interest for a link or a deletion."""
+    link_text: str = ""
+    content: bytes | None = None
+    """Only where `git_rules.wants_content` asks for it."""
+    obstacle: str = ""
+    """Why this user cannot do it, whatever policy says; found by whoever looked at the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedJudgement:
+    """What is to become of one change, and why."""
+
+    change: StagedChange
+    outcome: Outcome
+    """ASK where policy would ask a person before a file tool does this."""
+    code: str = ""
+    reason: str = ""
+    rule: RuleMatch | None = None
+    warnings: tuple[str, ...] = ()
+    warned_by: str = ""
+    """The pattern that warns; empty where nothing does."""
+    phase: int = 0
+    """Within a git directory, lower ones land first (`git_names.Phase`)."""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether it lands without a question."""
+        return self.outcome is Outcome.ALLOW
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Who judges: the policy for one chain of agents, and what there is to know of the ground."""
+
+    policy: Policy
+    chain: AgentChain
+    git: Git
+    """The plan's preset."""
+    workspace: str
+    """Absolute, real: what an absolute link is compared with."""
+    readable: tuple[str, ...] = ()
+    """The plan's: a link into a toolchain or a system directory leads nowhere new."""
+    repositories: tuple[GitDirectory, ...] = ()
+    """Git directories that stood there before the command, bare ones among them."""
+
+
+def judge_changes(bench: Bench, changes: Sequence[StagedChange]) -> tuple[StagedJudgement, ...]:
+    """Judge each change, in order; a git directory's together."""
+    judged: dict[int, StagedJudgement] = {}
+    units: dict[str, list[tuple[int, StagedJudgement, GitRuling]]] = {}
+    for number, change in enumerate(changes):
+        place = None
+        if bench.git != "none":
+            place = find_git_place(change.path, [each.path for each in bench.repositories])
+        if place is None:
+            judged[number] = _judge(bench, change)
+            continue
+        ruling, judgement = _judge_in_git(bench, change, place.directory, place.name)
+        units.setdefault(place.directory, []).append((number, judgement, ruling))
+    for unit in units.values():
+        settled = settle_unit([ruling for _, _, ruling in unit])
+        for (number, judgement, _), ruling in zip(unit, settled, strict=True):
+            judged[number] = _under_preset(judgement, ruling)
+    return follow_directories([judged[number] for number in range(len(changes))])
+
+
+def settle_commit(
+    judgements: Sequence[StagedJudgement], commit: Commit
+) -> tuple[StagedJudgement, ...]:
+    """What lands: change by change, or, under `all`, everything or nothing.
+
+    A question is no refusal: it keeps its place, for whoever can ask.
+    """
+    if commit == "each" or all(each.outcome is not Outcome.DENY for each in judgements):
+        return tuple(judgements)
+    return tuple(
+        each
+        if each.outcome is Outcome.DENY
+        else _refused(each.change, "policy.denied", _ALL_OR_NOTHING)
+        for each in judgements
+    )
+
+
+def _judge(bench: Bench, change: StagedChange) -> StagedJudgement:
+    problem = _unusable(change) or _impossible(bench, change)
+    if problem is not None:
+        return problem
+    decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
+    warning = bench.policy.guards.find_warning(change.path) if decision.warnings else None
+    return StagedJudgement(
+        change,
+        decision.outcome,
+        decision.code,
+        decision.reason,
+        decision.rule,
+        decision.warnings,
+        "" if warning is None else warning.text,
+    )
+
+
+def _actions(change: StagedChange) -> tuple[Action, ...]:
+    """What a file tool would ask for to do the same."""
+    path = change.path
+    if change.kind is ChangeKind.DELETED:
+        return (Action("file", "delete", path),)
+    if change.kind is ChangeKind.MODE:
+        return (Action("file", "mode", path),)
+    if change.node is NodeKind.LINK:
+        return (Action("file", "create", path), Action("file", "link", path))
+    return (Action("file", "create", path),)
+
+
+def _unusable(change: StagedChange) -> StagedJudgement | None:
+    """Refuse a name that no tool of this workspace could ever reach again."""
+    try:
+        parse_asked(change.path, ())
+    except PaddockError as problem:
+        return _refused(change, problem.code, problem.message)
+    return None
+
+
+def _impossible(bench: Bench, change: StagedChange) -> StagedJudgement | None:
+    """Refuse what no file tool can make or take away, whatever the policy."""
+    shown = quote(change.path)
+    if change.node is NodeKind.OTHER:
+        return _refused(change, "path.special_file", f"{shown} is a FIFO, socket or device")
+    if change.obstacle:
+        return _refused(change, "path.read_only", f"{shown} {change.obstacle}")
+    if change.kind is ChangeKind.DELETED:
+        return None
+    if change.node is NodeKind.LINK:
+        return _judge_link(bench, change)
+    if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
+        reason = f"{shown} has a setuid or setgid bit"
+        return _refused(change, "policy.denied", reason)
+    # Threat: a directory that its owner may not enter can be neither listed nor removed
+    # by the tools, and hides what is in it from every later look.
+    needed = 0o700 if change.node is NodeKind.DIRECTORY else 0o400
+    if change.mode & needed != needed:
+        return _refused(
+            change, "policy.denied", f"{shown} would be closed to its owner: {change.mode:04o}"
+        )
+    return None
+
+
+def _impossible_in_git(change: StagedChange) -> StagedJudgement | None:
+    if not change.obstacle:
+        return None
+    return _refused(change, "path.read_only", f"{quote(change.path)} {change.obstacle}")
+
+
+def _judge_link(bench: Bench, change: StagedChange) -> StagedJudgement | None:
+    """Refuse a link out of the workspace, or to a secret.
+
+    A target in what the plan makes readable stands: a virtual environment is made of
+    links to its interpreter, and there is nothing there that was not open before.
+    """
+    shown = f"{quote(change.path)} is a link to {quote(change.link_text)}"
+    text = change.link_text
+    if text.startswith("/"):
+        absolute = _without_dots(text)
+        if absolute is not None and is_covered(absolute, (bench.workspace,)):
+            inside = absolute[len(bench.workspace) :].strip("/") or "."
+        elif absolute is not None and is_covered(absolute, bench.readable):
+            return None
+        else:
+            return _refused(change, "path.escapes_root", f"{shown}, out of the workspace")
+    else:
+        parent = change.path.rpartition("/")[0]
+        inside = _within(parent, text)
+        if inside is None:
+            return _refused(change, "path.escapes_root", f"{shown}, out of the workspace")
+    secret = bench.policy.guards.find_secret(inside)
+    if secret is not None:
+        return _refused(change, "policy.secret", f"{shown}, which is secret")
+    return None
+
+
+def _without_dots(text: str) -> str | None:
+    """An absolute target without `.`; None where `..` would have to be resolved on disk."""
+    parts = [part for part in text.split("/") if part not in ("", ".")]
+    return None if ".." in parts else "/" + "/".join(parts)
+
+
+def _within(parent: str, text: str) -> str | None:
+    """Where a relative target leads by its text; None for out of the workspace.
+
+    Threat: `a/../..` where `a` is a link leads elsewhere than its text says. So `..`
+    counts only at the beginning, where it climbs real directories.
+    """
+    place = parent.split("/") if parent else []
+    names: list[str] = []
+    for part in text.split("/"):
+        if part in ("", "."):
+            continue
+        if part != "..":
+            names.append(part)
+        elif names or not place:
+            return None
+        else:
+            place.pop()
+    return "/".join((*place, *names)) or "."
+
+
+def _judge_in_git(
+    bench: Bench, change: StagedChange, directory: str, name: str
+) -> tuple[GitRuling, StagedJudgement]:
+    known = next(
+        (each for each in bench.repositories if each.path == directory), GitDirectory(directory)
+    )
+    ruling = judge_git(
+        GitChange(
+            name,
+            change.node,
+            change.mode & 0o7777,
+            change.content,
+            is_removed=change.kind is ChangeKind.DELETED,
+        ),
+        known,
+        bench.git,
+    )
+    problem = _unusable(change) or _impossible_in_git(change)
+    if problem is not None:
+        return GitRuling(False, problem.reason, spoils=ruling.is_allowed), problem
+    decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
+    denial = _still_denied(decision)
+    if denial is not None:
+        refused = StagedJudgement(change, Outcome.DENY, denial.code, denial.reason, denial)
+        return GitRuling(False, denial.reason, spoils=ruling.is_allowed), refused
+    return ruling, StagedJudgement(change, Outcome.ALLOW)
+
+
+def _still_denied(decision: Decision) -> RuleMatch | None:
+    """The rule that denies in a git directory whatever the preset; None where none does.
+
+    That nothing matched is no rule: there the preset itself is the one that allows.
+    """
+    for rule in decision.matched:
+        if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
+            return rule
+    return None
+
+
+def _under_preset(judgement: StagedJudgement, ruling: GitRuling) -> StagedJudgement:
+    placed = replace(judgement, phase=int(ruling.phase))
+    if ruling.is_allowed or not judgement.is_allowed:
+        return placed
+    path = quote(judgement.change.path)
+    return replace(
+        placed,
+        outcome=Outcome.DENY,
+        code="policy.protected",
+        reason=f"{path} is not committed by the git preset: {ruling.reason}",
+    )
+
+
+def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+    """Let directories follow what is in them.
+
+    A new one is made for whatever lands in it, as a file tool makes parents: the paths
+    below were judged themselves. One that is gone stays where anything in it stays.
+    """
+    landing: set[str] = set()
+    staying: dict[str, Outcome] = {}
+    for each in judgements:
+        if each.change.kind is ChangeKind.DELETED:
+            if each.outcome is not Outcome.ALLOW:
+                for path in directories_above(each.change.path):
+                    staying[path] = max(each.outcome, staying.get(path, Outcome.ALLOW))
+        elif each.outcome is Outcome.ALLOW and each.change.node is not NodeKind.DIRECTORY:
+            landing.update(directories_above(each.change.path))
+    return tuple(_following(each, landing, staying) for each in judgements)
+
+
+def _following(
+    judgement: StagedJudgement, landing: set[str], staying: dict[str, Outcome]
+) -> StagedJudgement:
+    change = judgement.change
+    if change.node is not NodeKind.DIRECTORY:
+        return judgement
+    if change.kind is ChangeKind.CREATED and not judgement.is_allowed and change.path in landing:
+        made = replace(change, mode=_NEW_DIRECTORY_MODE)
+        return StagedJudgement(made, Outcome.ALLOW, phase=judgement.phase)
+    kept = staying.get(change.path, Outcome.ALLOW)
+    if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
+        reason = f"{quote(change.path)} is not empty: something in it may not be removed"
+        # Not by the rule that would have allowed it.
+        return replace(judgement, outcome=kept, code="path.not_empty", reason=reason, rule=None)
+    return judgement
+
+
+def _refused(change: StagedChange, code: str, reason: str) -> StagedJudgement:
+    return StagedJudgement(change, Outcome.DENY, code, reason)

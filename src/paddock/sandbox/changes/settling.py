@@ -1,0 +1,241 @@
+"""What of a command's differences lands, and what is refused: judged, and then settled together.
+
+Each is judged by itself, as a file tool's act would be (`judging`). Three things bind them
+to each other: what takes the place of something else needs that to go; the whole set has
+a limit; and under `commit = "all"` one refusal is everybody's.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from paddock import limits
+from paddock.errors import ApprovalUnavailableError
+from paddock.policy.settings import Commit
+from paddock.sandbox.changes.differences import Difference, Differences, Layers, paths_of
+from paddock.sandbox.changes.judging import (
+    Bench,
+    ChangeKind,
+    StagedChange,
+    StagedJudgement,
+    follow_directories,
+    judge_changes,
+    settle_commit,
+)
+from paddock.sandbox.changes.upper import Kind
+from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
+from paddock.sandbox.git.rules import (
+    NodeKind,
+    find_git_place,
+    wants_content,
+)
+from paddock.sandbox.outcome import RefusedChange
+from paddock.text.show import quote, show_name
+from paddock.values.decisions import Outcome
+
+_PERMISSIONS: Final = 0o777
+_PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a set has to keep to, besides policy."""
+
+    commit: Commit
+    bytes_max: int
+    grants_asks: bool = False
+    """Somebody was shown the differences, and said yes to what policy asks about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One difference, and what is to become of it."""
+
+    difference: Difference
+    judgement: StagedJudgement
+
+    @property
+    def lands(self) -> bool:
+        """Whether it is to be committed."""
+        return self.judgement.is_allowed
+
+
+def settle(
+    differences: Differences, layers: Layers, bench: Bench, terms: Terms
+) -> tuple[Settled, ...]:
+    """Judge every difference and settle what lands.
+
+    `bench` comes without repositories: they are found here.
+
+    Raises: HostError: something of the layer cannot be read.
+    """
+    found = differences.found
+    touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
+    repositories = find_repositories(layers.lower_fd, touched)
+    bench = replace(bench, repositories=repositories)
+    changes = [_with_obstacle(each) for each in found]
+    if bench.git == "safe":
+        nested = {each.path: each.nested for each in repositories}
+        changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
+    judged = _answered(judge_changes(bench, changes), grants=terms.grants_asks)
+    judged = _without_blocked(found, judged)
+    judged = _within_limit(found, judged, terms.bytes_max)
+    judged = settle_commit(judged, terms.commit)
+    return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
+
+
+def refusals_of(settled: Sequence[Settled], hidden: Sequence[str]) -> tuple[RefusedChange, ...]:
+    """What is reported of what does not land.
+
+    Threat: `rm -r` of a directory would name the secrets in it that nobody was shown. A
+    command cannot have named what it did not see: of these only the directory is reported.
+    """
+    closed = tuple(f"{name}/" for name in hidden)
+    return tuple(
+        RefusedChange(show_name(each.judgement.change.path), each.judgement.code, _rule(each))
+        for each in settled
+        if not each.lands and not _is_unseen(each.judgement.change, closed)
+    )
+
+
+def _is_unseen(change: StagedChange, closed: tuple[str, ...]) -> bool:
+    return change.kind is ChangeKind.DELETED and f"{change.path}/".startswith(closed)
+
+
+def _rule(settled: Settled) -> str:
+    judgement = settled.judgement
+    rule = judgement.rule
+    if rule is None:
+        return judgement.reason
+    place = f"{rule.file}:{rule.line}" if rule.line else rule.file
+    return show_name(f"{rule.text} ({rule.source}, {place})")
+
+
+def _with_obstacle(difference: Difference) -> StagedChange:
+    """The change, with why this user cannot make it, if that is so."""
+    change, lower, upper = difference.change, difference.lower, difference.upper
+    if change.obstacle:
+        return change
+    if change.kind is ChangeKind.MODIFIED and lower is not None:
+        user = os.geteuid()
+        if user not in (0, lower.owner):
+            why = f"belongs to user {lower.owner}, which a new version could not keep"
+            return replace(change, obstacle=why)
+    if change.kind is ChangeKind.MODE and lower is not None and upper is not None:
+        same_bits = (upper.mode ^ lower.mode) & _PERMISSIONS == 0
+        same_time = upper.kind is Kind.DIRECTORY or upper.mtime_ns == lower.mtime_ns
+        if same_bits and same_time:
+            return replace(change, obstacle="keeps its setuid, setgid and sticky bits")
+    return change
+
+
+def _with_content(
+    change: StagedChange, nested: Mapping[str, frozenset[str]], upper_fd: int
+) -> StagedChange:
+    """The change of a git file with its content, where the preset looks at that.
+
+    Raises: HostError.
+    """
+    if change.node is not NodeKind.FILE or change.kind is ChangeKind.DELETED:
+        return change
+    place = find_git_place(change.path, nested)
+    if place is None:
+        return change
+    if not wants_content(place.name, nested.get(place.directory, ())):
+        return change
+    # One that is closed to us is refused for that.
+    return replace(change, content=read_git_file(upper_fd, change.path))
+
+
+def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[StagedJudgement, ...]:
+    """What policy asks about: granted by whoever was shown it, else refused."""
+    if not any(each.outcome is Outcome.ASK for each in judged):
+        return tuple(judged)
+    if grants:
+        return follow_directories(
+            [
+                replace(each, outcome=Outcome.ALLOW) if each.outcome is Outcome.ASK else each
+                for each in judged
+            ]
+        )
+    return tuple(
+        _refused(each, ApprovalUnavailableError.code, f"policy asks first: {each.reason}")
+        if each.outcome is Outcome.ASK
+        else each
+        for each in judged
+    )
+
+
+def _without_blocked(
+    found: Sequence[Difference], judged: Sequence[StagedJudgement]
+) -> tuple[StagedJudgement, ...]:
+    """What takes a place that is not given up does not land, nor anything below it."""
+    taken = {
+        difference.change.path
+        for difference, judgement in zip(found, judged, strict=True)
+        if difference.is_replaced
+        and difference.change.kind is ChangeKind.DELETED
+        and not judgement.is_allowed
+    }
+    if not taken:
+        return tuple(judged)
+    below = tuple(f"{path}/" for path in taken)
+    return tuple(
+        _refused(each, "path.exists", f"{quote(each.change.path)} is taken by what has to stay")
+        if each.change.kind is not ChangeKind.DELETED
+        and (each.change.path in taken or each.change.path.startswith(below))
+        else each
+        for each in judged
+    )
+
+
+def _within_limit(
+    found: Sequence[Difference], judged: Sequence[StagedJudgement], bytes_max: int
+) -> tuple[StagedJudgement, ...]:
+    total_bytes = sum(
+        difference.upper.size_bytes
+        for difference, judgement in zip(found, judged, strict=True)
+        if judgement.is_allowed and difference.upper is not None and _brings_content(difference)
+    )
+    if total_bytes <= bytes_max:
+        return tuple(judged)
+    why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: none of it is kept"
+    return tuple(_refused(each, "policy.denied", why) for each in judged)
+
+
+def _brings_content(difference: Difference) -> bool:
+    upper = difference.upper
+    is_written = difference.change.kind in (ChangeKind.CREATED, ChangeKind.MODIFIED)
+    return is_written and upper is not None and upper.kind is Kind.FILE
+
+
+def written_bytes(settled: Sequence[Settled]) -> int:
+    """What the files that land hold together."""
+    return sum(
+        each.difference.upper.size_bytes
+        for each in settled
+        if each.lands and each.difference.upper is not None and _brings_content(each.difference)
+    )
+
+
+def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgement:
+    if judgement.outcome is Outcome.DENY:
+        return judgement
+    # The rule stays only where it is the reason.
+    rule = judgement.rule if code == ApprovalUnavailableError.code else None
+    return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
+
+
+def over_count(differences: Differences) -> tuple[RefusedChange, ...]:
+    """What is reported where there was more than is looked at."""
+    found = [
+        RefusedChange(
+            show_name(path), "path.invalid", f"deeper than {limits.path_depth_max} directories"
+        )
+        for path in differences.too_deep
+    ]
+    if not differences.is_whole:
+        why = f"the command changed more than {limits.change_set_paths_max} paths: none is kept"
+        found.append(RefusedChange(".", "policy.denied", why))
+    return tuple(found)

@@ -1,0 +1,293 @@
+"""What a command changed, as the overlay's upper layer says it. Read only, nothing judged.
+
+The upper layer holds whole copies of what was written to, new things, and marks:
+a character device 0/0 for a name that is gone, and `user.overlay.opaque` on a
+directory that hides all that stands below it in the workspace. Redirects and
+metadata-only copies are off (confine.py), so there are no others; one that is found
+is refused.
+
+O(changes): the workspace is looked at only where the upper layer has a name.
+
+What follows from how overlays work, for whoever judges and commits:
+  * A file is here whole as soon as it was opened for writing, or its mode, owner or
+    times changed: compare before calling it a change of content.
+  * A directory is here as soon as something below it is; it is reported only if it is
+    new, replaced, opaque, or its mode changed.
+  * A directory of the workspace cannot be renamed by rename(2) (EXDEV; `mv` copies).
+  * A name that was hidden counts as absent: what was made under it comes as new, with
+    `lower` saying what really stands there (a directory only if it looks otherwise); a
+    directory that seemed empty may be gone.
+  * Where another file system is mounted, the command saw the directory underneath. What it
+    did there comes with nothing as `lower`, and the directory is in `mounted`.
+  * Hard links show as the same `identity`; between the workspace's files they are broken.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.sandbox.changes.mounted import is_mount_point
+from paddock.sandbox.inside.stages import HOST_IDS_COUNT, HOST_IDS_FIRST
+from paddock.workspace.resolution import READ_DIRECTORY, detect_resolution
+
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOWER_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MARKS: Final = "user.overlay."
+_OPAQUE: Final = "user.overlay.opaque"
+_UNEXPECTED: Final = frozenset(
+    _MARKS + name for name in ("redirect", "metacopy", "whiteout", "whiteouts")
+)
+
+
+class Kind(Enum):
+    """What stands under a name."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    GONE = "gone"
+    FIFO = "FIFO"
+    SOCKET = "socket"
+    DEVICE = "device"
+
+
+_KINDS: Final = {
+    stat.S_IFREG: Kind.FILE,
+    stat.S_IFDIR: Kind.DIRECTORY,
+    stat.S_IFLNK: Kind.LINK,
+    stat.S_IFIFO: Kind.FIFO,
+    stat.S_IFSOCK: Kind.SOCKET,
+    stat.S_IFCHR: Kind.DEVICE,
+    stat.S_IFBLK: Kind.DEVICE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a name looks in one layer. Owners are those of the host."""
+
+    kind: Kind
+    mode: int
+    """The twelve permission bits."""
+    owner: int
+    group: int
+    size_bytes: int
+    mtime_ns: int
+    ctime_ns: int
+    links: int
+    identity: tuple[int, int]
+    """Device and inode."""
+    is_mounted: bool = False
+    """A directory where another file system begins: commands see what it covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawChange:
+    """One name of the upper layer. `path` is workspace-relative, as the disk gave it."""
+
+    path: str
+    kind: Kind
+    upper: Look | None
+    """None for what is GONE."""
+    lower: Look | None
+    """What stands in the workspace now, whatever the command saw; None for nothing."""
+    is_opaque: bool = False
+    """A directory whose old content is gone but for what the upper layer has."""
+    link_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpperLayer:
+    """All changes, parents before children, each directory's names in order."""
+
+    changes: tuple[RawChange, ...]
+    too_deep: tuple[str, ...]
+    """Directories below which was not read: `limits.path_depth_max`."""
+    is_whole: bool
+    """False where there were more than `limits.change_set_paths_max`; the rest is not here."""
+    standing: Mapping[str, Look]
+    """Of the directories that the layer has or hides: those that stand in the workspace now."""
+    mounted: tuple[str, ...]
+    """Those of them where another file system is mounted."""
+
+
+def read_changes(upper_fd: int, lower_fd: int) -> UpperLayer:
+    """Every change below the upper layer's root, against the workspace's root.
+
+    Both are descriptors of directories. Call it when the command has ended.
+
+    Raises:
+        HostError: a mark that is not expected, or something that cannot be read.
+    """
+    reading = _Reading()
+    try:
+        lower = os.open(".", _LOWER_DIRECTORY, dir_fd=lower_fd)
+        reading.read(os.open(".", _DIRECTORY, dir_fd=upper_fd), lower, "", 0)
+    except OSError as error:
+        raise HostError(
+            f"the changes of a command cannot be read: {os.strerror(error.errno or 0)}"
+        ) from error
+    return UpperLayer(
+        tuple(reading.changes),
+        tuple(reading.too_deep),
+        reading.is_whole,
+        reading.standing,
+        tuple(path for path, look in reading.standing.items() if look.is_mounted),
+    )
+
+
+def names_below(root_fd: int, path: str) -> Iterator[tuple[str, Look]]:
+    """Everything below a directory of a layer, for directories that are gone or opaque.
+
+    Workspace-relative, parents first, links not followed. A directory that vanishes or
+    may not be read meanwhile yields itself and nothing below it, and so does one where
+    another file system is mounted.
+    """
+    resolution = detect_resolution()
+    waiting = [path]
+    while waiting:
+        prefix = waiting.pop()
+        try:
+            fd = resolution.open(root_fd, prefix, READ_DIRECTORY)
+        except OSError:
+            continue
+        try:
+            for name in sorted(os.listdir(fd)):
+                look = _look(fd, name)
+                if look is None:
+                    continue
+                yield f"{prefix}/{name}", look
+                if look.kind is Kind.DIRECTORY and not look.is_mounted:
+                    waiting.append(f"{prefix}/{name}")
+        finally:
+            os.close(fd)
+
+
+def host_owner(owner: int) -> int:
+    """The host's number for an owner in the upper layer: shifted when started as root."""
+    inside = owner - HOST_IDS_FIRST
+    return inside if 0 <= inside < HOST_IDS_COUNT else owner
+
+
+class _Reading:
+    """One walk. Holds one descriptor a layer for each level, of at most `path_depth_max`."""
+
+    __slots__ = ("changes", "is_whole", "standing", "too_deep")
+
+    def __init__(self) -> None:
+        self.changes: list[RawChange] = []
+        self.too_deep: list[str] = []
+        self.standing: dict[str, Look] = {}
+        self.is_whole = True
+
+    def read(self, upper: int, lower: int, prefix: str, depth: int) -> None:
+        """Take in one directory; both descriptors are closed. `lower` is -1 for nothing there."""
+        try:
+            for name in sorted(os.listdir(upper)):
+                if len(self.changes) >= limits.change_set_paths_max:
+                    self.is_whole = False
+                    return
+                self._take(upper, lower, name, prefix + name, depth)
+        finally:
+            os.close(upper)
+            if lower >= 0:
+                os.close(lower)
+
+    def _take(self, upper: int, lower: int, name: str, path: str, depth: int) -> None:
+        found = os.stat(name, dir_fd=upper, follow_symlinks=False)
+        below = _look(lower, name) if lower >= 0 else None
+        if below is not None and below.kind is Kind.DIRECTORY:
+            self.standing[path] = below
+        if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
+            self.changes.append(RawChange(path, Kind.GONE, None, below))
+            return
+        look = _looks(found)
+        if look.kind is Kind.DIRECTORY:
+            self._take_directory(upper, lower, name, RawChange(path, look.kind, look, below), depth)
+            return
+        text = os.readlink(name, dir_fd=upper) if look.kind is Kind.LINK else None
+        self.changes.append(RawChange(path, look.kind, look, below, link_text=text))
+
+    def _take_directory(
+        self, upper: int, lower: int, name: str, change: RawChange, depth: int
+    ) -> None:
+        fd = _open_upper(upper, name, _mode(change.upper))
+        is_opaque = _is_opaque(fd)
+        was_directory = change.lower is not None and change.lower.kind is Kind.DIRECTORY
+        is_mounted = change.lower is not None and change.lower.is_mounted
+        if not was_directory or is_opaque or _mode(change.lower) != _mode(change.upper):
+            # Without a directory underneath there is nothing to hide.
+            hides = is_opaque and was_directory and not is_mounted
+            self.changes.append(replace(change, is_opaque=hides))
+        if depth + 1 >= limits.path_depth_max:
+            os.close(fd)
+            self.too_deep.append(change.path)
+            return
+        next_lower = -1
+        if was_directory and not is_mounted:
+            next_lower = _open_lower(lower, name)
+        self.read(fd, next_lower, f"{change.path}/", depth + 1)
+
+
+def _mode(look: Look | None) -> int:
+    return -1 if look is None else look.mode
+
+
+def _open_upper(parent: int, name: str, mode: int) -> int:
+    # Without root, what is in a directory that its command closed could be neither looked at
+    # nor moved out of it. `mode` was read before, and it is what counts from here on.
+    if mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(name, stat.S_IRWXU, dir_fd=parent)
+    return os.open(name, _DIRECTORY, dir_fd=parent)
+
+
+def _open_lower(parent: int, name: str) -> int:
+    """-1 where it is no directory any more."""
+    try:
+        return os.open(name, _LOWER_DIRECTORY, dir_fd=parent)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return -1
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return -1
+        raise
+
+
+def _is_opaque(fd: int) -> bool:
+    """Raises: HostError for a mark that confine.py has switched off."""
+    marks = {name for name in os.listxattr(fd) if name.startswith(_MARKS)}
+    if marks & _UNEXPECTED:
+        raise HostError(
+            f"an overlay left a mark that is not understood: {sorted(marks & _UNEXPECTED)}"
+        )
+    return _OPAQUE in marks and os.getxattr(fd, _OPAQUE) == b"y"
+
+
+def _look(parent: int, name: str) -> Look | None:
+    try:
+        look = _looks(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    if look.kind is Kind.DIRECTORY and is_mount_point(parent, name, look.identity[0]):
+        return replace(look, is_mounted=True)
+    return look
+
+
+def _looks(found: os.stat_result) -> Look:
+    return Look(
+        kind=_KINDS[stat.S_IFMT(found.st_mode)],
+        mode=stat.S_IMODE(found.st_mode),
+        owner=host_owner(found.st_uid),
+        group=host_owner(found.st_gid),
+        size_bytes=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        ctime_ns=found.st_ctime_ns,
+        links=found.st_nlink,
+        identity=(found.st_dev, found.st_ino),
+    )

@@ -1,0 +1,11 @@
+"""What of a git directory a command may change, and which git directories it touches.
+
+    names.py          what ordinary git operations write: names, and what may stand in them. Pure
+    rules.py          which of it may change under `git = "safe"` or `"read-only"`. Pure
+    index.py          whether the paths in an index are ones that git would enter. Pure
+    repositories.py   the git directories that a command's changes touch, before and after
+
+Dangers: a git directory runs code for whoever uses it next, by hooks, by configuration
+and by what its own files point at, and anything may call itself one. So what is not an
+ordinary operation's work is refused, by name and by content.
+"""

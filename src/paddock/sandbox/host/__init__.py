@@ -1,0 +1,13 @@
+"""What a plan has to know of this host, found before a command runs and given as values.
+
+    host_facts.py     the facts, as types
+    places.py         sets of directories: what covers what. Pure
+    standing.py       where a path really is, and by which links
+    toolchains.py marks.py   the toolchains on PATH and in the workspace, and how one is told
+    git_identity.py   the user's name and e-mail, all that a command sees of their git
+
+Dangers: the host's own configuration is read with the user's rights, a workspace may
+have written part of it (a PATH entry, a link, a file that says it is a toolchain), and
+what is found here is what a command may read later. So links are followed by hand, a
+directory is no toolchain for its name alone, and homes are never given whole.
+"""

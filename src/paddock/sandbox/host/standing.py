@@ -1,0 +1,72 @@
+"""Where a path of the host really is, and by which links.
+
+Nothing here is opened for an agent: these are the operator's own directories, looked
+at before a command runs. What a command then sees is bound by descriptor.
+"""
+
+import os
+from pathlib import Path
+
+from paddock import limits
+from paddock.sandbox.host.host_facts import Link, Standing
+
+
+class Resolver:
+    """Resolves paths; remembers each component, for PATH shares most of them."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str | None] = {}
+
+    def find(self, path: str) -> Standing | None:
+        """Where the absolute `path` leads; None where nothing stands, or the links never end."""
+        links: list[Link] = []
+        waiting = _parts(path)[::-1]
+        real = ""
+        while waiting:
+            part = waiting.pop()
+            if part == "..":
+                real = real.rpartition("/")[0]
+                continue
+            here = f"{real}/{part}"
+            try:
+                text = self._link_text(here)
+            except OSError:
+                return None
+            if text is None:
+                real = here
+                continue
+            links.append((here, text))
+            if len(links) > limits.link_hops_max:
+                return None
+            if text.startswith("/"):
+                real = ""
+            waiting += _parts(text)[::-1]
+        return Standing(path, real or "/", tuple(links))
+
+    def stays_in_system(self, path: str) -> bool:
+        """Whether a link in a system directory leads to one, or to a neighbour; no further look."""
+        try:
+            text = self._link_text(path) or ""
+            if text.startswith("/etc/alternatives/"):
+                text = self._link_text(text) or ""
+        except OSError:
+            return True
+        return "/" not in text or (text.startswith("/usr/") and "/../" not in text)
+
+    def _link_text(self, path: str) -> str | None:
+        if path not in self._texts:
+            at = Path(path)
+            # lstat first: readlink(2) answers EINVAL for all that is no link, and on
+            # some network file systems ENOENT for what is there.
+            self._texts[path] = os.fspath(at.readlink()) if at.is_symlink() else _there(at)
+        return self._texts[path]
+
+
+def _there(path: Path) -> None:
+    path.lstat()
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]

@@ -1,0 +1,299 @@
+"""The toolchains on PATH and in the workspace, with what their programs need beside them.
+
+Found by what lies beside a program, never by running one: a directory of PATH, or one
+that a link in it leads to, belongs to a toolchain if its parent has that toolchain's
+marks. Otherwise only the directory itself, or the one linked file, is readable.
+
+PATH is the operator's word, and so is a link that he made. A link that a command can have
+made is nobody's: what it leads to is believed by its marks, or not at all.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from paddock.sandbox.host.host_facts import LeftOut, Link, Standing, Toolchain
+from paddock.sandbox.host.marks import Marks
+from paddock.sandbox.host.places import is_below, is_covered, is_led_by
+from paddock.sandbox.host.standing import Resolver
+
+PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "shims", "condabin", "Scripts"})
+BROAD: Final = (".local", ".config", ".cache", ".cargo", ".local/share", ".local/lib")
+"""Below home: they hold far more than one toolchain, and tokens among it."""
+OPTIONAL_ROOTS: Final = ("/opt", "/snap")
+"""Where a directory with `bin` and `lib` in it is one installed program."""
+SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64")
+WORKSPACE_ENVIRONMENTS: Final = (".venv", "venv")
+STORES: Final = ("/nix/store",)
+"""Where all is software, readable for everybody, and each program needs much of the rest."""
+
+_LINKS_FOLLOWED_MAX: Final = 4_000
+_ALONE_MAX: Final = 24
+"""Linked files that belong to nothing known: each costs a backend a mount."""
+_CONFIG_BYTES_MAX: Final = 65_536
+_SHARED: Final = re.compile(r"(.*/(?:uv/(?:tools|python)|pipx/venvs))/[^/]+")
+"""One directory for all of uv's or pipx's: hundreds of tools would be hundreds of mounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is, once for a runtime."""
+
+    search_path: tuple[Standing, ...]
+    toolchains: tuple[Toolchain, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def find_toolchains(
+    variables: Mapping[str, str],
+    home: str,
+    workspace: str,
+    changeable: tuple[str, ...] = (),
+    stores: tuple[str, ...] = STORES,
+) -> Found:
+    """Look at PATH, VIRTUAL_ENV and the workspace's own environments; starts nothing.
+
+    `home` and `workspace` are real, and so are the places in `changeable`, where commands
+    of this plane put what they like besides the workspace. What cannot be read is not there.
+    """
+    resolver = Resolver()
+    marks = Marks(resolver, (workspace, *changeable))
+    search = _Search(home, workspace, variables, stores, resolver, marks)
+    directories: list[Standing] = []
+    for asked in dict.fromkeys(variables.get("PATH", "").split(":")):
+        standing = resolver.find(asked) if asked.startswith("/") else None
+        if standing is None:
+            continue
+        why = _unsafe(standing.real)
+        if why:
+            search.left_out.append(LeftOut(asked, why))
+            continue
+        directories.append(standing)
+        if not search.is_planted(standing):
+            search.look_at(standing)
+    for name in WORKSPACE_ENVIRONMENTS:
+        search.add_base(f"{workspace}/{name}")
+    environment = variables.get("VIRTUAL_ENV", "")
+    if environment.startswith("/"):
+        search.add_base(environment)
+    # Behind the operator's own, which open much of what these lead to.
+    believed = [each for each in directories if not search.is_planted(each) or search.believe(each)]
+    return Found(tuple(believed), tuple(search.found.values()), tuple(search.left_out))
+
+
+@dataclass(slots=True)
+class _Search:
+    home: str
+    workspace: str
+    variables: Mapping[str, str]
+    stores: tuple[str, ...]
+    resolver: Resolver
+    marks: Marks
+    found: dict[str, Toolchain] = field(default_factory=dict[str, Toolchain])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    seen: set[str] = field(default_factory=set[str])
+    followed: int = 0
+    alone: int = 0
+
+    def is_planted(self, standing: Standing) -> bool:
+        """Whether a link that a command can have made leads there."""
+        return is_led_by(standing.links, self.marks.changeable)
+
+    def look_at(self, standing: Standing) -> None:
+        """Take in a directory of programs, and where its links lead."""
+        directory = standing.real
+        if directory in self.seen:
+            return
+        self.seen.add(directory)
+        if not self.is_planted(standing) and not self._is_open(directory):
+            self.add("programs", self._place_of(directory) or directory, standing.links)
+        self._rustup(directory)
+        is_system = is_covered(directory, SYSTEM)
+        for name in _linked_names(directory):
+            path = f"{directory}/{name}"
+            # Hundreds of links in /usr/bin lead to a neighbour, as most in a Python's bin do.
+            if not (is_system and self.resolver.stays_in_system(path)):
+                self._follow(path)
+
+    def believe(self, standing: Standing) -> bool:
+        """Take in a directory of PATH that a planted link leads to, if its marks say what it is.
+
+        Threat: a command makes `.venv/bin` a link to a directory of the user's, and the
+        next one reads it. Or a clone brings that link.
+        """
+        if not self._is_open(standing.real) and not self._add_by_marks(standing, standing.real):
+            return False
+        self.look_at(standing)
+        return True
+
+    def _add_by_marks(self, standing: Standing, directory: str) -> bool:
+        """Add what a planted link leads to: `directory`, of programs, or a file in it."""
+        if is_covered(standing.real, self.marks.changeable):
+            # It is the commands' own, or closed to them: as policy says, not as a link does.
+            return True
+        place, _, name = directory.rpartition("/")
+        is_stored = is_covered(standing.real, self.stores)
+        is_known = name in PROGRAM_DIRECTORIES and place != "" and not self._is_broad(place)
+        if is_stored or (is_known and self.marks.believed_kind(place)):
+            self.add("programs", standing.real if is_stored else place, standing.links)
+            return True
+        if self.alone < _ALONE_MAX:
+            self.alone += 1
+            why = f"a link that commands can change leads to {standing.real}, which is no toolchain"
+            self.left_out.append(LeftOut(standing.asked, why))
+        return False
+
+    def add(self, name: str, place: str, links: tuple[Link, ...] = ()) -> None:
+        """Add the toolchain at `place`, by its marks, or as `name`."""
+        if self._is_open(place) or place in self.found:
+            return
+        kind = self.marks.kind_of(place) or name
+        readable = next((store for store in self.stores if is_below(place, store)), place)
+        self.found[place] = Toolchain(kind, (readable,), links, self._variables(kind, place))
+        if kind == "virtualenv":
+            self.add_base(place)
+
+    def add_base(self, environment: str) -> None:
+        """The interpreter that a virtual environment was made from.
+
+        Threat: `pyvenv.cfg` in the workspace is the agent's to write. What it names
+        is believed only where a Python's own library stands, which no agent put there.
+        """
+        base = _base_of(environment)
+        standing = self.resolver.find(base) if base else None
+        if standing is None:
+            return
+        prefix = standing.real.rpartition("/")[0]
+        if self._is_open(prefix):
+            return
+        is_known = self.marks.is_python(prefix) and self.marks.believed_kind(prefix)
+        if not is_known or self._is_broad(prefix):
+            self.left_out.append(LeftOut(prefix, f"no Python: {environment}/pyvenv.cfg names it"))
+            return
+        self.add("python", prefix, standing.links)
+
+    def _is_open(self, place: str) -> bool:
+        """Whether a command reads it anyway."""
+        listed = [toolchain.readable[0] for toolchain in self.found.values()]
+        return is_covered(place, (*SYSTEM, self.workspace, *listed))
+
+    def _place_of(self, directory: str) -> str | None:
+        """The toolchain that a directory of programs belongs to, by the marks beside it."""
+        parent, _, name = directory.rpartition("/")
+        if name not in PROGRAM_DIRECTORIES or not parent or self._is_broad(parent):
+            return None
+        if self.marks.kind_of(parent):
+            return parent
+        is_installed = any(is_below(parent, root) and parent != root for root in OPTIONAL_ROOTS)
+        return parent if is_installed and self.marks.has(parent, "lib") else None
+
+    def _is_broad(self, place: str) -> bool:
+        return is_below(self.home, place) or place in [f"{self.home}/{name}" for name in BROAD]
+
+    def _follow(self, path: str) -> None:
+        if self.followed >= _LINKS_FOLLOWED_MAX:
+            return
+        self.followed += 1
+        standing = self.resolver.find(path)
+        if standing is None:
+            return
+        if self._is_open(standing.real):
+            self._add_links(standing)
+            return
+        directory = standing.real.rpartition("/")[0]
+        if self.is_planted(standing):
+            self._add_by_marks(standing, directory)
+            return
+        shared = _SHARED.match(standing.real)
+        place = None if shared is None else shared[1]
+        if shared is not None:
+            self.add_base(shared[0])
+        place = place or self._place_of(directory)
+        if place is not None:
+            self.add("programs", place, standing.links)
+            return
+        if self.alone >= _ALONE_MAX:
+            self.left_out.append(LeftOut(path, f"more than {_ALONE_MAX} links to single files"))
+            return
+        self.alone += 1
+        self.add("program", standing.real, standing.links)
+
+    def _add_links(self, standing: Standing) -> None:
+        """One more way to a toolchain that was found by another."""
+        links = tuple(link for link in standing.links if not self._is_open(link[0]))
+        for place, toolchain in self.found.items() if links else ():
+            if is_covered(standing.real, toolchain.readable):
+                every = dict.fromkeys((*toolchain.links, *links))
+                self.found[place] = replace(toolchain, links=tuple(every))
+                return
+
+    def _rustup(self, directory: str) -> None:
+        """`cargo` and `rustc` are rustup itself, which needs its own home."""
+        if not Path(directory, "rustup").exists():
+            return
+        asked = self.variables.get("RUSTUP_HOME") or f"{self.home}/.rustup"
+        standing = self.resolver.find(asked)
+        if standing is None or self.is_planted(standing):
+            return
+        if Path(standing.real, "toolchains").exists():
+            self.add("rustup", standing.real, standing.links)
+
+    def _variables(self, kind: str, place: str) -> tuple[tuple[str, str], ...]:
+        name = _HOMES.get(kind)
+        return () if name is None else ((name, place),)
+
+
+_HOMES: Final = {
+    "rustup": "RUSTUP_HOME",
+    "pyenv": "PYENV_ROOT",
+    "rbenv": "RBENV_ROOT",
+    "asdf": "ASDF_DATA_DIR",
+    "mise": "MISE_DATA_DIR",
+}
+
+
+def _linked_names(directory: str) -> list[str]:
+    """The links in a directory of programs that could lead elsewhere."""
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries if entry.is_symlink())
+    except OSError:
+        return []
+
+
+def _unsafe(directory: str) -> str:
+    """Why a directory of PATH is not believed; empty where it is."""
+    try:
+        status = Path(directory).stat()
+    except OSError:
+        return "it cannot be reached"
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is no directory"
+    # Threat: anyone may put a `git` there. The sticky bit keeps files, not names.
+    return "everybody may write there" if status.st_mode & stat.S_IWOTH else ""
+
+
+def _base_of(environment: str) -> str | None:
+    """`home` of `pyvenv.cfg`: the directory of the base interpreter. No link is followed."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        fd = os.open(f"{environment}/pyvenv.cfg", flags)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        content = os.read(fd, _CONFIG_BYTES_MAX)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    for line in content.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "home" and value.strip().startswith("/"):
+            return value.strip()
+    return None

@@ -1,0 +1,129 @@
+"""`[shell]` for a chain of agents: the strictest of all their profiles. Pure.
+
+A child never exceeds its parent, so each key is the stricter of the two: the smaller
+limit, the narrower network, what both may read. Of two different presets for `.git`
+neither contains the other (`none` leaves it to `protected`), so `read-only` holds:
+it is within both.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+from paddock.errors import ConfigError
+from paddock.policy.decide import ChainJudge, judge_for
+from paddock.policy.engine import Policy
+from paddock.policy.grants import shell_for
+from paddock.policy.profiles import CompiledProfile
+from paddock.policy.settings import (
+    COMMITS,
+    ENFORCEMENTS,
+    Commit,
+    EnforcementMode,
+    Git,
+    Network,
+    ShellLimits,
+    ShellSettings,
+)
+from paddock.sandbox.host.places import shared
+from paddock.values.actions import Action
+from paddock.values.agents import AgentChain
+
+Places = Callable[[tuple[str, ...]], tuple[str, ...]]
+"""Paths as a policy writes them → those that a plan may have, real and absolute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainShell:
+    """What every agent of a chain is held to together. Paths are real."""
+
+    network: Network
+    git: Git
+    commit: Commit
+    enforcement: EnforcementMode
+    limits: ShellLimits
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+
+
+def shells_of(policy: Policy, chain: AgentChain) -> tuple[ShellSettings, ...]:
+    """`[shell]` of every profile that has a say, the acting agent's first.
+
+    Raises:
+        ConfigError: no agent, or more than a chain may have.
+    """
+    return tuple(_shell(policy, profile) for profile in _judge(policy, chain).profiles())
+
+
+def strictest_git(policy: Policy, chain: AgentChain) -> Git:
+    """The git preset of all of them. Raises: as `shells_of`."""
+    return _git([shell.git for shell in shells_of(policy, chain)])
+
+
+def strictest_shell(
+    policy: Policy, chain: AgentChain, line: str | None, readable: Places, writable: Places
+) -> ChainShell:
+    """The strictest of all; `line` is the command whose own network counts, if any.
+
+    Each agent's paths are sifted by themselves before they are compared: what is left
+    out for a parent (`/`, which holds the home) lets none of it in for its child.
+
+    Raises:
+        ConfigError: no agent, or more than a chain may have.
+    """
+    shells = shells_of(policy, chain)
+    read, write = readable(shells[0].read), writable(shells[0].write)
+    for shell in shells[1:]:
+        read = shared(read, readable(shell.read))
+        write = shared(write, writable(shell.write))
+    return ChainShell(
+        network=line_network(policy, chain, line),
+        git=_git([shell.git for shell in shells]),
+        commit="all" if any(shell.commit == "all" for shell in shells) else COMMITS[0],
+        enforcement=(
+            "required"
+            if any(shell.enforcement == "required" for shell in shells)
+            else ENFORCEMENTS[-1]
+        ),
+        limits=_limits([shell.limits for shell in shells]),
+        read=read,
+        write=write,
+    )
+
+
+def _judge(policy: Policy, chain: AgentChain) -> ChainJudge:
+    judge = judge_for(policy, chain)
+    if not judge.profiles():
+        raise ConfigError(
+            f"a chain of {len(chain)} agents has no plan for its commands",
+            hint="name one agent, with its ancestors",
+        )
+    return judge
+
+
+def _shell(policy: Policy, profile: CompiledProfile) -> ShellSettings:
+    base = policy.settings.shell
+    changes = profile.profile.shell
+    return base if changes is None else changes.over(base)
+
+
+def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network:
+    """The narrowest network that any agent, and any command of the line, is given.
+
+    Threat: `npm install && curl …` must not get for the second what a rule gives to
+    the first; nor `env X=1 npm install` what a rule that asks about it gives.
+    """
+    action = None if line is None else Action("shell", "run", line)
+    return shell_for(policy, chain, action).network
+
+
+def _git(presets: Sequence[Git]) -> Git:
+    return presets[0] if len(set(presets)) == 1 else "read-only"
+
+
+def _limits(given: Sequence[ShellLimits]) -> ShellLimits:
+    return ShellLimits(
+        **{
+            field.name: min(getattr(limits, field.name) for limits in given)
+            for field in fields(ShellLimits)
+        }
+    )

@@ -1,0 +1,354 @@
+"""Witness calls: found where two policies differ, and honest where none was found."""
+
+from functools import partial
+
+import pytest
+
+from paddock.errors import UsageError
+from paddock.policy import Policy, PolicySource, decide, load_policy
+from paddock.policy.actions import parse_action
+from paddock.policy.globs import parse_glob
+from paddock.policy.presets import CLIENT_TOOLS
+from paddock.policy.questions.diff import Diff, diff
+from paddock.policy.questions.sampling import ANYTHING, common_texts, path_parts, word_parts
+from paddock.values.agents import Agent, AgentChain
+from tests.support.policies import chain_below
+
+BASE = """[profiles.standard]
+allow = ["tool:file:*", "tool:shell:run git status", "tool:shell:run git diff *"]
+deny = ["tool:shell:run git push *"]
+otherwise = { "tool:shell:*" = "ask" }
+"""
+
+
+def policy(text: str, name: str = "paddock.toml", trusted: bool = True) -> Policy:
+    return load_policy(PolicySource(name, text.encode(), trusted))
+
+
+def told(old: Policy, new: Policy) -> Diff:
+    """Of a project whose agent of the client's own thread is `standard`, and stands alone."""
+    return diff(old, new, partial(chain_below, "standard"))
+
+
+def compared(new: str, old: str = BASE) -> Diff:
+    return told(policy(old, "old.toml"), policy(new, "new.toml"))
+
+
+def found(report: Diff) -> set[tuple[str, str, str]]:
+    return {
+        (str(each.action), each.old.outcome.word, each.new.outcome.word)
+        for each in report.witnesses
+    }
+
+
+@pytest.mark.parametrize(
+    ("new", "witness"),
+    [
+        (
+            BASE.replace('deny = ["tool:shell:run git push *"]', ""),
+            ("tool:shell:run git push", "deny", "ask"),
+        ),
+        (
+            BASE.replace("git push *", 'git push *", "tool:file:create db/**'),
+            ("tool:file:create db/example", "allow", "deny"),
+        ),
+        (
+            BASE.replace("git status", "git log"),
+            ("tool:shell:run git log", "ask", "allow"),
+        ),
+        (
+            BASE + '[paths]\ngenerated = ["built/"]\n',
+            ("tool:file:create built", "allow", "deny"),
+        ),
+        (
+            BASE.replace('"ask" }', '"ask", "tool:mcp:*" = "ask" }'),
+            ("tool:mcp:call mcp__example", "deny", "ask"),
+        ),
+        (
+            BASE + '[agents."Explore"]\nprofile = "locked"\n',
+            ("tool:file:create example", "allow", "deny"),
+        ),
+    ],
+)
+def test_a_change_that_decides_has_its_witness(new: str, witness: tuple[str, str, str]) -> None:
+    assert witness in found(compared(new))
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [
+        ("make *", "make"),
+        ("scripts/run.sh *", "scripts/run.sh"),
+        ("./run.sh *", "./run.sh"),
+        (".venv/bin/python -m pytest *", ".venv/bin/python -m pytest"),
+        ("python -m pytest tests/*", "python -m pytest tests/"),
+        ("echo 'two words' *", "echo 'two words'"),
+        ("*", "example"),
+    ],
+)
+def test_a_rule_for_a_command_has_an_example_however_it_is_written(rule: str, line: str) -> None:
+    new = BASE.replace("git diff *", f'git diff *", "tool:shell:run {rule}')
+    report = compared(new)
+    assert (f"tool:shell:run {line}", "ask", "allow") in found(report)
+    assert report.unseen == ()
+    # A rule that allows nothing, since another one denies it, has none to show.
+    denied = compared(new.replace("git push *", rule), BASE.replace("git push *", rule))
+    assert (denied.witnesses, [item.says for item in denied.unseen]) == ([], ["allow"])
+
+
+def test_a_witness_may_need_two_patterns_that_meet() -> None:
+    old = '[profiles.p]\nallow = ["tool:file:view /src/**"]\ndeny = ["tool:file:view *.py"]\n'
+    report = compared(old.replace('deny = ["tool:file:view *.py"]\n', ""), old)
+    assert ("tool:file:view src/x.py", "deny", "allow") in found(report)
+
+
+def test_a_list_in_which_order_counts_is_looked_at_whole() -> None:
+    old = BASE + '[paths]\nprotected = ["conf/*", "!conf/open"]\n'
+    new = BASE + '[paths]\nprotected = ["!conf/open", "conf/*"]\n'
+    assert ("tool:file:create conf/open", "allow", "deny") in found(compared(new, old))
+
+
+def test_policies_with_the_same_items_are_said_to_be_alike_and_nothing_is_tried() -> None:
+    report = compared(f"# a comment\n{BASE}")
+    assert (report.tried, report.witnesses) == (0, [])
+    assert "every call has the same answer" in report.conclusion
+
+
+def test_a_change_without_effect_finds_none_and_says_what_that_does_not_prove() -> None:
+    new = BASE.replace("git push *", 'git push *", "tool:shell:run git push origin')
+    report = compared(new)
+    assert report.witnesses == []
+    assert [item.text for item in report.unseen] == ["tool:shell:run git push origin"]
+    assert report.render().split("\n")[:2] == [
+        "differs, and no example was found for it:",
+        "  deny tool:shell:run git push origin (new.toml:3)",
+    ]
+    assert report.conclusion.startswith("no example was found: ")
+    assert "That is no proof" in report.conclusion
+    assert report.tried > 0
+
+
+def test_settings_that_no_decision_shows_are_listed() -> None:
+    report = compared(BASE + '[shell]\nnetwork = "host"\n[hook]\nparanoid = true\n')
+    shown = [(change.key, change.old, change.new) for change in report.differences.settings]
+    assert shown == [("shell.network", "loopback", "host"), ("hook.paranoid", "False", "True")]
+
+
+def test_a_warning_alone_is_a_witness_of_its_own_kind() -> None:
+    report = compared(BASE + '[paths]\nwarned = ["/lib/**"]\nsafe = []\n')
+    kinds = {(each.what, str(each.action)) for each in report.witnesses}
+    assert ("warning", "tool:file:create lib/example") in kinds
+    assert all(what == "warning" for what, _ in kinds)
+
+
+PROTECTED = '[paths]\nprotected = [".git/", ".env*", "*.key", "*.pem", "/db/"]\n'
+
+
+def rows(report: Diff) -> list[list[str]]:
+    """The rows of the text without its conclusion."""
+    return [row.split("\n") for row in report.render().split("\n\n")[:-1]]
+
+
+def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() -> None:
+    report = compared(PROTECTED, "")
+    assert rows(report) == [
+        [
+            "allow → deny: tool:file:create db, tool:output:write db, and 4 tried calls like them",
+            "  old: tool:* (profiles.open.allow, built-in), and 4 other rules",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile open, profile standard, profile admin",
+        ],
+        [
+            "allow → deny: tool:shell:run echo x > db, and 11 tried calls like it",
+            "  old: tool:* (profiles.open.allow, built-in), and one other rule",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile open, profile admin",
+        ],
+        [
+            "ask → deny: tool:shell:run echo x > db, and 11 tried calls like it",
+            "  old: tool:shell:* (profiles.standard.otherwise, built-in)",
+            "  new: /db/ (paths.protected, new.toml:2)",
+            "  for: profile standard",
+        ],
+    ]
+    # JSON keeps a witness for each rule that decided before.
+    assert len(report.witnesses) == 9
+    back = compared("", PROTECTED)
+    assert [row[0] for row in rows(back)] == [
+        "deny → ask: tool:shell:run echo x > db, and 11 tried calls like it",
+        "deny → allow: tool:file:create db, tool:output:write db, and 4 tried calls like them",
+        "deny → allow: tool:shell:run echo x > db, and 11 tried calls like it",
+    ]
+
+
+NOTHING = '[profiles.nothing]\ndeny = ["tool:*"]\n'
+DOCS = '[profiles.docs-only]\nallow = ["tool:file:view docs/**"]\n'
+NAMES = '[profiles.names]\nallow = ["tool:file:view *.md"]\n'
+
+
+def bound(**profiles: str) -> str:
+    given = (f'[agents."{name}"]\nprofile = "{profile}"\n' for name, profile in profiles.items())
+    return NOTHING + DOCS + NAMES + "".join(given)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "witness"),
+    [
+        (bound(), bound(Explore="locked"), ("tool:mcp:call mcp__example", "ask", "deny")),
+        (bound(Explore="locked"), bound(), ("tool:file:create example", "deny", "allow")),
+        (
+            bound(Explore="nothing"),
+            bound(Explore="locked"),
+            ("tool:file:view example", "deny", "allow"),
+        ),
+        (
+            bound(main="docs-only", Explore="nothing"),
+            bound(main="docs-only", Explore="names"),
+            ("tool:file:view docs/x.md", "deny", "allow"),
+        ),
+    ],
+)
+def test_a_binding_is_tried_for_the_agent_with_its_parent(
+    old: str, new: str, witness: tuple[str, str, str]
+) -> None:
+    report = compared(new, old)
+    assert witness in found(report)
+    for each in report.witnesses:
+        assert each.agents == ["agent Explore"]
+        chain = chain_below("standard", "Explore")
+        pair = (policy(old, "old.toml"), policy(new, "new.toml"))
+        assert tuple(decide(side, chain, [each.action]) for side in pair) == (each.old, each.new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (bound(), bound(Explore="open")),
+        (bound(main="docs-only"), bound(main="docs-only", Explore="locked")),
+        (bound(main="nothing", Explore="open"), bound(main="nothing")),
+    ],
+)
+def test_what_a_parent_denies_no_binding_of_its_child_is_an_example_of(old: str, new: str) -> None:
+    report = compared(new, old)
+    assert report.witnesses == []
+    assert report.tried > 0
+    assert report.conclusion.startswith("no example was found")
+
+
+def test_what_the_parent_may_not_be_found_out_of_stops_the_question() -> None:
+    def nobody(name: str) -> AgentChain:
+        raise UsageError(f"there is no agent {name}")
+
+    changed = policy(bound(Explore="locked"))
+    with pytest.raises(UsageError, match="there is no agent Explore"):
+        diff(policy(""), changed, nobody)
+    # It is asked for nobody where no binding differs.
+    assert diff(changed, changed, nobody).conclusion.startswith("the policies decide alike")
+
+
+def test_every_call_and_agent_of_a_row_is_really_answered_so() -> None:
+    new = (
+        PROTECTED + '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
+    )
+    before, after = policy("", "old.toml"), policy(new, "new.toml")
+    for row in rows(told(before, after)):
+        said, _, calls = row[0].partition(": ")
+        words = [word.removesuffix(", warned") for word in said.split(" → ")]
+        for call in calls.split(", and ")[0].split(", "):
+            for title in row[-1].removeprefix("  for: ").split(", "):
+                agent = (Agent("somebody", title.removeprefix("profile ")),)
+                action = parse_action(call)
+                found = [decide(each, agent, [action]).outcome.word for each in (before, after)]
+                assert found == words, row
+
+
+def test_rules_of_a_persons_own_are_a_row_each_and_those_built_in_are_one() -> None:
+    new = BASE.replace("git push *", 'git push *",\n"tool:file:view a",\n"tool:file:view b')
+    assert [row[2] for row in rows(compared(new))] == [
+        "  new: tool:file:view a (profiles.standard.deny, new.toml:4)",
+        "  new: tool:file:view b (profiles.standard.deny, new.toml:5)",
+    ]
+    (row,) = (row for row in rows(compared(BASE, "")) if "tool:client:Agent" in row[0])
+    assert row[0] == (
+        "allow → deny: tool:client:Agent, tool:output:write src, tool:search:grep src, "
+        "tool:client:AskUserQuestion, and 93 tried calls like them"
+    )
+    assert all(f"tool:client:{name}" in row[1] for name in CLIENT_TOOLS)
+    assert row[2:] == ["  new: no rule; unknown is no", "  for: profile standard"]
+
+
+def test_where_a_warning_alone_differs_no_rule_is_named() -> None:
+    found = rows(compared('[paths]\nwarned = ["/lib/**"]\nsafe = []\n', ""))
+    calls = "tool:file:create lib/example, tool:output:write lib/example"
+    assert [
+        f"allow → allow, warned: {calls}, and 2 tried calls like them",
+        "  for: profile open, profile standard, profile admin",
+    ] in found
+
+
+def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:
+    text = BASE.replace("git push *", 'git push *", "tool:file:view x/**')
+    report = told(policy(text, trusted=False), policy(text))
+    # What an untrusted file allows and asks otherwise is not in force; what it denies is.
+    assert ("tool:file:view x/example", "deny", "deny") not in found(report)
+    assert ("tool:shell:run git status", "ask", "allow") in found(report)
+
+
+def test_what_an_untrusted_file_does_not_name_differs_from_what_holds_without_it() -> None:
+    report = told(
+        policy(""), policy('[profiles.standard]\nallow = ["tool:search:*"]', trusted=False)
+    )
+    seen = found(report)
+    assert ("tool:file:view src", "allow", "deny") in seen
+    assert not any(old == new == "allow" for _, old, new in seen)
+    assert [item.says for item in report.differences.added] == [
+        "untrusted allow",
+        "untrusted deny of all else",
+    ]
+    assert [item.says for item in report.unseen] == ["untrusted allow"]
+
+
+def test_a_profile_without_rules_differs_from_none() -> None:
+    report = compared("[profiles.reviewer]\n", "")
+    assert ("tool:file:view src", "allow", "deny") in found(report)
+    assert {name for each in report.witnesses for name in each.agents} == {"profile reviewer"}
+    back = compared("", "[profiles.reviewer]\n")
+    assert ("tool:file:view src", "deny", "allow") in found(back)
+    assert compared("[profiles.reviewer]\n", "[profiles.reviewer]\n").witnesses == []
+
+
+def test_patterns_of_any_length_are_compared() -> None:
+    long = "a" * 3000
+    report = compared(f'{BASE}[paths]\nsecret = ["{long}*b"]\n')
+    assert [each.old.outcome.word for each in report.witnesses][:1] == ["allow"]
+    deep = "/".join(["a"] * 1500)
+    rows = common_texts(path_parts(parse_glob(deep)), path_parts(parse_glob(f"{deep[:-1]}*")))
+    assert rows[0] == ("a",) * 1500
+    assert (
+        common_texts(path_parts(parse_glob(f"/{long}b")), path_parts(parse_glob(f"/{long}"))) == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ("/src/**", "*.py", "src/x.py"),
+        ("/src/**/test_*.py", "/src/a/**", "src/a/test_x.py"),
+        ("a*c", "*b*", "abc"),
+        ("[a-c]?", "*z", "az"),
+        ("[!a]", "[ab]", "b"),
+        ("/a/b", "/a/c", None),
+        ("docs/**", "DOCS/a", "docs/a"),
+    ],
+)
+def test_the_common_text_of_two_path_patterns(one: str, other: str, text: str | None) -> None:
+    rows = common_texts(path_parts(parse_glob(one)), path_parts(parse_glob(other)))
+    assert ("/".join(rows[0]) if rows else None) == text
+
+
+def test_the_common_text_of_two_command_patterns() -> None:
+    rows = common_texts(word_parts("git * --force *"), word_parts("git push *"))
+    assert " ".join(rows[0]) == "git push --force"
+    assert common_texts(word_parts("git"), word_parts("ls")) == ()
+    assert common_texts(word_parts("bin/* *"), word_parts("*/a *"))[0] == ("bin/a",)
+    assert common_texts(ANYTHING, ANYTHING)[0] == ("example",)

@@ -1,0 +1,415 @@
+"""Rules that do nothing and grants that give more than they seem to; examples as a report."""
+
+import json
+
+import pytest
+
+from paddock.policy import Policy, PolicySource, decide, load_policy, parse_action
+from paddock.policy.questions.examples import run_examples
+from paddock.policy.questions.lint import lint
+from paddock.values.agents import Agent
+
+
+def policy(text: str) -> Policy:
+    return load_policy(PolicySource("paddock.toml", text.encode()))
+
+
+def found(text: str) -> list[tuple[str, int]]:
+    return [(finding.code, finding.place.line) for finding in lint(policy(text))]
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "is_covered"),
+    [
+        ("tool:file:create docs/a", "tool:file:create docs/**", True),
+        ("tool:file:create docs/**", "tool:file:* docs/**", True),
+        ("tool:file:create docs/**", "tool:file:create", True),
+        ("tool:file:create docs/**", "tool:file:create docs/a", False),
+        ("tool:file:create docs/**", "tool:file:create docs/*.md", False),
+        ("tool:file:create docs/*.md", "tool:file:create *.md", True),
+        ("tool:file:create *.md", "tool:file:create docs/*.md", False),
+        ("tool:file:create **/x", "tool:file:create /x", False),
+        ("tool:file:create x", "tool:file:create **/x", True),
+        # A star may stand for nothing, or for one character.
+        ("tool:file:create v*", "tool:file:create v??*", False),
+        ("tool:file:create v*", "tool:file:create v?*", False),
+        ("tool:file:create v??*", "tool:file:create v*", True),
+        ("tool:file:create v?*", "tool:file:create v?*", True),
+        ("tool:file:view *.md", "tool:file:view ?*.md", False),
+        ("tool:file:view ?*.md", "tool:file:view *.md", True),
+        ("tool:file:view a/**", "tool:file:view a/??*", False),
+        ("tool:file:view a/**", "tool:file:view a/?*", True),
+        ("tool:file:view a/*", "tool:file:view a/??*", False),
+        ("tool:file:view a*/b", "tool:file:view a?*/b", False),
+        ("tool:file:view a*/b", "tool:file:view a*/", True),
+        # Everything is the root, too.
+        ("tool:search:ls **", "tool:search:ls ?*", False),
+        ("tool:search:ls **", "tool:search:ls *", True),
+        ("tool:file:* docs/a", "tool:file:create docs/a", False),
+        ("tool:mcp:call mcp__a__*", "tool:mcp:call mcp__*", True),
+        ("tool:mcp:call mcp__*", "tool:mcp:call mcp__a__*", False),
+        ("tool:shell:run git push origin", "tool:shell:run git push *", True),
+        ("tool:shell:run git *", "tool:shell:run git push *", False),
+        ("tool:shell:run git push *", "tool:shell:run git *", True),
+        ("tool:shell:run git push *", "tool:shell:run *", True),
+        ("tool:file:view a", "tool:shell:run *", False),
+    ],
+)
+def test_a_rule_that_a_stricter_one_covers_whole_is_found(
+    weak: str, strong: str, is_covered: bool
+) -> None:
+    text = f'[profiles.p]\nallow = ["{weak}"]\ndeny = ["{strong}"]'
+    assert (("lint.rule_covered", 2) in found(text)) == is_covered
+
+
+@pytest.mark.parametrize(
+    ("weak", "strong", "is_covered"),
+    [
+        ("docs/[ab].md", "docs/a.md", False),
+        ("docs/[a-z].md", "docs/[az].md", False),
+        ("docs/[a-z].md", "docs/[!m].md", False),
+        ("docs/?.md", "docs/[!a].md", False),
+        ("docs/[!a].md", "docs/[!b].md", False),
+        ("docs/[ab].md", "docs/?.md", True),
+        ("docs/[ab].md", "docs/**", True),
+    ],
+)
+def test_brackets_are_covered_by_wildcards_alone(weak: str, strong: str, is_covered: bool) -> None:
+    text = f'[profiles.p]\nask = ["tool:file:* {weak}"]\ndeny = ["tool:file:* {strong}"]'
+    assert (("lint.rule_covered", 2) in found(text)) == is_covered
+
+
+def test_a_twin_with_brackets_is_found_too() -> None:
+    text = '[profiles.p]\nask = ["tool:file:view [ab]",\n"tool:file:view [ab]"]'
+    assert found(text) == [("lint.rule_covered", 3)]
+
+
+def test_a_rule_that_gives_a_network_is_never_superfluous() -> None:
+    rule = """[[profiles.p.rules]]
+action = "tool:shell:run npm install"
+outcome = "allow"
+"""
+    text = f'[profiles.p]\nask = ["tool:shell:run npm *"]\n{rule}'
+    assert ("lint.rule_covered", 4) in found(text)
+    assert "lint.rule_covered" not in [code for code, _ in found(text + 'network = "host"\n')]
+
+
+@pytest.mark.parametrize(
+    ("secret", "rule", "is_swallowed"),
+    [
+        ('".env*"', "[.x]env", False),
+        ('"[!a]*.pem"', "?b.pem", False),
+        ('"*.pem", "!test.pem"', "*.pem", False),
+        ('"*.pem", "!test.pem"', "certs/[ab].pem", True),
+        ('"*.pem"', "[ab].pem", True),
+        ('"a??*"', "a*", False),
+        ('"a*"', "a??*", True),
+        ('"?*"', "**", False),
+        ('"*"', "**", True),
+    ],
+)
+def test_a_rule_is_swallowed_only_if_all_that_it_names_is(
+    secret: str, rule: str, is_swallowed: bool
+) -> None:
+    text = f'[paths]\nsecret = [{secret}]\n[profiles.p]\nallow = ["tool:file:view {rule}"]'
+    assert (("lint.rule_never", 4) in found(text)) == is_swallowed
+
+
+@pytest.mark.parametrize(("ask", "deny", "path"), [("v*", "v??*", "v1"), ("*.md", "?*.md", ".md")])
+def test_a_rule_is_not_said_to_be_idle_where_without_it_more_is_allowed(
+    ask: str, deny: str, path: str
+) -> None:
+    allow = '[profiles.p]\nallow = ["tool:file:*"]\n'
+    without = (
+        f'{allow}deny = ["tool:file:create {deny}", "tool:file:delete", "tool:file:str_replace"]'
+    )
+    asked = f'{without}\nask = ["tool:file:create {ask}"]'
+
+    assert found(asked) == []
+    said = [
+        decide(policy(text), (Agent("main", "p"),), [parse_action(f"tool:file:create {path}")])
+        for text in (asked, without)
+    ]
+    assert [decision.outcome.word for decision in said] == ["ask", "allow"]
+
+
+def test_a_twin_is_found_once() -> None:
+    text = '[profiles.p]\nask = ["tool:file:view a",\n"tool:file:view a"]'
+    assert found(text) == [("lint.rule_covered", 3)]
+
+
+def test_a_rule_that_a_path_list_swallows_is_found() -> None:
+    text = """[profiles.p]
+allow = ["tool:file:create .git/**",
+"tool:file:view .git/**",
+"tool:file:view .env.local",
+"tool:file:create yarn.lock",
+"tool:file:* x.pem",
+"tool:file:create *.py"]
+ask = ["tool:file:create /paddock.toml"]
+"""
+    assert found(text) == [("lint.rule_never", line) for line in (2, 4, 5, 8)]
+
+
+def test_dangerous_grants_are_found_with_their_places() -> None:
+    text = """[paths]
+protected = []
+secret = []
+[profiles.p]
+allow = ["tool:shell:run ls *",
+"tool:shell:run python *",
+"tool:shell:run python -m pytest",
+"tool:shell:run /bin/bash *"]
+[[profiles.p.rules]]
+action = "tool:shell:run npm install *"
+outcome = "ask"
+network = "host"
+[profiles.wide]
+allow = ["tool:*"]
+[profiles.wide.shell]
+network = "host"
+[shell]
+enforcement = "best-effort"
+git = "none"
+[ledger]
+keep_model_contents = true
+"""
+    assert found(text) == [
+        ("lint.nothing_protected", 2),
+        ("lint.nothing_secret", 3),
+        ("lint.interpreter", 6),
+        ("lint.interpreter", 8),
+        ("lint.network_host", 10),
+        ("lint.any_command", 14),
+        ("lint.network_host", 16),
+        ("lint.best_effort", 18),
+        ("lint.git_none", 19),
+        ("lint.contents_kept", 21),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "interpreter"),
+    [
+        ("python -m pytest *", ""),
+        ("python -m pytest tests/*", ""),
+        (".venv/bin/python -m pytest *", ""),
+        ("/usr/bin/python3 -I -m unittest *", ""),
+        ("python -m mypackage.tool *", ""),
+        ("python -m http.server", ""),
+        ("pytest *", ""),
+        ("python *", "python"),
+        (".venv/bin/python *", "python"),
+        ("python -m *", "python"),
+        ("python -m py*", "python"),
+        ("python -c *", "python"),
+        ("python -c x -m pytest *", "python"),
+        ("python * -m pytest *", "python"),
+        ("env python -m pytest *", "env"),
+        ("python -m timeit *", "python -m timeit"),
+        ("python -m pdb *", "python -m pdb"),
+        ("python3 -m runpy *", "python3 -m runpy"),
+        ("python -m cProfile *", "python -m cProfile"),
+        ("python -m cProfile -o out *", "python -m cProfile"),
+        ("python -m code *", "python -m code"),
+        ("python -m trace --trace *", "python -m trace"),
+        ("python -m torch.distributed.run *", "python -m torch.distributed.run"),
+        ("python -m idlelib.idle *", "python -m idlelib.idle"),
+        ("python -m pip *", "python -m pip"),
+        ("make *", "make"),
+        ("make test", ""),
+    ],
+)
+def test_an_interpreter_is_found_where_a_star_says_what_it_runs(
+    command: str, interpreter: str
+) -> None:
+    rule = f"tool:shell:run {command}"
+    said = [each.render() for each in lint(policy(f'[profiles.p]\nallow = ["{rule}"]'))]
+    assert said == [
+        (
+            f'paddock.toml:2: lint.interpreter: "{rule}" allows every command: '
+            f"{interpreter} runs what its arguments say\n"
+            "  hint: name what it runs, as in python -m pytest * or make test"
+        )
+    ] * bool(interpreter)
+
+
+def test_what_the_star_of_a_named_module_covers_is_judged_as_of_the_program_alone() -> None:
+    for program in ("pytest", "python -m pytest"):
+        text = f"""[profiles.p]
+allow = ["tool:shell:run {program} *"]
+otherwise = {{ "tool:shell:*" = "ask" }}
+"""
+        for words, outcome in (("tests -k fast", "allow"), ("-p evil", "ask"), ("-c x", "ask")):
+            action = parse_action(f"tool:shell:run {program} {words}")
+            assert decide(policy(text), (Agent("main", "p"),), [action]).outcome.word == outcome
+
+
+def test_the_defaults_and_an_ordinary_policy_give_no_findings() -> None:
+    assert lint(load_policy(None)) == ()
+    text = """[profiles.p]
+allow = ["tool:file:*", "tool:shell:run git status"]
+deny = ["tool:file:delete migrations/**"]
+"""
+    assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_found"),
+    [
+        ('deny = ["tool:file:create db/**"]', True),
+        ('ask = ["tool:file:create db/**"]', True),
+        ('deny = ["tool:file:create db/**", "tool:file:str_replace db/**"]', True),
+        ('deny = ["tool:file:create db/**"]\nask = ["tool:file:delete **"]', True),
+        (
+            'deny = ["tool:file:create db/**"]\nask = ["tool:file:str_replace db/**", "tool:file:delete"]',
+            False,
+        ),
+        (
+            'deny = ["tool:file:create db/*", "tool:file:str_replace db/*", "tool:file:delete db/*"]',
+            False,
+        ),
+        ('deny = ["tool:file:create db/**", "tool:file:* /db/"]', False),
+        ('deny = ["tool:file:* db/**"]', False),
+        ('deny = ["tool:file:delete db/**"]', False),
+        ('deny = ["tool:file:create"]', False),
+        ('deny = ["tool:file:create .git/hooks/**"]', False),
+        ('allow = ["tool:file:create db/**"]', False),
+    ],
+)
+def test_a_place_that_is_closed_to_create_alone_is_found(rules: str, is_found: bool) -> None:
+    allow = "" if rules.startswith("allow") else 'allow = ["tool:file:*"]\n'
+    codes = [code for code, _ in found(f"[profiles.p]\n{allow}{rules}")]
+    assert ("lint.half_denied" in codes) == is_found
+
+
+def test_where_edits_are_not_allowed_anyway_a_closed_create_is_no_finding() -> None:
+    text = '[profiles.p]\nallow = ["tool:file:create"]\ndeny = ["tool:file:create db/**"]\n'
+    assert found(text) == []
+    closed = '[paths]\nprotected = ["/db/"]\n' + text.replace("create", "*", 1)
+    assert found(closed) == []
+    assert found(closed.replace("/db/", "/other/")) == [("lint.half_denied", 5)]
+
+
+def test_a_half_closed_place_names_what_stays_allowed_and_what_to_do() -> None:
+    text = """[profiles.p]
+allow = ["tool:file:*"]
+ask = ["tool:file:delete **"]
+deny = ["tool:file:create db/**"]
+"""
+    (finding,) = lint(policy(text))
+    assert finding.render() == (
+        'paddock.toml:4: lint.half_denied: "tool:file:create db/**" is denied, '
+        "and str_replace, link and mode stay allowed on the same paths\n"
+        "  hint: to stop all writing there, put the path into [paths] protected; "
+        "or name these, too"
+    )
+
+
+def test_a_finding_is_one_text_with_place_code_and_hint() -> None:
+    (finding,) = lint(policy('[profiles.p]\nallow = ["tool:shell:*"]'))
+    assert finding.render() == (
+        'paddock.toml:2: lint.any_command: "tool:shell:*" allows every command\n'
+        "  hint: name the programs, and leave the rest to otherwise"
+    )
+
+
+def test_every_example_is_reported_with_its_place() -> None:
+    text = """[[profiles.p.rules]]
+action = "tool:file:create m/**"
+outcome = "ask"
+match = ["tool:file:create m/1"]
+not_match = ["tool:file:create x/m/1",
+"tool:file:create m"]
+"""
+    assert [(each.render(), each.wanted, each.holds) for each in run_examples(policy(text))] == [
+        (
+            "ok: 'tool:file:create m/1' matches 'tool:file:create m/**' (paddock.toml:4)",
+            True,
+            True,
+        ),
+        (
+            "ok: 'tool:file:create x/m/1' does not match 'tool:file:create m/**' (paddock.toml:5)",
+            False,
+            True,
+        ),
+        (
+            "ok: 'tool:file:create m' does not match 'tool:file:create m/**' (paddock.toml:6)",
+            False,
+            True,
+        ),
+    ]
+    assert run_examples(load_policy(None)) == ()
+
+
+@pytest.mark.parametrize(
+    ("profiles", "is_found"),
+    [
+        ("", True),
+        ('[profiles.standard]\nallow = ["tool:file:*"]', True),
+        ('[profiles.standard]\nask = ["tool:shell:run *"]', True),
+        ('[profiles.standard]\nallow = ["tool:shell:run pytest *"]', False),
+        ('[profiles.own]\nallow = ["tool:shell:*"]', False),
+    ],
+)
+def test_a_sandbox_for_commands_that_no_rule_allows_is_found(profiles: str, is_found: bool) -> None:
+    findings = found(f'[hook]\non_allow = "approve"\nsandbox_shell = true\n{profiles}')
+    assert (("lint.nothing_sandboxed", 3) in findings) == is_found
+
+
+@pytest.mark.parametrize(
+    ("body", "is_found"),
+    [
+        ('deny = ["tool:file:create migrations/**"]', True),
+        ('deny = ["tool:file:delete"]\notherwise = { "tool:shell:*" = "deny" }', True),
+        ('shell = { network = "none" }', True),
+        ('deny = ["tool:file:delete"]\notherwise = { "tool:shell:*" = "ask" }', False),
+        ('ask = ["tool:file:delete"]', False),
+        ('allow = ["tool:file:view"]', False),
+        ('deny = ["tool:*"]', False),
+    ],
+)
+def test_a_profile_that_allows_nothing_without_saying_so_is_found(
+    body: str, is_found: bool
+) -> None:
+    findings = found(f"[profiles.standard]\n{body}")
+    assert (("lint.allows_nothing", 1) in findings) == is_found
+
+
+@pytest.mark.parametrize(
+    ("patterns", "hint"),
+    [
+        (["/migrations/", "!/migrations/README.md"], '"/migrations/**" in place of "/migrations/"'),
+        (["/Migrations", "!/migrations/*.md"], '"/Migrations/**" in place of "/Migrations"'),
+        (["docs/", "!/docs/a.md"], '"**/docs/**" in place of "docs/"'),
+        (["/docs/", "!/docs/a/b.md"], 'make "/docs/" narrower'),
+        (["!/docs/a.md", "/docs/"], 'make "/docs/" narrower'),
+        (["**", "!/docs/a.md"], 'make "**" narrower'),
+    ],
+)
+def test_an_exception_below_a_directory_that_is_closed_is_found(
+    patterns: list[str], hint: str
+) -> None:
+    (finding,) = lint(policy(f"[paths]\nprotected = {json.dumps(patterns)}"))
+    assert (finding.code, finding.place.line) == ("lint.takes_back_nothing", 2)
+    assert hint in finding.hint
+
+
+def test_an_exception_that_takes_back_something_is_no_finding() -> None:
+    for patterns in (
+        ["/migrations/**", "!/migrations/README.md"],
+        ["**/docs/**", "!/docs/a.md"],
+        ["/docs/", "!/docs/"],
+        ["/docs/", "!/docs/", "!/docs/a.md"],
+        ["*.pem", "!/certs/my.pem"],
+    ):
+        text = f"[paths]\nsecret = {json.dumps(patterns)}"
+        assert found(text) == []
+
+
+def test_what_the_lint_says_of_an_exception_names_its_list_and_what_stands_above() -> None:
+    (finding,) = lint(policy('[paths]\ngenerated = ["/gen/", "!/gen/a.md"]'))
+    assert finding.render() == (
+        'paddock.toml:2: lint.takes_back_nothing: "!/gen/a.md" takes back nothing from generated: '
+        'it lies below "/gen/"\n  hint: write "/gen/**" in place of "/gen/"'
+    )
