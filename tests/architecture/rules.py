@@ -27,6 +27,8 @@ BROAD_DOORS: Final = frozenset(
         "apps/hook/lean/start.py",
         # There, the order fails with an id, and its turn is recorded.
         "agent/executor.py",
+        # Whoever shows a turn: what it raises is handed on when the turn is on record.
+        "agent/events.py",
         # The embedding program's own function: whatever it raises is a no.
         "runtime/approvals.py",
         # A package's module: whatever it raises, there is no such tool.

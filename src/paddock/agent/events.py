@@ -2,7 +2,8 @@
 
 Events come one at a time (a lock sees to it), from whichever thread they happen in;
 a listener does not call back into the session. Ledgers hold what is kept: events are
-for showing.
+for showing, so a listener that fails takes nothing back: it hears no more, and what it
+was to be shown is stopped.
 """
 
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from paddock.providers.cancel import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
 from paddock.runtime.prepared import Judged
 from paddock.runtime.together import Done
@@ -122,7 +124,11 @@ class TurnListener(Protocol):
     """Whoever shows what happens."""
 
     def heard(self, event: Event) -> None:
-        """One event."""
+        """One event.
+
+        What this raises ends the turn, once what has begun is on record, and goes on to
+        whoever began the turn.
+        """
         ...
 
 
@@ -134,16 +140,35 @@ class Silence:
 
 
 class OneAtATime:
-    """A listener that hears one event after another, whatever thread they come from."""
+    """A listener that hears one event after another, whatever thread they come from.
+
+    Once it failed it hears nothing, and `failed` is cancelled: what nobody sees is stopped.
+    """
 
     def __init__(self, listener: TurnListener) -> None:
         self._listener = listener
         self._lock = threading.RLock()
+        self._fault: Exception | None = None
+        self.failed = CancelToken()
 
     def heard(self, event: Event) -> None:
-        """See `TurnListener`."""
+        """See `TurnListener`; raises nothing."""
         with self._lock:
-            self._listener.heard(event)
+            if self._fault is not None:
+                return
+            try:
+                self._listener.heard(event)
+            except Exception as error:
+                # A door: raised in the midst of a turn it would take a call that ran for one
+                # that did not, and the model would make it again.
+                self._fault = error
+                self.failed.cancel()
+
+    def raise_fault(self) -> None:
+        """Hand on what the listener raised, if it did."""
+        with self._lock:
+            if self._fault is not None:
+                raise self._fault
 
 
 class HeardText:

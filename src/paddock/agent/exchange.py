@@ -7,7 +7,8 @@ from typing import Final, Self
 
 from paddock import limits
 from paddock.agent.events import Noticed, Silence, TurnListener
-from paddock.agent.records import Exchange, Scribe
+from paddock.agent.records import Exchange, Scribe, no_turn
+from paddock.errors import ConfigError
 from paddock.ledger.ports import Ledger
 from paddock.providers.budgets import Budget, Reservation
 from paddock.providers.estimate import estimate_input_tokens
@@ -78,10 +79,12 @@ class ModelDoor:
         with _Till(budget, reservation, self.listener) as till:
             try:
                 turn = self.router.route(request, on_text=on_text, cancel=cancel, pay=till.pay)
-            except ProviderError as error:
-                contents = self._contents(request, number, new, None)
-                about = self._settled(about, till, started, contents)
-                self.ledger.append([self.scribe.unanswered(about, error)])
+            except BaseException as error:
+                # Whatever became of the answer: what was sent is on record, and what it cost.
+                if till.is_begun:
+                    contents = self._contents(request, number, new, None)
+                    about = self._settled(about, till, started, contents)
+                    self.ledger.append([self.scribe.unanswered(about, no_turn(error))])
                 raise
         turn = replace(turn, usage_is_known=turn.usage_is_known and till.is_known)
         about = self._settled(about, till, started, self._contents(request, number, new, turn))
@@ -116,23 +119,24 @@ class ModelDoor:
 class _Till:
     """Pays for the attempts of one exchange, each with a reservation as large as the first.
 
-    A context manager. `charged` is what they came to, `is_known` whether all of them said
-    what they cost, `shortage` what a budget that only warns lacked first.
+    A context manager. `is_begun` says whether anything was sent, `charged` what it came to,
+    `is_known` whether all attempts said what they cost, `shortage` what a budget that only
+    warns lacked first.
     """
 
     def __init__(self, budget: Budget, first: Reservation, listener: TurnListener) -> None:
         self._budget = budget
         self._first = first
         self._listener = listener
-        self._is_begun = False
+        self.is_begun = False
         self.charged = 0
         self.is_known = True
         self.shortage = first.shortage
 
     def pay(self, send: Callable[[], ModelTurn]) -> ModelTurn:
         """Make one attempt; see `Pay`."""
-        reservation = self._budget.reserve(self._first.granted) if self._is_begun else self._first
-        self._is_begun = True
+        reservation = self._budget.reserve(self._first.granted) if self.is_begun else self._first
+        self.is_begun = True
         self.shortage = self.shortage or reservation.shortage
         # Whoever does not say what it cost may have cost all that it was granted.
         charged: int | None = None
@@ -147,6 +151,10 @@ class _Till:
         except ProviderError as error:
             if error.kind in _NOTHING_CHARGED:
                 charged = 0
+            raise
+        except ConfigError:
+            # Found before anything is sent: a key, an SDK or a schema that cannot be used.
+            charged = 0
             raise
         else:
             return turn

@@ -13,6 +13,7 @@ from typing import Final
 
 from paddock import limits
 from paddock.agent.results import TurnOutcome
+from paddock.errors import PaddockError
 from paddock.ledger.format.encoding import encode_text
 from paddock.providers.failures import ProviderError
 from paddock.text.show import cut
@@ -47,6 +48,25 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class NoTurn:
+    """Why an exchange brought no turn. `kind` is a provider's word, else an error's code."""
+
+    kind: str
+    said: str
+    status: int = 0
+    """Of HTTP; 0 where there was none."""
+
+
+def no_turn(error: BaseException) -> NoTurn:
+    """What is on record of it; of what is no error of ours no more than its type."""
+    if isinstance(error, ProviderError):
+        return NoTurn(error.kind.value, error.message, error.status)
+    if isinstance(error, PaddockError):
+        return NoTurn(error.code, error.message)
+    return NoTurn("defect", type(error).__name__)
+
+
+@dataclass(frozen=True, slots=True)
 class Scribe:
     """Makes the entries of one agent in one session."""
 
@@ -71,15 +91,15 @@ class Scribe:
         }
         return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(turn.stop_reason))
 
-    def unanswered(self, exchange: Exchange, error: ProviderError) -> Entry:
+    def unanswered(self, exchange: Exchange, why: NoTurn) -> Entry:
         """`LLM_CALL` without one."""
         metadata = {
             **_exchange_json(exchange),
             "status": "error",
-            "kind": error.kind.value,
-            "http_status": error.status,
+            "kind": why.kind,
+            "http_status": why.status,
         }
-        return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(error.message))
+        return self._entry(events.LLM_CALL, exchange.wo_id, metadata, _short(why.said))
 
     def ended(self, order: WorkOrder) -> Entry:
         """`WO_COMPLETED` or `WO_FAILED`."""

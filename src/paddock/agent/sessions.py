@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
 from paddock.agent.contract_defaults import EXECUTE
+from paddock.agent.events import OneAtATime
 from paddock.agent.executor import Executor
 from paddock.agent.office import Charter, Office, Plan
 from paddock.agent.results import TurnResult
 from paddock.agent.supervisor import Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
+from paddock.providers.cancel import stopped_by
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.orders import Constraints, OrderType, WorkOrder
@@ -47,6 +49,7 @@ class SessionParts:
     supervisor: Supervisor
     office: Office
     children: Children
+    listener: OneAtATime
     close: Callable[[], None]
     facts: Mapping[str, Json]
     """What stands in `SESSION_START`."""
@@ -101,10 +104,12 @@ class Session:
     def handle_turn(self, user_message: str, cancel: Cancel = NEVER) -> TurnResult:
         """Answer a message; see `Supervisor.handle_turn`.
 
-        Where the session was closed meanwhile this closes it, and raises as `close`.
+        Where the session was closed meanwhile this closes it, and raises as `close`. Where
+        its listener failed, the turn is stopped and on record, and this and every later turn
+        raise what the listener raised.
         """
-        with self._at_work():
-            return self._parts.supervisor.handle_turn(user_message, cancel)
+        with self._at_work(cancel) as stop:
+            return self._parts.supervisor.handle_turn(user_message, stop)
 
     def delegate(
         self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER
@@ -123,7 +128,7 @@ class Session:
         if budget is not None and (type(budget) is not int or budget < 1):
             raise UsageError(f"budget is {budget!r}", hint="give a number of tokens, 1 or more")
         office, own = self._parts.office, self._parts.charter
-        with self._at_work(), self._parts.children.open(agent) as child:
+        with self._at_work(cancel) as stop, self._parts.children.open(agent) as child:
             # Threat: a declaration that gives a child a tool its parent was not offered.
             tools = tuple(name for name in child.charter.tools_allowed if name in own.tools_allowed)
             constraints = Constraints(
@@ -139,7 +144,7 @@ class Session:
             assignment = office.assign(
                 order, office.budget, child.charter.system_prompt, (), streams=False
             )
-            done = child.executor.carry_out(assignment, cancel).order
+            done = child.executor.carry_out(assignment, stop).order
             supervisor.add_cost(done.cost)
             return done
 
@@ -174,14 +179,21 @@ class Session:
         self.close()
 
     @contextmanager
-    def _at_work(self) -> Generator[None]:
-        """While a turn or an order runs. Raises: UsageError where the session was closed."""
+    def _at_work(self, cancel: Cancel) -> Generator[Cancel]:
+        """While a turn or an order runs; what it is stopped by.
+
+        Raises: UsageError where the session was closed; what the listener raised.
+        """
+        listener = self._parts.listener
+        listener.raise_fault()
         with self._lock:
             if self._is_closed:
                 raise UsageError("the session was closed", hint="open a new one, or resume it")
             self._running += 1
         try:
-            yield
+            with stopped_by(cancel, listener.failed) as stop:
+                yield stop
+            listener.raise_fault()
         finally:
             # A ledger that is closed under a turn would lose it: the last one out closes.
             with self._lock:

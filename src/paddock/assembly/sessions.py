@@ -160,6 +160,7 @@ class _Opening:
             supervisor=supervisor,
             office=office,
             children=_Descendants(shop, self._agent),
+            listener=self._listener,
             close=held.pop_all().close,
             facts=facts,
             notices=(*project.notices, *notices),

@@ -1,7 +1,8 @@
 """Stopping what runs in another thread."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 
 from paddock.values.cancelling import Cancel
 
@@ -56,6 +57,16 @@ class _Removal:
 
     def __call__(self) -> None:
         self._token.remove(self._key)
+
+
+@contextmanager
+def stopped_by(*parents: Cancel) -> Generator[CancelToken]:
+    """A token that is cancelled when one of `parents` is, while the block runs."""
+    token = CancelToken()
+    with ExitStack() as held:
+        for parent in parents:
+            held.callback(parent.on_cancel(token.cancel))
+        yield token
 
 
 def wait_or_cancel(seconds: float, cancel: Cancel | None) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from paddock.errors import ConfigError
+from paddock.providers.schema_references import schema_defect
 from paddock.providers.wire_json import read_object
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal
@@ -101,7 +102,7 @@ def _checked(
 def require_schema(output: OutputSchema) -> None:
     """Look at the schema before anything is sent for it.
 
-    Raises: ConfigError for a schema that is none.
+    Raises: ConfigError for a schema that is none, or that nothing can be checked against.
     """
     import jsonschema
     from jsonschema import exceptions
@@ -110,12 +111,14 @@ def require_schema(output: OutputSchema) -> None:
         cast("Any", jsonschema.Draft202012Validator).check_schema(output.schema)
     except exceptions.SchemaError as error:
         raise _no_schema(output, cast("Any", error).message) from None
+    if defect := schema_defect(output.schema):
+        raise _no_schema(output, defect)
 
 
 def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     """Why `value` does not fit the schema (JSON Schema 2020-12); "" where it does.
 
-    Raises: ConfigError for a schema that is none, or that refers outside itself.
+    Raises: ConfigError for a schema that is none, or that nothing can be checked against.
     """
     require_schema(output)
     # Loaded when the first structured answer arrives: most sessions never need it.
@@ -123,14 +126,10 @@ def schema_problem(output: OutputSchema, value: Mapping[str, Json]) -> str:
     import referencing
     from jsonschema import exceptions
 
-    # Threat: a schema that refers to an address must not make us fetch it; an empty
-    # registry knows no address.
+    # Threat: as in `schema_references`: nothing is fetched.
     kind = cast("Any", jsonschema.Draft202012Validator)
-    try:
-        checker = kind(output.schema, registry=cast("Any", referencing).Registry())
-        found = cast("Any", exceptions).best_match(checker.iter_errors(dict(value)))
-    except cast("Any", referencing).exceptions.Unresolvable as error:
-        raise _no_schema(output, f"nothing stands at {error.ref}") from None
+    checker = kind(output.schema, registry=cast("Any", referencing).Registry())
+    found = cast("Any", exceptions).best_match(checker.iter_errors(dict(value)))
     if found is None:
         return ""
     place = "".join(f"/{step}" for step in found.absolute_path)

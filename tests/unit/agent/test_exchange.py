@@ -5,7 +5,7 @@ import pytest
 from paddock.agent.events import Noticed
 from paddock.agent.exchange import ModelDoor
 from paddock.agent.records import Scribe
-from paddock.errors import BudgetExhaustedError
+from paddock.errors import BudgetExhaustedError, ConfigError
 from paddock.providers.budgets import Budget, session_budget
 from paddock.providers.cancel import CancelToken
 from paddock.providers.estimate import estimate_input_tokens
@@ -183,3 +183,43 @@ def test_cancelled_while_waiting_it_costs_what_was_tried(failed, charged):
     assert (turn.stop, exchange.model.steps_left) == (Stop.CANCELLED, 1)
     assert exchange.account == Account("session", None, spent=charged)
     assert exchange.recorded() == ("ok", charged)
+
+
+class _Breaks:
+    """A provider that is paid for and then fails in a way of no provider."""
+
+    name = "breaks"
+    model = "m"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def route(self, request, *, on_text=None, cancel=None):
+        raise self.error
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "charged"),
+    [
+        (RecursionError("deep"), "defect", GRANTED),
+        (KeyboardInterrupt(), "defect", GRANTED),
+        (ConfigError("no key"), "config.invalid", 0),
+    ],
+    ids=["defect", "interrupt", "configuration"],
+)
+def test_an_exchange_that_fails_otherwise_is_on_record_with_what_it_may_have_cost(
+    error, kind, charged
+):
+    exchange = Exchange()
+    exchange.model = _Breaks(error)
+
+    with pytest.raises(type(error)):
+        exchange.ask()
+
+    (row,) = exchange.ledger.entries
+    assert row.entry.metadata["kind"] == kind
+    assert exchange.recorded() == ("error", charged)
+    assert exchange.account == Account("session", None, spent=charged)

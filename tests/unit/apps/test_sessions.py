@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from paddock.agent.events import ApprovalAnswered, ApprovalAsked, CallDecided
+from paddock.agent.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    CallDecided,
+    CallFinished,
+    CallStarted,
+    Event,
+    Spent,
+    TextPiece,
+)
 from paddock.agent.recorded import export_session, find_session, list_sessions
 from paddock.agent.results import TurnOutcome
 from paddock.agent.sessions import Session
@@ -106,6 +115,61 @@ def test_a_session_has_its_start_its_turns_and_its_end_on_record(place):
     ]
     own = {entry.session_id for name in ("ho1m", "ho2m") for entry in place.entries(name)}
     assert own == {"", session.session_id}  # the ledger's own have none
+
+
+class GoesAway:
+    """A listener whose screen is gone when a certain kind of event comes."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.fault = BrokenPipeError("nobody reads")
+
+    def heard(self, event: Event) -> None:
+        if isinstance(event, self.kind):
+            raise self.fault
+
+
+@pytest.mark.parametrize("kind", [CallDecided, CallStarted, CallFinished, TextPiece, Spent])
+def test_a_listener_that_fails_ends_the_turn_and_makes_no_call_twice(place, kind):
+    # A model that was told nothing of a call that ran would make it again.
+    place.heard = GoesAway(kind)
+    model = ScriptedModel([CLEAR, *[Say("so", calls=(write("b.txt"),))] * 6])
+
+    with place.open(provider=model) as session, pytest.raises(BrokenPipeError) as raised:
+        session.handle_turn("write b.txt")
+
+    assert raised.value is place.heard.fault
+    assert place.types("ho1m").count("TOOL_INTENT") <= 1
+    assert place.types("ho1m").count("LLM_CALL") == len(model.requests) <= 2
+    (turn,) = [entry for entry in place.entries("ho2m") if entry.event_type == "TURN_RECORDED"]
+    assert turn.metadata["outcome"] == "cancelled"
+
+
+def test_a_session_whose_listener_failed_begins_nothing_more(place):
+    place.heard = GoesAway(Spent)
+    model = ScriptedModel([CLEAR, Say("one"), CLEAR, Say("two")])
+
+    with place.open(provider=model) as session:
+        for _ in range(2):
+            with pytest.raises(BrokenPipeError):
+                session.handle_turn("hello")
+
+    assert place.types("ho2m").count("TURN_RECORDED") == 1
+    assert place.types("ho2m").count("SESSION_END") == 1
+
+
+def test_a_call_whose_listener_fails_when_it_is_over_counts_as_made(place):
+    place.heard = GoesAway(CallFinished)
+
+    with (
+        place.open(CLEAR, Say(calls=(write("b.txt"),)), Say("written")) as session,
+        pytest.raises(BrokenPipeError),
+    ):
+        session.handle_turn("write b.txt")
+
+    (turn,) = [entry for entry in place.entries("ho2m") if entry.event_type == "TURN_RECORDED"]
+    assert turn.metadata["cost"]["tool_calls"] == 1
+    assert (place.root / "b.txt").read_text() == "x"
 
 
 def test_the_start_says_who_works_with_what(place):

@@ -17,7 +17,7 @@ from paddock.assembly.lazy_packages import is_made_with_dev
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.sessions import SessionWish, open_session
-from paddock.providers.cancel import CancelToken
+from paddock.providers.cancel import CancelToken, stopped_by
 from paddock.providers.wire_json import as_map, as_text
 from paddock.runtime.approvals import Approver
 from paddock.runtime.messages import asked_call
@@ -127,13 +127,14 @@ class Desk:
         """
         token = CancelToken()
         asked = asked_call(new_call_id(), tool, arguments)
-        watcher = HeardCalls(OneAtATime(self))
+        shown = OneAtATime(self)
         self.view.begin()
         try:
-            with self.interruptible(token):
-                [done] = self.runtime.call_all([asked], Bounds(cancel=token), watcher)
+            with self.interruptible(token), stopped_by(token, shown.failed) as stop:
+                [done] = self.runtime.call_all([asked], Bounds(cancel=stop), HeardCalls(shown))
         finally:
             self.view.give_up()
+        shown.raise_fault()
         self.screen.show(lines(done.result.content, gutter="  │ "))
 
     def interruptible(self, token: CancelToken) -> AbstractContextManager[None]:
