@@ -11,6 +11,7 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.providers.cancel import CancelToken
+from paddock.providers.choice import open_provider
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.values.models import (
     AssistantMessage,
@@ -34,6 +35,7 @@ from tests.support.models import (
     asking,
     gateway,
     provider_for,
+    settings_for,
 )
 from tests.support.wire_server import (
     Drop,
@@ -727,6 +729,84 @@ def test_text_that_no_wire_can_carry_is_a_refused_request(provider, server):
         provider.route(asking("half \ud800"))
 
     assert (caught.value.kind, server.requests) == (FailureKind.REQUEST, [])
+
+
+@STREAMED
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (("smile \ud83d", "\ude00!"), "smile \U0001f600!"),
+        (("half \ud83d", " done"), "half \ufffd done"),
+    ],
+    ids=["split", "lone"],
+)
+def test_half_a_character_of_the_model_ends_no_conversation(
+    provider, server, pieces, text, streams
+):
+    server.reply(Speak(says(*pieces), streams=streams), Speak(says("more")))
+
+    turn = provider.route(asking())
+    provider.route(ModelRequest((UserMessage("hello"), turn.message, UserMessage("go on"))))
+
+    assert turn.text == text
+    assert text in str(server.requests[1].body)
+
+
+def test_arguments_with_half_a_character_are_a_problem_and_go_back(provider, server):
+    given = '{"path": "x\\ud800y"}'
+    server.say(Said((), (Call("call_1", "read_file", given),), "tool_use"), says("done"))
+
+    turn = provider.route(asking())
+    provider.route(answered(turn, is_error=True))
+
+    (call,) = turn.tool_calls
+    assert (call.arguments, call.raw) == ({}, given)
+    assert call.problem is not None
+    assert call.problem.error == "the arguments are text with half of a surrogate pair"
+    assert "INVALID_JSON" in json.dumps(server.requests[1].body)
+
+
+HIDDEN = {
+    "ANTHROPIC_CUSTOM_HEADERS": "X-Gateway: SECRET\nAuthorization: Bearer SECRET\nX-Api-Key: SECRET",
+    "OPENAI_CUSTOM_HEADERS": "X-Gateway: SECRET\nAuthorization: Bearer SECRET",
+    "OPENAI_ORG_ID": "SECRET",
+    "OPENAI_PROJECT_ID": "SECRET",
+    "ANTHROPIC_AUTH_TOKEN": "SECRET",
+}
+
+
+@pytest.fixture
+def ambient(monkeypatch):
+    """What people keep in their environment for the address that they usually ask."""
+    for name, value in HIDDEN.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_an_address_of_a_configuration_gets_its_key_and_nothing_of_the_environment(
+    ambient, wire, server
+):
+    server.say(says("ok"))
+    provider = provider_for(wire, server.url)
+
+    provider.route(asking())
+    provider.close()
+
+    (request,) = server.requests
+    assert "SECRET" not in str(request.headers)
+    assert KEY in str(request.headers)
+
+
+def test_the_address_of_the_environment_gets_the_headers_of_the_environment(ambient, wire, server):
+    server.say(says("ok"))
+    named = settings_for(wire, server.url)
+    address = {f"{named.provider.upper()}_BASE_URL": named.base_url}
+    provider = open_provider(replace(named, base_url=""), {"TEST_KEY": KEY, **address})
+
+    provider.route(asking())
+    provider.close()
+
+    (request,) = server.requests
+    assert request.headers["x-gateway"] == "SECRET"
 
 
 def test_a_key_that_the_server_repeats_is_not_in_the_error(provider, server):

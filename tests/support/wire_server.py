@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for name, data in events:
-            text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+            text = data if isinstance(data, str) else json.dumps(data)
             head = f"event: {name}\n" if name else ""
             self._chunk(f"{head}data: {text}\n\n".encode())
         if is_whole:

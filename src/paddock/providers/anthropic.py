@@ -9,6 +9,7 @@ from paddock.providers.answer_tool import Issue, issue_name
 from paddock.providers.anthropic_wire import AnthropicWire
 from paddock.providers.failures import missing_sdk, no_address
 from paddock.providers.keys import Key
+from paddock.providers.own_headers import OwnHeaders
 from paddock.providers.sdk import SdkErrors
 from paddock.providers.sdk_provider import Client, SdkProvider
 from paddock.values.calls import Json
@@ -28,6 +29,7 @@ class _Wire(AnthropicWire):
 
     base_url: str
     transport: "httpx2.AsyncBaseTransport | None"
+    takes_ambient: bool
 
     def connect(self, key: Key) -> Client:
         """Load the SDK and make its client. Raises: ConfigError."""
@@ -45,7 +47,10 @@ class _Wire(AnthropicWire):
         )
         # Threat: a server that answers with another address would be sent there the whole
         # conversation again.
-        http = anthropic.DefaultAsyncHttpxClient(transport=self.transport, follow_redirects=False)
+        own = () if self.takes_ambient else (OwnHeaders({"x-api-key": key.reveal()}),)
+        http = anthropic.DefaultAsyncHttpxClient(
+            transport=self.transport, follow_redirects=False, event_hooks={"request": [*own]}
+        )
         try:
             sdk = anthropic.AsyncAnthropic(
                 api_key=key.reveal(),
@@ -69,9 +74,13 @@ def anthropic_provider(
     base_url: str = "",
     issue: Issue = issue_name,
     transport: "httpx2.AsyncBaseTransport | None" = None,
+    takes_ambient: bool = False,
 ) -> SdkProvider:
-    """A provider for one model. `base_url` names a server of one's own."""
+    """A provider for one model. `base_url` names a server of one's own.
+
+    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
+    """
     wanted = model or DEFAULT_MODEL
     always = {} if base_url else _CACHED
-    wire = _Wire(wanted, issue, always, base_url or ADDRESS, transport)
+    wire = _Wire(wanted, issue, always, base_url or ADDRESS, transport, takes_ambient)
     return SdkProvider("anthropic", wanted, wire, key)

@@ -95,10 +95,18 @@ def open_provider(
     key = read_key(settings, variables)
     transport = None if transport_for is None else transport_for(key)
     address = settings.base_url or variables.get(f"{kind.upper()}_BASE_URL", "")
+    # What else the environment holds was put there for the address it names.
+    takes_ambient = not settings.base_url
     if kind == "anthropic":
         from paddock.providers.anthropic import anthropic_provider
 
-        return anthropic_provider(settings.model, key, base_url=address, transport=transport)
+        return anthropic_provider(
+            settings.model,
+            key,
+            base_url=address,
+            transport=transport,
+            takes_ambient=takes_ambient,
+        )
     from paddock.providers.openai import Api, openai_provider
 
     usual = "chat" if address else "responses"
@@ -108,6 +116,7 @@ def open_provider(
         api=cast("Api", settings.api or usual),
         base_url=address,
         transport=transport,
+        takes_ambient=takes_ambient,
     )
 
 

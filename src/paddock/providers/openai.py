@@ -9,6 +9,7 @@ from paddock.providers.failures import missing_sdk, no_address
 from paddock.providers.keys import Key
 from paddock.providers.openai_chat import COMPATIBLE, OFFICIAL, ChatWire
 from paddock.providers.openai_responses import ResponsesWire
+from paddock.providers.own_headers import OwnHeaders
 from paddock.providers.sdk import SdkErrors
 from paddock.providers.sdk_provider import Client, SdkProvider
 
@@ -26,6 +27,7 @@ class _Server:
 
     base_url: str
     transport: "httpx2.AsyncBaseTransport | None"
+    takes_ambient: bool
 
     def connect(self, key: Key, api: Api) -> Client:
         """Load the SDK and make its client. Raises: ConfigError."""
@@ -43,7 +45,11 @@ class _Server:
         )
         # Threat: a server that answers with another address would be sent there the whole
         # conversation again.
-        http = openai.DefaultAsyncHttpxClient(transport=self.transport, follow_redirects=False)
+        credential = {"authorization": f"Bearer {key.reveal()}"}
+        own = () if self.takes_ambient else (OwnHeaders(credential),)
+        http = openai.DefaultAsyncHttpxClient(
+            transport=self.transport, follow_redirects=False, event_hooks={"request": [*own]}
+        )
         try:
             sdk = openai.AsyncOpenAI(
                 api_key=key.reveal(),
@@ -84,10 +90,14 @@ def openai_provider(
     base_url: str = "",
     issue: Issue = issue_name,
     transport: "httpx2.AsyncBaseTransport | None" = None,
+    takes_ambient: bool = False,
 ) -> SdkProvider:
-    """A provider for one model. `base_url` names a server of one's own."""
+    """A provider for one model. `base_url` names a server of one's own.
+
+    `takes_ambient` sends there too what the SDK finds in the environment besides the key.
+    """
     wanted = model or DEFAULT_MODEL
-    server = _Server(base_url or ADDRESS, transport)
+    server = _Server(base_url or ADDRESS, transport, takes_ambient)
     if api == "responses":
         return SdkProvider("openai", wanted, _Responses(wanted, server), key)
     form = COMPATIBLE if base_url else OFFICIAL

@@ -9,7 +9,7 @@ from paddock import limits
 from paddock.errors import InvalidArgumentsError
 from paddock.providers.failures import FailureKind, ProviderError
 from paddock.providers.structured import Answer, AnswerNames, find_structured
-from paddock.providers.wire_json import read_object
+from paddock.providers.wire_json import has_half_character, read_object
 from paddock.text.json_object import json_name
 from paddock.text.show import text_of
 from paddock.values.calls import Json, Refusal
@@ -106,7 +106,12 @@ def _not_text(given: Json, subject: str) -> Refusal | None:
 
 def _read(raw: str, subject: str) -> Mapping[str, Json] | Refusal:
     # Some servers write no arguments at all where there are none to write.
-    return read_object(raw if raw.strip() else "{}", subject)
+    found = read_object(raw if raw.strip() else "{}", subject)
+    if isinstance(found, Refusal) or not has_half_character(found):
+        return found
+    # As an object it could not go back to the model; as the text that came, it can.
+    said = f"{subject} text with half of a surrogate pair"
+    return Refusal(InvalidArgumentsError.code, said, "write whole characters")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from paddock.providers.ports import TextSink
 from paddock.providers.sdk import SdkErrors, converted, error_of
 from paddock.providers.sse import SseEvent, read_events, require_size
 from paddock.providers.structured import require_schema
+from paddock.providers.wire_json import whole_characters
 from paddock.text.show import quote
 from paddock.values.calls import Json
 from paddock.values.cancelling import Cancel
@@ -140,7 +141,7 @@ class SdkProvider:
         message = exchange.wait(self._loop, self._ask(prepared, exchange))
         if message is None:
             return cancelled_turn(self.model, text=exchange.text)
-        turn = self._wire.read(message, prepared)
+        turn = self._wire.read(whole_characters(message), prepared)
         if on_text is not None and turn.text and not exchange.text:
             on_text.text(turn.text)
         return turn

@@ -19,6 +19,30 @@ def read_object(text: str, subject: str = "the arguments are") -> Mapping[str, J
         return Refusal(error.code, f"{error.message}{place}", error.hint)
 
 
+def whole_characters(message: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The message with no half of a surrogate pair in it.
+
+    Halves that came in two pieces are joined; a lone one becomes U+FFFD, for no wire
+    carries it back and the conversation would end there.
+    """
+    text = json.dumps(message, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return as_map(json.loads(mended))
+    return message
+
+
+def has_half_character(value: Mapping[str, Json]) -> bool:
+    """Whether a text in it holds half of a surrogate pair, which JSON can write as an escape."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 def as_map(value: Json) -> Mapping[str, Json]:
     """The members where `value` is an object; none otherwise."""
     return cast("Mapping[str, Json]", value) if isinstance(value, Mapping) else {}
