@@ -381,6 +381,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "plane-below-is-open.toml",
                 "repository-below-is-the-root.toml",
                 "workspace-lies-in-another-plane.toml",
+                "workspace-through-a-link.toml",
             ),
         ),
         "G30": Guarantee(
@@ -519,6 +520,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "left-keys-count.toml",
                 "marker-comes-first.toml",
                 "founding-records-twice.toml",
+                "lost-configuration-founds.toml",
                 "modes-change-the-archive.toml",
             ),
         ),

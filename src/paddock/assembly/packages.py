@@ -6,14 +6,13 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from paddock.assembly.acceptance import ShellAcceptance
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project
 from paddock.assembly.witness import PlaneWitness
-from paddock.errors import ConfigError, UsageError
+from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.verify.verifying import Verification
@@ -26,11 +25,9 @@ from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alon
 from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
 from paddock.text.show import quote
-from paddock.values.events import CONFIG_CHANGED
+from paddock.values.events import PACKAGE_INSTALLED
 from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
-
-DEVELOPMENT: Final = "development"
 
 
 @contextmanager
@@ -86,18 +83,22 @@ def package_ledger(project: Project) -> PackageLedger:
 
 
 def is_development_plane(project: Project) -> bool:
-    """Whether the plane was made with `--dev`: what its configuration first said, on record.
+    """Whether the plane was made with `--dev`: how its first package was installed, on record.
 
-    Threat: whoever may edit the configuration would switch off approvals with it. What it
-    # says now does not count, and the record of what it said first is chained; so that no
-    # later one passes for the first, no posting file is asked.
+    Threat: whoever may edit the configuration would switch off approvals with it, and before
+    # it is first put on record too, where `init` was killed. The packages ledger tells of the
+    # founding before there is a configuration, and is chained; so that no later entry passes
+    # for the first, no posting file is asked.
     """
-    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
+    path = project.layout.ledger_paths()[LEDGER]
     if not path.exists():
         return False
-    rows = query_lines(str(path), Filter(CONFIG_CHANGED))
+    try:
+        rows = query_lines(str(path), Filter(PACKAGE_INSTALLED))
+    except HostError:
+        return False  # Nobody can tell: then approvals are asked for, and G6 says why.
     first = None if rows.bad or not rows.entries else rows.entries[0].entry
-    return first is not None and first.metadata.get("tool_profile") == DEVELOPMENT
+    return first is not None and first.metadata.get("dev") is True
 
 
 @dataclass(frozen=True, slots=True)
