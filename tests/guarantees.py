@@ -491,9 +491,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/fault/test_install_dies.py",
                 "tests/fault/test_kill_install.py",
                 "tests/unit/packages/test_approvals_of_changes.py",
+                "tests/unit/packages/test_install.py",
                 "tests/unit/apps/test_hidden_rows.py",
             ),
             mutants=(
+                "packages-lock-the-plane.toml",
                 "put-back-packages-count.toml",
                 "used-approvals-count-again.toml",
                 "swap-is-not-undone.toml",

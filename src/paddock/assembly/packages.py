@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.assembly.acceptance import ShellAcceptance
+from paddock.assembly.core_tools import require_registered
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, policy_of
 from paddock.assembly.witness import PlaneWitness
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
@@ -22,8 +23,10 @@ from paddock.packages.depot import Depot
 from paddock.packages.finishing import Recovered
 from paddock.packages.listing import PlanePackages
 from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alone
+from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
+from paddock.plane.policy_files import PolicyFile
 from paddock.text.show import quote
 from paddock.values.events import PACKAGE_INSTALLED
 from paddock.values.planes import PlaneKind
@@ -55,6 +58,7 @@ def open_depot(project: Project) -> Generator[Depot]:
             ledger=replace(package_ledger(project), verify=_Opening(project).verify),
             clock=time.time,
             acceptance=runner,
+            loading=_Loading(project),
         )
 
 
@@ -117,6 +121,23 @@ class _Opening:
         if witness.expects(LEDGER):
             raise ledger_gone(path, LedgerName.GOVERNANCE)
         return verify_alone(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """See `Loading`: with the user's own configuration, and the tools that there are."""
+
+    project: Project
+
+    def load_admin(self, content: bytes) -> None:
+        """See `Loading`."""
+        require_registered(parse_admin_config(content, self.project.layout.admin_config))
+
+    def load_policy(self, name: str, content: bytes) -> None:
+        """See `Loading`."""
+        project = self.project
+        own = PolicyFile(project.layout.config / name, content, trusted=True)
+        policy_of(replace(project.files, project=own))
 
 
 @dataclass(frozen=True, slots=True)
