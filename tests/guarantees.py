@@ -381,6 +381,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "plane-below-is-open.toml",
                 "repository-below-is-the-root.toml",
                 "workspace-lies-in-another-plane.toml",
+                "workspace-through-a-link.toml",
             ),
         ),
         "G30": Guarantee(
@@ -490,9 +491,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "tests/fault/test_install_dies.py",
                 "tests/fault/test_kill_install.py",
                 "tests/unit/packages/test_approvals_of_changes.py",
+                "tests/unit/packages/test_install.py",
                 "tests/unit/apps/test_hidden_rows.py",
             ),
             mutants=(
+                "packages-lock-the-plane.toml",
                 "put-back-packages-count.toml",
                 "used-approvals-count-again.toml",
                 "swap-is-not-undone.toml",
@@ -519,6 +522,7 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
                 "left-keys-count.toml",
                 "marker-comes-first.toml",
                 "founding-records-twice.toml",
+                "lost-configuration-founds.toml",
                 "modes-change-the-archive.toml",
             ),
         ),

@@ -11,7 +11,9 @@ from paddock.assembly.opening import open_project, record_news
 from paddock.assembly.packages import is_development_plane, open_depot
 from paddock.assembly.project import Project, find_project
 from paddock.assembly.rollback import ORDER, accept_rollback, find_gone_back
-from paddock.errors import LedgerDamagedError, UsageError
+from paddock.errors import ConfigError, LedgerDamagedError, UsageError
+from paddock.ledger.presence import stands
+from paddock.ledger.query import Filter, query_lines
 from paddock.packages.approving import approve
 from paddock.packages.archive import Archive
 from paddock.packages.bootstrap import NAME, Unpacked, load_packages
@@ -19,15 +21,17 @@ from paddock.packages.depot import Depot
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import read_installed, row_of
 from paddock.packages.keys import make_operator_key
+from paddock.packages.names import PLANE_MARKER
 from paddock.packages.reports import Report
 from paddock.packages.vouching import read_vouched, sign_installed_set
 from paddock.plane.bare import Blueprint, MadePlane, make_bare_plane
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.environment import Environment
-from paddock.plane.layout import PlaneLayout
+from paddock.plane.layout import LedgerName, PlaneLayout
 from paddock.plane.paths import real_path
 from paddock.text.show import quote
+from paddock.values.events import PLANE_CREATED
 
 
 def init_bare_plane(
@@ -73,9 +77,29 @@ class _InItsPlace:
 
     def build(self, layout: PlaneLayout, blueprint: Blueprint) -> tuple[Path, ...]:
         """See `Builder`. Raises: as `found`, and as `open_plane_ledger`."""
+        _require_no_plane(layout)
         made = self.founder.build(layout, blueprint)
         _let_earlier_go(layout, self.environment)
         return made
+
+
+def _require_no_plane(layout: PlaneLayout) -> None:
+    """Refuse a plane that was whole and lost its configuration.
+
+    Threat: the default one grants what its operator took away. Who removes the whole
+    # directory means a new plane, and its governance ledger is a new one.
+
+    Raises: ConfigError; HostError: its governance ledger cannot be read.
+    """
+    governance = layout.ledger_paths()[LedgerName.GOVERNANCE]
+    if not stands(governance):
+        return
+    if query_lines(str(governance), Filter(PLANE_CREATED)).entries:
+        raise ConfigError(
+            f"the plane {quote(str(layout.root))} lost its {PLANE_MARKER}",
+            where=str(governance),
+            hint="put that file back from a backup, or name another directory; nothing was changed",
+        )
 
 
 def _let_earlier_go(layout: PlaneLayout, environment: Environment) -> None:

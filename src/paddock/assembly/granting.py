@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.project import Project
+from paddock.assembly.workspaces import open_workspace_of
 from paddock.errors import (
     ApprovalExpiredError,
     IntegrityError,
@@ -38,7 +39,6 @@ from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.actions import Action
 from paddock.values.decisions import Decision, Outcome
-from paddock.workspace import Workspace
 
 KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
 _AGAIN: Final = "make the call again: it is decided by what holds now"
@@ -178,7 +178,7 @@ def _changed_now(
     """Whether the call comes to something else by now. Raises: PaddockError: to nothing at all."""
     handler = tool.handler
     arguments, _ = tool.binder.bind(request.arguments)
-    with Workspace.open(str(record.workspace)) as workspace:
+    with open_workspace_of(record) as workspace:
         ports = Ports(workspace, judge)
         plan = handler.resolve(arguments, ports)
         # Threat: a link leads elsewhere by now, and whoever answers is shown where it led.

@@ -26,10 +26,7 @@ def settle_left_packages(project: Project) -> "Recovered | None":
 
 
 def is_made_with_dev(project: Project) -> bool:
-    """Whether nobody approves what changes the plane; see `packages.is_development_plane`.
-
-    Raises: HostError: its record cannot be read.
-    """
+    """Whether nobody approves what changes the plane; see `packages.is_development_plane`."""
     if project.layout.kind is not PlaneKind.BARE:
         return False
     from paddock.assembly.packages import is_development_plane  # noqa: PLC0415 - bare planes only
@@ -38,7 +35,7 @@ def is_made_with_dev(project: Project) -> bool:
 
 
 def report_of(project: Project) -> WhereReport:
-    """Where everything is, and whether the plane was made with `--dev`. Raises: HostError."""
+    """Where everything is, and whether the plane was made with `--dev`."""
     return replace(project.report(), made_with_dev=is_made_with_dev(project))
 
 

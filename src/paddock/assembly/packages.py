@@ -6,14 +6,14 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from paddock.assembly.acceptance import ShellAcceptance
+from paddock.assembly.core_tools import require_registered
 from paddock.assembly.history import open_history, open_journal
 from paddock.assembly.ledgers import open_ledger
-from paddock.assembly.project import Project
+from paddock.assembly.project import Project, policy_of
 from paddock.assembly.witness import PlaneWitness
-from paddock.errors import ConfigError, UsageError
+from paddock.errors import ConfigError, HostError, UsageError
 from paddock.ledger.query import Filter, query_lines
 from paddock.ledger.sealing import KeptLedger
 from paddock.ledger.verify.verifying import Verification
@@ -23,14 +23,14 @@ from paddock.packages.depot import Depot
 from paddock.packages.finishing import Recovered
 from paddock.packages.listing import PlanePackages
 from paddock.packages.log import LEDGER, PackageLedger, ledger_gone, verify_alone
+from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.files import make_directories
 from paddock.plane.layout import LedgerName
+from paddock.plane.policy_files import PolicyFile
 from paddock.text.show import quote
-from paddock.values.events import CONFIG_CHANGED
+from paddock.values.events import PACKAGE_INSTALLED
 from paddock.values.planes import PlaneKind
 from paddock.workspace import Workspace
-
-DEVELOPMENT: Final = "development"
 
 
 @contextmanager
@@ -58,6 +58,7 @@ def open_depot(project: Project) -> Generator[Depot]:
             ledger=replace(package_ledger(project), verify=_Opening(project).verify),
             clock=time.time,
             acceptance=runner,
+            loading=_Loading(project),
         )
 
 
@@ -86,18 +87,22 @@ def package_ledger(project: Project) -> PackageLedger:
 
 
 def is_development_plane(project: Project) -> bool:
-    """Whether the plane was made with `--dev`: what its configuration first said, on record.
+    """Whether the plane was made with `--dev`: how its first package was installed, on record.
 
-    Threat: whoever may edit the configuration would switch off approvals with it. What it
-    # says now does not count, and the record of what it said first is chained; so that no
-    # later one passes for the first, no posting file is asked.
+    Threat: whoever may edit the configuration would switch off approvals with it, and before
+    # it is first put on record too, where `init` was killed. The packages ledger tells of the
+    # founding before there is a configuration, and is chained; so that no later entry passes
+    # for the first, no posting file is asked.
     """
-    path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
+    path = project.layout.ledger_paths()[LEDGER]
     if not path.exists():
         return False
-    rows = query_lines(str(path), Filter(CONFIG_CHANGED))
+    try:
+        rows = query_lines(str(path), Filter(PACKAGE_INSTALLED))
+    except HostError:
+        return False  # Nobody can tell: then approvals are asked for, and G6 says why.
     first = None if rows.bad or not rows.entries else rows.entries[0].entry
-    return first is not None and first.metadata.get("tool_profile") == DEVELOPMENT
+    return first is not None and first.metadata.get("dev") is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,23 @@ class _Opening:
         if witness.expects(LEDGER):
             raise ledger_gone(path, LedgerName.GOVERNANCE)
         return verify_alone(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """See `Loading`: with the user's own configuration, and the tools that there are."""
+
+    project: Project
+
+    def load_admin(self, content: bytes) -> None:
+        """See `Loading`."""
+        require_registered(parse_admin_config(content, self.project.layout.admin_config))
+
+    def load_policy(self, name: str, content: bytes) -> None:
+        """See `Loading`."""
+        project = self.project
+        own = PolicyFile(project.layout.config / name, content, trusted=True)
+        policy_of(replace(project.files, project=own))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_of
+from paddock.assembly.workspaces import open_workspace_of
 from paddock.errors import ApprovalExpiredError
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import approval_digest
@@ -26,7 +27,6 @@ from paddock.runtime.undo import OperatorJudge
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.strictest import strictest_git
 from paddock.values.calls import ToolResult
-from paddock.workspace import Workspace
 
 
 def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:
@@ -72,7 +72,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     judge = OperatorJudge(shown)
     with (
         closing(open_history(project)) as history,
-        Workspace.open(str(lineage[0].workspace), keeper=history.keeper()) as workspace,
+        open_workspace_of(lineage[0], history.keeper()) as workspace,
         closing(open_ledger(project, LedgerName.HO1M)) as ledger,
         open_journal(project) as journal,
     ):

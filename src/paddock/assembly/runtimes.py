@@ -21,6 +21,7 @@ from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_given
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, Progress, ShellGround
+from paddock.assembly.workspaces import open_workspace_of
 from paddock.ledger.named import PlaneLedgers
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
@@ -44,7 +45,6 @@ from paddock.runtime.runtime import Runtime
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.agents import AgentChain
-from paddock.workspace import Workspace
 
 
 def tools_of(project: Project, agent: str | None) -> Registry:
@@ -132,9 +132,8 @@ def open_runtime(
         blobs = held.enter_context(closing(open_blobs(project)))
         history = held.enter_context(closing(open_history(project)))
         keeper = history.keeper(GeneratedPaths(policy))
-        place = lineage[0].workspace
         workspace = held.enter_context(
-            Workspace.open(str(place), keeper=keeper, name=project.name_of(place))
+            open_workspace_of(lineage[0], keeper, project.name_of(lineage[0].workspace))
         )
         ledger = held.enter_context(closing(open_ledger(project, LedgerName.HO1M)))
         ground = ShellGround(project, chain[0].name, chain, policy, workspace, history, progress)

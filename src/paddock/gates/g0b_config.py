@@ -2,21 +2,18 @@
 
 import json
 import tomllib
-from pathlib import Path
 from typing import Final
 
 from paddock import limits
 from paddock.errors import ConfigError
 from paddock.gates.ground import Ground
+from paddock.packages.loading import POLICIES, LoadsAlone
 from paddock.packages.names import PLANE_MARKER
-from paddock.plane.admin_config import parse_admin_config
 from paddock.plane.files import read_file
 from paddock.plane.strict_json import parse_object
-from paddock.policy.engine import PolicySource, load_policy
 from paddock.values.digests import digest_of
-from paddock.values.planes import PlaneKind
 
-POLICIES: Final = frozenset({"HOT/config/policy.toml", "HOT/config/policy.json"})
+_ALONE: Final = LoadsAlone()
 
 
 def config_problem(path: str, ground: Ground) -> str:
@@ -41,9 +38,9 @@ def config_problem(path: str, ground: Ground) -> str:
 
 def _load(path: str, content: bytes) -> None:
     if path == PLANE_MARKER:
-        parse_admin_config(content, Path(path))
+        _ALONE.load_admin(content)
     elif path in POLICIES:
-        load_policy(PolicySource(path, content, True), None, PlaneKind.BARE)
+        _ALONE.load_policy(path, content)
     elif path.endswith(".json"):
         if content.lstrip().startswith(b"{"):
             parse_object(content, path)  # refuses a key that stands there twice

@@ -15,6 +15,8 @@
     depot        what they work with                      acceptance the port of a package's tests
     rows, listing   what people and models see            refusals   gate and ownership
     recorded     what the ledger says is installed        vouching   signing the whole set
+    founding     all packages of a new plane              stopped    what is left of one
+    loading      whether the plane can be opened with it
 
 The idea: an archive is read into a value before anything is asked, every question is
 answered before anything is written, and then the plane changes as one set of its journal.

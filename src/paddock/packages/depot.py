@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from paddock.history.journal import Journal
 from paddock.packages.acceptance import AcceptanceRunner, NoAcceptance
 from paddock.packages.attic import Attic
+from paddock.packages.loading import Loading, LoadsAlone
 from paddock.packages.log import PackageLedger
 from paddock.plane.layout import PlaneLayout
 from paddock.workspace import Workspace
@@ -26,6 +27,7 @@ class Depot:
     clock: Callable[[], float]
     """Seconds since 1970."""
     acceptance: AcceptanceRunner = field(default_factory=NoAcceptance)
+    loading: Loading = field(default_factory=LoadsAlone)
 
     @property
     def attic(self) -> Attic:

@@ -8,13 +8,17 @@
 
 Killed anywhere, what stands there is no plane, and founding it again goes on: an approval that
 holds is taken up, an entry that was recorded is not recorded twice, and a set is completed or
-undone by the journal. The same questions are asked as by any install (G0A when the archives
-were read, G3, ownership, places), and the same traces are left; acceptance commands are run by
-the gate G4, on the plane that is there then.
+undone by the journal. Once the set is signed nothing is left to put; and where the packages
+ledger tells of more than such a beginning, a plane stood there that lost its configuration:
+nothing is installed on it under approvals that it used.
+
+The same questions are asked as by any install (G0A when the archives were read, G3, ownership,
+places), and the same traces are left; acceptance commands are run by the gate G4, on the plane
+that is there then.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,13 +50,20 @@ from paddock.packages.ownership import Put
 from paddock.packages.receipts import Receipt
 from paddock.packages.refusals import Failure, GateRefusedError
 from paddock.packages.signatures import sign_digest
+from paddock.packages.stopped import (
+    find_install,
+    recorded_approval,
+    require_beginning,
+    was_a_plane,
+)
 from paddock.packages.swapping import Swap
 from paddock.packages.tar_format import FILE_MODE
 from paddock.packages.vouching import read_vouched, sign_now
 from paddock.plane.files import FILE_MODE as OWN_MODE
 from paddock.plane.strict_json import write_object
+from paddock.text.show import quote
 from paddock.values.entries import Entry
-from paddock.values.events import OPERATOR_KEY_ENROLLED, PACKAGE_INSTALLED
+from paddock.values.events import OPERATOR_KEY_ENROLLED, PACKAGE_SET_SIGNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,8 @@ def found(depot: Depot, founding: Founding) -> tuple[Path, ...]:
         GateRefusedError: the packages do not stand on each other, or a file is for no place
             of theirs.
         OwnershipRefusedError: something stands there that is not ours.
-        ConfigError: a key or an approval that is not this operator's stands there.
+        ConfigError: a key or an approval that is not this operator's stands there, or more
+            than a founding of these packages, by the same word, that was stopped.
         HostError, StorageFullError, IntegrityError, LedgerBusyError, LedgerFullError.
     """
     return _Founder(depot, founding).run()
@@ -104,8 +116,9 @@ class _Founder:
         """See `found`."""
         founding, depot = self._founding, self._depot
         _require_sound(founding)
-        self._require_free()
         log = _read(depot)
+        require_beginning(log, founding.manifests, depot.ledger.path, is_dev=founding.key is None)
+        self._require_free(log)
         approvals = self._approvals(log)
         recorded = self._record(log, approvals)
         swap = self._swap()
@@ -117,11 +130,14 @@ class _Founder:
             depot.layout.root / change.path for change in swap.paths if change.before is None
         )
 
-    def _require_free(self) -> None:
+    def _require_free(self, log: PackageLog) -> None:
         """Look at every place before anything is recorded: it is ours, or nothing stands there."""
         swap = Swap(self._depot.workspace, Attic(self._depot.layout), "", is_dry=True)
         for archive in self._founding.archives:
             self._put(swap, archive)
+        if swap.paths and log.holds(PACKAGE_SET_SIGNED):
+            why = f"{quote(swap.paths[0].path)} is not as in the set that was signed"
+            raise was_a_plane(why, self._depot.ledger.path)
 
     def _sign(self) -> None:
         key = self._founding.key
@@ -154,18 +170,27 @@ class _Founder:
         found: dict[str, Approval] = {}
         standing = read_approvals(layout)
         for manifest in self._founding.manifests:
-            claim = Claim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
-            used = _used_by_others(log, manifest)
-            keys = {public.key_id: public}
-            holding = [each for each in standing if not approval_problem(each, claim, keys, used)]
-            approval = holding[0] if holding else self._new_approval(key, manifest)
+            known = find_install(log, manifest)
+            if known is None:
+                approval = self._unused(log, key, manifest, standing)
+            else:
+                approval = recorded_approval(known, standing, {public.key_id: public})
             found[manifest.package_id] = approval
             path = self._relative(approval_path(layout, approval))
             swap.write(path, write_object(approval.as_json()), OWN_MODE)
         self._commit(swap, "approvals")
         return found
 
-    def _new_approval(self, key: SigningKey, manifest: Manifest) -> Approval:
+    def _unused(
+        self, log: PackageLog, key: SigningKey, manifest: Manifest, standing: Sequence[Approval]
+    ) -> Approval:
+        """One that a stopped founding made and that holds, else a new one."""
+        public = public_half(key)
+        claim = Claim(manifest.digest, tuple(manifest.by_path), self._depot.clock())
+        used, keys = log.used_approvals, {public.key_id: public}
+        for approval in standing:
+            if not approval_problem(approval, claim, keys, used):
+                return approval
         return make_approval(
             key,
             f"WO-{secrets.token_hex(16)}",
@@ -189,13 +214,13 @@ class _Founder:
         found: dict[str, _Recorded] = {}
         entries: list[Entry] = []
         key = self._founding.key
-        if key is not None and not _has_enrolled(log):
+        if key is not None and not log.holds(OPERATOR_KEY_ENROLLED):
             entries.append(enrolled_entry(public_half(key)))
         drafts: list[Receipt] = []
         for count, archive in enumerate(self._founding.archives, start=1):
             package_id = archive.manifest.package_id
             approval = approvals.get(package_id)
-            known = _find_entry(log, archive.manifest)
+            known = find_install(log, archive.manifest)
             receipt = self._draft(archive, approval, known)
             if known is not None:
                 found[package_id] = _Recorded(known.id, receipt)
@@ -292,26 +317,3 @@ def _require_sound(founding: Founding) -> None:
 def _read(depot: Depot) -> PackageLog:
     """The packages ledger; where there is none, what stands beside it is of one in the making."""
     return depot.ledger.read() if depot.ledger.path.exists() else PackageLog(())
-
-
-def _has_enrolled(log: PackageLog) -> bool:
-    return any(stored.entry.event_type == OPERATOR_KEY_ENROLLED for stored in log.entries)
-
-
-def _find_entry(log: PackageLog, manifest: Manifest) -> StoredEntry | None:
-    """The entry that a killed founding recorded of this very package."""
-    for stored in log.entries:
-        entry = stored.entry
-        if (
-            entry.event_type == PACKAGE_INSTALLED
-            and entry.metadata.get("digest") == manifest.digest
-        ):
-            return stored
-    return None
-
-
-def _used_by_others(log: PackageLog, manifest: Manifest) -> frozenset[str]:
-    """The approvals that were used, but for the one under which this package is on record."""
-    own = _find_entry(log, manifest)
-    wo_id = None if own is None else own.entry.metadata.get("wo_id")
-    return log.used_approvals - ({wo_id} if isinstance(wo_id, str) else set[str]())

@@ -8,6 +8,7 @@ Nothing is written before all of this has said yes:
     G2   an approval for exactly this digest, unused, in time, within its scope
     G6   the plane is as its packages ledger says
     ownership, and what stands at each path
+    G0B  what is read whenever the plane is opened loads as it will be
     room: an entry of the packages ledger can tell of it
 
 Then the swap, the acceptance commands, the ledger entry, the receipt; see `finishing` for
@@ -41,6 +42,7 @@ from paddock.packages.judging import (
     require_signature,
 )
 from paddock.packages.keys import read_keys
+from paddock.packages.loading import POLICIES, find_loading_problems
 from paddock.packages.log import installed_entry
 from paddock.packages.manifest import Acceptance, Manifest
 from paddock.packages.names import manifest_path
@@ -174,9 +176,25 @@ class _Installing:
             require_signature(manifest, self._wish.signature, bench.keys)
             approval = require_approval(manifest, tuple(act.path for act in acts), bench)
         swap = self._swap(acts, is_dry=True)
+        self._require_loading(swap)
         longest = tuple(map(_longest_result, manifest.acceptance))
         require_room(_with_results(self._transaction(approval, swap), longest))
         return _Judged(acts, approval, swap)
+
+    def _require_loading(self, swap: Swap) -> None:
+        """Refuse what would lock the plane. Raises: GateRefusedError: G0B."""
+        files = {packed.path: packed.content for packed in self._archive.files}
+        after = {change.path: change.after is not None for change in swap.paths}
+        put = {path: files[path] for path, stays in after.items() if stays and path in files}
+        policies = frozenset(path for path in POLICIES if after.get(path, self._is_there(path)))
+        problems = tuple(find_loading_problems(put, policies, self._depot.loading))
+        if problems:
+            raise GateRefusedError(
+                "G0B", problems, hint="nothing was changed: no command would work on the plane"
+            )
+
+    def _is_there(self, path: str) -> bool:
+        return self._depot.workspace.resolve_entry(path).exists
 
     def planned(self, judged: _Judged) -> Report:
         """What would happen."""

@@ -71,6 +71,10 @@ class PackageLog:
                 return None
         return None
 
+    def holds(self, event_type: str) -> bool:
+        """Whether it has an entry of this type."""
+        return any(stored.entry.event_type == event_type for stored in self.entries)
+
     def find(self, transaction_id: str) -> StoredEntry | None:
         """The entry of a change of packages, if it was recorded."""
         for stored in reversed(self.entries):

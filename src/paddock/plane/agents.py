@@ -157,6 +157,7 @@ class AgentStore:
         file = self.layout.agent_file(new.name)
         content = write_agent(agent, workspace)
         record = parse_agent(content, file, self.layout)
+        self._require_private(new.name)
         with _naming_options(file):
             require_workspace(record, self.layout, self.environment)
             # The root of an own bare plane is its admin's, and a parent's workspace is given.

@@ -1,6 +1,7 @@
 """Which directory an agent may be given."""
 
 from pathlib import Path
+from typing import Final
 
 from paddock.errors import ConfigError
 from paddock.plane.agent_files import AgentRecord, is_agent_name
@@ -13,6 +14,13 @@ from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
+_CLIENT_FOLDERS: Final = (".claude", ".codex")
+"""Where coding agents' clients keep settings, hooks and logins: a project's, and their user's."""
+_CLIENT_VARIABLES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+"""Each names another place for the user's."""
+_WORKTREES: Final = "worktrees"
+"""What a client makes in such a folder for agents to work on: one directory each."""
+
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
     """Refuse a workspace from which an agent could reach what governs it, or others.
@@ -23,7 +31,8 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
 
     Threat: policy patterns are relative to the workspace. An agent that is given
     # `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
-    # protect them. A plane further down is closed by policy: see `planes_below`.
+    # protect them, and in `~/.claude` hooks and settings are files like any other. A
+    # plane further down is closed by policy: see `planes_below`.
 
     Raises:
         ConfigError: it is none of these.
@@ -37,19 +46,74 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
             where=where,
             hint="give the agent the work tree, or a directory of its own",
         )
-    if _is_own_workspace(real, layout) or _is_bare_root(real, layout):
+    if not (_is_own_workspace(real, layout) or _is_bare_root(real, layout)):
+        _require_apart(record, real, layout, environment)
+    require_as_declared(record, real)
+
+
+def require_as_declared(record: AgentRecord, real: Path) -> None:
+    """Refuse a workspace whose path without links is not the declared one.
+
+    Threat: an agent that works around it puts a link in its place, or in that of a
+    # directory above it, and this one works wherever the link leads.
+
+    Raises:
+        ConfigError: it is another one.
+    """
+    if record.workspace == real:
         return
+    raise ConfigError(
+        f"the workspace {quote(str(record.workspace))} is reached through a link, and is"
+        f" {quote(str(real))}",
+        where=f"{record.file}, field 'workspace'",
+        hint="put a directory in the link's place; if the link is yours, declare the agent anew:"
+        " paddock agent remove, then create",
+    )
+
+
+def _require_apart(
+    record: AgentRecord, real: Path, layout: PlaneLayout, environment: Environment
+) -> None:
+    """Refuse what overlaps a plane or what is the user's own. Raises: ConfigError."""
     if contains(layout.root, real) or contains(real, layout.root):
         raise ConfigError(
-            f"the workspace {quote(str(workspace))} and the plane"
+            f"the workspace {quote(str(record.workspace))} and the plane"
             f" {quote(str(layout.root))} overlap",
-            where=where,
+            where=f"{record.file}, field 'workspace'",
             hint="give the agent a directory outside the plane, or leave --workspace out",
         )
     require_outside(real, environment)
+    _require_no_client_folder(record, real, environment)
     for directory in (real, *real.parents):
         if is_registered_bare_plane(directory, environment):
             raise _lies_in_plane(record, directory)
+
+
+def _require_no_client_folder(record: AgentRecord, real: Path, environment: Environment) -> None:
+    """Refuse a folder of a coding agent's client, and what lies in it but for work trees."""
+    for directory in (real, *real.parents):
+        if not _is_client_folder(directory, environment):
+            continue
+        below = real.relative_to(directory).parts
+        if len(below) < 2 or below[0] != _WORKTREES:
+            raise ConfigError(
+                f"the workspace {quote(str(record.workspace))} lies in {quote(str(directory))},"
+                " where a coding agent's client keeps its settings",
+                where=f"{record.file}, field 'workspace'",
+                hint="give the agent a directory outside of it",
+            )
+
+
+def _is_client_folder(directory: Path, environment: Environment) -> bool:
+    if directory.name.lower() in _CLIENT_FOLDERS:
+        return True
+    variables = dict(environment.variables)
+    named = [Path(given) for name in _CLIENT_VARIABLES if (given := variables.get(name))]
+    # One that holds the home directory would be every project's.
+    return any(
+        each.is_absolute() and real_path(each) == directory and not contains(each, environment.home)
+        for each in named
+    )
 
 
 def require_new_workspace(record: AgentRecord, environment: Environment) -> None:

@@ -96,9 +96,9 @@ class Workspace:
             ConfigError: `root` is no directory, or cannot be opened.
             HostError: file names are not UTF-8 in this process.
         """
-        place = open_root(root, name)
+        chosen = resolution or detect_resolution()
+        place = open_root(root, chosen, name)
         try:
-            chosen = resolution or detect_resolution()
             workspace = cls(place, chosen, disk or Disk(), keeper or NoKeeper())
             workspace.sweep()
         except BaseException:

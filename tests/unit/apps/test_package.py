@@ -56,6 +56,42 @@ def approve(operator: Operator, archive: str, *options: str) -> dict:
     return ran.json
 
 
+# A package that no command could load
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "giver", "why"),
+    [
+        ("HOT/config/policy.json", b"{}", "PKG-POLICY-001", "the plane would have two policies"),
+        ("HOT/config/policy.toml", b"[paths", "PKG-POLICY-001", "it does not load"),
+        (
+            "HOT/config/admin_config.json",
+            b'{"tools": [{"tool_id": "nothing", "description": "d", "parameters": {}}]}',
+            "PKG-ADMIN-001",
+            "'nothing' is no core tool",
+        ),
+    ],
+)
+def test_a_package_that_would_lock_the_plane_is_refused_and_the_plane_goes_on(
+    operator, path, content, giver, why
+):
+    fields = {"dependencies": [giver], "layer": 5, "config": (path,)}
+    archive = packed(operator, files={path: content}, **fields)
+    before = plane_tree(operator.plane)
+    ran = package(operator, "install", archive, "--dev")
+    assert (ran.status, plane_tree(operator.plane)) == (2, before)
+    assert "error[package.gate]: G0B" in ran.err
+    assert why in ran.err
+    assert own_rows(operator) == []
+    loads = packed(
+        operator,
+        files={"HOT/config/policy.toml": b"# ours\n"},
+        **{**fields, "dependencies": ["PKG-POLICY-001"], "config": ("HOT/config/policy.toml",)},
+    )
+    assert package(operator, "install", loads, "--dev").json["status"] == "installed"
+    assert len(own_rows(operator)) == 1
+
+
 # The whole way
 
 

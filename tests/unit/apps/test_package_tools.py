@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paddock.apps.mcp.served import Agents
 from paddock.assembly.opening import open_project
 from paddock.assembly.package_tools import EFFECTS
 from paddock.assembly.runtimes import open_runtime, tools_allowed
@@ -341,3 +342,29 @@ def test_its_bytes_are_run_and_no_cache_and_no_neighbour(operator, monkeypatch):
     assert "ModuleNotFoundError" in refused(operator)
     assert not list(operator.plane.rglob("__pycache__"))
     assert not any(name.startswith(".") for name in os.listdir(operator.plane))
+
+
+# A server runs on while packages come and go
+
+
+def test_a_server_offers_a_packages_tool_for_as_long_as_the_package_is_installed(operator):
+    install(configured(operator))
+    operator.write("HOT/config/policy.toml", b'[profiles.admin]\nallow = ["tool:*"]\n')
+    agents = Agents(lambda: open_project(operator.plane, operator.environment()))
+    operator.write("HO2/words.txt", b"one two\n")
+    arguments = {"path": "HO2/words.txt"}
+    try:
+        before = agents.get()
+        assert "word_count" in before.tools
+        assert before.runtime.call("word_count", arguments).content == "2 words"
+        assert agents.get() is before
+
+        assert operator.run("package", "uninstall", PACKAGE).status == 0
+        gone = agents.get()
+        assert "word_count" not in gone.tools
+        assert gone.runtime.call("word_count", arguments).refusal.code == "tool.unknown"
+
+        install(operator, version="1.1.0")
+        assert "word_count" in agents.get().tools
+    finally:
+        agents.close()

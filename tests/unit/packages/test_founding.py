@@ -1,21 +1,28 @@
 """Founding a plane: under the operator's own word, and over nothing that somebody else left."""
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
+from paddock import limits
 from paddock.assembly.blueprint import bare_plane_blueprint
 from paddock.assembly.bootstrap import init_bare_plane
+from paddock.assembly.opening import open_project
+from paddock.assembly.packages import is_development_plane
 from paddock.errors import ConfigError, UsageError
+from paddock.ledger.format.lines import StoredEntry
 from paddock.ledger.keys import make_key
 from paddock.packages.approvals import exact_scope, make_approval, write_approval
 from paddock.packages.bootstrap import load_packages
 from paddock.packages.founding import Founding, found
 from paddock.packages.installed import read_installed
 from paddock.packages.keys import enrol_key, find_operator_key, public_half, read_keys
+from paddock.packages.log import PackageLedger
 from paddock.packages.names import PLANE_MARKER
+from paddock.packages.recorded import find_deviations, replay
 from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
 from paddock.packages.signatures import verify_signature
 from paddock.plane.environment import Environment, read_environment
@@ -128,6 +135,119 @@ def test_a_second_init_by_somebody_without_a_key_makes_none(environment, plane, 
     made, _ = init_bare_plane(plane, other, "production")
     assert made.made == ()
     assert find_operator_key(other) is None
+
+
+# What stands there may be a founding that was stopped, or a plane that lost its configuration
+
+
+def stop(plane: Path, environment: Environment, profile: str) -> PlaneLayout:
+    """As an `init` leaves it that was killed before its last file."""
+    init_bare_plane(plane, environment, profile)
+    layout = PlaneLayout(plane, PlaneKind.BARE)
+    layout.admin_config.unlink()
+    for path in layout.ledger_paths()["governance"].parent.glob("governance*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return layout
+
+
+def whole_tree(plane: Path) -> dict[str, bytes]:
+    """Ledgers, keys and approvals too; not what programs keep beside them."""
+    files = (path for path in plane.rglob("*") if path.is_file())
+    named = {path.relative_to(plane).as_posix(): path.read_bytes() for path in files}
+    return {name: content for name, content in named.items() if ".d/" not in name}
+
+
+@pytest.mark.parametrize("profile", ["production", "development"])
+def test_a_plane_that_lost_its_configuration_gets_no_default_one(environment, plane, profile):
+    """Threat: it grants what the operator took away, and installs what nobody approved anew."""
+    init_bare_plane(plane, environment, profile)
+    config = (plane / PLANE_MARKER).read_bytes()
+    (plane / PLANE_MARKER).unlink()
+    (plane / "HO2/kernel/README.md").unlink()
+    before = whole_tree(plane)
+    for each in ("production", "development"):
+        with pytest.raises(ConfigError, match="lost its HOT/config/admin_config.json") as refused:
+            init_bare_plane(plane, environment, each)
+        assert refused.value.hint.startswith("put that file back from a backup")
+        assert whole_tree(plane) == before
+    (plane / PLANE_MARKER).write_bytes(config)
+    made, _ = init_bare_plane(plane, environment, profile)
+    assert made.made == ()
+
+
+def test_an_approval_that_a_founding_used_installs_nothing_again(environment, plane):
+    """Threat: the used approvals of a plane whose governance ledger is gone as well."""
+    layout = stop(plane, environment, "production")
+    removed = plane / "HO2/kernel/README.md"
+    content = removed.read_bytes()
+    removed.unlink()
+    before = whole_tree(plane)
+    with pytest.raises(ConfigError, match=r"'HO2/kernel/README.md' is not as in the set"):
+        init_bare_plane(plane, environment, "production")
+    assert whole_tree(plane) == before
+    removed.write_bytes(content)
+    removed.chmod(0o644)
+    init_bare_plane(plane, environment, "production")
+    assert layout.admin_config.exists()
+
+
+def test_a_package_that_was_taken_out_does_not_come_back_without_a_record(tmp_path):
+    archive = archive_of({"HOT/kernel/a.txt": b"a\n"})
+    founding = Founding((archive,), None, frozenset())
+    with open_bench(tmp_path / "plane", Runner()) as bench:
+        found(bench.depot, founding)
+        bench.uninstall()
+        before, told = bench.tree(), bench.events()
+        with pytest.raises(ConfigError, match="PKG-A-001 was uninstalled"):
+            found(bench.depot, founding)
+        assert (bench.tree(), bench.events()) == (before, told)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "other", "how"),
+    [("development", "production", "with"), ("production", "development", "without")],
+)
+def test_a_stopped_init_goes_on_under_the_word_that_it_began_with(
+    environment, plane, stopped, other, how
+):
+    layout = stop(plane, environment, stopped)
+    before = whole_tree(plane)
+    with pytest.raises(ConfigError, match=f"an init {how} --dev was stopped here") as refused:
+        init_bare_plane(plane, environment, other)
+    assert "nothing was changed" in refused.value.hint
+    assert whole_tree(plane) == before
+    init_bare_plane(plane, environment, stopped)
+    assert find_deviations(replay(log_of(layout)), read_installed(layout)) == ()
+
+
+def test_a_stopped_init_goes_on_under_its_approvals_when_their_time_is_over(tmp_path):
+    archive = archive_of({"HOT/kernel/a.txt": b"a\n"})
+    founding = Founding((archive,), STRANGER, frozenset())
+    with open_bench(tmp_path / "plane", Runner()) as bench:
+        found(bench.depot, founding)
+        before = bench.tree()
+        bench.clock[0] += limits.plane_approval_expires_s + 1
+        assert found(bench.depot, founding) == ()
+        assert bench.tree() == before
+        installed = read_installed(bench.layout)
+        assert find_deviations(replay(bench.log().entries), installed) == ()
+
+
+def log_of(layout: PlaneLayout) -> tuple[StoredEntry, ...]:
+    return PackageLedger(layout.ledger_paths()["packages"], lambda: None).read().entries
+
+
+@pytest.mark.parametrize("profile", ["production", "development"])
+def test_how_a_plane_was_made_does_not_hang_on_a_configuration_that_nobody_recorded(
+    environment, plane, profile
+):
+    """Threat: `init` is killed before its first record, and the dual gate is opened meanwhile."""
+    stop(plane, environment, profile)
+    other = {"production": "development", "development": "production"}[profile]
+    (plane / PLANE_MARKER).write_bytes(bare_plane_blueprint(other).config)
+    project = open_project(plane, environment, plane)
+    assert project.gate.tool_profile == other
+    assert is_development_plane(project) is (profile == "development")
 
 
 # The questions of every install are asked

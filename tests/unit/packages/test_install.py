@@ -21,7 +21,8 @@ from paddock.packages.finishing import Decided, settle
 from paddock.packages.install import InstallWish, install
 from paddock.packages.installed import digest_of_set, read_installed
 from paddock.packages.keys import enrol_key, public_half
-from paddock.packages.refusals import GateRefusedError, OwnershipRefusedError
+from paddock.packages.names import PLANE_MARKER
+from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
 from paddock.packages.signatures import sign_digest
 from paddock.packages.transaction import Phase, Transaction
 from paddock.values.digests import digest_of
@@ -373,6 +374,68 @@ def test_a_stranger_in_the_installed_set_stops_everything(bench):
 
 
 CONFIG = {"HOT/config/x.json": b"default\n"}
+
+
+LOCKING = {
+    "a policy that is no TOML": ("HOT/config/policy.toml", b"[paths"),
+    "a policy with a rule that is none": (
+        "HOT/config/policy.toml",
+        b"[profiles.admin]\nallow = 1\n",
+    ),
+    "a policy that is too long": ("HOT/config/policy.toml", b"#" * 1_000_001),
+    "a policy in JSON that is none": ("HOT/config/policy.json", b"{"),
+    "an admin who is none": ("HOT/config/admin_config.json", b'{"tool_profile": "all"}'),
+    "a contract that is too long": ("HO1/contracts/PRC-A-001.json", b" " * 262_145),
+    "a directory as a contract": ("HO1/contracts/PRC-A-001.json/x", b"{}"),
+}
+
+
+@pytest.mark.parametrize(("path", "content"), LOCKING.values(), ids=LOCKING)
+@pytest.mark.parametrize("is_config", [True, False])
+def test_what_no_command_could_load_is_not_installed(bench, path, content, is_config):
+    # Threat: the plane would be locked, and the package could not be taken out again.
+    if path == PLANE_MARKER:
+        before = bench.root / path
+        brought = before.read_bytes()
+        bench.install({path: brought}, config=(path,), package_id="PKG-GIVER")
+        fields = {"dependencies": ["PKG-GIVER"], "package_id": "PKG-TAKER"}
+        brought_by = ["PKG-GIVER"]
+    else:
+        fields, brought_by = {}, []
+    tree, told = bench.tree(), bench.events()
+    files = {"HOT/kernel/a.txt": b"a\n", path: content}
+    config = (path,) if is_config else ()
+    for wish in (DEV, replace(DEV, is_dry_run=True)):
+        act = partial(bench.install, files, wish, config=config, **fields)
+        (failure,) = refused_by("G0B", act)
+        assert failure.file == path
+        assert (bench.tree(), bench.events()) == (tree, told)
+    assert sorted(read_installed(bench.layout).packages) == brought_by
+
+
+def test_a_policy_that_loads_is_installed_and_a_second_one_is_not(bench):
+    toml, json = (
+        {f"HOT/config/policy.{kind}": text} for kind, text in (("toml", b""), ("json", b"{}"))
+    )
+    bench.install(toml, config=toml)
+    before = bench.tree()
+    (failure,) = refused_by(
+        "G0B", lambda: bench.install(json, package_id="PKG-SECOND", config=json)
+    )
+    assert failure == Failure("HOT/config/policy.json", "the plane would have two policies")
+    assert bench.tree() == before
+    # An upgrade may bring the one in the place of the other.
+    bench.install(json, config=json, version="2.0.0")
+    assert not (bench.root / "HOT/config/policy.toml").exists()
+    assert (bench.root / "HOT/config/policy.json").read_bytes() == b"{}"
+
+
+def test_a_policy_that_an_operator_edited_stays_whatever_the_package_brings(bench):
+    files = {"HOT/config/policy.toml": b""}
+    bench.install(files, config=files)
+    bench.write("HOT/config/policy.toml", b"# mine\n")
+    bench.install({"HOT/config/policy.toml": b"[paths"}, config=files, version="2.0.0")
+    assert (bench.root / "HOT/config/policy.toml").read_bytes() == b"# mine\n"
 
 
 def test_configuration_that_is_there_already_is_taken_over_as_it_is(bench):

@@ -1,6 +1,7 @@
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,71 @@ def test_an_own_workspace_that_is_a_link_elsewhere_is_refused(store):
     record.workspace.symlink_to(store.layout.hot)
     with pytest.raises(ConfigError, match="overlap"):
         store.read("x")
+
+
+@pytest.mark.parametrize("swapped", ["work", "work/place"])
+def test_a_declared_workspace_whose_place_a_link_took_is_refused(store, tmp_path, swapped):
+    # Threat: another agent works around it, and makes links there.
+    for name in ("work", "other"):
+        (tmp_path / name / "place").mkdir(parents=True)
+    workspace = tmp_path / "work" / "place"
+    record = store.create(NewAgent("x", workspace=workspace))
+    assert store.read("x") == record
+    (tmp_path / swapped).rename(tmp_path / "aside")
+    target = tmp_path / swapped.replace("work", "other")
+    (tmp_path / swapped).symlink_to(target)
+    with pytest.raises(ConfigError, match="is reached through a link, and is") as caught:
+        store.read("x")
+    assert caught.value.where == f"{record.file}, field 'workspace'"
+    (tmp_path / swapped).unlink()
+    (tmp_path / "aside").rename(tmp_path / swapped)
+    assert store.read("x") == record
+
+
+def test_an_own_workspace_in_whose_place_stands_a_link_to_anothers_is_refused(store):
+    record, other = store.create(NewAgent("x")), store.create(NewAgent("y"))
+    record.workspace.rmdir()
+    record.workspace.symlink_to(other.workspace)
+    with pytest.raises(ConfigError, match="is reached through a link, and is"):
+        store.read("x")
+    assert store.read("y") == other
+
+
+def test_a_link_to_a_workspace_is_resolved_when_its_agent_is_made(store, project, tmp_path):
+    (tmp_path / "link").symlink_to(project)
+    assert store.create(NewAgent("x", workspace=tmp_path / "link")).workspace == project
+    assert store.read("x").workspace == project
+
+
+@pytest.mark.parametrize(
+    "place", [".claude", ".claude/hooks", ".codex", ".Codex/prompts", ".claude/worktrees", "named"]
+)
+@pytest.mark.parametrize("whose", ["home", "project"])
+def test_a_clients_folder_is_no_workspace(store, project, environment, place, whose):
+    # Threat: there `settings.json`, which takes the hook away, matches no pattern of it.
+    base = project if whose == "project" else environment.home
+    given = replace(environment, variables=(("CODEX_HOME", str(base / "named")),))
+    agents = AgentStore(store.layout, given)
+    (base / place).mkdir(parents=True)
+    with pytest.raises(ConfigError, match="where a coding agent's client keeps its settings"):
+        agents.create(NewAgent("spy", workspace=base / place))
+    declare(agents, "spy", workspace=str(base / place))
+    with pytest.raises(ConfigError, match="where a coding agent's client keeps its settings"):
+        agents.read("spy")
+
+
+def test_a_work_tree_that_a_client_made_in_its_folder_is_a_workspace(store, environment, project):
+    for base in (environment.home / ".codex", project / ".claude"):
+        tree = base / "worktrees" / "one"
+        tree.mkdir(parents=True)
+        assert store.create(NewAgent(base.name[1:], workspace=tree)).workspace == tree
+
+
+def test_a_client_whose_folder_holds_the_home_closes_no_project(store, environment, project):
+    named = str(environment.home.parent)
+    given = replace(environment, variables=(("CLAUDE_CONFIG_DIR", named), ("CODEX_HOME", "work")))
+    made = AgentStore(store.layout, given).create(NewAgent("fine", workspace=project))
+    assert made.workspace == project
 
 
 def test_two_agents_may_share_one_workspace(store):

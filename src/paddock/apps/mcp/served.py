@@ -15,6 +15,7 @@ from paddock.assembly.listing import tools_shown
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.errors import HostError
+from paddock.plane.layout import LedgerName
 from paddock.plane.policy_files import PROJECT_POLICY, PROJECT_POLICY_JSON
 from paddock.plane.registry import registry_directory
 from paddock.runtime.inbox import Inbox
@@ -178,6 +179,8 @@ def _look(project: Project, agent: str) -> Seen:
         layout.config / "policy.toml",
         layout.config / "policy.json",
         layout.admin_config,
+        # Threat: a tool whose package was uninstalled is called on by who was shown it.
+        layout.ledger_paths()[LedgerName.PACKAGES],
         environment.user_config,
         environment.trust,
         registry_directory(environment),
