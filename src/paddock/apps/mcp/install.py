@@ -37,11 +37,21 @@ def config_file(
     return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
 
 
-def entry_for(client: Client, scope: Scope, agent: str | None) -> dict[str, Json]:
-    """How the client starts the server: by its bare name in a file that others share."""
+def entry_for(
+    client: Client, scope: Scope, agent: str | None, plane: Path | None
+) -> dict[str, Json]:
+    """How the client starts the server: by its bare name in a file that others share.
+
+    `plane` is the absolute path of the one that is meant wherever the client is started;
+    None for whichever it is started in, as with every file that lies in the project itself.
+    """
     entry: dict[str, Json] = {
         "command": NAME if scope == "project" else _program(),
-        "args": ["mcp", *([] if agent is None else ["--agent", agent])],
+        "args": [
+            "mcp",
+            *([] if agent is None else ["--agent", agent]),
+            *([] if plane is None else ["--plane", str(plane)]),
+        ],
     }
     if client == "codex":
         # Without `required` a first request may go out before the tools are known.

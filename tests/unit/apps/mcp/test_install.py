@@ -182,6 +182,28 @@ def test_a_link_is_not_written_through(user, tmp_path):
     assert (tmp_path / "elsewhere").read_bytes() == b"{}"
 
 
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_a_plane_that_is_named_is_the_one_wherever_the_client_is_started(user, client):
+    elsewhere = user.home / "elsewhere"
+    elsewhere.mkdir()
+    named = ("--plane", "../home/elsewhere")
+    ran = user.run("mcp", "install", "--client", client, "--scope", "user", "--json", *named)
+    started = ran.json["entry"]["args"]
+    assert (ran.status, started) == (0, ["mcp", "--plane", str(elsewhere)])
+    assert not planes_of(user)
+    assert user.run(*started).status == 0
+    assert [json.loads(each.read_bytes())["root"] for each in planes_of(user)] == [str(elsewhere)]
+
+
+def test_a_projects_own_file_names_no_place(user):
+    other = user.home / "elsewhere"
+    other.mkdir()
+    named = ("--plane", str(other))
+    ran = user.run("mcp", "install", "--client", "claude", "--scope", "project", *named)
+    assert ran.status == 0
+    assert json.loads((other / ".mcp.json").read_bytes()) == {"mcpServers": {"paddock": ENTRY}}
+
+
 def test_an_agent_that_is_not_there_is_not_configured(user):
     ran = user.run("mcp", "install", "--client", "claude", "--agent", "nobody")
     assert (ran.status, (user.project / ".mcp.json").exists()) == (2, False)
@@ -260,6 +282,10 @@ BEHIND = """
 [profiles.x]
 model = "y"
 """
+
+
+def planes_of(user):
+    return list((user.home / ".local/state").glob("paddock/planes/*/plane.json"))
 
 
 def file_of(user, client, scope):
