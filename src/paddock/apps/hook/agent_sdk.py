@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
@@ -29,6 +30,12 @@ from paddock.values.calls import Json
 
 _CLIENT = "claude"
 _NOBODY = "nobody can be asked here"
+_NO_TYPE = (
+    "the type of this sub-agent is not known, so the profile locked holds it as well: "
+    "agent_types of permission_callback"
+)
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
+"""Of a program that tells the type of no sub-agent."""
 
 Callback = Callable[[str, dict[str, Any], Any], Awaitable[Any]]
 """The SDK's `CanUseTool`: tool, input and context in, one of its two results out."""
@@ -55,16 +62,23 @@ class Requested:
     directory: str
     tool_use_id: str = ""
     agent_id: str = ""
+    agent_type: str = ""
+    """Of a sub-agent: by it policy gives a profile. One of no known type is `locked`."""
     can_ask: bool = False
     """Whether somebody answers what policy asks; else that is denied."""
 
 
 def permission_callback(
-    directory: str | os.PathLike[str] = ".", otherwise: Callback | None = None
+    directory: str | os.PathLike[str] = ".",
+    otherwise: Callback | None = None,
+    agent_types: Mapping[str, str] = NO_TYPES,
 ) -> Callback:
     """Return what the SDK takes as `can_use_tool`, for a client that works in `directory`.
 
     `otherwise` is asked where policy asks or has nothing to say; without it that is denied.
+    `agent_types` holds the type of each sub-agent by its id, looked up at each call: the SDK
+    tells its callback the id alone, and both to a hook of SubagentStart. A sub-agent that is
+    not in there has the profile `locked`.
 
     Raises:
         ConfigError: the SDK is not installed.
@@ -78,13 +92,15 @@ def permission_callback(
     stands = os.path.abspath(directory)  # now: a program may change its own later
 
     async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
+        agent_id = getattr(context, "agent_id", None) or ""
         said = await judge_permission(
             Requested(
                 tool,
                 given,
                 stands,
                 tool_use_id=getattr(context, "tool_use_id", None) or "",
-                agent_id=getattr(context, "agent_id", None) or "",
+                agent_id=agent_id,
+                agent_type=agent_types.get(agent_id, ""),
                 can_ask=otherwise is not None,
             )
         )
@@ -130,6 +146,7 @@ def _event_of(requested: Requested, directory: str) -> bytes:
         "tool_input": requested.input,
         "tool_use_id": requested.tool_use_id,
         "agent_id": requested.agent_id,
+        "agent_type": requested.agent_type,
         "cwd": directory,
     }
     try:
@@ -157,8 +174,10 @@ def _said(
 ) -> Permission:
     verdict = judged.verdict
     if verdict.outcome == DENY:
-        hint = answers.scratch_hint(ground.scene.today)
-        return Permission("deny", f"{verdict.reason}\n{hint}")
+        lines = [verdict.reason, answers.scratch_hint(ground.scene.today)]
+        if requested.agent_id and not requested.agent_type:
+            lines.insert(1, _NO_TYPE)
+        return Permission("deny", "\n".join(lines))
     reason = verdict.reason
     if verdict.outcome != ASK and verdict.is_granted:
         if not ground.engine.sandbox_shell or judged.wanted.line is None:
