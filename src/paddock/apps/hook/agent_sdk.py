@@ -5,7 +5,6 @@ policy leaves to a client's own prompts is a question here, and without an answe
 The SDK is loaded when a callback is made, and is no dependency.
 """
 
-import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +25,9 @@ from paddock.apps.hook.wrapping import command_program
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.plane.layout import LedgerName
+from paddock.runtime.awaiting import await_thread
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
 
 _CLIENT = "claude"
 _NOBODY = "nobody can be asked here"
@@ -117,14 +118,16 @@ def permission_callback(
 
 
 async def judge_permission(requested: Requested) -> Permission:
-    """Judge a call as the hook does, in a worker thread, and put the answer on record.
+    """Judge a call as the hook does, in a thread of its own, and put the answer on record.
 
-    Total: whatever goes wrong, the answer is a denial that says why.
+    Total: whatever goes wrong, the answer is a denial that says why. Who cancels it still
+    waits for its end: it takes no longer than any call of the hook.
     """
-    return await asyncio.to_thread(_judge, requested)
+    return await await_thread(partial(_judge, requested))
 
 
-def _judge(requested: Requested) -> Permission:
+def _judge(requested: Requested, cancel: Cancel) -> Permission:
+    del cancel  # It is over soon, and is on record.
     # The client stands where the program says, whoever has started the program.
     variables = {name: said for name, said in os.environ.items() if name != PROJECT_VARIABLE}
     # Not resolved: a link is another name of the project, and judged as one.
