@@ -166,6 +166,24 @@ def test_a_body_in_which_a_name_is_given_twice_is_refused_and_nothing_runs(place
 
 
 @pytest.mark.loopback
+@pytest.mark.parametrize("era", ["2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_no_name_is_given_twice_in_an_encoding_that_another_reader_guesses(
+    place, server, encoding, era
+):
+    call = """{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "create_file",
+      "arguments": {"path": "guessed", "path": "other", "content": "x"}, "_meta": {
+      "io.modelcontextprotocol/protocolVersion": "%s",
+      "io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
+      "io.modelcontextprotocol/clientCapabilities": {}}}}"""
+    version = {"Mcp_Protocol_Version": era, "Mcp_Method": "tools/call", "Mcp_Name": "create_file"}
+    refused = post(server, (call % era).encode(encoding), **version)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32700)
+    assert not (place.project / "guessed").exists()
+    assert not (place.project / "other").exists()
+
+
+@pytest.mark.loopback
 @pytest.mark.parametrize("arguments", [[], "x", 0, False])
 def test_a_call_whose_arguments_are_no_object_is_on_record_over_http_too(place, server, arguments):
     session = {"Mcp_Session_Id": post(server).headers["mcp-session-id"]}

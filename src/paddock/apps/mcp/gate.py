@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.mcp.lines import find_ambiguous
+from paddock.apps.mcp.lines import find_refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Unambiguous:
-    """Refuses a message in which a name is given twice: the SDK's reader takes the last.
+    """Refuses what is no JSON, and where a name is given twice: the SDK's readers take the last.
 
     It stands behind the token: nobody else's body is held or parsed.
     """
@@ -82,7 +82,7 @@ class Unambiguous:
             await self.app(scope, receive, send)
             return
         pieces, body = await _read(receive)
-        answer = find_ambiguous(body)
+        answer = None if body is None else find_refused(body)
         if answer is not None:
             content = answer.model_dump_json(by_alias=True, exclude_unset=True)
             response = Response(content, 400, media_type="application/json")
@@ -101,8 +101,11 @@ def _says_too_large(scope: Scope) -> bool:
     return said.isascii() and said.isdigit() and int(said) > limits.mcp_body_bytes_max
 
 
-async def _read(receive: Receive) -> tuple[list[Message], bytes]:
-    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole."""
+async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
+    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole.
+
+    The SDK refuses what is over it.
+    """
     pieces: list[Message] = []
     body = bytearray()
     while len(body) <= limits.mcp_body_bytes_max:
@@ -111,4 +114,4 @@ async def _read(receive: Receive) -> tuple[list[Message], bytes]:
         body += piece.get("body", b"")
         if not piece.get("more_body", False):
             return pieces, bytes(body)
-    return pieces, b""
+    return pieces, None
