@@ -1,10 +1,12 @@
 """What a hostile page, client or model can send to the MCP server, and what becomes of it."""
 
+import contextlib
 import json
 import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -181,6 +183,64 @@ def test_no_name_is_given_twice_in_an_encoding_that_another_reader_guesses(
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32700)
     assert not (place.project / "guessed").exists()
     assert not (place.project / "other").exists()
+
+
+def session_that_can_be_asked(server: HttpServer) -> dict[str, str]:
+    """The header that names it."""
+    params = {**HANDSHAKE["params"], "capabilities": {"elicitation": {}}}
+    started = post(server, json.dumps({**HANDSHAKE, "params": params}).encode())
+    session = {"Mcp_Session_Id": started.headers["mcp-session-id"]}
+    post(server, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+    return session
+
+
+@contextlib.contextmanager
+def asking(
+    server: HttpServer, session: dict[str, str]
+) -> Iterator[tuple[dict[str, Any], Iterator[str]]]:
+    """A call with the id 11 that waits for an answer: the question, and the lines behind it."""
+    params = {"name": "create_file", "arguments": ASKED}
+    call = {"jsonrpc": "2.0", "id": 11, "method": "tools/call", "params": params}
+    named = headers(server, **session)
+    with httpx2.stream("POST", server.url, json=call, headers=named, timeout=60) as waiting:
+        lines = waiting.iter_lines()
+        yield next(json.loads(line[6:]) for line in lines if line.startswith("data: {")), lines
+
+
+def ping(request_id: int | str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": "ping"}).encode()
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("again", [11, "11"])
+def test_no_two_requests_of_a_session_run_under_one_id(server, again):
+    session, other = (session_that_can_be_asked(server) for _ in range(2))
+    with asking(server, session) as (question, lines):
+        refused = post(server, ping(again), **session)
+        message = "a request with the id '11' is still running"
+        assert (refused.status_code, refused.json()) == (
+            400,
+            {"jsonrpc": "2.0", "id": again, "error": {"code": -32600, "message": message}},
+        )
+        # Another session's ids are its own.
+        assert post(server, ping(again), **other).status_code == 200
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+        assert post(server, json.dumps(said).encode(), **session).status_code == 202
+        assert "approval.refused" in "".join(lines)
+    assert post(server, ping(again), **session).status_code == 200
+
+
+@pytest.mark.loopback
+def test_the_id_of_a_request_whose_client_has_hung_up_is_not_free_before_its_end(server):
+    session = session_that_can_be_asked(server)
+    with asking(server, session):
+        pass
+    assert post(server, ping(11), **session).status_code == 400
+    told = {"method": "notifications/cancelled", "params": {"requestId": 11}}
+    post(server, json.dumps({"jsonrpc": "2.0", **told}).encode(), **session)
+    while (answer := post(server, ping(11), **session)).status_code == 400:
+        pass
+    assert answer.status_code == 200
 
 
 @pytest.mark.loopback

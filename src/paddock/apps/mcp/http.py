@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from paddock import limits
 from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
+from paddock.apps.mcp.running import Running
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.assembly.project import Project
@@ -101,16 +102,17 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     """The whole ASGI application: gate, token, protocol."""
     project = agents.project
     server = make_server(ByToken(agents), project.policy.settings.mcp.calls_max)
+    running = Running()
+    server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
         server,
         max_request_body_size=limits.mcp_body_bytes_max,
         max_sessions=limits.mcp_sessions_max,
     )
+    protocol = StreamableHTTPASGIApp(manager)
     verifier = TokenVerifier(project, only)
     app = Starlette(
-        routes=[
-            Route(PATH, RequireAuthMiddleware(Unambiguous(StreamableHTTPASGIApp(manager)), []))
-        ],
+        routes=[Route(PATH, RequireAuthMiddleware(Unambiguous(protocol, running), []))],
         middleware=[
             Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier)),
             Middleware(AuthContextMiddleware),

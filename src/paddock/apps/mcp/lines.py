@@ -103,25 +103,33 @@ def parse_line(line: bytes) -> JSONRPCMessage | Unusable | None:
     return refused(f"a message is an object, and this is {json_name(value)}")
 
 
-def find_refused(content: bytes) -> JSONRPCError | None:
-    """The answer to what is no JSON, and to a message in which a name is given twice.
+def read_content(content: bytes) -> Json | JSONRPCError:
+    """The value of a request's content; the answer to what is none, or gives a name twice.
 
-    JSON that is no message is left to whoever reads it next.
+    A value that is no message is left to whoever reads it next.
 
     Threat: who reads it next may take a byte order mark, UTF-16 or half of a surrogate pair,
     # and deeper nesting. In what is not read here, a name could be given twice.
     """
     value = _read(content)
-    if isinstance(value, Unusable):
-        found = value
-    elif isinstance(value, dict):
-        twice = _refused_if_twice(content.decode(), cast("dict[str, Json]", value))
-        if twice is None:
-            return None
-        found = twice
-    else:
+    found = value if isinstance(value, Unusable) else None
+    if isinstance(value, dict):
+        found = _refused_if_twice(content.decode(), cast("dict[str, Json]", value))
+    if found is not None:
+        return found.answer or _error(found.why, None)
+    return cast("Json", value)
+
+
+def request_id_of(value: Json) -> RequestId | None:
+    """The id by which a request is answered; None of what is none."""
+    if not isinstance(value, dict) or "method" not in value:
         return None
-    return found.answer or _error(found.why, None)
+    return _id(cast("dict[str, Json]", value))
+
+
+def still_runs(request_id: RequestId) -> JSONRPCError:
+    """The answer to a request with the id of one that runs."""
+    return _error(f"a request with the id {quote(request_id)} is still running", request_id)
 
 
 def _read(content: bytes) -> Json | Unusable:
