@@ -408,22 +408,41 @@ def test_of_answers_sent_at_once_one_counts(fresh):
 @pytest.mark.parametrize("state", ["", "v1.AAAA", '{"request": "APR-0", "digest": "x"}'])
 def test_a_state_that_we_did_not_seal_is_no_state(fresh, state):
     async def run(client: Client) -> None:
-        await asked(client)
-        with pytest.raises(MCPError, match="requestState"):
-            await again(client, state, ACCEPTED)
+        kept = await asked(client)
+        for _ in range(2):
+            refused = await again(client, state, ACCEPTED)
+            assert (refused.is_error, refused.structured_content["code"]) == (
+                True,
+                "approval.expired",
+            )
+        # The question stays: its own answer counts.
+        assert not (await again(client, kept.request_state, ACCEPTED)).is_error
 
     with_client(fresh, run)
-    assert not (fresh.project / "asked").exists()
+    denied = fresh.entries("ho1m", "--type", "TOOL_DENIED")
+    # The first is the question.
+    assert [entry["metadata"]["code"] for entry in denied[1:]] == ["approval.expired"] * 2
 
 
 def test_a_state_counts_for_no_other_call(fresh):
     async def run(client: Client) -> None:
         state = (await asked(client)).request_state
-        with pytest.raises(MCPError, match="requestState"):
-            await again(client, state, ACCEPTED, content="other")
+        refused = await again(client, state, ACCEPTED, content="other")
+        assert (refused.is_error, refused.structured_content["code"]) == (True, "approval.expired")
 
     with_client(fresh, run)
     assert not (fresh.project / "asked").exists()
+    denied = fresh.entries("ho1m", "--type", "TOOL_DENIED")[-1]
+    assert denied["metadata"]["code"] == "approval.expired"
+
+
+def test_a_state_with_a_tool_that_is_not_there_is_an_error_of_the_protocol(fresh):
+    async def run(client: Client) -> None:
+        returned = {"input_responses": {"approval": ACCEPTED}, "request_state": "v1.AAAA"}
+        with pytest.raises(MCPError, match="requestState"):
+            await client.session.call_tool("nothing", {}, **returned)
+
+    with_client(fresh, run)
 
 
 def test_an_answer_without_a_state_is_a_question_again(fresh):
