@@ -405,6 +405,21 @@ def test_of_answers_sent_at_once_one_counts(fresh):
     assert len(ran) == 1
 
 
+def test_of_the_same_call_made_twice_at_once_one_is_answered_and_the_other_hears_why(fresh):
+    async def run(client: Client) -> None:
+        states = [(await asked(client)).request_state for _ in range(2)]
+        assert not (await again(client, states[0], ACCEPTED)).is_error
+        os.unlink(fresh.project / "asked/a")
+        second = (await again(client, states[1], ACCEPTED)).structured_content
+        assert second["code"] == "approval.expired"
+        assert "an answer to it is for one of them" in second["content"]
+        assert "make the call again, and it is asked about anew" in second["content"]
+        anew = (await asked(client)).request_state
+        assert not (await again(client, anew, ACCEPTED)).is_error
+
+    with_client(fresh, run)
+
+
 @pytest.mark.parametrize("state", ["", "v1.AAAA", '{"request": "APR-0", "digest": "x"}'])
 def test_a_state_that_we_did_not_seal_is_no_state(fresh, state):
     async def run(client: Client) -> None:
