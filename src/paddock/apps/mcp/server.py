@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
+import anyio.to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -94,7 +95,9 @@ class McpServer:
     ) -> ListToolsResult:
         """What this agent may ever call."""
         del context, params
-        return ListToolsResult(tools=list(self._served().tools.values()))
+        # It may have to open the agent. It waits for no call: those have places of their own.
+        served = await anyio.to_thread.run_sync(self._served)
+        return ListToolsResult(tools=list(served.tools.values()))
 
     async def call_tool(
         self, context: Context, params: CallToolRequestParams
