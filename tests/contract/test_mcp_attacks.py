@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -306,6 +307,25 @@ def test_a_token_of_no_agent_counts_for_nothing_and_for_no_agent_that_comes_late
     assert place.run("agent", "remove", "leaver").returncode == 0
     assert place.run(*create).returncode == 0
     assert post(server, Authorization=bearer).status_code == 401
+
+
+@pytest.mark.loopback
+def test_a_token_that_does_not_load_keeps_no_other_out_and_is_said_once(place):
+    with place.http() as server:
+        broken = server.token_file.with_name("broken.token")
+        broken.mkdir()
+        assert [post(server).status_code for _ in range(3)] == [200, 200, 200]
+        os.rmdir(broken)
+        os.chmod(server.token_file.parent, 0o777)
+        shut = [post(server) for _ in range(3)]
+        os.chmod(server.token_file.parent, 0o700)
+        assert post(server).status_code == 200
+        assert {answer.status_code for answer in shut} == {503}
+        assert str(place.home) not in "".join(answer.text for answer in shut)
+        server.process.send_signal(signal.SIGTERM)
+        said = server.process.stderr.read()
+    assert said.count("error[") == 2
+    assert str(broken) in said
 
 
 @pytest.mark.loopback
