@@ -375,6 +375,29 @@ def test_cancelling_one_call_of_32_kills_its_whole_process_tree_and_no_other(
     )
 
 
+@pytest.mark.loopback
+@pytest.mark.needs("stage")
+def test_a_server_that_is_told_to_end_stops_the_commands_that_run(place, era):
+    place.govern(SHELL)
+    mark = os.urandom(6).hex()
+    with place.http() as server:
+
+        async def run() -> None:
+            async def progress(*_: object) -> None:
+                server.process.send_signal(signal.SIGTERM)
+
+            call = {"command": f"bash -c 'sleep 99; : {mark}'"}
+            async with server.client(era) as client:
+                await client.call_tool("run_shell", call, progress_callback=progress)
+
+        with contextlib.suppress(httpx2.HTTPError, MCPError, ExceptionGroup):
+            anyio.run(run)
+        assert server.process.wait(60) == 0
+    assert processes_with(mark) == []
+    (stopped,) = place.entries("ho1m", "--type", "TOOL_RESULT")
+    assert stopped["metadata"]["code"] == "call.cancelled"
+
+
 @pytest.mark.needs("stage")
 def test_a_client_that_leaves_takes_its_commands_with_it(place, connect: Connect):
     place.govern(SHELL)

@@ -128,6 +128,20 @@ def test_the_token_is_private_and_is_printed_nowhere(server):
 
 
 @pytest.mark.loopback
+def test_a_client_that_never_ends_its_request_does_not_keep_the_server(place):
+    with place.http() as server:
+        where = urlsplit(server.url)
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            lines = [f"{name}: {value}" for name, value in headers(server).items()]
+            lines += ["Host: 127.0.0.1", "Content-Length: 100", "Expect: 100-continue", "", "{"]
+            connection.sendall("\r\n".join(["POST /mcp HTTP/1.1", *lines]).encode())
+            # Its body is waited for by now.
+            assert connection.recv(100).split()[1] == b"100"
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(60) == 0
+
+
+@pytest.mark.loopback
 @pytest.mark.parametrize("is_declared", [True, False], ids=["declared", "in chunks"])
 def test_a_body_over_the_limit_is_refused(server, is_declared):
     piece = b"x" * 1_000_000

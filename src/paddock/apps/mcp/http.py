@@ -110,6 +110,8 @@ def serve_http(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
 
+    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop.
+
     Raises: UsageError, ConfigError; HostError: the address cannot be used.
     """
     try:
@@ -126,6 +128,8 @@ def serve_http(
                 server_header=False,
                 limit_concurrency=limits.mcp_connections_max,
                 h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
+                # Threat: a client that never sends the rest of its request keeps us for ever.
+                timeout_graceful_shutdown=limits.mcp_end_s,
             )
             _Server(config).run(sockets=[listening])
     finally:
