@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
 from paddock.apps.mcp.lines import read_content, request_id_of, still_runs
-from paddock.apps.mcp.running import Running, key_of
+from paddock.apps.mcp.running import RunningRequests, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Unambiguous:
     """
 
     app: ASGIApp
-    running: Running
+    running: RunningRequests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See `starlette.types.ASGIApp`."""

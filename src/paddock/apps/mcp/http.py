@@ -21,7 +21,7 @@ from starlette.routing import Route
 from paddock import limits
 from paddock.apps.mcp.bearer import ByToken, TokenVerifier, not_looked_up
 from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
-from paddock.apps.mcp.running import Running
+from paddock.apps.mcp.running import RunningRequests
 from paddock.apps.mcp.served import Agents
 from paddock.apps.mcp.server import make_server
 from paddock.assembly.project import Project
@@ -68,7 +68,7 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     """The whole ASGI application: gate, token, protocol."""
     project = agents.project
     server = make_server(ByToken(agents), project.policy.settings.mcp.calls_max)
-    running = Running()
+    running = RunningRequests()
     server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
         server,

@@ -21,33 +21,33 @@ from starlette.datastructures import Headers
 _SESSION: Final = "mcp-session-id"
 
 
-class Key(NamedTuple):
+class RequestKey(NamedTuple):
     """By what a session knows a request."""
 
     session: str
     request_id: RequestId
 
 
-def key_of(headers: Headers, request_id: RequestId | None) -> Key | None:
+def key_of(headers: Headers, request_id: RequestId | None) -> RequestKey | None:
     """The key of a request; None of one without a session, which stands for itself."""
     session = headers.get(_SESSION)
     if session is None or request_id is None:
         return None
-    return Key(session, coerce_request_id(request_id))
+    return RequestKey(session, coerce_request_id(request_id))
 
 
-class Running:
+class RunningRequests:
     """Those that run now. Owned by the event loop's thread."""
 
     def __init__(self) -> None:
-        self._held: Counter[Key] = Counter()
+        self._held: Counter[RequestKey] = Counter()
 
-    def has(self, key: Key | None) -> bool:
+    def has(self, key: RequestKey | None) -> bool:
         """Whether such a request runs."""
         return key in self._held
 
     @contextmanager
-    def held(self, key: Key | None) -> Generator[None]:
+    def held(self, key: RequestKey | None) -> Generator[None]:
         """For so long it runs, whoever else holds it."""
         if key is None:
             yield

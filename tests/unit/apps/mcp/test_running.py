@@ -3,13 +3,13 @@
 import pytest
 from starlette.datastructures import Headers
 
-from paddock.apps.mcp.running import Running, key_of
+from paddock.apps.mcp.running import RunningRequests, key_of
 
 SESSION = Headers({"Mcp-Session-Id": "s"})
 
 
 def test_a_request_runs_until_the_last_who_holds_it_lets_go():
-    running, key = Running(), key_of(SESSION, 11)
+    running, key = RunningRequests(), key_of(SESSION, 11)
     with running.held(key):
         with running.held(key):
             assert running.has(key)
@@ -19,7 +19,7 @@ def test_a_request_runs_until_the_last_who_holds_it_lets_go():
 
 
 def test_what_is_held_is_let_go_also_where_it_fails():
-    running, key = Running(), key_of(SESSION, 11)
+    running, key = RunningRequests(), key_of(SESSION, 11)
     with pytest.raises(ValueError, match="no"), running.held(key):
         raise ValueError("no")
     assert not running.has(key)
@@ -34,6 +34,6 @@ def test_what_the_sdk_takes_for_one_id_is_one(one, other):
     ("headers", "request_id"), [(Headers(), 11), (SESSION, None)], ids=["no session", "no request"]
 )
 def test_what_stands_for_itself_never_runs_already(headers, request_id):
-    running, key = Running(), key_of(headers, request_id)
+    running, key = RunningRequests(), key_of(headers, request_id)
     with running.held(key):
         assert not running.has(key)
