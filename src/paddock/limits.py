@@ -92,6 +92,8 @@ mcp_head_bytes_max: Final = 65_536
 mcp_connections_max: Final = 256
 mcp_sessions_max: Final = 256
 """Open sessions of clients that shake hands."""
+mcp_end_s: Final = 5
+"""So long requests may take that are under way when the HTTP server is told to end."""
 
 # Commands
 shell_timeout_s: Final = 120.0

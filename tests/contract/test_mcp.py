@@ -190,6 +190,33 @@ def test_anything_but_a_yes_is_a_no(place, connect: Connect, action, content, co
     assert len(place.waiting()) == kept
 
 
+@pytest.mark.parametrize("era", ["handshake"], indirect=True)
+def test_a_call_that_is_cancelled_while_it_is_asked_about_takes_no_place_in_the_inbox(
+    place, connect: Connect
+):
+    async def run() -> None:
+        asked = anyio.Event()
+
+        async def nobody(*_: object) -> None:
+            asked.set()
+            await anyio.sleep_forever()
+
+        async with connect(elicitation_callback=nobody) as client:
+            async with anyio.create_task_group() as tasks:
+                arguments = {"path": "asked/a", "content": "x"}
+                tasks.start_soon(client.call_tool, "create_file", arguments)
+                await asked.wait()
+                tasks.cancel_scope.cancel()
+            with anyio.fail_after(30):
+                while not place.entries("ho1m", "--type", "TOOL_DENIED"):  # noqa: ASYNC110 - no answer tells it
+                    await anyio.sleep(0.01)
+
+    anyio.run(run)
+    (denied,) = place.entries("ho1m", "--type", "TOOL_DENIED")
+    assert denied["metadata"]["code"] == "call.cancelled"
+    assert (place.waiting(), (place.project / "asked").exists()) == ([], False)
+
+
 def test_a_client_that_cannot_be_asked_gets_a_request_that_an_operator_can_grant(
     place, connect: Connect
 ):
@@ -355,6 +382,29 @@ def test_cancelling_one_call_of_32_kills_its_whole_process_tree_and_no_other(
         "call.cancelled",
         "none",
     )
+
+
+@pytest.mark.loopback
+@pytest.mark.needs("stage")
+def test_a_server_that_is_told_to_end_stops_the_commands_that_run(place, era):
+    place.govern(SHELL)
+    mark = os.urandom(6).hex()
+    with place.http() as server:
+
+        async def run() -> None:
+            async def progress(*_: object) -> None:
+                server.process.send_signal(signal.SIGTERM)
+
+            call = {"command": f"bash -c 'sleep 99; : {mark}'"}
+            async with server.client(era) as client:
+                await client.call_tool("run_shell", call, progress_callback=progress)
+
+        with contextlib.suppress(httpx2.HTTPError, MCPError, ExceptionGroup):
+            anyio.run(run)
+        assert server.process.wait(60) == 0
+    assert processes_with(mark) == []
+    (stopped,) = place.entries("ho1m", "--type", "TOOL_RESULT")
+    assert stopped["metadata"]["code"] == "call.cancelled"
 
 
 @pytest.mark.needs("stage")

@@ -1,10 +1,13 @@
 """What a hostile page, client or model can send to the MCP server, and what becomes of it."""
 
+import contextlib
 import json
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -125,6 +128,20 @@ def test_the_token_is_private_and_is_printed_nowhere(server):
 
 
 @pytest.mark.loopback
+def test_a_client_that_never_ends_its_request_does_not_keep_the_server(place):
+    with place.http() as server:
+        where = urlsplit(server.url)
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            lines = [f"{name}: {value}" for name, value in headers(server).items()]
+            lines += ["Host: 127.0.0.1", "Content-Length: 100", "Expect: 100-continue", "", "{"]
+            connection.sendall("\r\n".join(["POST /mcp HTTP/1.1", *lines]).encode())
+            # Its body is waited for by now.
+            assert connection.recv(100).split()[1] == b"100"
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(60) == 0
+
+
+@pytest.mark.loopback
 @pytest.mark.parametrize("is_declared", [True, False], ids=["declared", "in chunks"])
 def test_a_body_over_the_limit_is_refused(server, is_declared):
     piece = b"x" * 1_000_000
@@ -163,6 +180,82 @@ def test_a_body_in_which_a_name_is_given_twice_is_refused_and_nothing_runs(place
     # Nobody without a token has anything parsed.
     assert post(server, call % b'"path"', Authorization="Bearer wrong").status_code == 401
     assert post(server, call % b'"if_version"', **session).status_code == 200
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("era", ["2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_no_name_is_given_twice_in_an_encoding_that_another_reader_guesses(
+    place, server, encoding, era
+):
+    call = """{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "create_file",
+      "arguments": {"path": "guessed", "path": "other", "content": "x"}, "_meta": {
+      "io.modelcontextprotocol/protocolVersion": "%s",
+      "io.modelcontextprotocol/clientInfo": {"name": "x", "version": "1"},
+      "io.modelcontextprotocol/clientCapabilities": {}}}}"""
+    version = {"Mcp_Protocol_Version": era, "Mcp_Method": "tools/call", "Mcp_Name": "create_file"}
+    refused = post(server, (call % era).encode(encoding), **version)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32700)
+    assert not (place.project / "guessed").exists()
+    assert not (place.project / "other").exists()
+
+
+def session_that_can_be_asked(server: HttpServer) -> dict[str, str]:
+    """The header that names it."""
+    params = {**HANDSHAKE["params"], "capabilities": {"elicitation": {}}}
+    started = post(server, json.dumps({**HANDSHAKE, "params": params}).encode())
+    session = {"Mcp_Session_Id": started.headers["mcp-session-id"]}
+    post(server, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}', **session)
+    return session
+
+
+@contextlib.contextmanager
+def asking(
+    server: HttpServer, session: dict[str, str]
+) -> Iterator[tuple[dict[str, Any], Iterator[str]]]:
+    """A call with the id 11 that waits for an answer: the question, and the lines behind it."""
+    params = {"name": "create_file", "arguments": ASKED}
+    call = {"jsonrpc": "2.0", "id": 11, "method": "tools/call", "params": params}
+    named = headers(server, **session)
+    with httpx2.stream("POST", server.url, json=call, headers=named, timeout=60) as waiting:
+        lines = waiting.iter_lines()
+        yield next(json.loads(line[6:]) for line in lines if line.startswith("data: {")), lines
+
+
+def ping(request_id: int | str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": "ping"}).encode()
+
+
+@pytest.mark.loopback
+@pytest.mark.parametrize("again", [11, "11"])
+def test_no_two_requests_of_a_session_run_under_one_id(server, again):
+    session, other = (session_that_can_be_asked(server) for _ in range(2))
+    with asking(server, session) as (question, lines):
+        refused = post(server, ping(again), **session)
+        message = "a request with the id '11' is still running"
+        assert (refused.status_code, refused.json()) == (
+            400,
+            {"jsonrpc": "2.0", "id": again, "error": {"code": -32600, "message": message}},
+        )
+        # Another session's ids are its own.
+        assert post(server, ping(again), **other).status_code == 200
+        said = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+        assert post(server, json.dumps(said).encode(), **session).status_code == 202
+        assert "approval.refused" in "".join(lines)
+    assert post(server, ping(again), **session).status_code == 200
+
+
+@pytest.mark.loopback
+def test_the_id_of_a_request_whose_client_has_hung_up_is_not_free_before_its_end(server):
+    session = session_that_can_be_asked(server)
+    with asking(server, session):
+        pass
+    assert post(server, ping(11), **session).status_code == 400
+    told = {"method": "notifications/cancelled", "params": {"requestId": 11}}
+    post(server, json.dumps({"jsonrpc": "2.0", **told}).encode(), **session)
+    while (answer := post(server, ping(11), **session)).status_code == 400:
+        pass
+    assert answer.status_code == 200
 
 
 @pytest.mark.loopback
@@ -228,6 +321,25 @@ def test_a_token_of_no_agent_counts_for_nothing_and_for_no_agent_that_comes_late
     assert place.run("agent", "remove", "leaver").returncode == 0
     assert place.run(*create).returncode == 0
     assert post(server, Authorization=bearer).status_code == 401
+
+
+@pytest.mark.loopback
+def test_a_token_that_does_not_load_keeps_no_other_out_and_is_said_once(place):
+    with place.http() as server:
+        broken = server.token_file.with_name("broken.token")
+        broken.mkdir()
+        assert [post(server).status_code for _ in range(3)] == [200, 200, 200]
+        os.rmdir(broken)
+        os.chmod(server.token_file.parent, 0o777)
+        shut = [post(server) for _ in range(3)]
+        os.chmod(server.token_file.parent, 0o700)
+        assert post(server).status_code == 200
+        assert {answer.status_code for answer in shut} == {503}
+        assert str(place.home) not in "".join(answer.text for answer in shut)
+        server.process.send_signal(signal.SIGTERM)
+        said = server.process.stderr.read()
+    assert said.count("error[") == 2
+    assert str(broken) in said
 
 
 @pytest.mark.loopback
@@ -327,25 +439,59 @@ def test_of_answers_sent_at_once_one_counts(fresh):
     assert len(ran) == 1
 
 
+def test_of_the_same_call_made_twice_at_once_one_is_answered_and_the_other_hears_why(fresh):
+    async def run(client: Client) -> None:
+        states = [(await asked(client)).request_state for _ in range(2)]
+        assert not (await again(client, states[0], ACCEPTED)).is_error
+        os.unlink(fresh.project / "asked/a")
+        second = (await again(client, states[1], ACCEPTED)).structured_content
+        assert second["code"] == "approval.expired"
+        assert "an answer to it is for one of them" in second["content"]
+        assert "make the call again, and it is asked about anew" in second["content"]
+        anew = (await asked(client)).request_state
+        assert not (await again(client, anew, ACCEPTED)).is_error
+
+    with_client(fresh, run)
+
+
 @pytest.mark.parametrize("state", ["", "v1.AAAA", '{"request": "APR-0", "digest": "x"}'])
 def test_a_state_that_we_did_not_seal_is_no_state(fresh, state):
     async def run(client: Client) -> None:
-        await asked(client)
-        with pytest.raises(MCPError, match="requestState"):
-            await again(client, state, ACCEPTED)
+        kept = await asked(client)
+        for _ in range(2):
+            refused = await again(client, state, ACCEPTED)
+            assert (refused.is_error, refused.structured_content["code"]) == (
+                True,
+                "approval.expired",
+            )
+        # The question stays: its own answer counts.
+        assert not (await again(client, kept.request_state, ACCEPTED)).is_error
 
     with_client(fresh, run)
-    assert not (fresh.project / "asked").exists()
+    denied = fresh.entries("ho1m", "--type", "TOOL_DENIED")
+    # The first is the question.
+    assert [entry["metadata"]["code"] for entry in denied[1:]] == ["approval.expired"] * 2
 
 
 def test_a_state_counts_for_no_other_call(fresh):
     async def run(client: Client) -> None:
         state = (await asked(client)).request_state
-        with pytest.raises(MCPError, match="requestState"):
-            await again(client, state, ACCEPTED, content="other")
+        refused = await again(client, state, ACCEPTED, content="other")
+        assert (refused.is_error, refused.structured_content["code"]) == (True, "approval.expired")
 
     with_client(fresh, run)
     assert not (fresh.project / "asked").exists()
+    denied = fresh.entries("ho1m", "--type", "TOOL_DENIED")[-1]
+    assert denied["metadata"]["code"] == "approval.expired"
+
+
+def test_a_state_with_a_tool_that_is_not_there_is_an_error_of_the_protocol(fresh):
+    async def run(client: Client) -> None:
+        returned = {"input_responses": {"approval": ACCEPTED}, "request_state": "v1.AAAA"}
+        with pytest.raises(MCPError, match="requestState"):
+            await client.session.call_tool("nothing", {}, **returned)
+
+    with_client(fresh, run)
 
 
 def test_an_answer_without_a_state_is_a_question_again(fresh):

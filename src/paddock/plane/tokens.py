@@ -9,8 +9,9 @@ import hashlib
 import hmac
 import secrets
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from paddock.errors import ConfigError, HostError, PaddockError
 from paddock.plane.environment import Environment
 from paddock.plane.files import (
     host_errors,
@@ -66,25 +67,39 @@ def remove_token(layout: PlaneLayout, environment: Environment, agent: str) -> N
         sync_directory(path.parent)
 
 
-def find_agent(layout: PlaneLayout, environment: Environment, token: str) -> str | None:
-    """The agent whose token this is, or None.
+class Bearer(NamedTuple):
+    """Whose token it is, as far as anybody can tell."""
+
+    agent: str | None
+    unread: tuple[PaddockError, ...] = ()
+    """What is wrong with files that are no token's; whatever stands in them counts for nothing."""
+
+
+def find_bearer(layout: PlaneLayout, environment: Environment, token: str) -> Bearer:
+    """The agent whose token this is. A file that does not load hides no other.
 
     Threat: somebody tries tokens and measures how long the answer takes. Digests are
     # compared, in constant time, and all of them each time.
 
-    Raises: ConfigError, HostError.
+    Raises: ConfigError: others can write to the directory. HostError.
     """
     directory = _directory(layout, environment)
     if not directory.is_dir():
-        return None
+        return Bearer(None)
+    require_private(directory)
     given = _digest(token)
     found: str | None = None
+    unread: list[PaddockError] = []
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         agent = path.name.removesuffix(_SUFFIX)
-        known = read_token(layout, environment, agent)
+        try:
+            known = read_token(layout, environment, agent)
+        except (ConfigError, HostError) as error:
+            unread.append(error)
+            continue
         if known and hmac.compare_digest(_digest(known), given):
             found = agent
-    return found
+    return Bearer(found, tuple(unread))
 
 
 def token_digest(token: str) -> str:

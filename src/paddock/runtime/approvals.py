@@ -9,6 +9,7 @@ from paddock import limits
 from paddock.errors import ApprovalRefusedError, ApprovalUnavailableError, IntegrityError
 from paddock.tools.spec import SCHEMA_VERSION
 from paddock.values.calls import Json
+from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.digests import digest_of_json
 
 
@@ -48,6 +49,8 @@ class ApprovalRequest:
     """Where the question is about what the call would change: the difference."""
     parking: "Parking | None" = field(default=None, compare=False, repr=False)
     """What was held back for that question, to be kept if nobody can answer now."""
+    cancel: Cancel = field(default=NEVER, compare=False, repr=False)
+    """Cancelled when nobody waits for the answer any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from paddock.errors import IntegrityError, PaddockError, ToolError
+from paddock.errors import CallCancelledError, IntegrityError, PaddockError, ToolError
 from paddock.runtime.answers import STOPPED, not_recorded, refusal_for, refusal_of
 from paddock.runtime.approvals import (
     Approval,
@@ -144,6 +144,8 @@ def _put(
         return Withheld(not_recorded(error), Judged(decision))
     judged = Judged(decision, approval.by, request.digest)
     if not approval.is_granted:
+        if approval.code == CallCancelledError.code:
+            return Withheld(STOPPED, judged)
         refusal = refusal_for(approval, decision)
         return Withheld(refusal, judged, approval, request.warnings)
     return Granted(question.plan, judged)
@@ -180,4 +182,5 @@ def _request(
         warnings=tuple(dict.fromkeys((*decision.warnings, *effects))),
         diff="" if held is None else held.diff,
         parking=held,
+        cancel=question.bounds.cancel,
     )

@@ -1,10 +1,14 @@
-"""Awaiting what runs in a thread: who stops waiting stops it, and its end is waited for."""
+"""Awaiting what runs in a thread: who stops waiting stops it, and its end is waited for.
+
+Each work has a thread of its own. The loop's are few and shared: calls that wait for a
+person would take them all, from one another and from whatever brings the answer.
+"""
 
 import asyncio
 import contextlib
 import contextvars
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -15,30 +19,25 @@ T = TypeVar("T")
 
 
 async def await_thread(work: Callable[[Cancel], T]) -> T:
-    """What `work` returns, run in a worker thread with a token of its own.
+    """What `work` returns, run in a thread of its own with a token of its own.
 
     Raises: what `work` raises; CancelledError once the thread has come to its end, with what
-        `work` raised as its cause. Work that had not begun by then never does.
+        `work` raised as its cause.
     """
-    token, begun = CancelToken(), threading.Lock()
-    done: list[T] = []
-
-    def run() -> None:
-        if begun.acquire(blocking=False):
-            done.append(work(token))
-
+    token = CancelToken()
     context = contextvars.copy_context()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="paddock-call")
     # No task around it, which a loop that ends would cancel while the thread goes on.
-    running = asyncio.get_running_loop().run_in_executor(None, partial(context.run, run))
+    call = partial(context.run, partial(work, token))
+    running = asyncio.get_running_loop().run_in_executor(thread, call)
+    # It takes nothing more, and ends with this.
+    thread.shutdown(wait=False)
     try:
-        await asyncio.shield(running)
+        return await asyncio.shield(running)
     except asyncio.CancelledError as cancelled:
         token.cancel()
-        if begun.acquire(blocking=False):
-            raise
         # Threat: what is left to itself would change files after its caller went on without it.
         while not running.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         raise cancelled from running.exception()
-    return done[0]

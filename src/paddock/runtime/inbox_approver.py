@@ -6,6 +6,7 @@ from paddock.errors import (
     ApprovalExpiredError,
     ApprovalRefusedError,
     ApprovalUnavailableError,
+    CallCancelledError,
     ConfigError,
 )
 from paddock.runtime.approvals import (
@@ -25,6 +26,7 @@ AGENT_CHANGED: Final = (
 ACTIONS_CHANGED: Final = "what the call comes to has changed since it was asked about"
 TARGET_CHANGED: Final = "what stands at its target has changed since it was asked about"
 SANDBOX_CHANGED: Final = "what its sandbox would let it do has changed since it was asked about"
+CANCELLED: Final = "the call was cancelled while it was asked about"
 
 
 class InboxApprover:
@@ -39,6 +41,7 @@ class InboxApprover:
     def answer(self, request: ApprovalRequest) -> Approval:
         """What was answered before, what the approver says, or that it was kept.
 
+        What nobody waits for any more is not kept: a call that was cancelled meanwhile.
         A kept request that does not load holds its call up, whoever could be asked.
 
         Raises: HostError, ConfigError: the inbox cannot be used; that is a no. IntegrityError.
@@ -59,6 +62,9 @@ class InboxApprover:
             return said
         if said.code != ApprovalUnavailableError.code:
             return said
+        if request.cancel.is_cancelled:
+            # Threat: calls that are made and cancelled would take every place that there is.
+            return Approval(False, said.by, CallCancelledError.code, CANCELLED)
         if before is not None:
             said = Approval(
                 False, said.by, ApprovalExpiredError.code, f"{before.note}; {said.note}"

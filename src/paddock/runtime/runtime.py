@@ -123,7 +123,7 @@ class Runtime:
     async def acall(
         self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
     ) -> ToolResult:
-        """`call`, in a worker thread; who cancels it stops the call, too.
+        """`call`, in a thread of its own; who cancels it stops the call, too.
 
         The cancellation comes through once the thread has ended: nothing of the call lands
         later. What it had done by then stands, and is on record; a command is killed, with all

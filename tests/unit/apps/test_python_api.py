@@ -188,26 +188,54 @@ def test_a_call_that_is_cancelled_is_stopped_and_its_end_is_waited_for(place, is
     assert (place.project / "README.md").exists() is is_cancelled
 
 
-def test_a_call_that_waits_for_a_thread_when_it_is_cancelled_never_runs(place, runtime):
-    async def queued() -> None:
+def test_a_call_that_is_cancelled_before_its_thread_runs_changes_nothing(place, runtime):
+    async def at_once() -> None:
+        calling = asyncio.ensure_future(
+            runtime.acall("create_file", {"path": "new", "content": "x"})
+        )
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+    asyncio.run(at_once())
+    assert not (place.project / "new").exists()
+
+
+def test_a_call_needs_none_of_the_loops_own_threads(runtime):
+    async def beside() -> paddock.ToolResult:
         free = threading.Event()
         loop = asyncio.get_running_loop()
         loop.set_default_executor(one := ThreadPoolExecutor(1))
         busy = loop.run_in_executor(None, free.wait, PATIENCE_S)
-        calling = asyncio.ensure_future(
-            runtime.acall("create_file", {"path": "new", "content": "x"})
-        )
-        await asyncio.wait([calling], timeout=0)
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
+        seen = await asyncio.wait_for(runtime.acall("view", {"path": "README.md"}), PATIENCE_S)
+        assert not busy.done()
         free.set()
         await busy
         one.shutdown()
+        return seen
 
-    asyncio.run(queued())
-    assert [entry["event"] for entry in entries(place)] == ["GENESIS"]
-    assert not (place.project / "new").exists()
+    assert asyncio.run(beside()).status == "ok"
+
+
+def test_any_number_of_calls_can_wait_for_an_answer_at_once(place):
+    # More than a loop has threads, on any machine: min(32, processors + 4).
+    names = [f"{each}.txt" for each in range(40)]
+    together = threading.Barrier(len(names))
+
+    def approve(request: paddock.ApprovalRequest) -> bool:
+        del request
+        return together.wait(PATIENCE_S) < 0
+
+    async def ask(runtime: paddock.Runtime) -> list[paddock.ToolResult]:
+        calls = [runtime.acall("delete_file", {"path": name}) for name in names]
+        return await asyncio.gather(*calls)
+
+    ask_before_deleting(place)
+    for name in names:
+        (place.project / name).write_text(name)
+    with paddock.open(place.project, approver=approve) as runtime:
+        codes = {result.refusal and result.refusal.code for result in asyncio.run(ask(runtime))}
+    assert codes == {"approval.refused"}
 
 
 # Errors

@@ -182,6 +182,16 @@ def test_what_was_cancelled_while_it_acted_is_let_go_and_nobody_is_asked(scene: 
     assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
 
 
+def test_what_was_cancelled_while_it_was_asked_about_is_refused_as_stopped(scene: Scene):
+    scene.bounds = Bounds(cancel=Button())
+    approver = Answers(Approval(False, "test", "call.cancelled"))
+    result = scene.call(approver)
+
+    assert (result.refusal, approver.asked[0].cancel) == (STOPPED, scene.bounds.cancel)
+    assert scene.stager.log == ["stage", "close"]
+    assert scene.door.events() == ["TOOL_STAGED", "TOOL_DENIED"]
+
+
 def test_what_may_be_cancelled_and_was_not_is_asked_about(scene: Scene):
     scene.bounds = Bounds(cancel=Button())
 

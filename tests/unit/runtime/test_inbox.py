@@ -16,12 +16,14 @@ from paddock.errors import (
     LedgerFullError,
     UsageError,
 )
+from paddock.providers.cancel import CancelToken
 from paddock.runtime.approval_records import GRANTED, USED
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover, YesApprover
 from paddock.runtime.inbox import Inbox
 from paddock.runtime.inbox_approver import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,
+    CANCELLED,
     POLICY_CHANGED,
     SANDBOX_CHANGED,
     TARGET_CHANGED,
@@ -348,6 +350,27 @@ def test_what_somebody_answers_at_a_door_waits_for_nobody_any_more(place, said):
     with pytest.raises(UsageError, match="no request"):
         place.inbox.grant(kept[0].id, "operator")
     assert place.inbox.take(asked) is None
+
+
+class Leaves:
+    """Is asked, and meanwhile the call is cancelled."""
+
+    def __init__(self, token: CancelToken) -> None:
+        self.token = token
+
+    def answer(self, asked: ApprovalRequest) -> Approval:
+        self.token.cancel()
+        return Approval(False, "client", "approval.unavailable", "it could not be asked")
+
+
+def test_what_was_cancelled_while_it_was_asked_about_is_not_kept(place):
+    token = CancelToken()
+    asked = replace(request(), cancel=token)
+    assert InboxApprover(NoApprover(), place.inbox).answer(asked).request_id
+    place.inbox.forget_waiting(asked)
+    said = InboxApprover(Leaves(token), place.inbox).answer(asked)
+    assert said == Approval(False, "client", "call.cancelled", CANCELLED)
+    assert place.inbox.list_all() == []
 
 
 @pytest.mark.parametrize("code", ["approval.unavailable", "approval.expired"])

@@ -5,7 +5,6 @@ policy leaves to a client's own prompts is a question here, and without an answe
 The SDK is loaded when a callback is made, and is no dependency.
 """
 
-import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from paddock.apps.hook.full import FullPorts, Given, guarded, identity_of
@@ -25,10 +25,18 @@ from paddock.apps.hook.wrapping import command_program
 from paddock.assembly.ledgers import HOOK_PACE, open_ledger
 from paddock.errors import ConfigError
 from paddock.plane.layout import LedgerName
+from paddock.runtime.awaiting import await_thread
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
 
 _CLIENT = "claude"
 _NOBODY = "nobody can be asked here"
+_NO_TYPE = (
+    "the type of this sub-agent is not known, so the profile locked holds it as well: "
+    "agent_types of permission_callback"
+)
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
+"""Of a program that tells the type of no sub-agent."""
 
 Callback = Callable[[str, dict[str, Any], Any], Awaitable[Any]]
 """The SDK's `CanUseTool`: tool, input and context in, one of its two results out."""
@@ -55,16 +63,23 @@ class Requested:
     directory: str
     tool_use_id: str = ""
     agent_id: str = ""
+    agent_type: str = ""
+    """Of a sub-agent: by it policy gives a profile. One of no known type is `locked`."""
     can_ask: bool = False
     """Whether somebody answers what policy asks; else that is denied."""
 
 
 def permission_callback(
-    directory: str | os.PathLike[str] = ".", otherwise: Callback | None = None
+    directory: str | os.PathLike[str] = ".",
+    otherwise: Callback | None = None,
+    agent_types: Mapping[str, str] = NO_TYPES,
 ) -> Callback:
     """Return what the SDK takes as `can_use_tool`, for a client that works in `directory`.
 
     `otherwise` is asked where policy asks or has nothing to say; without it that is denied.
+    `agent_types` holds the type of each sub-agent by its id, looked up at each call: the SDK
+    tells its callback the id alone, and both to a hook of SubagentStart. A sub-agent that is
+    not in there has the profile `locked`.
 
     Raises:
         ConfigError: the SDK is not installed.
@@ -78,13 +93,15 @@ def permission_callback(
     stands = os.path.abspath(directory)  # now: a program may change its own later
 
     async def can_use_tool(tool: str, given: dict[str, Any], context: Any) -> Any:
+        agent_id = getattr(context, "agent_id", None) or ""
         said = await judge_permission(
             Requested(
                 tool,
                 given,
                 stands,
                 tool_use_id=getattr(context, "tool_use_id", None) or "",
-                agent_id=getattr(context, "agent_id", None) or "",
+                agent_id=agent_id,
+                agent_type=agent_types.get(agent_id, ""),
                 can_ask=otherwise is not None,
             )
         )
@@ -101,14 +118,16 @@ def permission_callback(
 
 
 async def judge_permission(requested: Requested) -> Permission:
-    """Judge a call as the hook does, in a worker thread, and put the answer on record.
+    """Judge a call as the hook does, in a thread of its own, and put the answer on record.
 
-    Total: whatever goes wrong, the answer is a denial that says why.
+    Total: whatever goes wrong, the answer is a denial that says why. Who cancels it still
+    waits for its end: it takes no longer than any call of the hook.
     """
-    return await asyncio.to_thread(_judge, requested)
+    return await await_thread(partial(_judge, requested))
 
 
-def _judge(requested: Requested) -> Permission:
+def _judge(requested: Requested, cancel: Cancel) -> Permission:
+    del cancel  # It is over soon, and is on record.
     # The client stands where the program says, whoever has started the program.
     variables = {name: said for name, said in os.environ.items() if name != PROJECT_VARIABLE}
     # Not resolved: a link is another name of the project, and judged as one.
@@ -130,6 +149,7 @@ def _event_of(requested: Requested, directory: str) -> bytes:
         "tool_input": requested.input,
         "tool_use_id": requested.tool_use_id,
         "agent_id": requested.agent_id,
+        "agent_type": requested.agent_type,
         "cwd": directory,
     }
     try:
@@ -157,8 +177,10 @@ def _said(
 ) -> Permission:
     verdict = judged.verdict
     if verdict.outcome == DENY:
-        hint = answers.scratch_hint(ground.scene.today)
-        return Permission("deny", f"{verdict.reason}\n{hint}")
+        lines = [verdict.reason, answers.scratch_hint(ground.scene.today)]
+        if requested.agent_id and not requested.agent_type:
+            lines.insert(1, _NO_TYPE)
+        return Permission("deny", "\n".join(lines))
     reason = verdict.reason
     if verdict.outcome != ASK and verdict.is_granted:
         if not ground.engine.sandbox_shell or judged.wanted.line is None:

@@ -36,7 +36,11 @@ from paddock.values.cancelling import Cancel
 
 KEY: Final = "approval"
 """Of the one question in a result that asks."""
-ANSWERED_BEFORE: Final = "the question was answered before, or its time is over"
+ANSWERED_BEFORE: Final = (
+    "the question was answered before, or its time is over; for calls that are the same it is "
+    "one question, and an answer to it is for one of them"
+)
+ASK_ANEW: Final = "make the call again, and it is asked about anew"
 _NAME_CHARS_MAX: Final = 80
 _SCHEMA: Final[ElicitRequestedSchema] = {
     "type": "object",
@@ -191,7 +195,9 @@ class ReturningAsker:
             return approval
         approval = replace(approval, request_id=returned.identity)
         if not self._inbox.settle(request, approval):
-            return Approval(False, self.name, ApprovalExpiredError.code, ANSWERED_BEFORE)
+            return Approval(
+                False, self.name, ApprovalExpiredError.code, ANSWERED_BEFORE, hint=ASK_ANEW
+            )
         return approval
 
     def _forget_superseded(self) -> None:

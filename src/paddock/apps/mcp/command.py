@@ -184,7 +184,9 @@ class Mcp:
         client, scope = options.client, _scope(options)
         home = project.environment.home
         file = config_file(client, scope, project.root.path, home, console.variables)
-        entry = entry_for(client, scope, options.agent)
+        is_named = scope == "user" and options.plane is not None
+        plane = project.name or project.root.path
+        entry = entry_for(client, scope, options.agent, plane if is_named else None)
         edit = plan_install(file, scope, entry)
         is_wanted = not edit.changes or options.yes or _agrees(edit, console)
         is_new = edit.changes and is_wanted

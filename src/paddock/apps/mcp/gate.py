@@ -9,12 +9,14 @@ import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from mcp_types import JSONRPCError
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paddock import limits
-from paddock.apps.mcp.lines import find_ambiguous
+from paddock.apps.mcp.lines import read_content, request_id_of, still_runs
+from paddock.apps.mcp.running import RunningRequests, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,15 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Unambiguous:
-    """Refuses a message in which a name is given twice: the SDK's reader takes the last.
+    """Refuses what two readers could take for different things.
 
-    It stands behind the token: nobody else's body is held or parsed.
+    That is no JSON, a name that is given twice (the SDK's readers take the last), and the
+    id of a request of the same session that runs still. It stands behind the token:
+    nobody else's body is held or parsed.
     """
 
     app: ASGIApp
+    running: RunningRequests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See `starlette.types.ASGIApp`."""
@@ -82,17 +87,26 @@ class Unambiguous:
             await self.app(scope, receive, send)
             return
         pieces, body = await _read(receive)
-        answer = find_ambiguous(body)
-        if answer is not None:
-            content = answer.model_dump_json(by_alias=True, exclude_unset=True)
-            response = Response(content, 400, media_type="application/json")
-            await response(scope, receive, send)
+        value = None if body is None else read_content(body)
+        if isinstance(value, JSONRPCError):
+            await _answer(value)(scope, receive, send)
+            return
+        request_id = request_id_of(value)
+        key = key_of(Headers(scope=scope), request_id)
+        if request_id is not None and self.running.has(key):
+            await _answer(still_runs(request_id))(scope, receive, send)
             return
 
         async def again() -> Message:
             return pieces.pop(0) if pieces else await receive()
 
-        await self.app(scope, again, send)
+        with self.running.held(key):
+            await self.app(scope, again, send)
+
+
+def _answer(error: JSONRPCError) -> Response:
+    content = error.model_dump_json(by_alias=True, exclude_unset=True)
+    return Response(content, 400, media_type="application/json")
 
 
 def _says_too_large(scope: Scope) -> bool:
@@ -101,8 +115,11 @@ def _says_too_large(scope: Scope) -> bool:
     return said.isascii() and said.isdigit() and int(said) > limits.mcp_body_bytes_max
 
 
-async def _read(receive: Receive) -> tuple[list[Message], bytes]:
-    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole."""
+async def _read(receive: Receive) -> tuple[list[Message], bytes | None]:
+    """What comes in up to the limit, piece by piece and as a whole; over it, nothing whole.
+
+    The SDK refuses what is over it.
+    """
     pieces: list[Message] = []
     body = bytearray()
     while len(body) <= limits.mcp_body_bytes_max:
@@ -111,4 +128,4 @@ async def _read(receive: Receive) -> tuple[list[Message], bytes]:
         body += piece.get("body", b"")
         if not piece.get("more_body", False):
             return pieces, bytes(body)
-    return pieces, b""
+    return pieces, None

@@ -10,9 +10,8 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware, get_access_token
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -20,12 +19,14 @@ from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.routing import Route
 
 from paddock import limits
+from paddock.apps.mcp.bearer import ByToken, TokenVerifier, not_looked_up
 from paddock.apps.mcp.gate import Gate, Hosts, Unambiguous
-from paddock.apps.mcp.served import Agents, Served
+from paddock.apps.mcp.running import RunningRequests
+from paddock.apps.mcp.served import Agents
 from paddock.apps.mcp.server import make_server
 from paddock.assembly.project import Project
-from paddock.errors import HostError, PermissionDeniedError, UsageError
-from paddock.plane.tokens import find_agent, make_token, read_token, token_digest, token_path
+from paddock.errors import HostError, UsageError
+from paddock.plane.tokens import make_token, read_token, token_path
 from paddock.text.show import quote
 
 PATH: Final = "/mcp"
@@ -56,40 +57,6 @@ class Address:
             return False
 
 
-@dataclass(frozen=True, slots=True)
-class TokenVerifier:
-    """Looks a token up at each request: one that was replaced counts no more."""
-
-    project: Project
-    only: str | None
-    """The one agent that is served; None for all that have a token."""
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """See `mcp.server.auth.provider.TokenVerifier`."""
-        agent = find_agent(self.project.layout, self.project.environment, token)
-        if agent is None or self.only not in (None, agent):
-            return None
-        if not self.project.agents.is_known(agent):
-            # Its declaration was taken away by hand, and its token was not.
-            return None
-        # The token's digest keeps sessions of a replaced token from being taken over.
-        return AccessToken(token="", client_id=agent, scopes=[], subject=token_digest(token))
-
-
-@dataclass(frozen=True, slots=True)
-class ByToken:
-    """The agent of a request is the one whose token it carries."""
-
-    agents: Agents
-
-    def served(self) -> Served:
-        """That agent. Raises: PermissionDeniedError where there is no token."""
-        token = get_access_token()
-        if token is None:
-            raise PermissionDeniedError("the request carries no token")
-        return self.agents.get(token.client_id)
-
-
 def ensure_token(project: Project, agent: str) -> str:
     """Where the agent's token is kept; it is made if there is none yet."""
     if read_token(project.layout, project.environment, agent) is None:
@@ -101,18 +68,23 @@ def make_app(agents: Agents, only: str | None, hosts: Hosts) -> Gate:
     """The whole ASGI application: gate, token, protocol."""
     project = agents.project
     server = make_server(ByToken(agents), project.policy.settings.mcp.calls_max)
+    running = RunningRequests()
+    server.middleware.insert(0, running.handled)
     manager = StreamableHTTPSessionManager(
         server,
         max_request_body_size=limits.mcp_body_bytes_max,
         max_sessions=limits.mcp_sessions_max,
     )
+    protocol = StreamableHTTPASGIApp(manager)
     verifier = TokenVerifier(project, only)
     app = Starlette(
-        routes=[
-            Route(PATH, RequireAuthMiddleware(Unambiguous(StreamableHTTPASGIApp(manager)), []))
-        ],
+        routes=[Route(PATH, RequireAuthMiddleware(Unambiguous(protocol, running), []))],
         middleware=[
-            Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(verifier)),
+            Middleware(
+                AuthenticationMiddleware,
+                backend=BearerAuthBackend(verifier),
+                on_error=not_looked_up,
+            ),
             Middleware(AuthContextMiddleware),
         ],
         lifespan=_Lifespan(manager),
@@ -138,6 +110,8 @@ def serve_http(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `say` hears the address once it is bound.
 
+    What is under way then has `limits.mcp_end_s` to come to its end, and is told to stop.
+
     Raises: UsageError, ConfigError; HostError: the address cannot be used.
     """
     try:
@@ -154,6 +128,8 @@ def serve_http(
                 server_header=False,
                 limit_concurrency=limits.mcp_connections_max,
                 h11_max_incomplete_event_size=limits.mcp_head_bytes_max,
+                # Threat: a client that never sends the rest of its request keeps us for ever.
+                timeout_graceful_shutdown=limits.mcp_end_s,
             )
             _Server(config).run(sockets=[listening])
     finally:

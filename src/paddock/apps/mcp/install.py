@@ -20,6 +20,8 @@ Scope = Literal["project", "user"]
 NAME: Final = "paddock"
 _CALL_TIMEOUT_S: Final = 180
 """Longer than a person may take to answer, and than a command may run."""
+_STARTS_IT: Final = frozenset({"command", "args"})
+_HEADER: Final = f"[mcp_servers.{NAME}]"
 
 
 def config_file(
@@ -35,11 +37,21 @@ def config_file(
     return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
 
 
-def entry_for(client: Client, scope: Scope, agent: str | None) -> dict[str, Json]:
-    """How the client starts the server: by its bare name in a file that others share."""
+def entry_for(
+    client: Client, scope: Scope, agent: str | None, plane: Path | None
+) -> dict[str, Json]:
+    """How the client starts the server: by its bare name in a file that others share.
+
+    `plane` is the absolute path of the one that is meant wherever the client is started;
+    None for whichever it is started in, as with every file that lies in the project itself.
+    """
     entry: dict[str, Json] = {
         "command": NAME if scope == "project" else _program(),
-        "args": ["mcp", *([] if agent is None else ["--agent", agent])],
+        "args": [
+            "mcp",
+            *([] if agent is None else ["--agent", agent]),
+            *([] if plane is None else ["--plane", str(plane)]),
+        ],
     }
     if client == "codex":
         # Without `required` a first request may go out before the tools are known.
@@ -47,11 +59,26 @@ def entry_for(client: Client, scope: Scope, agent: str | None) -> dict[str, Json
     return entry
 
 
+def our_entry(known: object) -> dict[str, Json] | None:
+    """The entry, if it starts `paddock mcp`, wherever that stands and for whichever agent."""
+    if not isinstance(known, dict):
+        return None
+    entry = cast("dict[str, Json]", known)
+    command, arguments = entry.get("command"), entry.get("args")
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return None
+    words = cast("list[Json]", arguments)
+    return entry if Path(command).name == NAME and words[:1] == ["mcp"] else None
+
+
 def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> Edit:
     """Plan the entry into the file, which is made if it is missing.
 
-    Raises: ConfigError: the file does not load. UsageError: another entry stands there in
-        a form that only a person can change.
+    Of an entry of ours that stands there, what starts the server is set, what is missing is
+    added, and the rest stays: an environment, a time limit.
+
+    Raises: ConfigError: the file does not load. UsageError: the entry there is another
+        program's, or stands in a form that only a person can change.
     """
     found = read_client_file(file, follows=scope == "user")
     write = _toml if file.suffix == ".toml" else _json
@@ -59,55 +86,92 @@ def plan_install(file: Path, scope: Scope, entry: Mapping[str, Json]) -> Edit:
     return Edit(found, found.content if changed is None else changed)
 
 
+def _rows_to_set(known: object, entry: Mapping[str, Json], file: str) -> dict[str, Json]:
+    """What of `entry` has to be written over what stands there. Raises: UsageError.
+
+    Threat: a server of somebody else's by the same name would be gone for good.
+    """
+    ours = our_entry(known)
+    if ours is None:
+        raise UsageError(
+            f"another server {NAME!r} is configured",
+            where=file,
+            hint="remove its entry first, if that is meant",
+        )
+    return {
+        name: value
+        for name, value in entry.items()
+        if name not in ours or (name in _STARTS_IT and ours[name] != value)
+    }
+
+
 def _json(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
     found = parse_object(content or b"{}\n", file)
     servers = found.table("mcpServers").members
-    if servers.get(NAME) == dict(entry):
-        return None
     text = found.source.decode("utf-8")
-    return set_member(text, ("mcpServers", NAME), dict(entry)).encode("utf-8")
+    if NAME not in servers:
+        return set_member(text, ("mcpServers", NAME), dict(entry)).encode("utf-8")
+    rows = _rows_to_set(servers[NAME], entry, file)
+    for name, value in rows.items():
+        text = set_member(text, ("mcpServers", NAME, name), value)
+    return text.encode("utf-8") if rows else None
 
 
 def _toml(content: bytes, file: str, entry: Mapping[str, Json]) -> bytes | None:
     try:
-        values = tomllib.loads(content.decode("utf-8"))
+        text = content.decode("utf-8")
+        values = tomllib.loads(text)
     except ValueError as error:
         raise ConfigError(f"the file is not TOML: {error}", where=file) from None
     servers = cast("object", values.get("mcp_servers", {}))
-    known = cast("dict[str, object]", servers).get(NAME) if isinstance(servers, dict) else servers
-    if known == dict(entry):
-        return None
-    if known is not None and isinstance(servers, dict):
+    others = cast("dict[str, object]", servers) if isinstance(servers, dict) else {}
+    if NAME in others:
+        known = others[NAME]
+        rows = _rows_to_set(known, entry, file)
+        if not rows:
+            return None
+        changed = _with_rows(text, rows)
+        wanted = {**cast("dict[str, object]", known), **rows}
+    else:
+        gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+        changed = f"{text}{gap}{_HEADER}\n{_lines_of(entry)}"
+        wanted = dict(entry)
+    if not _says(changed, {**values, "mcp_servers": {**others, NAME: wanted}}):
+        by_hand = _lines_of(entry).rstrip().replace("\n", "; ")
         raise UsageError(
-            f"another server {NAME!r} is configured", where=file, hint="remove its entry first"
-        )
-    rows = [
-        f"[mcp_servers.{NAME}]",
-        *(f"{name} = {_value(value)}" for name, value in entry.items()),
-    ]
-    gap = "" if not content else "\n" if content.endswith(b"\n") else "\n\n"
-    changed = content + f"{gap}{chr(10).join(rows)}\n".encode()
-    if not _adds(changed, values, entry):
-        raise UsageError(
-            "'mcp_servers' is written so that no table can be added to it",
+            f"'mcp_servers' is written so that {NAME!r} cannot be set in it",
             where=file,
-            hint=f"write it as tables, [mcp_servers.NAME], or add by hand: {'; '.join(rows)}",
+            hint=f"write it as tables, [mcp_servers.NAME], or by hand: {_HEADER}; {by_hand}",
         )
-    return changed
+    return changed.encode("utf-8")
 
 
-def _adds(changed: bytes, values: Mapping[str, object], entry: Mapping[str, Json]) -> bool:
-    """Whether the file says what it said, and our entry."""
+def _with_rows(text: str, rows: Mapping[str, Json]) -> str:
+    """The text with these rows in our table, in the place of those of the same names."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    written = _lines_of(rows).replace("\n", newline)
+    kept: list[str] = []
+    is_ours = False
+    for line in text.splitlines(keepends=True):
+        said = line.strip()
+        if said.startswith("["):
+            is_ours = said.startswith(_HEADER)
+            kept += [line, written] if is_ours else [line]
+        elif not is_ours or said.partition("=")[0].rstrip() not in rows:
+            kept.append(line)
+    return "".join(kept)
+
+
+def _says(text: str, values: Mapping[str, object]) -> bool:
+    """Whether the file says just that."""
     try:
-        found = tomllib.loads(changed.decode("utf-8"))
+        return tomllib.loads(text) == values
     except ValueError:
         return False
-    servers = found.get("mcp_servers")
-    if not isinstance(servers, dict):
-        return False
-    others = {**cast("dict[str, object]", servers)}
-    is_there = others.pop(NAME, None) == dict(entry)
-    return is_there and {**found, "mcp_servers": others} == {"mcp_servers": {}, **values}
+
+
+def _lines_of(rows: Mapping[str, Json]) -> str:
+    return "".join(f"{name} = {_value(value)}\n" for name, value in rows.items())
 
 
 def _value(value: Json) -> str:

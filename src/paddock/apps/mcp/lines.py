@@ -92,36 +92,57 @@ def parse_line(line: bytes) -> JSONRPCMessage | Unusable | None:
     """The message that a line is, or what is wrong with it; None for a blank one."""
     if not line.strip(_SPACE):
         return None
+    value = _read(line)
+    if isinstance(value, Unusable):
+        return value
+    if isinstance(value, dict):
+        members = cast("dict[str, Json]", value)
+        return _refused_if_twice(line.decode(), members) or _message(members)
+    if isinstance(value, list):
+        return refused("batches are not served: send one message a line")
+    return refused(f"a message is an object, and this is {json_name(value)}")
+
+
+def read_content(content: bytes) -> Json | JSONRPCError:
+    """The value of a request's content; the answer to what is none, or gives a name twice.
+
+    A value that is no message is left to whoever reads it next.
+
+    Threat: who reads it next may take a byte order mark, UTF-16 or half of a surrogate pair,
+    # and deeper nesting. In what is not read here, a name could be given twice.
+    """
+    value = _read(content)
+    found = value if isinstance(value, Unusable) else None
+    if isinstance(value, dict):
+        found = _refused_if_twice(content.decode(), cast("dict[str, Json]", value))
+    if found is not None:
+        return found.answer or _error(found.why, None)
+    return cast("Json", value)
+
+
+def request_id_of(value: Json) -> RequestId | None:
+    """The id by which a request is answered; None of what is none."""
+    if not isinstance(value, dict) or "method" not in value:
+        return None
+    return _id(cast("dict[str, Json]", value))
+
+
+def still_runs(request_id: RequestId) -> JSONRPCError:
+    """The answer to a request with the id of one that runs."""
+    return _error(f"a request with the id {quote(request_id)} is still running", request_id)
+
+
+def _read(content: bytes) -> Json | Unusable:
+    """The JSON value that the content is, or why there is none."""
     try:
-        text = line.decode()
+        text = content.decode()
     except UnicodeDecodeError as error:
         return refused(f"not UTF-8 at byte {error.start}", code=PARSE_ERROR)
     try:
         value: Json = from_json(text)
     except ValueError as error:
         return _unread(text, str(error))
-    if isinstance(value, dict):
-        members = cast("dict[str, Json]", value)
-        return _refused_if_twice(text, members) or _message(members)
-    if isinstance(value, list):
-        return refused("batches are not served: send one message a line")
-    return refused(f"a message is an object, and this is {json_name(value)}")
-
-
-def find_ambiguous(content: bytes) -> JSONRPCError | None:
-    """The answer to a message in which a name is given twice; None for any other content.
-
-    What is no message at all is left to whoever reads it next.
-    """
-    try:
-        text = content.decode()
-        value: Json = from_json(text)
-    except ValueError:
-        return None
-    if not isinstance(value, dict):
-        return None
-    found = _refused_if_twice(text, cast("dict[str, Json]", value))
-    return None if found is None else found.answer or _error(found.why, None)
+    return value
 
 
 def _refused_if_twice(text: str, value: dict[str, Json]) -> Unusable | None:

@@ -8,7 +8,13 @@ when it was asked about is kept, and that is what the answer is for.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paddock.apps.mcp.asking import ANSWERED_BEFORE, Returned, ReturningAsker, approval_of
+from paddock.apps.mcp.asking import (
+    ANSWERED_BEFORE,
+    ASK_ANEW,
+    Returned,
+    ReturningAsker,
+    approval_of,
+)
 from paddock.apps.mcp.served import Served
 from paddock.assembly.granting import grant
 from paddock.assembly.resuming import resume
@@ -76,7 +82,7 @@ def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds
     except ApprovalExpiredError as error:
         note, hint = error.message, error.hint
     except UsageError:
-        note, hint = ANSWERED_BEFORE, ""
+        note, hint = ANSWERED_BEFORE, ASK_ANEW
     # Nobody can say yes to it any more: the call is asked about anew.
     served.inbox.forget_waiting(parked.request)
     late = Approval(False, approval.by, ApprovalExpiredError.code, note, hint=hint)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
+import anyio.to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
@@ -40,6 +41,7 @@ from paddock.apps.mcp.results import call_result
 from paddock.apps.mcp.returning import settle_changes
 from paddock.apps.mcp.served import Served
 from paddock.errors import (
+    ApprovalExpiredError,
     InvalidArgumentsError,
     PaddockError,
     ToolError,
@@ -60,6 +62,14 @@ _INSTRUCTIONS: Final = (
 _TOOLS_HINT: Final = "tools/list says which there are"
 _CLIENT_CALL_KEYS: Final = ("claudecode/toolUseId", "callId")
 """Where clients say by which id they know the call, which is the id that their hooks see."""
+_NO_STATE: Final = {"reason": "invalid_request_state"}
+"""What the SDK says of a state that is not its own, is another call's, or came late."""
+_NOT_ANSWERED: Final = Refusal(
+    ApprovalExpiredError.code,
+    "the answer does not count: it came later than "
+    f"{limits.approval_timeout_s:g} s, or not with what was sent for this very call",
+    "make the call again without it, and it is asked about anew",
+)
 
 Context = ServerRequestContext[Any, Any]
 T = TypeVar("T")
@@ -85,7 +95,9 @@ class McpServer:
     ) -> ListToolsResult:
         """What this agent may ever call."""
         del context, params
-        return ListToolsResult(tools=list(self._served().tools.values()))
+        # It may have to open the agent. It waits for no call: those have places of their own.
+        served = await anyio.to_thread.run_sync(self._served)
+        return ListToolsResult(tools=list(served.tools.values()))
 
     async def call_tool(
         self, context: Context, params: CallToolRequestParams
@@ -107,23 +119,41 @@ class McpServer:
                 return question
         return call_result(called.result)
 
-    async def refuse_unreadable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Put a call on record whose arguments are none: the SDK answers it, and no handler.
+    async def refuse_unusable(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Put a call on record that the SDK answers, and no handler.
+
+        That is one whose arguments are none, and one whose answer to a question came late
+        or with a state that is not ours.
 
         Raises: MCPError: as `call_tool`, and whatever comes of the rest.
         """
         params = ctx.params or {}
-        tool, given = params.get("name"), cast("Json", params.get("arguments"))
-        is_call = ctx.method == "tools/call" and isinstance(tool, str)
-        if is_call and given is not None and not isinstance(given, dict):
+        given = cast("Json", params.get("arguments"))
+        if ctx.method != "tools/call" or not isinstance(params.get("name"), str):
+            return await call_next(ctx)
+        if given is not None and not isinstance(given, dict):
             message = f"the arguments are {json_name(given)}, not an object"
-            refusal = Refusal(InvalidArgumentsError.code, message)
-            bounds = Bounds(client_call=_client_call(params))
-            work = partial(_refuse, self.door, str(tool), refusal, bounds)
-            failed = await self.calls.run(work, CancelToken(), ctx.session)
-            if failed is not None:
-                raise failed
-        return await call_next(ctx)
+            await self._refuse(ctx, Refusal(InvalidArgumentsError.code, message))
+            return await call_next(ctx)
+        try:
+            return await call_next(ctx)
+        except MCPError as error:
+            if error.data != _NO_STATE:
+                raise
+            refused = await self._refuse(ctx, _NOT_ANSWERED)
+            if refused is None:
+                raise
+            return call_result(refused)
+
+    async def _refuse(self, ctx: Context, refusal: Refusal) -> ToolResult | None:
+        """Record it; None for a tool that this agent does not have. Raises: MCPError."""
+        params = ctx.params or {}
+        bounds = Bounds(client_call=_client_call(params))
+        work = partial(_refuse, self.door, str(params.get("name")), refusal, bounds)
+        refused = await self.calls.run(work, CancelToken(), ctx.session)
+        if isinstance(refused, MCPError):
+            raise refused
+        return refused
 
     def _served(self) -> Served:
         try:
@@ -149,7 +179,7 @@ def make_server(door: Door, calls_max: int) -> Server[Any]:
     # opens nothing. The person has as long to answer as anywhere else.
     security = RequestStateSecurity.ephemeral(ttl=limits.approval_timeout_s)
     boundary = RequestStateBoundary(security, default_audience=_NAME)
-    server.middleware = [handlers.refuse_unreadable, boundary]
+    server.middleware = [handlers.refuse_unusable, boundary]
     return server
 
 
@@ -198,12 +228,13 @@ def _call(
         return _defect(error)
 
 
-def _refuse(door: Door, tool: str, refusal: Refusal, bounds: Bounds) -> MCPError | None:
-    """Put it on record; what to answer where that cannot be."""
+def _refuse(
+    door: Door, tool: str, refusal: Refusal, bounds: Bounds
+) -> ToolResult | MCPError | None:
+    """Put it on record; what to answer where that cannot be, None for an unlisted tool."""
 
-    def refuse(served: Served) -> None:
-        if tool in served.tools:
-            served.runtime.refuse(tool, refusal, bounds)
+    def refuse(served: Served) -> ToolResult | None:
+        return served.runtime.refuse(tool, refusal, bounds) if tool in served.tools else None
 
     try:
         return _with_served(door, refuse)

@@ -24,11 +24,10 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCRequest, JSONRPCResponse, RequestId
 
 from paddock import limits
-from paddock.apps.mcp.lines import Messages, Unusable, refused
+from paddock.apps.mcp.lines import Messages, Unusable, still_runs
 from paddock.apps.mcp.served import Agents, Served
 from paddock.apps.mcp.server import make_server
 from paddock.errors import HostError
-from paddock.text.show import quote
 
 _PIECE_BYTES: Final = 65_536
 _LAST_S: Final = 0.5
@@ -231,7 +230,8 @@ class Connection:
                 metadata = ServerMessageMetadata(on_request_unanswered=forget)
                 await onward.send(SessionMessage(found, metadata))
                 return
-            found = refused(f"a request with the id {quote(found.id)} is still running", found.id)
+            await self._send(still_runs(found.id))
+            return
         if not isinstance(found, Unusable):
             await onward.send(SessionMessage(found))
             return

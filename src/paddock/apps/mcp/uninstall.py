@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
-from paddock.apps.mcp.install import NAME, Client, Scope, config_file
+from paddock.apps.mcp.install import NAME, Client, Scope, config_file, our_entry
 from paddock.apps.mcp.json_members import remove_member
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import ClientFile, Edit, read_client_file
@@ -50,7 +50,7 @@ def plan_uninstall(file: Path, scope: Scope) -> Edit:
     known = _find_entry(found)
     if found.content is None or known is None:
         return Edit(found, found.content)
-    if _ours(known) is None:
+    if our_entry(known) is None:
         raise UsageError(
             f"the server {NAME!r} that is configured is another program",
             where=str(file),
@@ -75,7 +75,7 @@ def find_elsewhere(
         except ConfigError as error:
             left.append(Elsewhere(other, file, error.message))
             continue
-        if _ours(known) is not None:
+        if our_entry(known) is not None:
             left.append(Elsewhere(other, file))
     return left
 
@@ -89,18 +89,6 @@ def _find_entry(found: ClientFile) -> Json:
         return servers.get(NAME)
     known = _toml(found.content, str(found.path)).get("mcp_servers")
     return cast("dict[str, Json]", known).get(NAME) if isinstance(known, dict) else None
-
-
-def _ours(known: Json) -> dict[str, Json] | None:
-    """The entry, if it starts `paddock mcp`, wherever that stands and for whichever agent."""
-    if not isinstance(known, dict):
-        return None
-    entry = cast("dict[str, Json]", known)
-    command, arguments = entry.get("command"), entry.get("args")
-    if not isinstance(command, str) or not isinstance(arguments, list):
-        return None
-    words = cast("list[Json]", arguments)
-    return entry if Path(command).name == NAME and words[:1] == ["mcp"] else None
 
 
 def _from_json(content: bytes, file: str) -> bytes:

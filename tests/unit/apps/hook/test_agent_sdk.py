@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,9 +93,48 @@ def test_what_policy_asks_or_leaves_open_is_denied_where_nobody_answers(
     assert recorded(client) == [(decision, "deny"), (decision, "ask")]
 
 
-def test_a_sub_agent_that_does_not_say_what_it_is_may_little(client: Client):
+TYPES = """
+[agents."reviewer"]
+profile = "locked"
+"""
+NOT_KNOWN = "the type of this sub-agent is not known"
+
+
+def test_a_sub_agent_that_does_not_say_what_it_is_may_little_and_hears_why(client: Client):
     assert judged(client, "Write", INSIDE).behavior == "allow"
-    assert judged(client, "Write", INSIDE, agent_id="a1").behavior == "deny"
+    said = judged(client, "Write", INSIDE, agent_id="a1")
+    assert (said.behavior, NOT_KNOWN in said.message) == ("deny", True)
+
+
+def test_a_sub_agent_of_a_known_type_has_the_profile_of_its_type(client: Client):
+    client.write_policy(TYPES)
+
+    writer = judged(client, "Write", INSIDE, agent_id="a1", agent_type="writer")
+    reviewer = judged(client, "Write", INSIDE, agent_id="a2", agent_type="reviewer")
+
+    assert writer == Permission("allow")
+    assert (reviewer.behavior, NOT_KNOWN in reviewer.message) == ("deny", False)
+    assert [entry.agent for entry in client.entries()] == ["writer", "reviewer"]
+
+
+def test_the_callback_looks_the_type_up_as_it_is_known_at_each_call(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+):
+    results = SimpleNamespace(
+        PermissionResultAllow=lambda updated_input: ("allow", updated_input),
+        PermissionResultDeny=lambda message: ("deny", message),
+    )
+    monkeypatch.setitem(sys.modules, "claude_agent_sdk", results)
+    types: dict[str, str] = {}
+    can_use_tool = permission_callback(client.root, agent_types=types)
+    context = SimpleNamespace(tool_use_id="toolu_1", agent_id="a1")
+
+    early = asyncio.run(can_use_tool("Write", INSIDE, context))
+    types["a1"] = "writer"
+    late = asyncio.run(can_use_tool("Write", INSIDE, context))
+
+    assert (early[0], NOT_KNOWN in early[1]) == ("deny", True)
+    assert late == ("allow", None)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,68 @@ def test_again_changes_nothing(user):
 
 
 @pytest.mark.parametrize(
+    "known",
+    [
+        b'{"command": "other", "args": ["mcp"], "env": {"KEY": "k"}}',
+        b'{"command": "paddock", "args": ["serve"]}',
+        b'{"type": "http", "url": "http://127.0.0.1:1/mcp"}',
+        b"null",
+    ],
+)
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_another_programs_entry_of_our_name_stays(user, scope, known):
+    file = file_of(user, "claude", scope)
+    content = b'{"mcpServers": {"paddock": %s}}' % known
+    file.write_bytes(content)
+    ran = user.run("mcp", "install", "--client", "claude", "--scope", scope)
+    assert (ran.status, file.read_bytes()) == (2, content)
+    assert "another server 'paddock' is configured" in ran.err
+
+
+def test_of_an_entry_of_ours_only_what_starts_the_server_is_set(user):
+    file = user.project / ".mcp.json"
+    before = """{"mcpServers": {"paddock": {"timeout": 600000, "command": "/gone/paddock",
+      "args": ["mcp", "--agent", "main"],   "env": {"KEY":"k"} }}}"""
+    file.write_text(before)
+    assert user.run("mcp", "install", "--client", "claude").status == 0
+    written = file.read_text()
+    assert json.loads(written)["mcpServers"]["paddock"] == {
+        "timeout": 600000,
+        "command": "paddock",
+        "args": ["mcp"],
+        "env": {"KEY": "k"},
+    }
+    assert written.endswith(',   "env": {"KEY":"k"} }}}')
+    again = user.run("mcp", "install", "--client", "claude", "--json")
+    assert (again.json["is_new"], file.read_text()) == (False, written)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_of_our_table_only_what_starts_the_server_is_set_and_what_is_missing_added(user, newline):
+    file = user.project / ".codex/config.toml"
+    file.parent.mkdir()
+    own = """[mcp_servers.paddock] # mine
+# another agent's
+args = ["mcp", "--agent", "main"]
+tool_timeout_sec = 900
+command = "paddock"
+
+[mcp_servers.paddock.env]
+args = "x"
+"""
+    other = "[mcp_servers.other]\nargs = ['mcp']\ncommand = 'x'\n"
+    file.write_bytes(f"{own}{other}".replace("\n", newline).encode())
+    assert user.run("mcp", "install", "--client", "codex", "--scope", "project").status == 0
+    expected = own.replace('args = ["mcp", "--agent", "main"]\n', "").replace(
+        "# mine\n", '# mine\nargs = ["mcp"]\nrequired = true\n'
+    )
+    written = f"{expected}{other}".replace("\n", newline).encode()
+    assert file.read_bytes() == written
+    again = user.run("mcp", "install", "--client", "codex", "--scope", "project", "--json")
+    assert (again.json["is_new"], file.read_bytes()) == (False, written)
+
+
+@pytest.mark.parametrize(
     "content", [b"", b"# mine\nmodel = 'x'", b"[mcp_servers.other]\nurl='u'\n"]
 )
 def test_codex_gets_a_table_behind_what_stands_there(user, content):
@@ -91,6 +153,18 @@ def test_codex_gets_a_table_behind_what_stands_there(user, content):
         ("codex", ".codex/config.toml", b"mcp_servers = {other = {command = 'x'}}\n", 2),
         ("codex", ".codex/config.toml", b"[[mcp_servers]]\ncommand = 'x'\n", 2),
         ("codex", ".codex/config.toml", b"[mcp_servers.paddock]\ncommand = 'x'\n", 2),
+        (
+            "codex",
+            ".codex/config.toml",
+            b"[mcp_servers]\npaddock = {command = 'paddock', args = ['mcp']}\n",
+            2,
+        ),
+        (
+            "codex",
+            ".codex/config.toml",
+            b"[mcp_servers.paddock]\ncommand = 'paddock'\nargs = ['mcp',\n'x']\n",
+            2,
+        ),
     ],
 )
 def test_a_file_that_cannot_be_edited_stays_as_it_is(user, client, name, content, status):
@@ -106,6 +180,28 @@ def test_a_link_is_not_written_through(user, tmp_path):
     os.symlink(tmp_path / "elsewhere", user.project / ".mcp.json")
     assert user.run("mcp", "install", "--client", "claude").status == 3
     assert (tmp_path / "elsewhere").read_bytes() == b"{}"
+
+
+@pytest.mark.parametrize("client", ["claude", "codex"])
+def test_a_plane_that_is_named_is_the_one_wherever_the_client_is_started(user, client):
+    elsewhere = user.home / "elsewhere"
+    elsewhere.mkdir()
+    named = ("--plane", "../home/elsewhere")
+    ran = user.run("mcp", "install", "--client", client, "--scope", "user", "--json", *named)
+    started = ran.json["entry"]["args"]
+    assert (ran.status, started) == (0, ["mcp", "--plane", str(elsewhere)])
+    assert not planes_of(user)
+    assert user.run(*started).status == 0
+    assert [json.loads(each.read_bytes())["root"] for each in planes_of(user)] == [str(elsewhere)]
+
+
+def test_a_projects_own_file_names_no_place(user):
+    other = user.home / "elsewhere"
+    other.mkdir()
+    named = ("--plane", str(other))
+    ran = user.run("mcp", "install", "--client", "claude", "--scope", "project", *named)
+    assert ran.status == 0
+    assert json.loads((other / ".mcp.json").read_bytes()) == {"mcpServers": {"paddock": ENTRY}}
 
 
 def test_an_agent_that_is_not_there_is_not_configured(user):
@@ -186,6 +282,10 @@ BEHIND = """
 [profiles.x]
 model = "y"
 """
+
+
+def planes_of(user):
+    return list((user.home / ".local/state").glob("paddock/planes/*/plane.json"))
 
 
 def file_of(user, client, scope):

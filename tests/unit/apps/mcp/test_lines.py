@@ -11,7 +11,7 @@ from mcp_types import (
     JSONRPCResponse,
 )
 
-from paddock.apps.mcp.lines import Messages, Unusable, find_ambiguous, parse_line
+from paddock.apps.mcp.lines import Messages, Unusable, parse_line, read_content
 
 PING = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
 PINGED = JSONRPCRequest(jsonrpc="2.0", id=1, method="ping")
@@ -141,9 +141,9 @@ def test_who_hears_of_a_name_that_is_given_twice(fields, found):
     assert parse_line(f'{{"jsonrpc": "2.0", {fields}}}'.encode()) == found
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"{", b"[]", b"1", PING, b'[{"a": 1, "a": 2}]'])
+@pytest.mark.parametrize("content", [b"[]", b"1", PING, b'[{"a": 1, "a": 2}]'])
 def test_content_in_which_nothing_is_given_twice_has_no_answer_here(content):
-    assert find_ambiguous(content) is None
+    assert read_content(content) == json.loads(content)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,31 @@ def test_content_in_which_nothing_is_given_twice_has_no_answer_here(content):
     ids=["request", "two ids", "notification", "answer"],
 )
 def test_content_in_which_a_name_is_given_twice_is_answered(content, request_id):
-    answer = find_ambiguous(content)
+    answer = read_content(content)
     assert (answer.id, answer.error.code) == (request_id, -32600)
     assert answer.error.message.endswith(TWICE)
+
+
+GIVEN_TWICE = '{"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"b": %s, "b": 2}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "request_id", "code"),
+    [
+        (b"", None, -32700),
+        (b"{", None, -32700),
+        (b"\xef\xbb\xbf" + (GIVEN_TWICE % "1").encode(), None, -32700),
+        ((GIVEN_TWICE % "1").encode("utf-16"), None, -32700),
+        ((GIVEN_TWICE % "1").encode("utf-16-le"), None, -32700),
+        ((GIVEN_TWICE % r'"\ud800"').encode(), 1, -32600),
+        ((GIVEN_TWICE % ("[" * 500 + "]" * 500)).encode(), 1, -32600),
+        ((GIVEN_TWICE % ("[" * 100_000 + "]" * 100_000)).encode(), None, -32700),
+    ],
+    ids=["empty", "half", "mark", "utf-16", "utf-16 bare", "half of a pair", "deep", "deeper"],
+)
+def test_content_that_is_not_read_here_is_read_by_nobody_else(content, request_id, code):
+    answer = read_content(content)
+    assert (answer.id, answer.error.code) == (request_id, code)
 
 
 @pytest.mark.parametrize("value", ["1.5", "true", "null", "[]", "{}"])

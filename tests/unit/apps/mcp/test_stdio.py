@@ -277,13 +277,13 @@ def test_a_signal_ends_a_server_whose_client_reads_nothing(program, is_input_ope
 def test_a_signal_ends_calls_that_run_and_they_are_recorded(place, program):
     program.ask()
     assert program.signal(signal.SIGTERM) == 0
-    assert last_entry(place) == ("TOOL_DENIED", "approval.unavailable")
+    assert last_entry(place) == ("TOOL_DENIED", "call.cancelled")
 
 
 def test_the_end_of_the_input_ends_calls_that_run_and_they_are_recorded(place, program):
     program.ask()
     status, _ = program.close()
-    assert (status, last_entry(place)) == (0, ("TOOL_DENIED", "approval.unavailable"))
+    assert (status, last_entry(place)) == (0, ("TOOL_DENIED", "call.cancelled"))
 
 
 def test_what_came_before_the_end_of_the_input_is_answered(program):
