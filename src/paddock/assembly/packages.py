@@ -89,8 +89,8 @@ def is_development_plane(project: Project) -> bool:
     """Whether the plane was made with `--dev`: what its configuration first said, on record.
 
     Threat: whoever may edit the configuration would switch off approvals with it. What it
-    # says now does not count, and the record of what it said first is chained; so that no
-    # later one passes for the first, no posting file is asked.
+    says now does not count, and the record of what it said first is chained; so that no
+    later one passes for the first, no posting file is asked.
     """
     path = project.layout.ledger_paths()[LedgerName.GOVERNANCE]
     if not path.exists():

@@ -70,7 +70,7 @@ def find_agent(layout: PlaneLayout, environment: Environment, token: str) -> str
     """The agent whose token this is, or None.
 
     Threat: somebody tries tokens and measures how long the answer takes. Digests are
-    # compared, in constant time, and all of them each time.
+    compared, in constant time, and all of them each time.
 
     Raises: ConfigError, HostError.
     """

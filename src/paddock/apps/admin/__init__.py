@@ -10,6 +10,6 @@
     blocks       what can be shown, as values; drawing turns them into text
 
 Threat: a model, a file or a tool's result writes terminal sequences, direction
-# overrides or invisible characters, to draw a question or an answer of its own. Nothing
-# is shown but through `shown_text` (`drawing`), and in a question through `reveal`.
+overrides or invisible characters, to draw a question or an answer of its own. Nothing
+is shown but through `shown_text` (`drawing`), and in a question through `reveal`.
 """
