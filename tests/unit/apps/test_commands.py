@@ -862,6 +862,15 @@ def test_a_directory_that_was_removed_is_a_usage_error(user):
     assert ran.stderr.startswith("error[usage]: there is no directory")
 
 
+def test_a_tail_shows_the_newest_entries_until_nobody_waits_any_more(user):
+    user.call("view", path="README.md")
+    user.call("create_file", path="a", content="x")
+    newest = user.run("ledger", "query", "--last", "2", "--json")
+    ran = user.run("ledger", "tail", "--last", "2", "--json")
+    assert (ran.status, ran.err, ran.out) == (0, "", newest.out)
+    assert len(ran.out.splitlines()) == 2
+
+
 def test_a_tail_of_less_than_nothing_is_a_usage_error(user):
     assert user.run("ledger", "tail", "--last", "-1").status == 2
 
