@@ -53,7 +53,7 @@ def test_a_line_ends_with_a_line_feed_and_the_last_one_need_not(window, content,
     )
 
 
-def test_every_window_of_a_small_file(window):
+def test_every_window_of_a_small_file_has_its_lines(window):
     lines = [b"%d" % number for number in range(1, 8)]
     for content in (b"\n".join(lines), b"\n".join(lines) + b"\n"):
         for first in range(1, 10):
