@@ -179,6 +179,19 @@ def exemptions(module: Module) -> Iterator[str]:
             yield f"{number}: an exemption without a code and a reason"
 
 
+def docstrings(module: Module) -> Iterator[str]:
+    """A docstring is prose: no line of it begins with a comment's mark."""
+    for node in ast.walk(module.tree):
+        if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            continue
+        text = node.value.value
+        if not isinstance(text, str):
+            continue
+        for number, line in enumerate(text.split("\n"), start=node.lineno):
+            if line.lstrip().startswith("#"):
+                yield f"{number}: a comment's mark in a docstring"
+
+
 def _name(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
@@ -193,4 +206,5 @@ RULES: Final[tuple[Rule, ...]] = (
     terminal,
     pure_calls,
     exemptions,
+    docstrings,
 )

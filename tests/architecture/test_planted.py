@@ -185,6 +185,11 @@ OWN: tuple[tuple[Rule, Plant], ...] = (
     (rules.exemptions, Plant("tools/p.py", "x = 1  # noqa: S603\n", "exemption")),
     (rules.exemptions, Plant("tools/p.py", "x = 1  # type: ignore\n", "exemption")),
     (rules.exemptions, Plant("tools/p.py", "x = 1  # pyright: ignore[reportAny]\n", "exemption")),
+    (rules.docstrings, Plant("tools/p.py", '"""One.\n\n# Threat: x\n"""\n', "3: a comment's mark")),
+    (
+        rules.docstrings,
+        Plant("tools/p.py", 'def f():\n    """One.\n\n    Threat: x\n    # y\n    """\n', "5: "),
+    ),
 )
 
 KEPT: tuple[tuple[Rule, str, str], ...] = (
@@ -202,6 +207,7 @@ KEPT: tuple[tuple[Rule, str, str], ...] = (
     (rules.pure_calls, "plane/p.py", "x = open('f')\n"),
     (rules.pure_calls, "values/p.py", "class C:\n    input: int = 0\n"),
     (rules.exemptions, "tools/p.py", "x = 1  # noqa: S603  # an argument list, no shell\n"),
+    (rules.docstrings, "tools/p.py", '"""One.\n\nThreat: x\n    a = 1  # y\n"""\n# Threat: z\n'),
 )
 
 

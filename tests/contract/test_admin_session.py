@@ -99,7 +99,7 @@ def test_without_the_gate_the_last_two_lines_have_no_tool(plane, variables):
     assert shown.count("which I do not have here") == 2
 
 
-def test_the_same_session_on_a_pipe_of_the_program_itself(plane):
+def test_the_same_session_runs_on_a_pipe_of_the_program_itself(plane):
     ran = plane.pipe(SESSION, **RISKY)
     assert ran.stderr == ""
     require_the_session(plane, ran.returncode, ran.stdout)

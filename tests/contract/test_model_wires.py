@@ -167,7 +167,7 @@ def test_every_reason_to_stop_has_its_name(provider, server, said, stop, streams
         ("chat", "filter", Stop.CONTENT_FILTER),
     ],
 )
-def test_a_reason_that_only_some_have(provider, server, said, stop):
+def test_a_reason_that_only_some_have_is_known_by_them(provider, server, said, stop):
     server.reply(Speak(Said(("text",), stop=said)))
 
     assert provider.route(asking()).stop is stop

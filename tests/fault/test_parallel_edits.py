@@ -54,7 +54,7 @@ def failures_of_threads(act: Callable[[int], object]) -> list[BaseException]:
     return failures
 
 
-def test_by_threads_of_one_workspace(root):
+def test_threads_of_one_workspace_lose_no_edit(root):
     with Workspace.open(root) as workspace:
         assert failures_of_threads(lambda number: edit(workspace, number)) == []
     with open(f"{root}/a/file", "rb") as file:
@@ -63,7 +63,7 @@ def test_by_threads_of_one_workspace(root):
 
 
 @pytest.mark.needs("openat2")
-def test_by_processes_with_workspaces_of_their_own_and_either_resolution(root):
+def test_processes_with_workspaces_of_their_own_and_either_resolution_lose_no_edit(root):
     def act(number: int) -> None:
         resolution = (Openat2Resolution, WalkResolution)[number % 2]()
         with Workspace.open(root, resolution) as workspace:
@@ -77,7 +77,7 @@ def test_by_processes_with_workspaces_of_their_own_and_either_resolution(root):
     assert temporaries(root) == []
 
 
-def test_by_forked_children_that_share_the_parents_workspace(root):
+def test_forked_children_that_share_the_parents_workspace_lose_no_edit(root):
     with Workspace.open(root) as workspace:
         children = [
             start(lambda _, number=number: edit(workspace, number)) for number in range(EDITS)

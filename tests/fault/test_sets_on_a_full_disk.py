@@ -38,7 +38,7 @@ def opened(tree, plane):
 
 
 @pytest.mark.needs("root")
-def test_in_the_workspace(tmp_path):
+def test_a_set_without_room_in_the_workspace_leaves_nothing_behind(tmp_path):
     (tmp_path / "plane").mkdir(mode=0o700)
     with one_megabyte(tmp_path / "disk") as disk, opened_tree(disk) as tree:
         free = os.statvfs(disk).f_bfree
@@ -63,7 +63,7 @@ def opened_tree(directory):
 
 
 @pytest.mark.needs("root")
-def test_in_the_plane_for_what_is_replaced_or_for_the_journal(tmp_path):
+def test_a_set_without_room_in_the_plane_happens_as_a_whole_or_not_at_all(tmp_path):
     tree = tmp_path / "ws"
     outcomes = []
     for free_pages in range(8):

@@ -86,7 +86,7 @@ WORK = {
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_ordinary_work_in_a_shell(room: Room, name: str):
+def test_ordinary_work_is_done_in_a_shell(room: Room, name: str):
     line, expected = WORK[name]
     before = sorted(os.listdir(room.workspace))
 
@@ -180,7 +180,7 @@ os.utime("data", ns=(1, 1)); print(before != os.stat("data").st_mtime_ns)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_ordinary_programs(room: Room, name: str):
+def test_ordinary_programs_come_to_their_end(room: Room, name: str):
     end = room.python(PROGRAMS[name], timeout_s=60)
 
     assert (end.ending, end.exit_code) == (Ending.EXITED, 0), complained(end)

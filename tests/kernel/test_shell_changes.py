@@ -723,7 +723,7 @@ def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(termina
 # Limits and settings of the policy
 
 
-def test_all_or_nothing(tmp_path: Path):
+def test_where_policy_says_so_one_refused_file_keeps_all_others_out(tmp_path: Path):
     with a_terminal(tmp_path, OPEN + '[shell]\ncommit = "all"\n') as terminal:
         said = terminal.sneak("echo 1 > one; echo 2 > two.key")
         assert said["files_changed"] == []

@@ -233,7 +233,7 @@ def test_the_list_is_long_enough(capsys):
 
 
 @pytest.mark.parametrize(("number", "name"), list(enumerate(WORK, 1)))
-def test_ordinary_work(terminal: Terminal, number: int, name: str):
+def test_ordinary_work_is_done_and_committed(terminal: Terminal, number: int, name: str):
     work = WORK[name]
     why = lacking(work.needs)
     if why:

@@ -167,5 +167,5 @@ def test_the_schema_is_one_and_the_new_planes_configuration_keeps_it():
         ([], False),
     ],
 )
-def test_good_and_bad_files_by_name(value, is_right):
+def test_named_files_are_taken_or_refused_by_both(value, is_right):
     assert (loads(value), VALIDATOR.is_valid(value)) == (is_right, is_right)

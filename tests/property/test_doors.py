@@ -16,7 +16,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paddock.apps.cli import ledger_query
 from paddock.apps.cli.main import COMMANDS
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
@@ -563,9 +562,7 @@ def command_lines(draw: Any) -> list[str]:
     return [*front, name, *draw(st.sampled_from(SHAPES.get(name, [[]]))), *words]
 
 
-def test_any_command_line_ends_with_a_documented_status(place, monkeypatch):
-    # `ledger tail` would follow for ever.
-    monkeypatch.setattr(ledger_query, "_wait", bool)
+def test_any_command_line_ends_with_a_documented_status(place):
     kept = place.untouchable()
 
     @DOOR

@@ -38,8 +38,13 @@ def run_command(
     """One command, in this process, of a user without a terminal."""
     out, err = io.StringIO(), io.StringIO()
     source = io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
-    status = main(list(arguments), Console(source, out, err, variables, here))
+    # `ledger tail` would follow for ever.
+    status = main(list(arguments), Console(source, out, err, variables, here, _wait_no_more))
     return Ran(status, out.getvalue(), err.getvalue())
+
+
+def _wait_no_more(_: float) -> bool:
+    return False
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def find_anchor(layout: PlaneLayout, environment: Environment, origin: str) -> A
     """The anchor of this user's configuration; without one, a directory beside the planes.
 
     Threat: a repository or a command that a project could name would run on the host, and
-    # whoever names a place of their own has the proof there. The user's own file alone counts.
+    whoever names a place of their own has the proof there. The user's own file alone counts.
 
     Raises: ConfigError.
     """

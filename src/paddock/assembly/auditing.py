@@ -90,7 +90,7 @@ def is_held_elsewhere(layout: PlaneLayout, environment: Environment, name: Ledge
     """Whether there has to be this ledger: the one above, or of the highest its signer, knows it.
 
     Threat: a ledger that was removed with all that was kept beside it leaves nothing
-    # there to look at.
+    there to look at.
 
     Raises: HostError, ConfigError: what is held cannot be read.
     """
@@ -169,7 +169,7 @@ def _nothing_anchored(anchor: Anchor) -> Problem:
     """What to say of an anchor that is empty, although the ledger's key signed something.
 
     Threat: a directory that is not mounted, or another branch, holds nothing that could
-    # contradict a ledger that was put back with its key.
+    contradict a ledger that was put back with its key.
     """
     return Problem(
         ChainFault.ANCHOR,

@@ -154,7 +154,7 @@ def recorded_checkpoints(project: Project) -> Sequence[Recorded]:
 def audit_record(project: Project) -> Sequence[str]:
     """What is wrong with the ledger that `recorded_checkpoints` reads: a line each.
 
-    # Threat: whoever cuts a chain off could cut its record off, too.
+    Threat: whoever cuts a chain off could cut its record off, too.
 
     Raises: HostError, ConfigError; LedgerDamagedError where the ledger is gone.
     """

@@ -38,7 +38,7 @@ def require_registered(config: AdminConfig) -> None:
     """Refuse entries of `tools` that are no core tools, or not as these are registered.
 
     Threat: a development tool in the list would stand before the model whatever the
-    # gate says; a description of somebody else's making would tell the model something else.
+    gate says; a description of somebody else's making would tell the model something else.
 
     Raises: ConfigError naming the entry.
     """

@@ -92,7 +92,7 @@ def find_outdated(
     Whoever looks at many reads the `answers` to all of them once.
 
     Threat: a difference or a warning that was changed in the file, so that a person says
-    # yes to something that was never shown: no digest of the call covers them.
+    yes to something that was never shown: no digest of the call covers them.
 
     Raises: IntegrityError: the record of what was kept is not what was written.
     """

@@ -1,10 +1,10 @@
 """Tools that packages bring: code of somebody else, run in this process.
 
 Threat: such a tool is no less than a part of Paddock. What its file does when it is loaded,
-# and what its handler does beside its ports, no policy sees and no sandbox holds. So whoever
-# can bring a tool to be loaded has everything that this user has, and a tool is loaded only
-# when all of this holds, each told by somebody else than the one before
-# (`sound_packages`):
+and what its handler does beside its ports, no policy sees and no sandbox holds. So whoever
+can bring a tool to be loaded has everything that this user has, and a tool is loaded only
+when all of this holds, each told by somebody else than the one before
+(`sound_packages`):
 
   * an operator's configuration names tool and package, on a plane that was accepted
     (`HOT/config` is closed to every agent);

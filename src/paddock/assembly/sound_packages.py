@@ -1,10 +1,10 @@
 """Packages whose files may be used as what they are: installed, approved, unchanged.
 
 Threat: whoever changes a file of a package, with its manifest and receipt beside it, would
-# have what it wants loaded or read to a model. So each question is answered by somebody else:
-# what is installed by the packages ledger, verified, and by the plane; who stands for it by
-# the approval that the ledger names; what a file holds by the manifest of that digest. The
-# bytes that are used are those whose digest was compared; nothing is read a second time.
+have what it wants loaded or read to a model. So each question is answered by somebody else:
+what is installed by the packages ledger, verified, and by the plane; who stands for it by
+the approval that the ledger names; what a file holds by the manifest of that digest. The
+bytes that are used are those whose digest was compared; nothing is read a second time.
 """
 
 from collections.abc import Generator, Mapping

@@ -2,7 +2,7 @@
 
     chains.py judging.py  PURE  what is kept of a host, and whether an offer goes on from it
     store.py           the port that keeps it; `PostgresStore`, and the fake `MemoryCollector`
-    postgres.py schema.py  the tables, who may do what to them, and every query
+    postgres.py rows.py schema.py  the tables, who may do what to them, and every query
     pushing.py         what a host offers: the new lines of a ledger, up to a checkpoint
     accepting.py       taking offers in, each whole or not at all
     verifying.py       all that is kept computed again, and compared with what was recorded

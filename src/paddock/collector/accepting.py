@@ -1,8 +1,8 @@
 """Taking offers in: each is judged here, and taken whole or not at all.
 
-# Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
-# hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
-# next is looked at.
+Threat: whoever may push could lay one offer down that can be neither taken nor refused, or
+hold a lock on it, and nothing would be taken in any more. So such a one is left, and the
+next is looked at.
 """
 
 from collections.abc import Iterator

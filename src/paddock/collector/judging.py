@@ -4,9 +4,9 @@ Signature first: whoever does not have the key costs one verification, and no re
 lines. Then each line: an entry byte for byte as a writer writes it, its number and its link.
 At the end the tree's root, which is computed here and has to be the one that was signed.
 
-# Threat: a checkpoint is public, and anybody who may push can send one with lines of his own
-# under it. So lines that depart from what is here are a second history only where they are those
-# that were signed.
+Threat: a checkpoint is public, and anybody who may push can send one with lines of his own
+under it. So lines that depart from what is here are a second history only where they are those
+that were signed.
 
 Pure: what was taken in before comes as arguments.
 """

@@ -6,9 +6,9 @@ may lay offers down, for any host, and look at the progress of every host: that 
 offers, and how far each chain was taken in. It reads nothing else, and it cannot say in whose
 name an offer came: `sender` is the database's word.
 
-# Threat: such a role may keep a transaction open, and with it locks on `offers`, `parts` and
-# `progress`. What is there already is therefore not touched, with no lock that they stop; all
-# else has a limit (`lock_timeout`).
+Threat: such a role may keep a transaction open, and with it locks on `offers`, `parts` and
+`progress`. What is there already is therefore not touched, with no lock that they stop; all
+else has a limit (`lock_timeout`).
 """
 
 from typing import Final, LiteralString

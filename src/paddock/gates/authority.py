@@ -44,7 +44,7 @@ def keys_at(seq: int, told: RecordedPackage, ground: Ground) -> Keys:
     those that counted when the entry was written: who left approved it while he was one.
 
     Threat: the key of somebody who left may be in other hands. What it says of a package
-    # that came after he left is worth nothing, whoever signs the set later.
+    that came after he left is worth nothing, whoever signs the set later.
 
     Raises: ConfigError, HostError.
     """

@@ -99,7 +99,7 @@ def _is_too_open(standing: Standing, owner: InstalledPackage) -> bool:
     """Whether its mode says more than what was brought.
 
     Threat: operators edit configuration, so its content may be anything that is on record.
-    # A policy that others can write is theirs; kept closer than it was brought it is fine.
+    A policy that others can write is theirs; kept closer than it was brought it is fine.
     """
     if owner.manifest.by_path[standing.path].is_config:
         return bool(standing.mode & ~owner.files[standing.path].mode)

@@ -41,7 +41,7 @@ class CallMark:
     """Which call is at work, as its ledger entries name it.
 
     Threat: a model chooses `call_id`, and may give one twice; what tells a call from
-    # every other is `intent`, which the ledger drew.
+    every other is `intent`, which the ledger drew.
     """
 
     call_id: str

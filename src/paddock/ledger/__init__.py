@@ -1,10 +1,11 @@
 """The ledger: an append-only file of entries, each chained to the one before.
 
     format/            PURE  the bytes of a line, what a line may be, GENESIS, the names
-    ports.py           what the runtime asks of a ledger
-    disk.py mounts.py paths.py  the system calls that the store makes, as a port; its files
+    ports.py presence.py  what the runtime asks of a ledger; whether there is one
+    disk.py mounts.py  the system calls that the store makes, as a port
+    paths.py details.py  a ledger's files, and what may stand beside it
     store.py           LedgerFile: append by many processes and threads
-    lock.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
+    lock.py yielding.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
     segments.py        the files that a ledger is in, and how it goes on in another one
     reading.py tail.py   readers; they take no lock
     query.py index.py postings.py  questions, from posting files or from the lines

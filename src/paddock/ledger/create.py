@@ -64,7 +64,7 @@ class LedgerFiles:
         """Refuse if these files are not in their places any more.
 
         Threat: who removes the folder has the next writer make another lock and another head
-        # file, and two that do not see each other would put aside what the other one wrote.
+        file, and two that do not see each other would put aside what the other one wrote.
 
         Raises: LedgerDamagedError.
         """

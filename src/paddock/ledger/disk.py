@@ -148,7 +148,7 @@ def open_new(disk: Disk, path: str) -> int:
     """Open a file that is made now, to write; another one of that name is removed. Raises: OSError.
 
     Threat: a pipe that was put in a draft's place would hold up whoever opens it, and a link
-    # would be written through. What is left of a draft is nobody's.
+    would be written through. What is left of a draft is nobody's.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

@@ -2,7 +2,7 @@
 
     names        what packages and files may be called    versions   semantic versions
     manifest     what a package declares, and its identity
-    tarformat, gzipformat   the one form of an archive    archive    reading it whole, in memory
+    tar_format, gzip_format   the one form of an archive   archive   reading it whole, in memory
     packing      making an archive, writing hashes        hashing    `compute_sha256`
     keys         operators' Ed25519 keys                  signatures, approvals, approving
     registries   specs and frameworks                     receipts   what an install left
@@ -15,8 +15,8 @@
     depot        what they work with                      acceptance the port of a package's tests
     rows, listing   what people and models see            refusals   gate and ownership
     recorded     what the ledger says is installed        vouching   signing the whole set
-    founding     all packages of a new plane              stopped    what is left of one
-    loading      whether the plane can be opened with it
+    bootstrap    the packages that a plane is made from   founding   all of them at once
+    loading      whether the plane can be opened with it  stopped    what is left of one
 
 The idea: an archive is read into a value before anything is asked, every question is
 answered before anything is written, and then the plane changes as one set of its journal.

@@ -76,7 +76,7 @@ def require_as_recorded(depot: Depot) -> Standing:
     """What is installed, where files and packages ledger agree on it.
 
     Threat: an entry that tells of a set which follows from no entries before it makes the
-    # gates fail for good, also when what was amiss is put right.
+    gates fail for good, also when what was amiss is put right.
 
     Raises:
         GateRefusedError: G0B: as `require_installed`; G6: they do not agree.
@@ -119,7 +119,7 @@ def require_room(transaction: Transaction) -> None:
     """Refuse a change of which too much would have to be told, before anything of it happens.
 
     Threat: a swap that took place and cannot be recorded leaves a plane on which no command
-    # works any more.
+    works any more.
 
     Raises: UsageError: its ledger entry, or the record of it on its way, would be too long.
     """

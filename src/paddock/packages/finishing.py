@@ -190,7 +190,7 @@ def _let_go(depot: Depot) -> None:
     """Remove what was kept for hand-overs that are over.
 
     Threat: a receipt that does not load now, or is somewhere else, names what it took over
-    # when it is put right; what was kept is nowhere else.
+    when it is put right; what was kept is nowhere else.
     """
     installed = read_installed(depot.layout)
     receipts = [package.receipt for package in installed.packages.values()]

@@ -38,7 +38,7 @@ def unwrap(archive: bytes) -> bytes:
     """What one gzip member holds.
 
     Threat: a bomb. What comes out is counted while it comes, and never more is made than
-    # the limit and one piece.
+    the limit and one piece.
 
     Raises:
         ArchiveRefusedError: no gzip, damaged, cut off, followed by anything, or a bomb.

@@ -82,8 +82,8 @@ def path_problem(path: str) -> str:
     """Why a file of a package cannot be called so; empty where it can.
 
     Threat: a name that leads out (`..`, `/etc/x`), that hides what it is (control,
-    # direction and zero-width characters), or that another system reads otherwise (a
-    # backslash, an `é` of two characters).
+    direction and zero-width characters), or that another system reads otherwise (a
+    backslash, an `é` of two characters).
     """
     if not path:
         return "the name is empty"
@@ -120,8 +120,8 @@ def place_problem(path: str, plane_id: str) -> str:
     """Why a package of this tier may not bring a file to that place; empty where it may.
 
     Threat: a package that brings a key or an approval would vouch for itself, one that
-    # brings a receipt would have been installed without ever being looked at, and one of a
-    # lower tier would govern the tier above.
+    brings a receipt would have been installed without ever being looked at, and one of a
+    lower tier would govern the tier above.
     """
     folded = fold(path)
     for place in OWN_PLACES:

@@ -8,8 +8,8 @@ whether the file is a program, and reading one means: take these three out, make
 header anew, compare all 512 bytes.
 
 Threat: two programs that read one archive differently. Extended headers (pax, GNU) give a
-# member a second name or size, base-256 numbers a second length, sparse members a second
-# content, bytes behind a name's NUL a second name. What is not the one form is refused.
+member a second name or size, base-256 numbers a second length, sparse members a second
+content, bytes behind a name's NUL a second name. What is not the one form is refused.
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ The plane's first key needs nobody; from then on a key counts when a statement l
 that was made by a key which counted before.
 
 Threat: whoever can put a file into `HOT/registries/keys`, and approvals of his own beside
-# it, is an operator to everyone who only looks there.
+it, is an operator to everyone who only looks there.
 """
 
 import base64

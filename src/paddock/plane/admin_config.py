@@ -145,8 +145,8 @@ class AdminConfig:
         """What holds of the file of a plane that nobody accepted: only what narrows.
 
         Threat: an unpacked archive brings a plane whose profile waits for the
-        # operator's variable, whose prompt speaks for somebody else, or whose
-        # `base_url` collects the API key.
+        operator's variable, whose prompt speaks for somebody else, or whose
+        `base_url` collects the API key.
         """
         forbidden = dict.fromkeys((*DEFAULT_PERMISSIONS.forbidden, *self.permissions.forbidden))
         return AdminConfig(
@@ -162,8 +162,8 @@ def read_admin_config(layout: PlaneLayout) -> AdminConfig:
     """The configuration of the bare plane of `layout`, read once.
 
     Threat: who can put another directory in the place of `HOT/config`, or write
-    # into it, answers for the operator, and so with keys, approvals, prompt contracts,
-    # ledgers and agents: directories must be real and private.
+    into it, answers for the operator, and so with keys, approvals, prompt contracts,
+    ledgers and agents: directories must be real and private.
 
     Raises:
         ConfigError: it does not load, or stands where others can write.

@@ -1,6 +1,6 @@
 """What a bare plane's configuration wants beyond the defaults: what `paddock trust` shows of it.
 
-# Threat: as in `paddock.plane.grants`: every key is looked at, and every text is escaped.
+Threat: as in `paddock.plane.grants`: every key is looked at, and every text is escaped.
 """
 
 from paddock.plane.admin_config import (

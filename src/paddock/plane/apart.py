@@ -40,8 +40,8 @@ def require_outside(root: Path, environment: Environment) -> None:
     """Refuse a root that holds the user's Paddock files, or lies among them.
 
     Threat: what lies in a workspace can be written by an agent. State inside it
-    # would let the agent trust its own policy, edit its own ledger, or read the
-    # keys; a root inside the state directory is the same from the other side.
+    would let the agent trust its own policy, edit its own ledger, or read the
+    keys; a root inside the state directory is the same from the other side.
 
     Raises:
         ConfigError: they overlap.

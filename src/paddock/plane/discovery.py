@@ -41,7 +41,7 @@ def find_root(start: Path, environment: Environment, override: Path | None = Non
     unregistered bare plane; `start` itself.
 
     Threat: an agent may run `mkdir sub/.git` or `git clone`. Were that a root, whoever
-    # starts in it would work without the policy that stands above.
+    starts in it would work without the policy that stands above.
 
     A home directory that is kept in git does not make everything in it one
     project: the climb passes over directories that hold both `$HOME` and the
@@ -175,7 +175,7 @@ def _require_no_swapped_marker(candidates: tuple[Path, ...], environment: Enviro
     """Refuse a plane of this user whose configuration is no regular file any more.
 
     Threat: a link in the place of the configuration would make the plane look like
-    # an ordinary directory, and its files anybody's.
+    an ordinary directory, and its files anybody's.
     """
     for candidate in candidates:
         marker = PlaneLayout(candidate, PlaneKind.BARE).admin_config

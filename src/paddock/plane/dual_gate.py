@@ -23,7 +23,7 @@ def allows_risky_tools(variables: Mapping[str, str]) -> bool:
     """Whether the environment's half holds: the variable is exactly `1`.
 
     Threat: whoever reads "true", " 1" or "01" as a yes opens the gate for a
-    # value that nobody meant as one.
+    value that nobody meant as one.
     """
     return variables.get(RISKY_TOOLS_VARIABLE) == RISKY_TOOLS_VALUE
 

@@ -50,8 +50,8 @@ def read_file(path: Path, bytes_max: int) -> bytes | None:
     """The bytes of a regular file, or None where nothing stands.
 
     Threat: a FIFO would block the reader for ever and a link would make a file
-    # from elsewhere count as this one. The last component is never followed, the
-    # open never waits, and the type is taken from the descriptor.
+    from elsewhere count as this one. The last component is never followed, the
+    open never waits, and the type is taken from the descriptor.
 
     Raises:
         ConfigError: a link, a directory, a special file, unreadable, or more than
@@ -269,7 +269,7 @@ def require_private(directory: Path, variable: str = "PADDOCK_HOME") -> None:
     """Refuse a directory that others can write into; `variable` names another place for it.
 
     Threat: whoever can put files here can answer for the user: trust a policy,
-    # declare an agent, swap a ledger.
+    declare an agent, swap a ledger.
 
     Raises:
         ConfigError: a link, not a directory, another user's, or writable for a
@@ -294,7 +294,7 @@ def require_own_link(path: Path) -> None:
     """Refuse a link that somebody else made; anything else, and nothing, is fine.
 
     Threat: where others can make names, a link of theirs leads to files of the user's own
-    # that were never meant for this.
+    that were never meant for this.
 
     Raises: ConfigError.
     """

@@ -3,10 +3,10 @@
 Without it hold the defaults, under the user's own configuration where there is one.
 
 Threat: trust is an answer to this list. What a file could loosen and the list
-# does not name, a clone could slip in; what a file could make the terminal hide,
-# it would. So every key that can loosen anything is looked at, and every text of
-# the file is escaped. What is no looser than the defaults is listed apart, and only
-# where that is so for everything that it names.
+does not name, a clone could slip in; what a file could make the terminal hide,
+it would. So every key that can loosen anything is looked at, and every text of
+the file is escaped. What is no looser than the defaults is listed apart, and only
+where that is so for everything that it names.
 """
 
 from collections.abc import Iterator, Mapping

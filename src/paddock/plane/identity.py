@@ -67,7 +67,7 @@ def require_identity(found: PlaneIdentity, root: Path, record: Path) -> None:
     """Refuse a plane that is another project's.
 
     Threat: ids are cut hashes and files can be copied: without this, a project
-    # could come to be governed by another one's agents and history.
+    could come to be governed by another one's agents and history.
 
     Raises:
         ConfigError: root or id differ.

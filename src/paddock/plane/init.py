@@ -99,7 +99,7 @@ def init_project(
 def _require_apart_from_planes(root: Path, environment: Environment) -> None:
     """Refuse a new project in a bare plane; one that is there stays as it is.
 
-    # Threat: the project's agents would work on what governs the plane's.
+    Threat: the project's agents would work on what governs the plane's.
     """
     if os.path.lexists(own_policy_path(ProjectRoot(root, PlaneKind.PROJECT))):
         return

@@ -116,7 +116,7 @@ def read_user_policy(environment: Environment) -> PolicyFile | None:
     """The user's own policy and settings, if there are any.
 
     Threat: it counts whole, and commands of it run when a ledger is signed or anchored.
-    # Whoever can write it, or put a key beside it, is the user.
+    Whoever can write it, or put a key beside it, is the user.
 
     Raises:
         ConfigError: others can write it, its directory or that of the keys; it is no

@@ -1,8 +1,8 @@
 """The bare planes that this user made or accepted: kept in the user's state directory.
 
 Threat: a clone, or an agent, can put `HOT/config/` with a generous policy
-# anywhere. Looking like a plane is therefore not enough to be one: a bare plane
-# that was not named by the user counts fully only when it is registered here.
+anywhere. Looking like a plane is therefore not enough to be one: a bare plane
+that was not named by the user counts fully only when it is registered here.
 """
 
 import os

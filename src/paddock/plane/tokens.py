@@ -79,7 +79,7 @@ def find_bearer(layout: PlaneLayout, environment: Environment, token: str) -> Be
     """The agent whose token this is. A file that does not load hides no other.
 
     Threat: somebody tries tokens and measures how long the answer takes. Digests are
-    # compared, in constant time, and all of them each time.
+    compared, in constant time, and all of them each time.
 
     Raises: ConfigError: others can write to the directory. HostError.
     """

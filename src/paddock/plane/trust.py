@@ -44,8 +44,8 @@ def find_trust(file: Path, content: bytes, environment: Environment) -> TrustAns
     """Whether the user trusts exactly `content` at `file`. Never raises for what is stored.
 
     Threat: a clone brings a policy file, a pull or an agent changes it: both
-    # have another digest than the one that was accepted. A trust store that
-    # others can write, or that does not load, answers no.
+    have another digest than the one that was accepted. A trust store that
+    others can write, or that does not load, answers no.
     """
     real = _real(file)
     try:

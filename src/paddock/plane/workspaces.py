@@ -30,9 +30,9 @@ def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Env
     plane, where policy protects the plane's own files.
 
     Threat: policy patterns are relative to the workspace. An agent that is given
-    # `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
-    # protect them, and in `~/.claude` hooks and settings are files like any other. A
-    # plane further down is closed by policy: see `planes_below`.
+    `PLANE/HOT/ledger` or `PROJECT/.git` would stand behind the patterns that
+    protect them, and in `~/.claude` hooks and settings are files like any other. A
+    plane further down is closed by policy: see `planes_below`.
 
     Raises:
         ConfigError: it is none of these.

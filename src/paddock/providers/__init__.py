@@ -1,5 +1,15 @@
 """Models: one request in, one turn out, whoever answers.
 
+    ports, choice, keys    what a provider is; which one answers; its key, shown nowhere
+    gateway, failures      retries within a budget, and the one family of errors
+    sdk, sdk_provider, loop, cancel    a provider behind an SDK, and how it is stopped
+    anthropic*, openai*    the two vendors' wires, from requests to turns
+    sse, wire_json, reading, answer_tool    what both wires share
+    structured             an answer checked against its schema
+    budgets, estimate      what is left, and what a request may cost
+    transcript, cassettes, scripts, scripted    conversations and exchanges as text, played again
+    builtin*               the model that comes with Paddock
+
 Each provider speaks its own wire and hands back the same `ModelTurn`. The
 official SDKs are imported when a model of theirs is asked, and not before. A
 provider sends a request once; the gateway around it retries what failed on the

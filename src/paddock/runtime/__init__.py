@@ -1,5 +1,15 @@
 """The one door: a call is bound, resolved, decided, approved, recorded, run, recorded.
 
+    runtime, embedding   what a program holds, and the tools that it adds
+    dispatch, context, judge, prepared, answers   the life of one call, step by step
+    together, awaiting   the calls of one turn; what runs in a thread
+    registry, schemas, messages   the tools that exist, in each provider's words
+    approvals, asking, question   someone's answer, bound to what will run
+    inbox*, parked, approval_records   questions that wait, and what governance is told of them
+    commit_parked        changes that wait, brought in after a yes
+    records, contents    what a call leaves in the ledger, and what becomes of large contents
+    past, past_diff, undo, undo_plan   what calls changed, shown and taken back
+
 Nothing reaches a tool but through `Dispatcher.dispatch`. Dangers that this
 folder answers for: a short cut round a step, a decision on one value and an act
 on another, an effect without a record, a refusal that still did something, an

@@ -210,7 +210,7 @@ def approval_digest(
     counts for the other.
 
     Threat: a link is shown with what it leads to, and leads elsewhere when the call runs;
-    # a name that was free is taken, and the next one is written.
+    a name that was free is taken, and the next one is written.
     """
     call = [tool, SCHEMA_VERSION, dict(arguments), list(actions)]
     bound = [*call, list(agents), policy_digest, target_digest]

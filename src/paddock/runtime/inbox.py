@@ -65,8 +65,8 @@ class Inbox:
         """The answer that somebody gave for exactly this, if any. A grant is used up by it.
 
         Threat: an agent repeats a call that was granted once, two processes do so at
-        # the same time, or somebody puts a file, or a used one again, into the
-        # directory. One process holds the lock; it counts only what is on record.
+        the same time, or somebody puts a file, or a used one again, into the
+        directory. One process holds the lock; it counts only what is on record.
         """
         if not self._named_after(request):
             return None

@@ -1,8 +1,8 @@
 """The question that a person is shown before an approval, the same at every door. Pure.
 
 Threat: arguments and a cloned policy's reasons are written by others: with line
-# breaks, terminal sequences or direction overrides they would draw a question of
-# their own. Everything is escaped, each part on one line, and a cut is said.
+breaks, terminal sequences or direction overrides they would draw a question of
+their own. Everything is escaped, each part on one line, and a cut is said.
 """
 
 import json

@@ -8,7 +8,7 @@
     landlock.py keeping.py       the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/
     conversation.py capture.py pump.py spooling.py following.py   from a command's start to its end
-    changes/ git/ moments.py     what it changed: judged, settled, committed, parked
+    changes/ git/ moments.py     what it changed: judged, settled, committed, kept
     streams.py telling.py shell.py   what is told of it; one agent's shell
 
 Dangers: the command is anybody's and runs with the user's rights until the kernel says

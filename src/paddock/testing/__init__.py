@@ -1,1 +1,8 @@
-"""Shipped fakes: they keep the ports of the real things and pass the same suites."""
+"""Shipped fakes of the real things.
+
+    scripted_model     a model that says what a script says
+    memory_ledger, memory_collector   without a disk, without a database
+    failing_disk, faulty_disk   disks of which a chosen call fails
+
+They keep the ports of the real things and pass the same suites.
+"""

@@ -2,14 +2,16 @@
 
     names        the paths that policy judges          paths       the text rules
     resolution   opening without passing a link        links       where links lead
-    workspace    the face that tools use               listing     walking directories
+    workspace    the face that tools use               roots       the root, held open
+    listing      walking directories    entries        what one holds; states: what a path is
     reading      one open file          window         some lines of it
-    known        what was found out about large files before
+    known        what was found out about large files before; digesting: versions in a thread
     writing      create, replace, edit  moving         move, delete
     search       a folder of its own: contents and names, by ripgrep
     drafts       new content on its way to a name      temporary   names that outlive nobody
+    receipts     what an act came to    noting         a set noted before it happens
     changes      the nouns of a set     changeset      many changes, all or none
-    change_*     its plan, first look, drafts, steps, trees and recovery
+    change_*     its plan, first look, drafts, steps, taking, trees and recovery
     locks        one writer at a time   parents        directories made on the way
     metadata     what survives a write  disk           every call that changes anything
     failures     OSError → paddock.errors, in one place

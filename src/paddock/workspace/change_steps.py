@@ -190,7 +190,7 @@ class BoundSwap:
         """Of a displaced directory: remove it. False: something is in it that it did not hold.
 
         Threat: somebody whose working directory it is makes a file in it now, which stands
-        # nowhere else. What was not compared is not removed.
+        nowhere else. What was not compared is not removed.
         """
         if old.kind is not MarkKind.DIRECTORY:
             return True

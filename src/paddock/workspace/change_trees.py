@@ -75,7 +75,7 @@ def sight_of(status: FileStatus) -> str:
     """What a file's mark leaves out: when it was changed, in any way.
 
     Threat: a file that is rewritten in place with as many bytes, and gets its old
-    # modification time back, has the same mark. Nobody sets the change time (inode(7)).
+    modification time back, has the same mark. Nobody sets the change time (inode(7)).
     It holds until our own rename moves it (on ext4, XFS, Btrfs and tmpfs), so it is for the
     last look before that, and stands in no journal. Empty of a file with several names: an
     act of ours at another of them moves it too.

@@ -12,6 +12,7 @@ from a wrong line on, and a version that no write accepts.
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,12 +36,21 @@ class KnownFile:
 NOTHING_KNOWN: Final = KnownFile(None, None)
 
 
+def wall_clock_ns() -> int:
+    """Now, by the clock that file times are told in."""
+    return time.time_ns()
+
+
 class KnownFiles:
-    """The last files, for one workspace. Each call is atomic under the interpreter's lock."""
+    """The last files, for one workspace. Each call is atomic under the interpreter's lock.
 
-    __slots__ = ("_files",)
+    `now_ns` is the clock that readings are told in.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_files", "now_ns")
+
+    def __init__(self, now_ns: Callable[[], int] = wall_clock_ns) -> None:
+        self.now_ns = now_ns
         self._files: OrderedDict[FileStatus, KnownFile] = OrderedDict()
 
     def find(self, status: FileStatus) -> KnownFile:
@@ -58,8 +68,3 @@ class KnownFiles:
         )
         while len(self._files) > _FILES_MAX:
             self._files.popitem(last=False)
-
-
-def wall_clock_ns() -> int:
-    """Now, by the clock that file times are told in."""
-    return time.time_ns()

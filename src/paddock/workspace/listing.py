@@ -114,7 +114,7 @@ def _require_search(fd: int) -> None:
     """Refuse a directory whose names can be read, and nothing of what they name.
 
     Threat: every entry would seem to have gone away, and the directory empty.
-    # path_resolution(7): "." below a descriptor asks for search permission of its directory.
+    path_resolution(7): "." below a descriptor asks for search permission of its directory.
 
     Raises: PermissionError.
     """

@@ -22,7 +22,7 @@ from paddock.errors import PathNotAFileError, TextTooLargeError
 from paddock.text.show import quote
 from paddock.values.digests import DIGEST_PREFIX, digest_of
 from paddock.workspace.failures import NOT_A_FILE_HINT, converting, special_file
-from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles, wall_clock_ns
+from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles
 from paddock.workspace.metadata import FileStatus, status_of
 from paddock.workspace.names import WorkspacePath
 from paddock.workspace.resolution import READ_FILE, Resolution
@@ -117,7 +117,7 @@ class OpenFile:
 
     def __init__(self, path: WorkspacePath, fd: int, known: KnownFiles) -> None:
         self.path = path
-        self._opened_ns = wall_clock_ns()
+        self._opened_ns = known.now_ns()
         self.status = status_of(fd)
         self._fd = fd
         self._known = known

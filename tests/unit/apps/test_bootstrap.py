@@ -98,7 +98,7 @@ def test_verify_says_whether_an_archive_is_the_one_that_is_made_here(operator, a
 
 
 @pytest.mark.needs("stage")
-def test_from_a_copy_of_the_archive_alone_to_a_plane_that_passes_every_gate(operator, archive):
+def test_a_copy_of_the_archive_alone_makes_a_plane_that_passes_every_gate(operator, archive):
     unpacked = unpack(archive, operator.base / "copy")
     ran = script(operator, unpacked, "--root", "plane")
     assert ran.returncode == 0, ran.stderr

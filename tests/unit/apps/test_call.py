@@ -2,14 +2,16 @@
 
 import io
 import json
+import resource
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from paddock.apps.cli.call import Progress
 from paddock.apps.cli.console import Console
-from paddock.errors import LedgerBusyError, LedgerFullError
 
 
 def test_an_edit_needs_no_set_up_and_leaves_nothing_of_ours_in_the_project(user):
@@ -108,20 +110,30 @@ def test_a_damaged_ledger_stops_the_call(user):
     with open(path, "ab") as file:
         file.write(b"garbage\n")
     ran = user.call("create_file", path="new", content="x")
-    assert ran.status in (0, 4)
+    assert (ran.status, ran.out) == (4, "")
+    assert ran.err.startswith("error[ledger.damaged]: ")
+    assert not (user.project / "new").exists()
     assert user.run("ledger", "verify").status == 4
 
 
-@pytest.mark.parametrize("error", [LedgerBusyError, LedgerFullError])
-def test_a_ledger_that_cannot_be_opened_is_one_json_object_and_exit_five(user, monkeypatch, error):
-    from paddock.apps.cli import call
+@contextmanager
+def room_for(file_bytes_max: int) -> Iterator[None]:
+    """No file of this process grows beyond that: it counts as a full disk (setrlimit(2))."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    def refused(project, **_):
-        raise error("not now")
 
-    monkeypatch.setattr(call, "open_runtime", refused)
-    ran = user.call("view", path="README.md")
-    assert (ran.status, ran.json["status"], ran.json["code"]) == (5, "error", error.code)
+def test_a_ledger_that_cannot_be_opened_is_one_json_object_and_exit_five(user):
+    with room_for(1_500):
+        ran = user.call("create_file", path="new", content="x")
+    assert (ran.status, ran.json["status"], ran.json["code"]) == (5, "error", "ledger.full")
+    assert not (user.project / "new").exists()
+    assert user.call("create_file", path="new", content="x").status == 0
+    assert (user.project / "new").read_bytes() == b"x"
 
 
 def test_a_refusal_by_the_agents_own_list_shows_no_host_path(user):

@@ -1,19 +1,30 @@
 """The other commands: what they print and how they end."""
 
+import fcntl
+import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from paddock.apps.cli.main import COMMANDS
+from paddock.apps.cli.console import Console
+from paddock.apps.cli.main import COMMANDS, main
 from paddock.values.entries import Entry
 from tests.support.ledgers import open_ledger
 
+INTERRUPTIBLE = """
+import signal
+from paddock.apps.cli.main import console
+# A shell starts what runs in the background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+console()
+"""
 PADDOCK = Path(sys.executable).parent / "paddock"
 
 
@@ -508,14 +519,34 @@ def test_a_ledger_that_was_removed_is_damage_and_not_a_ledger_that_never_was(use
     assert not (user.project / "new").exists()
 
 
-def test_an_intent_without_result_is_reported_as_unknown(user, monkeypatch):
-    from paddock.tools.create_file import CreateFile
-
-    def killed(self, plan, ports):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(CreateFile, "run", killed)
-    assert user.call("create_file", path="a", content="x").status == 130
+def test_an_intent_without_result_is_reported_as_unknown(user):
+    user.call("view", path="README.md")
+    ledger = Path(user.run("where", "--json").json["ledgers"]["ho1m"])
+    directory = os.open(user.project, os.O_RDONLY)
+    # The write waits for this lock, with its intent on record.
+    fcntl.flock(directory, fcntl.LOCK_EX)
+    call = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            INTERRUPTIBLE,
+            "call",
+            "create_file",
+            '{"path": "a", "content": "x"}',
+        ],
+        cwd=user.project,
+        env={"HOME": str(user.home), "PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while b'"create_file"' not in ledger.read_bytes():
+        with suppress(subprocess.TimeoutExpired):
+            raise AssertionError(f"it ended with {call.wait(timeout=0.02)}")
+    call.send_signal(signal.SIGINT)
+    assert (*call.communicate(), call.returncode) == ("", "interrupted\n", 130)
+    os.close(directory)
+    assert not (user.project / "a").exists()
     ran = user.run("ledger", "verify", "--ledger", "ho1m", "--json")
     assert (ran.status, ran.json["ho1m"]["unknown"][0]["tool"]) == (0, "create_file")
 
@@ -831,20 +862,32 @@ def test_a_directory_that_was_removed_is_a_usage_error(user):
     assert ran.stderr.startswith("error[usage]: there is no directory")
 
 
+def test_a_tail_shows_the_newest_entries_until_nobody_waits_any_more(user):
+    user.call("view", path="README.md")
+    user.call("create_file", path="a", content="x")
+    newest = user.run("ledger", "query", "--last", "2", "--json")
+    ran = user.run("ledger", "tail", "--last", "2", "--json")
+    assert (ran.status, ran.err, ran.out) == (0, "", newest.out)
+    assert len(ran.out.splitlines()) == 2
+
+
 def test_a_tail_of_less_than_nothing_is_a_usage_error(user):
     assert user.run("ledger", "tail", "--last", "-1").status == 2
 
 
-def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user, monkeypatch):
-    from paddock.apps.cli import where
+class Breaking(io.StringIO):
+    """A standard output with a defect."""
 
-    def broken(options, console):
+    def write(self, text: str) -> int:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(where, "find_project", broken)
-    ran = user.run("where")
-    assert (ran.status, ran.out) == (70, "")
-    assert "Traceback" not in ran.err
+
+def test_a_defect_is_seventy_with_an_id_and_a_file_and_no_traceback(user):
+    out, err = Breaking(), io.StringIO()
+    console = Console(io.StringIO(), out, err, {"HOME": str(user.home)}, user.project)
+    assert main(["where"], console) == 70
+    assert out.getvalue() == ""
+    assert "Traceback" not in err.getvalue()
     (report,) = (user.home / ".local/state/paddock/defects").iterdir()
-    assert report.stem in ran.err
+    assert report.stem in err.getvalue()
     assert "boom" in report.read_text()

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from paddock.assembly import ledgers
-from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
-from paddock.errors import ConfigError, LedgerBusyError
+from paddock.errors import ConfigError
+from paddock.ledger.paths import LedgerPaths
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
@@ -111,19 +110,16 @@ def test_that_the_gate_was_open_for_a_single_call_is_on_record(
     assert [gate["decision"] for gate in gates] == ["allow"] * is_open
 
 
-def test_where_the_open_gate_cannot_be_recorded_nothing_comes_through_it(operator, monkeypatch):
+def test_where_the_open_gate_cannot_be_recorded_nothing_comes_through_it(operator):
     operator.change(tool_profile="development")
-
-    def busy(project, name, *_):
-        if name == "governance":
-            raise LedgerBusyError("not now")
-        return open_ledger(project, name)
-
-    monkeypatch.setattr(ledgers, "open_ledger", busy)
+    lock = Path(LedgerPaths(str(operator.plane / "HOT/ledger/governance.jsonl")).lock)
+    lock.unlink()
+    lock.mkdir()
     ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
-    assert (ran.status, ran.json["code"]) == (5, "ledger.busy")
+    assert (ran.status, ran.out) == (5, "")
+    assert f"the ledger's lock file cannot be opened: Is a directory\n  where: '{lock}'" in ran.err
     assert not (operator.plane / "HO2/scratch/a").exists()
-    monkeypatch.undo()
+    lock.rmdir()
     ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
     assert (ran.status, (operator.plane / "HO2/scratch/a").read_bytes()) == (0, b"a")
 

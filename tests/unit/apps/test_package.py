@@ -95,7 +95,7 @@ def test_a_package_that_would_lock_the_plane_is_refused_and_the_plane_goes_on(
 # The whole way
 
 
-def test_from_a_source_to_an_installed_package_and_back(operator):
+def test_a_source_becomes_an_installed_package_and_goes_again(operator):
     before = plane_tree(operator.plane)
     source = lay_source(operator.base / "src", FILES)
     value = json.loads((source / "manifest.json").read_text())
@@ -203,13 +203,13 @@ def test_an_install_says_what_a_gate_or_a_session_will_not_take(dev):
 # Statuses
 
 
-def test_a_gate_is_2(operator):
+def test_a_gate_that_refuses_ends_with_2(operator):
     ran = package(operator, "install", packed(operator))
     assert (ran.status, ran.json["gate"]) == (2, "G2")
     assert "paddock package approve" in ran.err
 
 
-def test_an_archive_that_is_not_safe_is_2_at_install_and_4_at_verify(operator):
+def test_an_archive_that_is_not_safe_ends_install_with_2_and_verify_with_4(operator):
     path = Path(packed(operator))
     path.write_bytes(path.read_bytes() + b"more")
     for action, status in (("install", 2), ("verify", 4), ("sign", 4), ("approve", 4)):
@@ -217,7 +217,7 @@ def test_an_archive_that_is_not_safe_is_2_at_install_and_4_at_verify(operator):
         assert (ran.status, ran.json["gate"]) == (status, "G0A"), action
 
 
-def test_ownership_is_3(dev):
+def test_a_file_of_another_package_ends_with_3(dev):
     assert package(dev, "install", packed(dev)).status == 0
     other = packed(dev, "b.tar.gz", {"HOT/kernel/a.txt": b"b\n"}, package_id="PKG-B")
     ran = package(dev, "install", other)
@@ -225,7 +225,7 @@ def test_ownership_is_3(dev):
     assert ran.json["failures"][0]["file"] == "HOT/kernel/a.txt"
 
 
-def test_a_lower_version_is_2(dev):
+def test_a_lower_version_ends_with_2(dev):
     assert package(dev, "install", packed(dev, version="2.0.0")).status == 0
     ran = package(dev, "install", packed(dev, version="1.0.0"), "--dry-run")
     assert (ran.status, ran.json["gate"]) == (2, "G5")
@@ -264,7 +264,7 @@ def test_an_approval_says_that_no_install_takes_a_lower_version(operator):
         (),
     ],
 )
-def test_usage_is_2_and_changes_nothing(arguments, operator):
+def test_wrong_usage_ends_with_2_and_changes_nothing(arguments, operator):
     packed(operator)
     before = plane_tree(operator.plane)
     ran = operator.run("package", *arguments)

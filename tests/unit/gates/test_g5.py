@@ -194,7 +194,7 @@ def test_who_left_keeps_his_word_for_what_an_operator_vouched_for_since(plane):
     assert statuses(plane) == dict.fromkeys(AUTHORITY, Status.PASS)
 
 
-def test_and_after_the_next_one_left_too(plane):
+def test_his_word_outlasts_the_next_one_who_left_too(plane):
     third = make_key("third/operator", bytes(range(2, 34)))
     with plane.bench() as bench:
         hand_on(plane, bench)

@@ -113,7 +113,7 @@ def test_g0a_finds_what_was_planted_in_an_archive(make):
 
 
 @pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
-def test_and_it_is_not_installed(real, make, tmp_path):
+def test_what_was_planted_in_an_archive_is_not_installed(real, make, tmp_path):
     archive = tmp_path / "x.tar.gz"
     archive.write_bytes(make())
     real.command("package", "uninstall", PLANTED)

@@ -100,7 +100,7 @@ NAMESPACES = [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 
 
 @pytest.mark.parametrize("flag", NAMESPACES)
 @pytest.mark.parametrize("at", MACHINES)
-def test_no_new_namespace_of_any_kind(at: int, flag: int):
+def test_no_namespace_of_any_kind_is_made(at: int, flag: int):
     ask = Filter(at)
 
     assert ask("clone", flag | 17) == EPERM
@@ -202,7 +202,7 @@ MODES = {0o644: ALLOW, 0o777: ALLOW, 0o1777: ALLOW, 0o4755: EPERM, 0o2755: EPERM
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("at", MACHINES)
-def test_no_setuid_or_setgid_bit_by_any_call(at: int, mode: int):
+def test_no_call_sets_a_setuid_or_setgid_bit(at: int, mode: int):
     ask = Filter(at)
     places = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1}
     places |= {"mknod": 1, "mknodat": 2}
@@ -292,7 +292,7 @@ HEADERS = {
 @pytest.mark.parametrize("at", MACHINES)
 def test_the_numbers_are_those_of_the_kernels_headers(at: int):
     if not HEADERS[at].exists():
-        return
+        pytest.skip(f"needs the kernel's headers: {HEADERS[at]}")
     text = HEADERS[at].read_text()
     told = {
         name: int(number)

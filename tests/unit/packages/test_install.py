@@ -712,7 +712,7 @@ def test_a_ledger_that_is_gone_stops_everything(approved):
     path.with_suffix(".away").rename(path)
 
 
-def test_one_change_at_a_time(bench, monkeypatch):
+def test_one_change_is_made_at_a_time(bench, monkeypatch):
     monkeypatch.setattr("paddock.limits.path_lock_timeout_s", 0.05)
     with bench.depot.attic.locked(), pytest.raises(HostError, match="locked"):
         bench.install(FILES)

@@ -167,7 +167,7 @@ def test_the_whole_decision_is_a_value() -> None:
         ("nobody knows", "ADADDDDDDD"),
     ],
 )
-def test_the_presets(profile: str, expected: str) -> None:
+def test_each_built_in_profile_answers_as_it_is_described(profile: str, expected: str) -> None:
     actions = [
         view("a"),
         create("a"),

@@ -84,7 +84,7 @@ def test_where_every_expectation_held_nothing_is_told_though_steps_are_left_over
         model.require_finished()
 
 
-def test_calls_side_by_side_and_cut_arguments():
+def test_calls_side_by_side_and_cut_arguments_are_played():
     calls = (ScriptedCall("list_files", {"path": "."}), ScriptedCall("x", {}, "mine", '{"a'))
     model = ScriptedModel([Say("Look.", calls, Stop.MAX_TOKENS)])
 

@@ -46,7 +46,7 @@ def numbers(output):
     return [entry["metadata"].get("n") for entry in output.details["entries"]]
 
 
-def test_the_ten_newest_entries_newest_last(query):
+def test_usually_the_ten_newest_entries_are_shown_newest_last(query):
     output = query(event_type="NOTE")
 
     assert numbers(output) == list(range(10, 20))
@@ -80,7 +80,7 @@ def test_an_offset_passes_over_the_newest(query, offset, found):
     assert numbers(query(event_type="NOTE", max_entries=2, offset=offset)) == found
 
 
-def test_one_session(query):
+def test_one_session_can_be_asked_for(query):
     assert numbers(query(event_type="NOTE", session_id="SES-1", max_entries=2)) == [17, 19]
 
 
@@ -93,7 +93,7 @@ def test_one_session(query):
         ({"since": "2026-01-01"}, 0),
     ],
 )
-def test_a_window_of_time(query, window, count):
+def test_a_window_of_time_can_be_asked_for(query, window, count):
     assert query(**window).details["count"] == count
 
 

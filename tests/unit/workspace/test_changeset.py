@@ -183,7 +183,7 @@ class TestMetadata:
         assert (status.st_ino, status.st_mtime_ns, status.st_mode & 0o7777) == (inode, 11, 0o755)
         assert (plain.root / "b").stat().st_mode & 0o7777 == 0o500
 
-    def test_a_link_has_none(self, plain):
+    def test_a_link_has_no_metadata_to_change(self, plain):
         with pytest.raises(PathNotAFileError):
             plain.commit(SetMetadata(at("link"), seen(plain.root, "link"), 0o600))
 
@@ -244,38 +244,40 @@ class TestConflicts:
         assert model_of(bench.root) == before
         assert bench.entries() == []
 
-    def test_a_file_that_was_rewritten(self, plain):
+    def test_a_file_that_was_rewritten_refuses_the_set(self, plain):
         was = seen(plain.root, "a/one.txt")
         (plain.root / "a/one.txt").write_bytes(b"ONE\n")
         self.refused(plain, WriteFile(at("a/one.txt"), content(b"1"), was))
 
-    def test_a_file_that_got_other_permissions(self, plain):
+    def test_a_file_that_got_other_permissions_refuses_the_set(self, plain):
         was = seen(plain.root, "a/one.txt")
         (plain.root / "a/one.txt").chmod(0o600)
         self.refused(plain, RemoveFile(at("a/one.txt"), was))
 
-    def test_a_file_at_another_version(self, plain):
+    def test_a_file_at_another_version_refuses_the_set(self, plain):
         self.refused(plain, RemoveFile(at("a/one.txt"), AtVersion(version(b"other"))))
         plain.commit(RemoveFile(at("a/one.txt"), AtVersion(version(b"one\n"))))
         assert not (plain.root / "a/one.txt").exists()
 
-    def test_a_link_with_another_text(self, plain):
+    def test_a_link_with_another_text_refuses_the_set(self, plain):
         (plain.root / "c").symlink_to("x")
         self.refused(plain, RemoveFile(at("c"), AtVersion(version(b"y"))), named="c")
         plain.commit(RemoveFile(at("c"), AtVersion(version(b"x"))))
 
-    def test_something_where_nothing_was_expected(self, plain):
+    def test_something_where_nothing_was_expected_refuses_the_set(self, plain):
         self.refused(plain, WriteFile(at("a/one.txt"), content(b"1"), Absent()))
         self.refused(plain, MakeDirectory(at("a"), Absent()), named="a")
 
-    def test_nothing_where_something_was_expected(self, plain):
+    def test_nothing_where_something_was_expected_refuses_the_set(self, plain):
         was = seen(plain.root, "a/one.txt")
         (plain.root / "a/one.txt").unlink()
         self.refused(plain, WriteFile(at("a/one.txt"), content(b"1"), was))
         self.refused(plain, RemoveFile(at("a/one.txt"), was))
         self.refused(plain, SetMetadata(at("a/one.txt"), was, 0o600))
 
-    def test_a_content_that_got_its_old_times_back_where_the_content_counts(self, plain):
+    def test_a_content_that_got_its_old_times_back_refuses_the_set_where_the_content_counts(
+        self, plain
+    ):
         file = plain.root / "a/one.txt"
         was = Seen(seen(plain.root, "a/one.txt").status, version(b"one\n"))
         file.write_bytes(b"two\n")
@@ -289,7 +291,7 @@ class TestConflicts:
         [lambda file: file.chmod(0o600), lambda file: os.utime(file, (5, 5))],
         ids=["mode", "time"],
     )
-    def test_a_mode_or_time_beside_the_very_content_that_was_seen(self, plain, act):
+    def test_a_mode_or_time_beside_the_very_content_that_was_seen_refuses_the_set(self, plain, act):
         file = plain.root / "a/one.txt"
         was = Seen(seen(plain.root, "a/one.txt").status, version(b"one\n"))
         act(file)
@@ -297,13 +299,13 @@ class TestConflicts:
         plain.commit(SetMetadata(at("a/one.txt"), AtVersion(version(b"one\n")), 0o755, 7))
         assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_mtime_ns) == (0o755, 7)
 
-    def test_a_link_in_the_place_of_a_file(self, plain):
+    def test_a_link_in_the_place_of_a_file_refuses_the_set(self, plain):
         was = seen(plain.root, "a/one.txt")
         (plain.root / "a/one.txt").unlink()
         (plain.root / "a/one.txt").symlink_to("two.txt")
         self.refused(plain, WriteFile(at("a/one.txt"), content(b"1"), was))
 
-    def test_a_directory_in_which_something_appeared(self, plain):
+    def test_a_directory_in_which_something_appeared_refuses_the_set(self, plain):
         removals = (
             RemoveDirectory(at("b")),
             RemoveDirectory(at("b/deep")),
@@ -349,14 +351,16 @@ class AllMustHold:
 
 
 class TestACondition:
-    def test_is_asked_while_its_directories_and_those_of_the_set_are_locked(self, plain):
+    def test_a_condition_is_asked_while_its_directories_and_those_of_the_set_are_locked(
+        self, plain
+    ):
         condition = AllMustHold(plain.root, ("a", "b", "."))
         change = WriteFile(at("b/new"), content(b"new"), Absent())
         plain.workspace.commit([[change]], plain.objects, plain.journal, condition=condition)
         assert condition.locked == ["a", "b", "."]
         assert (plain.root / "b/new").read_bytes() == b"new"
 
-    def test_that_does_not_hold_refuses_the_set_and_leaves_no_trace(self, plain):
+    def test_a_condition_that_does_not_hold_refuses_the_set_and_leaves_no_trace(self, plain):
         before = model_of(plain.root)
         change = WriteFile(at("b/new"), content(b"new"), Absent())
         with pytest.raises(FileChangedError, match="it does not hold"):
@@ -370,7 +374,7 @@ class TestACondition:
 
 
 class TestWhatIsNeverReplaced:
-    def test_a_read_only_file_unless_the_change_says_so(self, plain):
+    def test_a_read_only_file_is_replaced_only_where_the_change_says_so(self, plain):
         file = plain.root / "a/one.txt"
         file.chmod(0o444)
         with pytest.raises(ReadOnlyPathError):
@@ -381,13 +385,13 @@ class TestWhatIsNeverReplaced:
         )
         assert not file.exists()
 
-    def test_a_fifo(self, plain):
+    def test_a_fifo_is_never_replaced(self, plain):
         os.mkfifo(plain.root / "fifo")
         with pytest.raises(SpecialFileError):
             plain.commit(RemoveFile(at("fifo"), seen(plain.root, "fifo")))
         assert stat.S_ISFIFO((plain.root / "fifo").lstat().st_mode)
 
-    def test_anything_behind_a_link(self, plain):
+    def test_nothing_behind_a_link_is_replaced(self, plain):
         (plain.base / "outside").mkdir()
         (plain.root / "away").symlink_to(plain.base / "outside")
         (plain.root / "inner").symlink_to("b")
@@ -399,7 +403,7 @@ class TestWhatIsNeverReplaced:
         plain.commit(WriteFile(at("b/x"), content(b"1"), Absent()))
         assert (plain.root / "b/x").read_bytes() == b"1"
 
-    def test_a_file_in_a_directory_that_is_not_there(self, plain):
+    def test_no_file_is_made_in_a_directory_that_is_not_there(self, plain):
         with pytest.raises(PathNotFoundError):
             plain.commit(WriteFile(at("none/x"), content(b"1"), Absent()))
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.workspace import digesting
 from paddock.workspace.digesting import version_meanwhile
+from tests.support.children import end_of
 
 LARGE = bytes(range(256)) * 8192  # 2 MiB
 
@@ -55,14 +55,19 @@ def test_many_may_wait_for_one_version():
     assert found == [sha256(LARGE)] * 8
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_without_a_thread_whoever_asks_computes_it(monkeypatch):
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(digesting, "_worker", digesting._Worker())
     monkeypatch.setattr("threading.Thread.start", refuse)
 
-    assert version_meanwhile(LARGE).result() == sha256(LARGE)
+    def compute() -> None:
+        # A forked child, because it has no thread yet that could serve it.
+        assert version_meanwhile(LARGE).result() == sha256(LARGE)
+        assert threads() == 0
+
+    assert end_of(compute) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

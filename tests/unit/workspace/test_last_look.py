@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paddock.errors import FileChangedError
-from paddock.history.journal import Journal, JournalEntry
+from paddock.history.journal import Journal
 from paddock.history.keeping import History, Kept
 from paddock.history.notes import Doing
 from paddock.testing.failing_disk import Death, FailingDisk
@@ -141,12 +141,19 @@ def test_a_file_rewritten_under_its_old_time_after_it_was_kept_stays(tmp_path, s
     history.close()
 
 
+END_RECORD = b'{"record":"end"}\n'
+
+
 class FillingDisk(Disk):
-    """Somebody whose working directory is removed saves a file there, at the given call."""
+    """Somebody whose working directory is removed saves a file there.
+
+    At the first `unlink` in it, or at the `end` record: as soon as that is durable.
+    """
 
     def __init__(self, call: str) -> None:
         self.call = call
         self.fd = -1
+        self.ending = -1
 
     def _save(self, call: str) -> None:
         if call == self.call and self.fd >= 0:
@@ -160,20 +167,27 @@ class FillingDisk(Disk):
             self._save("unlink")
         super().unlink(dir_fd, name)
 
+    def write(self, fd: int, content: bytes | memoryview) -> None:
+        super().write(fd, content)
+        if bytes(content).endswith(END_RECORD):
+            self.ending = fd
+
+    def sync(self, fd: int) -> None:
+        super().sync(fd)
+        if fd == self.ending:
+            self._save("end")
+
 
 def left_in(root: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in root.rglob("theirs")}
 
 
 @pytest.mark.parametrize("call", ["unlink", "end"])
-def test_what_is_saved_in_a_directory_that_goes_away_is_never_removed(tmp_path, call, monkeypatch):
+def test_what_is_saved_in_a_directory_that_goes_away_is_never_removed(tmp_path, call):
     lay_out(tmp_path / "ws", OLD)
     disk = FillingDisk(call)
     with open_bench(tmp_path, disk) as bench:
         disk.fd = os.open(bench.root / "dir", os.O_RDONLY)
-        if call == "end":
-            ended = JournalEntry.end
-            monkeypatch.setattr(JournalEntry, "end", lambda e: (ended(e), disk._save("end")))
         receipt = bench.commit(*removals(bench.root))
         (note,) = receipt.notes
         assert "something that the change took away was changed meanwhile" in note

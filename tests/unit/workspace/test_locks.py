@@ -4,13 +4,15 @@ import fcntl
 import os
 import resource
 import threading
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from paddock.errors import PathError, StorageFullError
-from paddock.workspace import locks as module
 from paddock.workspace.locks import LockedDirectories
 from paddock.workspace.names import unchecked_path
+from paddock.workspace.resolution import READ_DIRECTORY, Resolution
 
 p = unchecked_path
 
@@ -96,25 +98,36 @@ def test_opposite_orders_never_wait_for_each_other(ground, root_fd, resolution):
     assert len(done) == 200
 
 
-def test_a_directory_that_was_replaced_while_waiting_is_opened_again(
-    ground, root_fd, resolution, monkeypatch
+@dataclass
+class Replacing:
+    """A resolution behind which somebody puts another directory at the name, once."""
+
+    real: Resolution
+    root: Path
+    opened: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.real.name
+
+    def open(self, root_fd: int, relative: str, flags: int) -> int:
+        fd = self.real.open(root_fd, relative, flags)
+        if not self.opened:
+            (self.root / relative).rename(self.root / "moved")
+            (self.root / relative).mkdir()
+        if flags == READ_DIRECTORY:
+            self.opened.append(os.fstat(fd).st_ino)
+        return fd
+
+
+def test_a_directory_that_was_replaced_before_it_was_locked_is_opened_again(
+    ground, root_fd, resolution
 ):
-    """The lock is waited for, and meanwhile the name leads to another directory."""
-    taken = []
-    real = module.try_lock
-
-    def try_lock(fd: int) -> bool:
-        taken.append(os.fstat(fd).st_ino)
-        if len(taken) == 1:
-            (ground.root / "a").rename(ground.root / "moved")
-            (ground.root / "a").mkdir()
-        return real(fd)
-
-    monkeypatch.setattr(module, "try_lock", try_lock)
-    with LockedDirectories(root_fd, resolution, p("a")) as (fd,):
+    replacing = Replacing(resolution, ground.root)
+    with LockedDirectories(root_fd, replacing, p("a")) as (fd,):
         assert os.fstat(fd).st_ino == os.stat(ground.root / "a").st_ino
         assert not is_locked(ground.root / "moved")
-    assert taken == [os.stat(ground.root / name).st_ino for name in ("moved", "a")]
+    assert replacing.opened == [os.stat(ground.root / name).st_ino for name in ("moved", "a")]
 
 
 def test_more_directories_than_descriptors_are_refused_before_any_is_locked(

@@ -3,13 +3,17 @@
 import errno
 import os
 import re
+import struct
 
 import pytest
 
 from paddock import limits
+from paddock.kernel.machine import call_number, this_machine
+from paddock.kernel.processes import set_no_new_privileges
+from paddock.kernel.seccomp import install_filter
 from paddock.workspace import Openat2Resolution, WalkResolution, detect_resolution
-from paddock.workspace import resolution as module
 from paddock.workspace.resolution import PASS, PASS_DIRECTORY, READ_DIRECTORY, READ_FILE
+from tests.support.children import end_of
 
 
 @pytest.fixture
@@ -104,12 +108,32 @@ def test_openat2_asks_again_a_bounded_number_of_times(root_fd, times, answered):
         assert busy.asked == limits.openat2_retries_max + 1
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"), [(errno.ENOSYS, "walk"), (errno.EPERM, "walk"), (None, "openat2")]
-)
-def test_the_probe_falls_back_to_the_walk_where_openat2_is_refused(monkeypatch, code, expected):
-    monkeypatch.setattr(module, "OpenHow", lambda flags, resolve: Busy(code or 0, 1 if code else 0))
-    assert detect_resolution().name == expected
+def refuse_openat2(code: int) -> None:
+    """From now on the kernel answers it with this error, as a container's filter does."""
+    load, equal, answer = 0x20, 0x15, 0x06  # linux/bpf_common.h
+    refused, allowed = 0x00050000, 0x7FFF0000  # linux/seccomp.h
+    openat2 = call_number("openat2", this_machine())
+    steps = [
+        *((load, 0, 0, 0), (equal, 0, 1, openat2)),
+        *((answer, 0, 0, refused | code), (answer, 0, 0, allowed)),
+    ]
+    set_no_new_privileges()
+    install_filter(b"".join(struct.pack("=HBBI", *step) for step in steps))
+
+
+@pytest.mark.needs("openat2")
+def test_the_probe_chooses_openat2_where_the_kernel_has_it():
+    assert detect_resolution().name == "openat2"
+
+
+@pytest.mark.needs("openat2")
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM])
+def test_the_probe_falls_back_to_the_walk_where_openat2_is_refused(code):
+    def find_the_walk() -> None:
+        refuse_openat2(code)
+        assert detect_resolution().name == "walk"
+
+    assert end_of(find_the_walk) == 0
 
 
 def test_the_probe_leaves_no_descriptor_open():

@@ -3,10 +3,14 @@
 import hashlib
 import os
 import tracemalloc
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from paddock.workspace import Window, WindowLimits, WindowLine, Workspace, reading
+from paddock.workspace import Resolution, Window, WindowLimits, WindowLine, Workspace
+from paddock.workspace.known import NOTHING_KNOWN, KnownFile, KnownFiles
+from paddock.workspace.reading import OpenFile, open_file
 from paddock.workspace.window import whole_characters
 
 WIDE = WindowLimits(1_000_000, 100_000)
@@ -49,7 +53,7 @@ def test_a_line_ends_with_a_line_feed_and_the_last_one_need_not(window, content,
     )
 
 
-def test_every_window_of_a_small_file(window):
+def test_every_window_of_a_small_file_has_its_lines(window):
     lines = [b"%d" % number for number in range(1, 8)]
     for content in (b"\n".join(lines), b"\n".join(lines) + b"\n"):
         for first in range(1, 10):
@@ -167,40 +171,69 @@ def test_an_unfinished_character_is_left_out_and_nothing_else():
 LARGE = b"".join(b"%07d\n" % number for number in range(400_000))
 
 
-def test_what_is_known_of_a_large_file_is_used_until_it_changes(ground, monkeypatch):
+@dataclass
+class Reading:
+    """Files are read anew each time, with what is known of them and a clock of their own."""
+
+    ground: Any
+    resolution: Resolution
+    now_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.known = KnownFiles(lambda: self.now_ns)
+
+    def open(self) -> OpenFile:
+        workspace = self.ground.workspace
+        path = workspace.resolve_read("file").real
+        return open_file(workspace.tree.root_fd, self.resolution, path, self.known)
+
+    def window(self, first_line: int) -> Window:
+        with self.open() as opened:
+            return opened.window_with_version(first_line, 2, WindowLimits(1000, 1000))
+
+    def version(self) -> str:
+        with self.open() as opened:
+            return opened.version()
+
+    def remembered(self) -> KnownFile:
+        """Its lines are another object where they were counted again."""
+        with self.open() as opened:
+            return self.known.find(opened.status)
+
+
+def test_what_is_known_of_a_large_file_is_used_until_it_changes(ground, resolution):
     file = ground.root / "file"
     file.write_bytes(LARGE)
     # As if it had been written long ago: the clock of the readings is moved, not the file's.
     ahead_ns = os.stat(file).st_ctime_ns + 3_600 * 1_000_000_000
-    monkeypatch.setattr(reading, "wall_clock_ns", lambda: ahead_ns)
-    counted = []
-    build = reading.build_line_index
-    monkeypatch.setattr(
-        reading, "build_line_index", lambda *file: counted.append(1) or build(*file)
-    )
+    reading = Reading(ground, resolution, ahead_ns)
+    assert reading.remembered() == NOTHING_KNOWN
+    reading.window(1)
+    counted = reading.remembered().lines
+    assert counted is not None
 
     for first in (1, 200_000, 399_999, 400_001):
-        found = window_with_version(ground.workspace, first)
+        found = reading.window(first)
         assert texts(found) == [b"%07d" % n for n in range(first - 1, first + 1) if n < 400_000]
         assert found.version == "sha256:" + hashlib.sha256(LARGE).hexdigest()
         assert found.lines_total == 400_000
-    assert len(counted) == 1
+        assert reading.remembered().lines is counted
     with open(file, "r+b") as writer:
         writer.write(b"\n")
-    assert texts(window_with_version(ground.workspace, 1)) == [b"", b"000000"]
-    assert window_with_version(ground.workspace, 1).version != found.version
-    assert len(counted) == 2
+    assert texts(reading.window(1)) == [b"", b"000000"]
+    assert reading.window(1).version != found.version
+    assert reading.remembered().lines not in (None, counted)
 
 
-def test_nothing_is_remembered_of_a_file_that_changed_just_now(ground, monkeypatch):
+def test_nothing_is_remembered_of_a_file_that_changed_just_now(ground, resolution):
     file = ground.root / "file"
     file.write_bytes(LARGE)
-    just_now_ns = os.stat(file).st_ctime_ns + 900_000_000
-    monkeypatch.setattr(reading, "wall_clock_ns", lambda: just_now_ns)
-    path = ground.workspace.resolve_read("file")
-    before = ground.workspace.version(path)
-    # The worst case: other bytes, and a status that does not show it.
-    times = os.stat(file).st_mtime_ns
-    file.write_bytes(LARGE.swapcase().replace(b"1", b"2"))
-    os.utime(file, ns=(times, times))
-    assert ground.workspace.version(path) != before
+    changed_ns = os.stat(file).st_ctime_ns
+    # Within one tick of the clock it could be rewritten, and its status would not show it.
+    reading = Reading(ground, resolution, changed_ns + 900_000_000)
+    version = reading.version()
+    assert version == "sha256:" + hashlib.sha256(LARGE).hexdigest()
+    assert reading.remembered() == NOTHING_KNOWN
+    reading.now_ns = changed_ns + 1_000_000_000
+    assert reading.version() == version
+    assert reading.remembered() == KnownFile(version, None)

@@ -1,7 +1,7 @@
 """Blocks as text: for pipes and plain terminals as they are; `rich_drawing` for others.
 
 Threat: whatever is shown may have been written by a model, a file or a package: every
-# span passes `shown_text` here, and nothing else writes to a screen.
+span passes `shown_text` here, and nothing else writes to a screen.
 """
 
 from typing import Final, Protocol

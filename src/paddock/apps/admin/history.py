@@ -4,8 +4,8 @@ One JSON text a line. A line that begins with a space is not kept, and neither i
 that is too long.
 
 Threat: what an operator types may hold what nobody else should read, and somebody who
-# could write the file would put commands where a key press finds them. The file is the
-# user's alone, and no link to one.
+could write the file would put commands where a key press finds them. The file is the
+user's alone, and no link to one.
 """
 
 import json

@@ -4,7 +4,7 @@ Every piece of the request stands behind a gutter, escaped and whole, or it is s
 much of it is missing; then there is no `always`.
 
 Threat: arguments are written by a model. Whatever they hold, they cannot begin a line
-# as we do, end before their end, or look like less than they are.
+as we do, end before their end, or look like less than they are.
 """
 
 import json

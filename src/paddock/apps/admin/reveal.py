@@ -1,9 +1,9 @@
 """Text in a question, with everything in it that a person would not see made visible. Pure.
 
 Threat: a command is padded until its end leaves the screen, hides a part behind
-# invisible characters, turns its order with direction overrides, or carries a letter of
-# another alphabet that looks like the one that is expected. A person says yes to what they
-# see, so they must see all of it.
+invisible characters, turns its order with direction overrides, or carries a letter of
+another alphabet that looks like the one that is expected. A person says yes to what they
+see, so they must see all of it.
 """
 
 import re

@@ -3,7 +3,8 @@
 import json
 import os
 import sys
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,12 @@ from paddock.text.show import show_line
 from paddock.values.calls import Json
 
 
+def wait(seconds: float) -> bool:
+    """Let so much time pass. True: whoever waits may go on and wait again."""
+    time.sleep(seconds)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Console:
     """A command's view of the process. Tests make one of their own."""
@@ -24,6 +31,8 @@ class Console:
     stderr: TextIO
     variables: Mapping[str, str]
     directory: Path
+    wait: Callable[[float], bool] = wait
+    """For a command that waits for more: lets seconds pass, and says whether to wait again."""
 
     @classmethod
     def of_process(cls) -> "Console":

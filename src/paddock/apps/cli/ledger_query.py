@@ -1,7 +1,7 @@
 """`paddock ledger query` and `tail`: entries, as people and programs read them."""
 
 import posixpath
-import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -85,7 +85,7 @@ def run_tail(site: PlaneSite, options: Options, console: Console) -> int:
     torn_bytes = find_torn_bytes(str(path))
     if torn_bytes:
         console.warn(f"{unfinished(torn_bytes)} and are no entry yet")
-    for stored in follow(str(path), last=options.last, poll=_wait):
+    for stored in follow(str(path), last=options.last, poll=partial(console.wait, _POLL_S)):
         _show(stored, options, console)
         console.stdout.flush()
     return 0
@@ -121,11 +121,6 @@ def _nothing_yet(options: Options, console: Console) -> int:
     if not options.json:
         console.warn(f"the ledger {options.ledger} has no entries yet")
     return 0
-
-
-def _wait() -> bool:
-    time.sleep(_POLL_S)
-    return True
 
 
 def _show(stored: StoredEntry, options: Options, console: Console) -> None:

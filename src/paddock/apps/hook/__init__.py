@@ -2,10 +2,15 @@
 
 A client (Claude Code, Codex) starts it at each tool call, JSON in on stdin, JSON out.
 
-  * `lean/` is what runs every time: it needs no import that costs, and an image of the
-    policy that was compiled before;
-  * `full`, `policy_engine` and `lines` are the same decision from the policy itself, for
-    whatever the lean path leaves to them, and they make the image;
-  * `launch.py` is the file that an installed command names;
-  * `settings/` edits a client's settings, `command` is the command line.
+    launch       the file that an installed command names
+    lean/        what runs every time: it needs no import that costs, and an image of the
+                 policy that was compiled before
+    full, ground, policy_engine, lines, expanding   the same decision from the policy itself, for
+                 whatever the lean path leaves to them
+    images, tables   the image, and a policy as it stands there
+    early, records_of   what is put on record, also of refusals from before a decision
+    wrapping     a client's command, run in Paddock's sandbox
+    agent_sdk    the same judgement for a program of the Claude Agent SDK
+    command, console, settings/   the command line, and a client's own settings
+    scratch, scratch_command   scratch folders of a project
 """

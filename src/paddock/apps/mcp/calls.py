@@ -30,7 +30,7 @@ class Calls:
         """Run `work` in a thread; when the caller is cancelled, `cancel` is, and work is awaited.
 
         Threat: a client that cancels and calls again would leave commands behind and
-        # have more of them run than there are places.
+        have more of them run than there are places.
         """
         done: list[T] = []
         async with anyio.create_task_group() as tasks:

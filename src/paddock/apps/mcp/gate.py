@@ -1,8 +1,8 @@
 """Who may speak to the HTTP server at all: an ASGI application round the SDK's.
 
-# Threat (DNS rebinding): a page in the user's browser, under a name that its owner lets
-# point to this machine, sends requests here. The name then stands in Host, and the page's
-# origin in Origin; a browser lets no page change either. An address in Host is no name.
+Threat (DNS rebinding): a page in the user's browser, under a name that its owner lets
+point to this machine, sends requests here. The name then stands in Host, and the page's
+origin in Origin; a browser lets no page change either. An address in Host is no name.
 """
 
 import ipaddress

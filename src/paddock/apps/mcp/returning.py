@@ -38,7 +38,7 @@ def settle_changes(
     """What came of the answer; None where no changes wait for it: then the call is made.
 
     Threat: whatever comes back is the client's to forge, keep and send again. The state is
-    # sealed; what it names is looked up and compared, and its changes are taken once.
+    sealed; what it names is looked up and compared, and its changes are taken once.
 
     Raises: UsageError: the runtime is closed. IntegrityError, ConfigError, HostError.
     """

@@ -1,5 +1,13 @@
 """Lines of shell, taken apart for policy: text in, values out.
 
+    parse, commandline   a line → what it is, as policy sees it
+    grammar, tokens, walk, words, documents   the syntax tree, and what its parts mean
+    rough                what can be seen of a line that does not parse
+    seeing, wrappers     what a command would start under another name
+    pattern, exact, dangers   the target of a rule, and what its wildcards never cover
+    touch, touched*      which paths known programs write or remove
+    links                behind a link that is made, names lead elsewhere
+
 `parse_line` tells the simple commands of a line and what is doubtful about it;
 `compile_command_pattern` makes the target of a rule such as `git diff *`. Deny
 and ask match every reading of a command, allow only the exact one.

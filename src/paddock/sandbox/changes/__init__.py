@@ -6,7 +6,7 @@
     diffing.py                 the same as a diff, for whoever is asked
     committing.py              one set of changes lands, or nothing does
     ancestry.py footing.py     what a change stands on besides its own entry, asked as it lands
-    parking.py                 a set that waits for an answer, as data
+    parking.py                 a set that is kept for an answer, as data
 
 Dangers: the command chose every name, type and mode in the layer; the workspace goes on
 changing under other hands while it is read; a crash may come between two renames. So a

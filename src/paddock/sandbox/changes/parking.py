@@ -100,7 +100,7 @@ def park_phases(phases: Phases, store: ObjectStore, name: str) -> list[Json]:
 def park_set(
     phases: list[Json], above: Mapping[str, Identity], refused: Sequence[RefusedChange]
 ) -> Json:
-    """A parked set, where it belongs, and what is reported beside it.
+    """A kept set, where it belongs, and what is reported beside it.
 
     Of very many refusals the first, counted.
     """

@@ -1,5 +1,12 @@
 """What runs in the launcher and inside the sandbox, before the command does.
 
+    main, orders         the launcher, and what it is told and answers
+    serving              one command: its order in, its report out
+    confine, layers, stages, git_config   a process in new namespaces, and what it finds there
+    first, memory        the first process of its pid namespace, and what they all use
+    keeper, landlocked   the same without namespaces
+    removal              removing what a command left, whatever it made of it
+
 The launcher starts once for a runtime, so nothing slow is loaded here: no
 `typing`, `dataclasses`, `enum`, `socket` or `json`, and of the package only this
 folder and `kernel`. A test lists what a launcher has loaded.

@@ -31,7 +31,7 @@ KNOWN = Vocabulary(
         ("what files", []),
     ],
 )
-def test_candidates(before, found):
+def test_what_could_be_typed_next_is_offered(before, found):
     assert [(each.text, each.replaces) for each in candidates(before, KNOWN)] == found
 
 

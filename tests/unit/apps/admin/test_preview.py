@@ -34,7 +34,7 @@ def diff(*rows: str) -> Preview:
 
 
 @pytest.mark.parametrize("tool", ["create_file", "write_file_dev"])
-def test_of_a_file_that_is_written(previews, tool):
+def test_a_file_that_is_written_shows_its_difference(previews, tool):
     found = previews.of(asked(tool, path="a.txt", content="one\n2\nthree\n"), 40)
     assert found == diff("@@ -1,3 +1,3 @@", " one", "-two", "+2", " three")
     new = previews.of(asked(tool, "absent", path="b.txt", content="x\n"), 40)
@@ -47,7 +47,7 @@ def test_of_a_file_that_is_written(previews, tool):
     ("tool", "old", "new"),
     [("str_replace", "old_str", "new_str"), ("edit_file_dev", "old_string", "new_string")],
 )
-def test_of_an_edit(previews, tool, old, new):
+def test_an_edit_shows_its_difference_or_that_its_text_is_missing(previews, tool, old, new):
     found = previews.of(asked(tool, path="a.txt", **{old: "two", new: "2"}), 40)
     assert found == diff("@@ -1,3 +1,3 @@", " one", "-two", "+2", " three")
     missing = previews.of(asked(tool, path="a.txt", **{old: "four", new: "4"}), 40)
@@ -56,23 +56,23 @@ def test_of_an_edit(previews, tool, old, new):
     )
 
 
-def test_of_every_place(previews):
+def test_an_edit_of_every_place_shows_each(previews):
     arguments = {"path": "a.txt", "old_string": "o", "new_string": "0", "replace_all": True}
     found = previews.of(asked("edit_file_dev", **arguments), 40)
     assert found == diff("@@ -1,3 +1,3 @@", "-one", "-two", "+0ne", "+tw0", " three")
 
 
-def test_of_a_file_that_goes(previews):
+def test_a_file_that_goes_shows_its_lines(previews):
     found = previews.of(asked("delete_file", path="a.txt"), 40)
     assert found == diff("@@ -1,3 +0,0 @@", "-one", "-two", "-three")
 
 
-def test_of_a_call_that_brings_its_own(previews):
+def test_a_call_that_brings_its_own_difference_shows_that(previews):
     request = ApprovalRequest("", "run_shell", {"command": "x"}, (), "main", "", "", diff="+x")
     assert previews.of(request, 40) == Preview("+x")
 
 
-def test_of_what_changes_no_file(previews):
+def test_what_changes_no_file_has_no_difference(previews):
     assert previews.of(asked("run_shell", command="x"), 40) is None
     assert previews.of(asked("grep", path="a.txt", pattern="x"), 40) is None
 

@@ -62,7 +62,7 @@ def test_on_eighty_columns_a_long_name_of_a_model_gives_way_first():
         ),
     ],
 )
-def test_a_badge_for_each_thing_that_is_relaxed(gate, sandbox, badges):
+def test_each_thing_that_is_relaxed_has_a_badge(gate, sandbox, badges):
     assert replace(STRICT, gate_is_open=gate, sandbox=sandbox).badges == badges
 
 

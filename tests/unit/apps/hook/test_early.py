@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from paddock.apps.hook import full
 from paddock.apps.hook.early import find_named
-from tests.support.hooks import Client
+from paddock.apps.hook.full import Given, guarded
+from paddock.apps.hook.lean import flow
+from tests.support.hooks import Client, Said
 
 WRITE = '{"tool_name": "Write", "tool_use_id": "C-1", "session_id": "S", '
 
@@ -108,13 +109,16 @@ def test_an_event_that_is_no_call_to_be_decided_leaves_no_denial(event, client: 
     assert [each.decision for each in client.entries()] == ["allow"]
 
 
-def test_a_defect_is_on_record_and_its_denial_counts(client: Client, monkeypatch):
-    def broken(*given: object) -> None:
+def test_a_defect_is_on_record_and_its_denial_counts(client: Client):
+    def broken(*given: object) -> bytes:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(full.flow, "answer_call", broken)
-    client.ask("Write", tool_input={"file_path": "{root}/docs/a"})
+    event = client.event("Write", tool_input={"file_path": "{root}/docs/a"})
+    given = Given(event, "", client.environment, client.root)
+    said = Said(guarded(given, broken, flow.refusal_for))
 
+    assert said.word == "deny"
+    assert said.reason.endswith("nothing can be decided: a defect of Paddock, RuntimeError")
     assert kept(client) == [("deny", "internal", "Write", "deny")]
 
 

@@ -137,7 +137,7 @@ def test_a_name_may_stand_in_several_objects():
     ],
     ids=["two ids", "request", "notification", "answer"],
 )
-def test_who_hears_of_a_name_that_is_given_twice(fields, found):
+def test_a_name_that_is_given_twice_is_told_to_who_asked_and_to_what_waits(fields, found):
     assert parse_line(f'{{"jsonrpc": "2.0", {fields}}}'.encode()) == found
 
 
@@ -212,7 +212,7 @@ def test_an_id_that_cannot_be_sent_back_is_not(value):
         ),
     ],
 )
-def test_a_request_and_a_notification_of_another_shape(fields, why):
+def test_of_another_shape_a_request_is_answered_with_why_and_a_notification_is_not(fields, why):
     answered = parse_line(json.dumps({"id": 8, **fields}).encode())
     assert answered == refused(-32600, why, 8)
     assert parse_line(json.dumps(fields).encode()) == Unusable(f"notification: {why}")

@@ -215,7 +215,7 @@ def test_a_whole_ledger_is_whole_where_every_line_is_parsed(ledger):
     ],
     ids=["another type", "no key", "nothing"],
 )
-def test_a_first_line_that_does_not_say_what_ledger_this_is(ledger, change):
+def test_a_first_line_that_does_not_say_what_ledger_this_is_is_found_by_both(ledger, change):
     ledger.write([change(ledger.lines()[0])])
     ledger.forget_sidecars()
 
@@ -223,7 +223,7 @@ def test_a_first_line_that_does_not_say_what_ledger_this_is(ledger, change):
     assert found_by_other(ledger) == [1]
 
 
-def test_a_format_that_neither_knows(ledger):
+def test_a_format_that_neither_knows_is_refused_by_both(ledger):
     ledger.write([ledger.lines()[0].replace(b'"format":1', b'"format":2')])
     ledger.forget_sidecars()
 

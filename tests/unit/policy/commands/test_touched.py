@@ -70,7 +70,7 @@ ALL_BUT_GIT = ("*", ".[!g]*", ".g[!i]*", ".gi[!t]*", ".git?*")
         ("tar -cf x.tar y", ()),
     ],
 )
-def test_what_would_be_gone(text, removed):
+def test_what_would_be_gone_is_known(text, removed):
     assert parse_line(text).removed == removed
 
 
@@ -121,7 +121,7 @@ def test_what_git_alone_knows_to_be_untracked_is_asked_about(text):
         ("git -C sub diff --output=x", ("sub/x",)),
     ],
 )
-def test_what_would_be_written(text, touched):
+def test_what_would_be_written_is_known(text, touched):
     assert parse_line(text).touched == touched
 
 
@@ -255,7 +255,7 @@ def test_the_options_of_xxd_hide_no_operand(options):
         ("xz -l n.key.xz", ("n.key.xz",)),
     ],
 )
-def test_the_names_that_packing_and_unpacking_make(text, touched):
+def test_the_names_that_packing_and_unpacking_make_are_known(text, touched):
     line = parse_line(text)
     assert (line.touched, line.runtime_only) == (touched, ())
 

@@ -140,7 +140,9 @@ def test_changes_are_grouped_by_agent_and_rules_with_the_newest_examples() -> No
         ("tool:file:delete a", "allow", Kind.DENIED),
     ],
 )
-def test_each_way_in_which_an_answer_changes(action: str, outcome: str, kind: Kind) -> None:
+def test_each_way_in_which_an_answer_changes_is_a_group_of_its_own(
+    action: str, outcome: str, kind: Kind
+) -> None:
     report = replay([read(entry(action, outcome=outcome))], OnePolicy(NEW))
     assert [group.kind for group in report.groups] == [kind]
     assert report.as_json()[kind.value.replace(" ", "_")] == 1

