@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from paddock.apps.mcp.json_members import set_member
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import Edit, read_client_file
 from paddock.plane.strict_json import parse_object
+from paddock.text.json_edit import set_member
 from paddock.text.show import quote
 from paddock.values.calls import Json
 

@@ -8,9 +8,9 @@ from typing import Final, Literal
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.apps.hook.settings.interpreters import choose_program
-from paddock.apps.hook.settings.json_text import parse_text
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.client_files import ClientFile, Edit, read_client_file
+from paddock.text.json_scan import parse_text
 from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]
