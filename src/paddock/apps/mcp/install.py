@@ -9,6 +9,7 @@ from typing import Final, Literal, cast
 
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import Edit, read_client_file
+from paddock.plane.client_homes import CLAUDE, CODEX
 from paddock.plane.strict_json import parse_object
 from paddock.text.json_edit import set_member
 from paddock.text.show import quote
@@ -29,10 +30,10 @@ def config_file(
     if client == "claude":
         if scope == "project":
             return root / ".mcp.json"
-        return Path(variables.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
+        return Path(variables.get(CLAUDE.variable) or home) / ".claude.json"
     if scope == "project":
-        return root / ".codex" / "config.toml"
-    return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
+        return root / CODEX.folder / "config.toml"
+    return Path(CODEX.of_user(str(home), variables)) / "config.toml"
 
 
 def entry_for(client: Client, scope: Scope, agent: str | None) -> dict[str, Json]:
