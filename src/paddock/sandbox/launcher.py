@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.conversation import HOME, Cancel, Conversation, Progress, Spools
+from paddock.sandbox.conversation import HOME, Conversation, Spools
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.sandbox.outcome import Progress
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
+from paddock.values.cancelling import Cancel
 
 
 class Launcher:
