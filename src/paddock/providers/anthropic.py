@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from paddock import limits
-from paddock.providers.answer_tool import Issue, issue_name
+from paddock.providers.answer_tool import issue_name
 from paddock.providers.anthropic_wire import AnthropicWire
 from paddock.providers.failures import missing_sdk, no_address
 from paddock.providers.keys import Key
@@ -67,11 +67,10 @@ def anthropic_provider(
     key: Key,
     *,
     base_url: str = "",
-    issue: Issue = issue_name,
     transport: "httpx2.AsyncBaseTransport | None" = None,
 ) -> SdkProvider:
     """A provider for one model. `base_url` names a server of one's own."""
     wanted = model or DEFAULT_MODEL
     always = {} if base_url else _CACHED
-    wire = _Wire(wanted, issue, always, base_url or ADDRESS, transport)
+    wire = _Wire(wanted, issue_name, always, base_url or ADDRESS, transport)
     return SdkProvider("anthropic", wanted, wire, key)

@@ -31,13 +31,9 @@ from paddock.values.cancelling import Cancel
 class Launcher:
     """Runs commands, many at once. Safe for threads."""
 
-    def __init__(self, staging: Path, interpreter: str = sys.executable) -> None:
-        """`staging` is a directory of ours on a real file system, that no agent reaches.
-
-        `interpreter` runs the launcher: Python 3.11 or newer, with ctypes.
-        """
+    def __init__(self, staging: Path) -> None:
+        """`staging` is a directory of ours on a real file system, that no agent reaches."""
         self._staging = staging
-        self._interpreter = interpreter
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._spare: StageDirectories | None = None
@@ -148,7 +144,7 @@ class Launcher:
         self._drop_spare(running)
         if running is not None and running.owner == os.getpid():
             running.stop()
-        self._running = Running(self._staging, self._interpreter)
+        self._running = Running(self._staging, sys.executable)
         return self._running
 
     def _drop_spare(self, running: Running | None) -> None:
