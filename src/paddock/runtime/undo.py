@@ -32,7 +32,7 @@ from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import (
     change_json,
     change_of_move,
-    change_of_path,
+    changes_of,
     within_entry,
 )
 from paddock.tools.outputs import result_schema
@@ -133,7 +133,7 @@ class Undo:
             label=self.call.call_id,
             witness=NotingWitness(self.history),
         )
-        return [change for row in receipt.changes if (change := change_of_path(row)) is not None]
+        return changes_of(receipt.changes)
 
 
 def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
