@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from paddock.policy.places import place_text
-from paddock.policy.problems import quote_toml
+from paddock.policy.problems import place_text, quote_toml
 from paddock.policy.questions.recorded import DECIDED_EVENTS
 from paddock.text.show import show_name
 from paddock.values.calls import Json
