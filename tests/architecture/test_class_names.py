@@ -71,7 +71,6 @@ REPEATED: Final = {
         "Approval": 2,
         "Area": 2,
         "Bench": 2,
-        "Cancel": 2,
         "Change": 2,
         "Child": 2,
         "CommandLine": 2,

@@ -170,6 +170,7 @@ def test_a_commit_is_undone_like_any_other_call(place):
     assert grant(place, kept["id"])["status"] == "ok"
     done = place.entries("ho1m", "--type", "TOOL_INTENT")[-1]
     assert done["metadata"]["tool"] == "commit_parked"
+    assert done["metadata"]["rule"]["text"] == "commit_parked"
     assert place.run("undo", done["call_id"]).returncode == 0
     assert tree(place) == before
 

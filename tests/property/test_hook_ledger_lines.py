@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.apps.hook.full import entry_of
 from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import Mark as LeanMark
 from paddock.apps.hook.lean.ledger import find_pair
 from paddock.apps.hook.lean.lines import chain_line, encode_body, format_timestamp
 from paddock.apps.hook.lean.records import Record
+from paddock.apps.hook.records_of import entry_of
 from paddock.ledger.format import encoding as own
 from paddock.ledger.format.lines import StoredEntry, inspect_line
 from paddock.ledger.head import Mark, encode_mark

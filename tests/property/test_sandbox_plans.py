@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import COMMITS, ENFORCEMENTS, GITS, NETWORKS
-from paddock.sandbox.changes.judging import Bench, ChangeKind, StagedChange, judge_changes
+from paddock.sandbox.changes.judging import Bench, ChangeKind, CommandChange, judge_changes
 from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.git.rules import GitChange, GitDirectory, NodeKind, judge_git
 from paddock.sandbox.host.host_facts import Closed, HostFacts, Listing, Standing, Toolchain
@@ -125,7 +125,7 @@ def test_what_a_child_reads_and_writes_its_parent_may_too(path, read, write, for
 
 any_names = st.one_of(names(FILES), st.text(min_size=1, max_size=12))
 changes = st.builds(
-    StagedChange,
+    CommandChange,
     any_names,
     st.sampled_from(ChangeKind),
     st.sampled_from(NodeKind),

@@ -22,7 +22,6 @@ from paddock.plane.agent_files import AgentRecord
 from paddock.policy.actions import parse_concrete
 from paddock.policy.problems import PatternError
 from paddock.runtime.approvals import ApprovalRequest, approval_digest
-from paddock.runtime.asking import Pinning, Staging
 from paddock.runtime.inbox_approver import (
     ACTIONS_CHANGED,
     AGENT_CHANGED,
@@ -35,7 +34,7 @@ from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.text.show import quote, show_name
-from paddock.tools.spec import Ports, Tool
+from paddock.tools.spec import Pinning, Ports, Staging, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.actions import Action
 from paddock.values.decisions import Decision, Outcome

@@ -12,10 +12,11 @@ from paddock.ledger.ports import Ledger
 from paddock.runtime.approvals import Approval, ApprovalRequest, NoApprover
 from paddock.runtime.context import Context
 from paddock.runtime.dispatch import Dispatcher
+from paddock.runtime.judge import Judge
+from paddock.runtime.operator import OperatorJudge
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
-from paddock.runtime.undo import OperatorJudge
 from paddock.tools.spec import Ports, Tool
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.workspace import Workspace
@@ -25,7 +26,8 @@ from paddock.workspace import Workspace
 class OperatorDoor:
     """The one door, for one tool and on one agent's workspace. What it holds stays the caller's."""
 
-    judge: OperatorJudge
+    shown: Judge
+    """What the workspace's agent may see; the operator sees no more of it."""
     workspace: Workspace
     ledger: Ledger
     history: History
@@ -37,14 +39,15 @@ class OperatorDoor:
 
         Raises: IntegrityError: the ledger is damaged.
         """
+        judge = OperatorJudge(tool.name, self.shown)
         context = Context(
             registry=Registry([tool]),
-            judge=self.judge,
-            ports=Ports(self.workspace, self.judge),
+            judge=judge,
+            ports=Ports(self.workspace, judge),
             ledger=self.ledger,
             approver=NoApprover(),
             approvals=_NothingAsked(),
-            caller=Caller(self.judge.chain, new_session_id()),
+            caller=Caller(judge.chain, new_session_id()),
             randomness=os.urandom,
             history=self.history,
         )

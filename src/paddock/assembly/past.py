@@ -24,7 +24,7 @@ from paddock.plane.layout import LedgerName
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.past import OPERATOR, PastCall, ended_notes, find_call, past_calls
 from paddock.runtime.past_diff import Differ, Diffs
-from paddock.runtime.undo import OperatorJudge, undo_tool
+from paddock.runtime.undo import undo_tool
 from paddock.runtime.undo_plan import changed_since, is_as_before, is_only_touched, unkept
 from paddock.text.show import quote
 from paddock.tools.spec import Change
@@ -187,12 +187,11 @@ class Past:
         workspace = self._workspace_of(call)
         self.history.store.recover()
         self.history.notes.tidy(self.ended)
-        judge = OperatorJudge(self._judges[call.workspace_of])
         with (
             closing(open_ledger(self.project, LedgerName.HO1M)) as ledger,
             open_journal(self.project) as journal,
         ):
-            door = OperatorDoor(judge, workspace, ledger, self.history)
+            door = OperatorDoor(self._judges[call.workspace_of], workspace, ledger, self.history)
             result = door.call(
                 undo_tool(call, self.history, journal),
                 {"call": call.call_id, "agent": call.workspace_of},

@@ -23,7 +23,6 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.parked import Parked
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
-from paddock.runtime.undo import OperatorJudge
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.strictest import strictest_git
 from paddock.values.calls import ToolResult
@@ -69,7 +68,6 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
     policy, chain = project.policy_for(lineage[0]), tuple(each.agent for each in lineage)
     shown = PolicyJudge(policy, chain)
     _require_unchanged(project, granted, shown)
-    judge = OperatorJudge(shown)
     with (
         closing(open_history(project)) as history,
         open_workspace_of(lineage[0], history.keeper()) as workspace,
@@ -77,7 +75,7 @@ def _commit(project: Project, granted: Parked, bounds: Bounds) -> ToolResult:
         open_journal(project) as journal,
     ):
         parked = unpark_set(granted.changes)
-        return OperatorDoor(judge, workspace, ledger, history).call(
+        return OperatorDoor(shown, workspace, ledger, history).call(
             commit_tool(parked, history, journal, strictest_git(policy, chain)),
             {"request": granted.id, "agent": request.agent},
             bounds,

@@ -20,7 +20,7 @@ from paddock.assembly.lazy_packages import packages_of
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.opening import open_given
 from paddock.assembly.project import Project
-from paddock.assembly.shell import LazyShell, Progress, ShellGround
+from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.assembly.workspaces import open_workspace_of
 from paddock.ledger.named import PlaneLedgers
 from paddock.plane.agent_files import AgentRecord
@@ -42,6 +42,7 @@ from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
 from paddock.runtime.registry import Registry
 from paddock.runtime.runtime import Runtime
+from paddock.sandbox.outcome import Progress
 from paddock.tools.spec import Ports, Tool
 from paddock.tools.toolsets import all_tools
 from paddock.values.agents import AgentChain

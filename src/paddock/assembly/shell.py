@@ -5,7 +5,6 @@ shows it.
 """
 
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from paddock.errors import UsageError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.policy.engine import Policy
-from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
+from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, Progress, ShellOutcome
 from paddock.values.agents import AgentChain
 from paddock.values.cancelling import Cancel
 from paddock.workspace import Workspace
@@ -24,9 +23,6 @@ from paddock.workspace import Workspace
 if TYPE_CHECKING:
     from paddock.sandbox.host.host_facts import HostFacts
     from paddock.sandbox.shell import SandboxShell
-
-Progress = Callable[[float, int], None]
-"""Called about once a second while a command runs: seconds so far, bytes of output so far."""
 
 STAGING: Final = "staging"
 """Below Paddock's state: where the layers of commands lie."""

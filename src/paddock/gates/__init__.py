@@ -5,6 +5,7 @@
     names      which gates there are            running    one gate, or all, and what stops one
     records    what governance is told          port       how tools ask
     authority  whether an approval carries      witness    what is known of a ledger from outside
+    ledgers    what G6 asks of one ledger
     g0a g0b g1 g1_complete g2 g3 g4 g5 g6       a gate each; its docstring says what it proves
     g0b_own, g0b_config, g4_last                parts of these
 

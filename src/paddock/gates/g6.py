@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Final
 
 from paddock.gates.ground import Ground
+from paddock.gates.ledgers import judge_ledger
 from paddock.gates.names import G6
 from paddock.gates.results import GateResult, Status
 from paddock.gates.tally import Tally
-from paddock.gates.witness import judge_ledger
 from paddock.plane.layout import LedgerName
 
 NOTHING_OUTSIDE: Final = (

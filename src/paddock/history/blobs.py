@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import IntegrityError
-from paddock.history.disk import StoreDisk
 from paddock.history.objects import ObjectStore
 from paddock.plane.files import make_directories
 from paddock.plane.forking import call_after_fork
@@ -30,18 +29,11 @@ class BlobStore:
     `randomness(n)` returns n unpredictable bytes.
     """
 
-    __slots__ = ("__weakref__", "_directory", "_disk", "_mutex", "_opened", "_randomness")
+    __slots__ = ("__weakref__", "_directory", "_mutex", "_opened", "_randomness")
 
-    def __init__(
-        self,
-        directory: Path,
-        randomness: Callable[[int], bytes],
-        *,
-        disk: StoreDisk | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, randomness: Callable[[int], bytes]) -> None:
         self._directory = directory
         self._randomness = randomness
-        self._disk = disk
         self._mutex = threading.Lock()
         self._opened: ObjectStore | None = None
         call_after_fork(self, BlobStore._after_fork)
@@ -107,7 +99,5 @@ class BlobStore:
         with self._mutex:
             if self._opened is None:
                 make_directories(self._directory.parent)
-                self._opened = ObjectStore.open(
-                    str(self._directory), bytes_max=_UNBOUNDED, disk=self._disk
-                )
+                self._opened = ObjectStore.open(str(self._directory), bytes_max=_UNBOUNDED)
             return self._opened

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from paddock.packages.installed import InstalledFile, InstalledPackage, InstalledSet, owner_among
+from paddock.packages.installed import InstalledPackage, InstalledSet, owner_among
 from paddock.packages.manifest import Asset, Manifest
 from paddock.packages.names import find_collision, place_problem, shown_collision
-from paddock.packages.receipts import HandOver
+from paddock.packages.receipts import HandOver, InstalledFile
 from paddock.packages.refusals import Failure, GateRefusedError, OwnershipRefusedError
 
 

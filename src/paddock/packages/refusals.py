@@ -47,9 +47,9 @@ class OwnershipRefusedError(ConfigError):
 
     code = "package.ownership"
 
-    def __init__(self, failures: Sequence[Failure], *, hint: str = "") -> None:
+    def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
-        super().__init__(f"ownership: {_shown(failures)}", hint=hint or "nothing was changed")
+        super().__init__(f"ownership: {_shown(failures)}", hint="nothing was changed")
 
 
 _SHOWN_MAX = 5

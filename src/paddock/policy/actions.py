@@ -18,7 +18,7 @@ from typing import Final
 from paddock.errors import UsageError
 from paddock.policy.names import CLOSED_TARGETS, MCP_PREFIX, find_judged_as
 from paddock.policy.patterns import PathPattern, compile_target
-from paddock.policy.problems import PatternError, quote, suggest
+from paddock.policy.problems import PatternError, quote_toml, suggest
 from paddock.values.actions import OPERATIONS, PATH_CATEGORIES, Action
 
 ANY: Final = "*"
@@ -127,18 +127,18 @@ def parse_head(text: str) -> HeadPattern:
     parts = text.split(":")
     if parts[0] not in ("tool", ANY) or (parts[0] == ANY and len(parts) > 1):
         hint = "write tool:<category>:<operation> <target>, as in tool:file:create docs/**"
-        raise PatternError(f"{quote(text)} does not begin with tool:", hint)
+        raise PatternError(f"{quote_toml(text)} does not begin with tool:", hint)
     if parts[-1] == ANY and len(parts) < 3:
         parts = ["tool", ANY, ANY]
     for part in parts:
         if ANY in part and part != ANY:
             raise PatternError(
-                f"{quote(part)} in {quote(text)} mixes * with text",
+                f"{quote_toml(part)} in {quote_toml(text)} mixes * with text",
                 "* stands for a whole segment",
             )
     if len(parts) != 3 or not all(parts):
         raise PatternError(
-            f"{quote(text)} can match nothing: a head has a category and an operation",
+            f"{quote_toml(text)} can match nothing: a head has a category and an operation",
             f"write {':'.join(parts[:2])}:* for all of a category",
         )
     _check_known(text, parts[1], parts[2])
@@ -160,7 +160,7 @@ def parse_pattern(text: str) -> ActionPattern:
     kinds = {target_kind(category) for category in head.categories}
     if len(kinds) != 1:
         raise PatternError(
-            f"the target {quote(target)} is for more than one category",
+            f"the target {quote_toml(target)} is for more than one category",
             "name the category: a path, a command and a name are compared differently",
         )
     kind = kinds.pop()
@@ -196,7 +196,7 @@ def parse_concrete(text: str) -> Action:
     category, _, operation = head_text.removeprefix("tool:").partition(":")
     if ANY in head_text:
         raise PatternError(
-            f"{quote(head_text)} stands for many actions",
+            f"{quote_toml(head_text)} stands for many actions",
             "name one: tool:<category>:<operation> <target>",
         )
     head = parse_head(head_text)
@@ -222,7 +222,7 @@ def _normal_path(target: str) -> str:
     parts = [part for part in target.strip().split("/") if part not in ("", ".")]
     if target.strip().startswith("/") or ".." in parts or "\0" in target:
         raise PatternError(
-            f"the path {quote(target)} is not a resolved path of the workspace",
+            f"the path {quote_toml(target)} is not a resolved path of the workspace",
             "write it from the workspace root, without a leading slash and without ..",
         )
     return "/".join(parts) or "."
@@ -231,13 +231,14 @@ def _normal_path(target: str) -> str:
 def _check_known(text: str, category: str, operation: str) -> None:
     if category != ANY and category not in OPERATIONS:
         raise PatternError(
-            f"{quote(text)} names the category {quote(category)}, and there is none",
+            f"{quote_toml(text)} names the category {quote_toml(category)}, and there is none",
             suggest(category, OPERATIONS),
         )
     judged_as = find_judged_as(operation) if category == "client" else ()
     if judged_as:
         raise PatternError(
-            f"no call is judged as {quote(text)}", f"{operation} is judged as {_listed(judged_as)}"
+            f"no call is judged as {quote_toml(text)}",
+            f"{operation} is judged as {_listed(judged_as)}",
         )
     if operation == ANY or category in NAMES_BY_OPERATION:
         return
@@ -245,7 +246,7 @@ def _check_known(text: str, category: str, operation: str) -> None:
     known = every if category == ANY else OPERATIONS[category]
     if operation not in known:
         raise PatternError(
-            f"{quote(text)} names the operation {quote(operation)}, and there is none",
+            f"{quote_toml(text)} names the operation {quote_toml(operation)}, and there is none",
             suggest(operation, known),
         )
 
@@ -261,7 +262,7 @@ def _check_target(head: HeadPattern, target: str) -> None:
         if head.operation in (ANY, operation)
     ]
     if not any(_may_be_target(category, operation, name) for category, operation in heads):
-        said = quote(f"{head.text} {target}")
+        said = quote_toml(f"{head.text} {target}")
         raise PatternError(f"no call is judged as {said}", _target_hint(*heads[0], name))
 
 

@@ -23,7 +23,7 @@ from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
 from paddock.policy.lines import judge_line
 from paddock.policy.permissions import AgentPermissions, compile_permissions
-from paddock.policy.problems import quote
+from paddock.policy.problems import quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict, strictness
 from paddock.values.actions import OPERATIONS, Action
 from paddock.values.agents import Agent, AgentChain
@@ -109,7 +109,7 @@ class _Member:
         self.profiles: tuple[CompiledProfile, ...] = tuple(
             policy.compiled_profile(name) for name in dict.fromkeys(names)
         )
-        self.title = f"the parent agent {quote(agent.name)}: " if position else ""
+        self.title = f"the parent agent {quote_toml(agent.name)}: " if position else ""
 
 
 class ChainJudge:
@@ -264,10 +264,10 @@ def _mistake(action: Action) -> str:
     if known is None or (
         action.operation not in known and action.category not in NAMES_BY_OPERATION
     ):
-        return f"there is no action {quote(action.head)}, and unknown is no"
+        return f"there is no action {quote_toml(action.head)}, and unknown is no"
     # Threat: a path that was not resolved could name a forbidden file by another name.
     if action.is_path and action.target and not is_normal_path(action.target):
-        return f"{quote(action.target)} is not a resolved path of the workspace"
+        return f"{quote_toml(action.target)} is not a resolved path of the workspace"
     return ""
 
 

@@ -13,7 +13,7 @@ from paddock.limits import policy_rules_max
 from paddock.policy.actions import parse_concrete
 from paddock.policy.matching import rule_matches
 from paddock.policy.places import Document, parse_document
-from paddock.policy.problems import PatternError, fail, quote
+from paddock.policy.problems import PatternError, fail, quote_toml
 from paddock.policy.reader import Report, Table, Text
 from paddock.policy.rules import Profile, Rule, read_profile
 from paddock.policy.settings import Settings
@@ -170,7 +170,7 @@ def _check_example(report: Report, rule: Rule, example: Text, wanted: bool) -> N
     report.add_at(
         example.place,
         PatternError(
-            f"the example {quote(example.text)} {verb} by {quote(rule.pattern.text)}",
+            f"the example {quote_toml(example.text)} {verb} by {quote_toml(rule.pattern.text)}",
             "correct the pattern, or the example",
         ),
     )

@@ -27,7 +27,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from paddock.limits import path_bytes_max
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 
 
 class Wild(Enum):
@@ -172,26 +172,26 @@ def _strip_spaces(text: str) -> str:
 def _refuse_nonsense(text: str, body: str) -> None:
     if not body.strip("/"):
         raise PatternError(
-            f"the path pattern {quote(text)} can match nothing",
+            f"the path pattern {quote_toml(text)} can match nothing",
             'write "**" for everything',
         )
     if "\0" in body:
-        raise PatternError(f"the path pattern {quote(text)} holds a NUL")
+        raise PatternError(f"the path pattern {quote_toml(text)} holds a NUL")
     if len(body.encode("utf-8", "surrogatepass")) > path_bytes_max:
-        raise PatternError(f"the path pattern {quote(text)} is longer than any path")
+        raise PatternError(f"the path pattern {quote_toml(text)} is longer than any path")
     if body.startswith("#"):
         raise PatternError(
-            f"the path pattern {quote(text)} is a comment by gitignore's rules",
+            f"the path pattern {quote_toml(text)} is a comment by gitignore's rules",
             "write a backslash before the #",
         )
     if "//" in body:
         raise PatternError(
-            f"the path pattern {quote(text)} can match nothing: no component is empty",
+            f"the path pattern {quote_toml(text)} can match nothing: no component is empty",
             "write a single slash; patterns are relative to the workspace root",
         )
     if body.startswith("~/") or body == "~" or re.match(r"[A-Za-z]:[/\\]", body):
         raise PatternError(
-            f"the path pattern {quote(text)} names a place of the host",
+            f"the path pattern {quote_toml(text)} names a place of the host",
             "patterns are relative to the workspace root; a leading slash means that root",
         )
 
@@ -220,7 +220,7 @@ def _split(text: str, body: str) -> list[list[Piece]]:
             at += 1
             if at == len(body):
                 raise PatternError(
-                    f"the path pattern {quote(text)} ends in a backslash and can match nothing"
+                    f"the path pattern {quote_toml(text)} ends in a backslash and can match nothing"
                 )
             char = body[at]
             if char != "/":
@@ -248,7 +248,7 @@ def _finish_segment(text: str, pieces: list[Piece]) -> Segment:
     segment = tuple(merged)
     if not segment or segment in ((".",), ("..",)):
         raise PatternError(
-            f"the path pattern {quote(text)} can match nothing: "
+            f"the path pattern {quote_toml(text)} can match nothing: "
             "no resolved path has an empty component, . or ..",
             "write the path from the workspace root",
         )
@@ -269,7 +269,7 @@ def _parse_class(text: str, body: str, at: int) -> tuple[CharClass, int]:
         char = body[at : at + 1]
         if char == "[" and (name := _posix_name(body, at)) is not None:
             if name not in _POSIX:
-                raise PatternError(f"[:{name}:] in the path pattern {quote(text)} is unknown")
+                raise PatternError(f"[:{name}:] in the path pattern {quote_toml(text)} is unknown")
             ranges.extend(_POSIX[name])
             at += len(name) + 4
             previous = ""
@@ -283,7 +283,8 @@ def _parse_class(text: str, body: str, at: int) -> tuple[CharClass, int]:
             char = body[at : at + 1]
         if not char:
             raise PatternError(
-                f"a bracket in the path pattern {quote(text)} is not closed: it can match nothing",
+                f"a bracket in the path pattern {quote_toml(text)} is not closed:"
+                " it can match nothing",
                 "close it with ] or write a backslash before the [",
             )
         ranges.append((previous if is_range else char, char))
@@ -304,7 +305,7 @@ def _posix_name(body: str, at: int) -> str | None:
 def _checked_class(text: str, negated: bool, ranges: list[tuple[str, str]]) -> CharClass:
     kept = tuple((low, high) for low, high in ranges if low <= high)
     if not negated and all(low == high == "/" for low, high in kept):
-        raise PatternError(f"a bracket in the path pattern {quote(text)} can match nothing")
+        raise PatternError(f"a bracket in the path pattern {quote_toml(text)} can match nothing")
     return CharClass(negated, kept)
 
 

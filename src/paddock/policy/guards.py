@@ -21,7 +21,7 @@ from paddock.policy.presets import (
     own_files,
     own_state,
 )
-from paddock.policy.problems import quote
+from paddock.policy.problems import quote_toml
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome, RuleMatch
 from paddock.values.planes import PlaneKind
@@ -233,7 +233,7 @@ def _denials(
 
 def _denial(pattern: MatchedPattern, path: str, name: str, code: str, what: str) -> RuleMatch:
     place = pattern.place
-    reason = f"{quote(path)} is {what} ({quote(pattern.text)}, {place})"
+    reason = f"{quote_toml(path)} is {what} ({quote_toml(pattern.text)}, {place})"
     return RuleMatch(
         Outcome.DENY,
         pattern.text,

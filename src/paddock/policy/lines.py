@@ -13,7 +13,7 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Final
 
 from paddock.policy.places import BUILT_IN
-from paddock.policy.problems import quote
+from paddock.policy.problems import quote_toml
 from paddock.policy.profiles import CompiledProfile, Finding, Verdict
 from paddock.values.actions import Action
 from paddock.values.decisions import Outcome, RuleMatch
@@ -58,7 +58,7 @@ class LineJudge:
         self._stays = not self.reasons and not any(map(_may_move, line.commands))
         self.refusal = ""
         if not line.commands and not line.writes:
-            self.refusal = f"{quote(action.target)} holds no command"
+            self.refusal = f"{quote_toml(action.target)} holds no command"
 
     def verdicts(self, profile: CompiledProfile) -> tuple[Verdict, ...]:
         """Return what a profile says to each simple command, in their order."""
@@ -90,7 +90,7 @@ class LineJudge:
             if path:
                 yield Action("file", "create", path)
             elif not is_named:
-                reason = f"the redirection to {quote(target)} leaves the workspace"
+                reason = f"the redirection to {quote_toml(target)} leaves the workspace"
                 yield Finding(Outcome.DENY, None, reason, 2)
 
 

@@ -25,7 +25,7 @@ from functools import lru_cache
 from paddock.policy.globs import Glob, fold, parse_glob, split_lead
 from paddock.policy.path_index import Hit, Indexed, PathIndex
 from paddock.policy.places import BUILT_IN_PLACE, Place
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 
 CACHED_PATHS = 2048
 """Answers that one list keeps; the oldest give way."""
@@ -78,7 +78,7 @@ def compile_target(text: str) -> PathPattern:
     pattern = compile_pattern(text)
     if pattern.negated:
         raise PatternError(
-            f"the target {quote(text)} begins with !, and a rule's target is one pattern",
+            f"the target {quote_toml(text)} begins with !, and a rule's target is one pattern",
             "write a rule of the opposite outcome, or a backslash before the !",
         )
     return pattern

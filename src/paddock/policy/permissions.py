@@ -15,7 +15,7 @@ from paddock.policy.globs import DEPTH, Segment, regex_of
 from paddock.policy.path_index import LazyRegex
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
 from paddock.policy.places import Place, parse_document
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 from paddock.values.actions import Action
 from paddock.values.agents import Agent, Permissions
 from paddock.values.calls import Json
@@ -54,8 +54,8 @@ class AgentPermissions:
         return tuple(found)
 
     def _outside(self, name: str, listed: PathList, path: str) -> RuleMatch:
-        texts = ", ".join(quote(pattern.text) for pattern in listed.patterns)
-        reason = f"{quote(path)} is not among what this agent may {name}: [{texts}]"
+        texts = ", ".join(quote_toml(pattern.text) for pattern in listed.patterns)
+        reason = f"{quote_toml(path)} is not among what this agent may {name}: [{texts}]"
         line = _line_of(self.agent.declaration, name, None)
         return self._denial(name, f"[{texts}]", line, reason)
 
@@ -110,7 +110,7 @@ def _patterns(agent: Agent, name: str, texts: tuple[str, ...]) -> list[PathPatte
     try:
         return [compile_pattern(text, Place(agent.source, 0)) for text in texts]
     except PatternError as problem:
-        message = f"permissions.{name} of the agent {quote(agent.name)}: {problem.message}"
+        message = f"permissions.{name} of the agent {quote_toml(agent.name)}: {problem.message}"
         raise ConfigError(message, where=agent.source, hint=problem.hint) from problem
 
 

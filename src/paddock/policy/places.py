@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
 
 from paddock.errors import ConfigError
 from paddock.limits import policy_bytes_max
-from paddock.policy.problems import place_text, quote
+from paddock.policy.problems import place_text, quote_toml
 from paddock.values.calls import Json
 
 if TYPE_CHECKING:
@@ -143,7 +143,9 @@ def _json_values(file: str, source: str) -> dict[str, Json]:
         _refuse(file, error.lineno, message, "correct the syntax", error)
     except _RepeatedKeyError as error:
         line = _repeated_line(source.encode("utf-8"), error.key)
-        _refuse(file, line, f"the key {quote(error.key)} is given twice", "keep one of them", error)
+        _refuse(
+            file, line, f"the key {quote_toml(error.key)} is given twice", "keep one of them", error
+        )
     except RecursionError as error:
         _refuse(file, 1, "the nesting is too deep", "a policy needs four levels", error)
     except UnicodeEncodeError as error:
@@ -204,7 +206,7 @@ def _refuse_repeated(file: str, source: str, cause: BaseException) -> None:
     for key, line, is_given in _toml_lines(source.encode("utf-8")):
         if is_given and key in first:
             name = ".".join(part for part in key if isinstance(part, str))
-            message = f"the key {quote(name)} is given twice, first in line {first[key]}"
+            message = f"the key {quote_toml(name)} is given twice, first in line {first[key]}"
             _refuse(file, line, message, "put what both say into one of them", cause)
         if is_given:
             first[key] = line

@@ -35,7 +35,7 @@ class Problem:
     hint: str = ""
 
 
-def quote(value: object) -> str:
+def quote_toml(value: object) -> str:
     """Return `value` as it goes into a message: quoted, escaped, cut with the cut stated.
 
     Limits: `message_value_chars_max` characters.
@@ -61,7 +61,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     options = sorted(set(known))
     near = get_close_matches(word[:message_value_chars_max], options, n=2, cutoff=0.6)
     if near:
-        return "did you mean " + " or ".join(quote(option) for option in near) + "?"
+        return "did you mean " + " or ".join(quote_toml(option) for option in near) + "?"
     if not options:
         return ""
     return "known are " + ", ".join(options)

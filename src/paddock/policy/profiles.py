@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from paddock.policy.matching import comparison_of, means_head, names_directory
 from paddock.policy.patterns import PathSet
-from paddock.policy.problems import quote
+from paddock.policy.problems import quote_toml
 from paddock.policy.rules import Profile, Rule
 from paddock.values.actions import Action
 from paddock.values.decisions import Outcome, RuleMatch
@@ -146,12 +146,12 @@ class CompiledProfile:
         found = head.otherwise
         if found is not None:
             reason = (
-                f"no rule matches {quote(asked)}, and {quote(found.text)} in {found.source} "
-                f"says {found.outcome.word}"
+                f"no rule matches {quote_toml(asked)}, and {quote_toml(found.text)} in"
+                f" {found.source} says {found.outcome.word}"
             )
             return Verdict(Finding(found.outcome, found, self._noted(reason), 1))
         reason = (
-            f"no rule of the profile {quote(self.name)} matches {quote(asked)}, "
+            f"no rule of the profile {quote_toml(self.name)} matches {quote_toml(asked)}, "
             f"and unknown is no; an operator can allow it in [profiles.{self.name}]"
         )
         return Verdict(Finding(Outcome.DENY, None, self._noted(reason), 2))

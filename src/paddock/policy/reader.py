@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from paddock.policy.places import Document, Key, Place
-from paddock.policy.problems import PatternError, Problem, quote, suggest
+from paddock.policy.problems import PatternError, Problem, quote_toml, suggest
 from paddock.values.calls import Json
 
 Word = TypeVar("Word", bound=str)
@@ -94,7 +94,9 @@ class Table:
             if isinstance(value, dict):
                 yield Table(self.report, key, cast(dict[str, Json], value))
             else:
-                self.report.add(key, f"{name} of {self.title} holds {quote(value)}, not a table")
+                self.report.add(
+                    key, f"{name} of {self.title} holds {quote_toml(value)}, not a table"
+                )
 
     def string(self, name: str, default: str = "") -> str:
         """Return a string that is not empty, or `default` where it is absent."""
@@ -115,7 +117,7 @@ class Table:
         for option in known:
             if option == value:
                 return option
-        message = f"{name} in {self.title} is {quote(value)}, and that is none of its values"
+        message = f"{name} in {self.title} is {quote_toml(value)}, and that is none of its values"
         self.problem(name, message, suggest(value, known))
         return default
 
@@ -153,7 +155,9 @@ class Table:
             if isinstance(value, str):
                 found.append(Text(value, self.report.document.place(key)))
             else:
-                self.report.add(key, f"{name} in {self.title} holds {quote(value)}, not a string")
+                self.report.add(
+                    key, f"{name} in {self.title} holds {quote_toml(value)}, not a string"
+                )
         return tuple(found)
 
     def strings(self, name: str) -> tuple[str, ...] | None:
@@ -164,14 +168,14 @@ class Table:
         for position, item in enumerate(found):
             if not item.text.strip() or "\0" in item.text:
                 key = (*self.key, name, position)
-                self.report.add(key, f"{name} in {self.title} holds {quote(item.text)}")
+                self.report.add(key, f"{name} in {self.title} holds {quote_toml(item.text)}")
         return tuple(item.text for item in found)
 
     def finish(self) -> None:
         """Report every key that nobody asked for."""
         for name in self._values:
             if name not in self._known:
-                message = f"unknown key {quote(name)} in {self.title}"
+                message = f"unknown key {quote_toml(name)} in {self.title}"
                 self.problem(name, message, suggest(name, self._known))
 
     def _array(self, name: str, wanted: str) -> list[Json]:
@@ -184,13 +188,13 @@ class Table:
         return []
 
     def _mistyped(self, name: str, value: Json, wanted: str) -> None:
-        self.problem(name, f"{name} in {self.title} is {quote(value)}, not {wanted}")
+        self.problem(name, f"{name} in {self.title} is {quote_toml(value)}, not {wanted}")
 
     def _in_range(
         self, name: str, value: float, default: float, lowest: float, highest: float
     ) -> int | float:
         if lowest <= value <= highest:
             return value
-        message = f"{name} in {self.title} is {quote(value)}, outside {lowest} to {highest}"
+        message = f"{name} in {self.title} is {quote_toml(value)}, outside {lowest} to {highest}"
         self.problem(name, message, f"{highest} is the limit, and no file raises it")
         return default

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from paddock.policy.actions import ActionPattern, HeadPattern, TargetKind, parse_head, parse_pattern
 from paddock.policy.places import BUILT_IN_PLACE, Place
-from paddock.policy.problems import PatternError, quote, suggest
+from paddock.policy.problems import PatternError, quote_toml, suggest
 from paddock.policy.reader import Table, Text
 from paddock.policy.settings import NETWORKS, Network
 from paddock.policy.shell import ShellChanges, read_shell_changes
@@ -42,7 +42,7 @@ class Rule:
     def __post_init__(self) -> None:
         file, line = self.place.file, self.place.line
         shown = RuleMatch(self.outcome, self.pattern.text, self.source, file, line, self.reason)
-        said = self.reason or f"{quote(self.pattern.text)} stands in {self.source}"
+        said = self.reason or f"{quote_toml(self.pattern.text)} stands in {self.source}"
         object.__setattr__(self, "shown", shown)
         object.__setattr__(self, "said", said)
 
@@ -126,7 +126,7 @@ def _command_of(pattern: ActionPattern, outcome: Outcome) -> "CommandPattern | N
     bar = command.find_bar() if outcome is Outcome.ALLOW else ""
     if bar:
         raise PatternError(
-            f"an allow of {quote(pattern.target)} matches nothing: {bar}",
+            f"an allow of {quote_toml(pattern.target)} matches nothing: {bar}",
             "let it ask, or remove it: of rules that allow, only one for any command covers it",
         )
     return command
@@ -151,7 +151,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
         if not value and not table.has(name):
             table.problem(name, f"a rule in {source} has no {name}", f"add {name} = …")
     if word and word not in OUTCOME_WORDS:
-        message = f"outcome {quote(word)} is none"
+        message = f"outcome {quote_toml(word)} is none"
         table.problem("outcome", message, suggest(word, OUTCOME_WORDS))
     if not action or word not in OUTCOME_WORDS:
         return None
@@ -165,7 +165,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     if network is not None and (pattern.head.category != "shell" or outcome is Outcome.DENY):
         table.problem(
             "network",
-            f"network stands in a rule for {quote(action)} that runs no command",
+            f"network stands in a rule for {quote_toml(action)} that runs no command",
             "only a rule that allows or asks for tool:shell:run sets the network",
         )
     return Rule(pattern, outcome, source, place, reason, network, command, match, not_match)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from paddock.policy.problems import quote
+from paddock.policy.problems import quote_toml
 from paddock.policy.reader import Table
 from paddock.policy.settings import (
     APPROVES,
@@ -81,7 +81,7 @@ def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
         if _HOST_PATH.fullmatch(path) is None or ".." in path.split("/"):
             table.report.add(
                 (*table.key, name, position),
-                f"{name} in {table.title} holds {quote(path)}, not an absolute path",
+                f"{name} in {table.title} holds {quote_toml(path)}, not an absolute path",
                 "write it from / or ~/, without ..",
             )
     return found

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from paddock import limits as hard
 from paddock.policy.patterns import PathPattern, compile_pattern
-from paddock.policy.problems import PatternError, quote, suggest
+from paddock.policy.problems import PatternError, quote_toml, suggest
 from paddock.policy.reader import Table
 from paddock.policy.settings import (
     HOOK_WARNINGS,
@@ -98,7 +98,7 @@ def read_agents(
                 table.problem(name, f"{entry.title} has no profile", 'add profile = "locked"')
             continue
         if profile not in profiles:
-            message = f"the profile {quote(profile)} of {entry.title} is unknown"
+            message = f"the profile {quote_toml(profile)} of {entry.title} is unknown"
             entry.problem("profile", message, suggest(profile, profiles))
         bindings[name] = AgentBinding(name, profile)
     return tuple(bindings.values())
@@ -114,9 +114,9 @@ def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
         if name in lowered:
             continue
         if hasattr(hard, name):
-            table.problem(name, f"the limit {quote(name)} is fixed", _LOWERABLE)
+            table.problem(name, f"the limit {quote_toml(name)} is fixed", _LOWERABLE)
         else:
-            table.problem(name, f"unknown limit {quote(name)}", suggest(name, lowered))
+            table.problem(name, f"unknown limit {quote_toml(name)}", suggest(name, lowered))
     return LoweredLimits(**lowered)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from paddock import limits
-from paddock.providers.answer_tool import Issue, issue_name
+from paddock.providers.answer_tool import issue_name
 from paddock.providers.anthropic_wire import AnthropicWire
 from paddock.providers.failures import missing_sdk, no_address
 from paddock.providers.keys import Key
@@ -72,7 +72,6 @@ def anthropic_provider(
     key: Key,
     *,
     base_url: str = "",
-    issue: Issue = issue_name,
     transport: "httpx2.AsyncBaseTransport | None" = None,
     takes_ambient: bool = False,
 ) -> SdkProvider:
@@ -82,5 +81,5 @@ def anthropic_provider(
     """
     wanted = model or DEFAULT_MODEL
     always = {} if base_url else _CACHED
-    wire = _Wire(wanted, issue, always, base_url or ADDRESS, transport, takes_ambient)
+    wire = _Wire(wanted, issue_name, always, base_url or ADDRESS, transport, takes_ambient)
     return SdkProvider("anthropic", wanted, wire, key)

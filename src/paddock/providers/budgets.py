@@ -162,9 +162,7 @@ class Reservation:
         self._settle(self.granted)
 
 
-def session_budget(
-    limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE, name: str = "session"
-) -> Budget:
+def session_budget(limit: int | None, mode: BudgetMode = BudgetMode.ENFORCE) -> Budget:
     """The topmost scope."""
     tree = _Tree(mode)
-    return Budget(tree, (tree.add(Account(name, limit)),))
+    return Budget(tree, (tree.add(Account("session", limit)),))

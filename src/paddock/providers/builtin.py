@@ -9,7 +9,6 @@ offers, and says so when it does not understand.
 import json
 import re
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,9 +56,6 @@ class BuiltinModel:
     name = "builtin"
     model = MODEL
 
-    def __init__(self, new_id: Callable[[], str] = new_call_id) -> None:
-        self._new_id = new_id
-
     def route(
         self,
         request: ModelRequest,
@@ -74,7 +70,7 @@ class BuiltinModel:
         reply = _next(request, sentence, since)
         reader = CallReader(request)
         if reply.call is not None:
-            reader.read(self._new_id(), reply.call.tool, json.dumps(dict(reply.call.arguments)))
+            reader.read(new_call_id(), reply.call.tool, json.dumps(dict(reply.call.arguments)))
         text = reply.text
         if request.output is not None and reply.call is None:
             text = json.dumps(dict(fit_answer(request.output, sentence, text)), ensure_ascii=False)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from paddock.providers.failures import HINTS, FailureKind, ProviderError, kind_of
 from paddock.providers.keys import Key
@@ -72,27 +72,38 @@ def error_of(body: Mapping[str, Json], key: Key, provider: str) -> ProviderError
 
 
 def _of_body(body: Mapping[str, Json], text: str, key: Key, provider: str) -> ProviderError:
-    inner = as_map(body.get("error")) or body
-    words = (as_text(inner.get("code")), as_text(inner.get("type")))
+    reported = _reported(body)
     # An error without a word we know, in the middle of an answer: the server's fault.
-    kind = kind_of(500, *words)
-    said = as_text(inner.get("message")) or text or "no reason given"
+    kind = kind_of(500, *reported.words)
+    what = next(filter(None, reported.words), "an error")
+    said = reported.message or text or "no reason given"
     return ProviderError(
-        f"{provider} reports {next(filter(None, words), 'an error')}: {quote(key.scrub(said))}",
+        f"{provider} reports {what}: {quote(key.scrub(said))}",
         kind=kind,
         hint=HINTS.get(kind, ""),
     )
 
 
+class _Reported(NamedTuple):
+    """What an error's body says of itself: its code and type, and a text for people."""
+
+    words: tuple[str, str]
+    message: str
+
+
+def _reported(body: Mapping[str, Json]) -> _Reported:
+    inner = as_map(body.get("error")) or body
+    words = (as_text(inner.get("code")), as_text(inner.get("type")))
+    return _Reported(words, as_text(inner.get("message")))
+
+
 def _of_status(error: Any, key: Key, provider: str) -> ProviderError:
     status = int(error.status_code)
     headers = cast("Mapping[str, str]", error.response.headers)
-    body = as_map(error.body)
-    inner = as_map(body.get("error")) or body
-    kind = kind_of(status, as_text(inner.get("code")), as_text(inner.get("type")))
-    said = as_text(inner.get("message")) or str(error)
+    reported = _reported(as_map(error.body))
+    kind = kind_of(status, *reported.words)
     return ProviderError(
-        f"{provider} answers {status}: {quote(key.scrub(said))}",
+        f"{provider} answers {status}: {quote(key.scrub(reported.message or str(error)))}",
         kind=kind,
         hint=HINTS.get(kind, ""),
         status=status,

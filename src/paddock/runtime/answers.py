@@ -115,8 +115,7 @@ def _unmatched_hint(action: str, call: ToolCall, agent: str) -> str:
 def _denial_hint(rule: RuleMatch) -> str:
     if rule.source == "paths.own":
         return "no rule opens Paddock's own files; only a person changes them"
-    stands = f"{rule.text} ({rule.source}, {rule.place})"
-    return f"choose another way, or ask a person to change the rule {stands}"
+    return f"choose another way, or ask a person to change the rule {rule.said}"
 
 
 def refusal_for(approval: Approval, decision: Decision) -> Refusal:

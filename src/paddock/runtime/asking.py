@@ -8,7 +8,7 @@ refused is let go. That it acts is on record before it does.
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from paddock.errors import CallCancelledError, IntegrityError, PaddockError, ToolError
 from paddock.runtime.answers import STOPPED, not_recorded, refusal_for, refusal_of
@@ -24,35 +24,9 @@ from paddock.runtime.context import Context
 from paddock.runtime.prepared import Bounds, Judged
 from paddock.runtime.records import Recorder, kept_arguments
 from paddock.sandbox.outcome import HeldLine
-from paddock.tools.spec import Plan, Ports, Tool
+from paddock.tools.spec import Pinning, Plan, Staging, Tool
 from paddock.values.calls import Refusal, ToolCall
 from paddock.values.decisions import Decision
-
-
-@runtime_checkable
-class Pinning(Protocol):
-    """A handler that can bind a plan to its target's present content."""
-
-    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
-        """The plan tied to what stands there now, and that content's digest. Raises: ToolError."""
-        ...
-
-
-@runtime_checkable
-class Staging(Protocol):
-    """A handler that can do everything but let its effect stand."""
-
-    def asks_about_effect(self, plan: Any, ports: Ports) -> bool:
-        """Whether a question about this plan is one about its effect."""
-        ...
-
-    def stage(self, plan: Any, ports: Ports) -> tuple[Any, HeldLine]:
-        """Act, and hold the effect back; the plan that lets it stand. Raises: ToolError."""
-        ...
-
-    def release(self, plan: Any) -> None:
-        """Let go of what the plan holds back, if it holds anything."""
-        ...
 
 
 class Question(NamedTuple):

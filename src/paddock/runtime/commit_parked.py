@@ -28,7 +28,7 @@ from paddock.sandbox.changes.footing import Footing
 from paddock.sandbox.changes.parking import ParkedSet, digests_of
 from paddock.text.show import quote, show_name
 from paddock.tools.arguments import ArgumentType, needed_text
-from paddock.tools.effects import change_json, change_of_path, within_entry
+from paddock.tools.effects import change_json, changes_of, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Effects, Ports, RefusedPath, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
@@ -130,7 +130,7 @@ class CommitParked:
         return Footing(root_fd, parked.phases, self.history.store, self.git, parked.above)
 
     def _told(self, receipt: ChangeReceipt) -> ToolOutput:
-        rows = [change for row in receipt.changes if (change := change_of_path(row)) is not None]
+        rows = changes_of(receipt.changes)
         count = "1 change" if len(rows) == 1 else f"{len(rows)} changes"
         said = [f"committed {count}", *(f"  {r.kind} {quote(r.path)}" for r in rows)]
         if len(rows) > _ROWS_MAX:

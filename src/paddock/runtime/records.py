@@ -23,7 +23,7 @@ from paddock.tools.spec import Change, RefusedPath, Tool, ToolOutput
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
-from paddock.values.decisions import RuleMatch, rule_in_brief
+from paddock.values.decisions import match_in_brief, rule_in_brief
 from paddock.values.digests import DIGEST_PREFIX, digest_of_json
 from paddock.values.entries import Entry, Shared, clean, is_plain
 from paddock.values.events import TOOL_DENIED, TOOL_INTENT, TOOL_RESULT, TOOL_STAGED
@@ -241,7 +241,7 @@ class Recorder:
         decision, approved_by, approval_digest = judged
         rule = decision.rule
         if len(decision.matched) > 1:
-            metadata["matched"] = [_match_json(match) for match in decision.matched]
+            metadata["matched"] = [match_in_brief(match) for match in decision.matched]
         if decision.warnings:
             metadata["warnings"] = list(decision.warnings)
         if approval_digest:
@@ -284,15 +284,6 @@ def _decision_json(judged: Judged) -> dict[str, Json]:
         "rule": rule_in_brief(rule),
         "source": judged.approved_by or ("no rule" if rule is None else rule.source),
         "policy_digest": decision.policy_digest,
-    }
-
-
-def _match_json(match: RuleMatch) -> dict[str, Json]:
-    return {
-        "outcome": match.outcome.word,
-        "text": match.text,
-        "file": match.file,
-        "line": match.line,
     }
 
 

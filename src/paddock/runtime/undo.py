@@ -14,8 +14,7 @@ from paddock.errors import FileChangedError, PathNotFoundError, ToolError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.history.objects import ObjectStore
-from paddock.runtime.judge import Judge
-from paddock.runtime.past import OPERATOR, PastCall
+from paddock.runtime.past import PastCall
 from paddock.runtime.undo_plan import (
     Tree,
     UndoPlan,
@@ -33,14 +32,12 @@ from paddock.tools.arguments import ArgumentType, needed_text
 from paddock.tools.effects import (
     change_json,
     change_of_move,
-    change_of_path,
+    changes_of,
     within_entry,
 )
 from paddock.tools.outputs import result_schema
 from paddock.tools.spec import Change, Effects, Ports, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
-from paddock.values.agents import Agent, AgentChain
-from paddock.values.decisions import Decision, Outcome, RuleMatch
 from paddock.workspace import EntryPath, Workspace, WritePath
 from paddock.workspace.moving import DIRECTORY_VERSION
 from paddock.workspace.noting import NotingWitness
@@ -136,7 +133,7 @@ class Undo:
             label=self.call.call_id,
             witness=NotingWitness(self.history),
         )
-        return [change for row in receipt.changes if (change := change_of_path(row)) is not None]
+        return changes_of(receipt.changes)
 
 
 def require_undoable(call: PastCall, workspace: Workspace, store: ObjectStore) -> None:
@@ -198,44 +195,3 @@ SPEC: Final = ToolSpec(
 def undo_tool(call: PastCall, history: History, journal: Journal) -> Tool[UndoArguments]:
     """The tool that undoes just this call."""
     return Tool(SPEC, Undo(call, history, journal))
-
-
-class OperatorJudge:
-    """A person at the command line decides by asking; policy binds agents."""
-
-    __slots__ = ("_chain", "_policy_digest", "_shown")
-
-    def __init__(self, shown: Judge) -> None:
-        self._chain = (Agent(OPERATOR, "operator"),)
-        self._policy_digest = shown.policy_digest
-        self._shown = shown
-
-    @property
-    def chain(self) -> AgentChain:
-        """The operator alone."""
-        return self._chain
-
-    @property
-    def policy_digest(self) -> str:
-        """The digest of the policy in force."""
-        return self._policy_digest
-
-    def decide(self, actions: Sequence[Action]) -> Decision:
-        """Yes: whoever can start this program as the plane's owner can change every file."""
-        rule = RuleMatch(Outcome.ALLOW, "undo", "operator", "built-in", 0)
-        action = str(actions[0]) if actions else "undo"
-        return Decision(
-            Outcome.ALLOW, action, "a person asked for it", rule, "", self._policy_digest, (rule,)
-        )
-
-    def is_shown(self, relative: str) -> bool:
-        """As to the agent."""
-        return self._shown.is_shown(relative)
-
-    def may_view(self, relative: str) -> bool:
-        """As to the agent."""
-        return self._shown.may_view(relative)
-
-    def allows(self, action: Action) -> bool:
-        """As the agent."""
-        return self._shown.allows(action)

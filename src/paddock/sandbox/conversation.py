@@ -5,16 +5,17 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import Report, Start
+from paddock.sandbox.outcome import Progress
 from paddock.sandbox.pump import Pump
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
+from paddock.values.cancelling import Cancel
 
 HOME: Final = "/run/home"
 """HOME in a sandbox: empty but for a `.gitconfig`, gone afterwards."""
@@ -33,21 +34,6 @@ _ENDINGS: Final = {
     orders.MEMORY: Ending.MEMORY,
     orders.NOT_STARTED: Ending.FAILED,
 }
-
-Progress = Callable[[float, int], None]
-"""Called about once a second, in the thread of `run`, with the seconds so far and the bytes
-of output so far."""
-
-
-class Cancel(Protocol):
-    """Somebody else's wish to stop."""
-
-    def on_cancel(self, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Call `callback` at once when cancelled, in any thread; returns the undoing.
-
-        A wish that was uttered already calls it now.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError
-from paddock.sandbox.conversation import Cancel, Conversation, Progress, Spools
+from paddock.sandbox.conversation import Conversation, Spools
 from paddock.sandbox.inside.git_config import git_config
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
+from paddock.sandbox.outcome import Progress
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, SandboxPlan
+from paddock.values.cancelling import Cancel
 
 _PROGRAM: Final = str(Path(__file__).with_name("inside") / "keeper.py")
 _STOP_WAIT_S: Final = 10.0

@@ -18,24 +18,22 @@ from pathlib import Path
 from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.sandbox.conversation import HOME, Cancel, Conversation, Progress, Spools
+from paddock.sandbox.conversation import HOME, Conversation, Spools
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.sandbox.outcome import Progress
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
+from paddock.values.cancelling import Cancel
 
 
 class Launcher:
     """Runs commands, many at once. Safe for threads."""
 
-    def __init__(self, staging: Path, interpreter: str = sys.executable) -> None:
-        """`staging` is a directory of ours on a real file system, that no agent reaches.
-
-        `interpreter` runs the launcher: Python 3.11 or newer, with ctypes.
-        """
+    def __init__(self, staging: Path) -> None:
+        """`staging` is a directory of ours on a real file system, that no agent reaches."""
         self._staging = staging
-        self._interpreter = interpreter
         self._lock = threading.Lock()
         self._running: Running | None = None
         self._spare: StageDirectories | None = None
@@ -146,7 +144,7 @@ class Launcher:
         self._drop_spare(running)
         if running is not None and running.owner == os.getpid():
             running.stop()
-        self._running = Running(self._staging, self._interpreter)
+        self._running = Running(self._staging, sys.executable)
         return self._running
 
     def _drop_spare(self, running: Running | None) -> None:

@@ -1,11 +1,16 @@
 """What is asked of a shell, and what came of it: the nouns between the tools and the sandbox."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from paddock.sandbox.values import Ending, Enforced, SandboxPlan
 from paddock.values.calls import Json
 from paddock.workspace.changes import ChangedPath
+
+Progress = Callable[[float, int], None]
+"""Called about once a second while a command runs, in the thread that runs it: seconds so far,
+bytes of output so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,9 +70,8 @@ def compile_plan(
     chain: AgentChain,
     facts: HostFacts,
     hidden: tuple[str, ...] = (),
-    line: str | None = None,
 ) -> CompiledPlan:
-    """The plan of one agent's commands, or of the one command `line`.
+    """The plan of one agent's commands; for one of them, `line_network` says its network.
 
     `hidden` are the workspace's names that may not be read; see `hidden.NameIndex`.
 
@@ -80,7 +79,7 @@ def compile_plan(
         ConfigError: no agent, or more than a chain may have.
     """
     making = _Making(facts)
-    shell = strictest_shell(policy, chain, line, making.readable, making.writable)
+    shell = strictest_shell(policy, chain, making.readable, making.writable)
     writable = topmost(shell.write)
     toolchains, names = making.toolchains()
     readable = topmost(

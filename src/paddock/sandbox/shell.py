@@ -20,7 +20,6 @@ from paddock.sandbox.canary import gaps_over
 from paddock.sandbox.changes.committing import Place
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.closing import ReadJudge, WriteJudge
-from paddock.sandbox.conversation import Progress
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.interpreter import find_interpreter
@@ -28,7 +27,7 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unhe
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import CommandLine, PreparedLine, ShellOutcome
+from paddock.sandbox.outcome import CommandLine, PreparedLine, Progress, ShellOutcome
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged

@@ -27,14 +27,15 @@ from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.parking import park_set
 from paddock.sandbox.changes.settling import Settled, Terms, over_count, refusals_of, settle
 from paddock.sandbox.changes.upper import Look, read_changes
-from paddock.sandbox.conversation import Cancel, Progress, Spools
+from paddock.sandbox.conversation import Spools
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import RefusedChange
+from paddock.sandbox.outcome import Progress, RefusedChange
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
+from paddock.values.cancelling import Cancel
 
 _OVER: Final = "the command changed too much"
 _NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"

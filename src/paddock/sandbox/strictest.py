@@ -60,9 +60,9 @@ def strictest_git(policy: Policy, chain: AgentChain) -> Git:
 
 
 def strictest_shell(
-    policy: Policy, chain: AgentChain, line: str | None, readable: Places, writable: Places
+    policy: Policy, chain: AgentChain, readable: Places, writable: Places
 ) -> ChainShell:
-    """The strictest of all; `line` is the command whose own network counts, if any.
+    """The strictest of all, but for what a rule gives to a single command.
 
     Each agent's paths are sifted by themselves before they are compared: what is left
     out for a parent (`/`, which holds the home) lets none of it in for its child.
@@ -76,7 +76,7 @@ def strictest_shell(
         read = shared(read, readable(shell.read))
         write = shared(write, writable(shell.write))
     return ChainShell(
-        network=line_network(policy, chain, line),
+        network=line_network(policy, chain, None),
         git=_git([shell.git for shell in shells]),
         commit="all" if any(shell.commit == "all" for shell in shells) else COMMITS[0],
         enforcement=(

@@ -24,13 +24,7 @@ _HINTS: Final = {
 class StoppedCallError(CallCancelledError):
     """A call that was stopped while it ran. `changes` is what is known of its effect."""
 
-    def __init__(
-        self,
-        effect: LeftEffect,
-        message: str = "the call was cancelled",
-        *,
-        changes: tuple[Change, ...] = (),
-    ) -> None:
-        super().__init__(message, hint=_HINTS[effect])
+    def __init__(self, effect: LeftEffect, *, changes: tuple[Change, ...] = ()) -> None:
+        super().__init__("the call was cancelled", hint=_HINTS[effect])
         self.effect = effect
         self.changes = changes

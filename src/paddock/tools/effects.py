@@ -1,7 +1,7 @@
 """What a call did to paths: from what the workspace says, and to and from the ledger's JSON."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast, get_args
 
 from paddock import limits
@@ -52,6 +52,11 @@ def change_of_path(row: ChangedPath) -> Change | None:
     """Of one path of a set of changes; None where nothing stood there and nothing stands."""
     doing = doing_of_path(row)
     return None if doing is None else change_of_doing(doing)
+
+
+def changes_of(rows: Iterable[ChangedPath]) -> list[Change]:
+    """Of a set of changes, as `change_of_path` of each."""
+    return [change for row in rows if (change := change_of_path(row)) is not None]
 
 
 def change_of_doing(doing: Doing) -> Change:

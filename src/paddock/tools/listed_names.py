@@ -1,7 +1,10 @@
-"""What a listing says of an entry beside its name, and names that could pass for it."""
+"""Which entries a listing has, what it says of one, and names that could pass for that."""
 
 import re
 from typing import Final
+
+from paddock.tools.spec import Shown
+from paddock.workspace import WorkspacePath
 
 TO_NOTHING: Final = "(link to nothing)"
 TO_HIDDEN: Final = "(link to what is not shown)"
@@ -13,6 +16,24 @@ _INSIDE: Final = "|".join(re.escape(remark.removeprefix("(")) for remark in _REM
 _LIKE_A_REMARK: Final = re.compile(rf"\((?=(?:{_INSIDE})\s*$)")
 _LIKE_A_SIZE: Final = re.compile(r" (?=[0-9]+ bytes\s*$)")
 _LIKE_AN_ARROW: Final = re.compile(r"(?<= -)>(?= )")
+
+
+class ShownEntries:
+    """Leaves out what may not be shown, and does not enter `.git`."""
+
+    __slots__ = ("_shown",)
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+
+    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
+        """Whether the entry is part of the listing."""
+        del is_directory
+        return self._shown.is_shown(path.relative)
+
+    def enters(self, path: WorkspacePath) -> bool:
+        """Whether what the directory holds is listed."""
+        return path.name != ".git" and self._shown.is_shown(path.relative)
 
 
 def without_remark(shown: str) -> str:

@@ -11,6 +11,7 @@ from paddock.tools.listed_names import (
     TO_HIDDEN,
     TO_NOTHING,
     TO_OUTSIDE,
+    ShownEntries,
     without_remark,
 )
 from paddock.tools.outputs import result_schema
@@ -19,7 +20,7 @@ from paddock.tools.spec import READS, Ports, Shown, Tool, ToolOutput, ToolSpec
 from paddock.tools.targets import path_actions
 from paddock.values.actions import Action
 from paddock.values.calls import Json
-from paddock.workspace import DirectoryEntry, EntryKind, ReadPath, WorkspacePath, first_entries
+from paddock.workspace import DirectoryEntry, EntryKind, ReadPath, first_entries
 
 _DEFAULT_ENTRIES: Final = 500
 _OTHERWISE: Final = "use find with a pattern, or view with an offset"
@@ -56,7 +57,7 @@ class Ls:
         """Raises: ToolError where there is no such directory."""
         try:
             page = first_entries(
-                ports.workspace.tree, plan.path, plan.limit, _ShownNames(ports.shown)
+                ports.workspace.tree, plan.path, plan.limit, ShownEntries(ports.shown)
             )
         except PathNotADirectoryError:
             raise PathNotADirectoryError(
@@ -75,25 +76,6 @@ class Ls:
             "entries": [path_text(name) for name, _ in rows],
         }
         return ToolOutput("\n".join(said), details)
-
-
-class _ShownNames:
-    """Leaves out what may not be shown."""
-
-    __slots__ = ("_shown",)
-
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
-
-    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """Whether the entry is part of the listing."""
-        del is_directory
-        return self._shown.is_shown(path.relative)
-
-    def enters(self, path: WorkspacePath) -> bool:
-        """Nothing is entered."""
-        del path
-        return False
 
 
 def _shown(name: str, remark: str) -> str:

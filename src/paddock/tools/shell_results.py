@@ -12,7 +12,7 @@ from paddock.errors import ApprovalUnavailableError
 from paddock.sandbox.outcome import ShellOutcome, Stream
 from paddock.sandbox.values import Ending
 from paddock.text.show import show_name
-from paddock.tools.effects import change_of_path, within_entry
+from paddock.tools.effects import changes_of, within_entry
 from paddock.tools.outputs import result_schema
 from paddock.tools.shell_port import Shell
 from paddock.tools.spec import Change, CommandExit, OutputKept, RefusedPath, ToolOutput
@@ -28,9 +28,7 @@ _NOT_ASKED: Final = (
 
 def shell_output(outcome: ShellOutcome, shell: Shell) -> ToolOutput:
     """The result. Raises: HostError: its effects cannot be kept."""
-    changes = tuple(
-        change for row in outcome.changed if (change := change_of_path(row)) is not None
-    )
+    changes = tuple(changes_of(outcome.changed))
     listed, stored = within_entry(changes, shell.keep)
     return ToolOutput(
         _content(outcome, changes),

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from paddock.gates.port import NO_GATES, Gates
 from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
+from paddock.sandbox.outcome import HeldLine
 from paddock.tools.arguments import Binder
 from paddock.tools.earlier import NOTHING_EARLIER, Earlier
 from paddock.tools.shell_port import NO_SHELL, Shell
@@ -186,6 +187,32 @@ class Handler(Protocol[Given, P]):
 
         Raises: ToolError where it did not happen; then nothing has changed.
         """
+        ...
+
+
+@runtime_checkable
+class Pinning(Protocol):
+    """A handler that can bind a plan to its target's present content."""
+
+    def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
+        """The plan tied to what stands there now, and that content's digest. Raises: ToolError."""
+        ...
+
+
+@runtime_checkable
+class Staging(Protocol):
+    """A handler that can do everything but let its effect stand."""
+
+    def asks_about_effect(self, plan: Any, ports: Ports) -> bool:
+        """Whether a question about this plan is one about its effect."""
+        ...
+
+    def stage(self, plan: Any, ports: Ports) -> tuple[Any, HeldLine]:
+        """Act, and hold the effect back; the plan that lets it stand. Raises: ToolError."""
+        ...
+
+    def release(self, plan: Any) -> None:
+        """Let go of what the plan holds back, if it holds anything."""
         ...
 
 

@@ -12,6 +12,7 @@ from paddock.tools.listed_names import (
     TO_HIDDEN,
     TO_NOTHING,
     TO_OUTSIDE,
+    ShownEntries,
     without_arrow,
     without_remark,
     without_size,
@@ -37,7 +38,6 @@ from paddock.workspace import (
     ReadPath,
     Window,
     Workspace,
-    WorkspacePath,
 )
 
 DIRECTORY: Final = "directory"
@@ -100,30 +100,12 @@ class View:
                 plan.path,
                 limits.view_directory_depth,
                 min(plan.limit, limits.view_directory_entries_max),
-                _ShownEntries(ports.shown),
+                ShownEntries(ports.shown),
                 skipped=plan.offset - 1,
             )
             return _show_directory(plan, listing, ports)
         with file:
             return _show_file(plan, file, ports)
-
-
-class _ShownEntries:
-    """Leaves out what may not be shown, and does not enter `.git`."""
-
-    __slots__ = ("_shown",)
-
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
-
-    def shows(self, path: WorkspacePath, *, is_directory: bool) -> bool:
-        """Whether the entry is part of the listing."""
-        del is_directory
-        return self._shown.is_shown(path.relative)
-
-    def enters(self, path: WorkspacePath) -> bool:
-        """Whether what the directory holds is listed."""
-        return path.name != ".git" and self._shown.is_shown(path.relative)
 
 
 def _show_file(plan: ViewPlan, file: OpenFile, ports: Ports) -> ToolOutput:

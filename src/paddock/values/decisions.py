@@ -50,6 +50,11 @@ class RuleMatch:
         """Where it stands: `FILE:LINE`, or what it comes from where there is no line."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
+    @property
+    def said(self) -> str:
+        """What it says and where it stands, in one line for a person."""
+        return f"{self.text} ({self.source}, {self.place})"
+
 
 def rule_as_json(rule: RuleMatch | None) -> Json:
     """What a rule says and where it stands, as commands print it; null for none."""
@@ -58,9 +63,33 @@ def rule_as_json(rule: RuleMatch | None) -> Json:
     return {"text": rule.text, "source": rule.source, "file": rule.file, "line": rule.line}
 
 
+def rule_in_full(rule: RuleMatch | None) -> Json:
+    """As an explanation prints it: also what it decides and why; null for none."""
+    if rule is None:
+        return None
+    return {
+        "text": rule.text,
+        "outcome": rule.outcome.word,
+        "source": rule.source,
+        "file": rule.file,
+        "line": rule.line,
+        "reason": rule.reason,
+    }
+
+
 def rule_in_brief(rule: RuleMatch | None) -> Json:
     """As an entry of the ledger and a refusal keep it, without its source; null for none."""
     return None if rule is None else {"text": rule.text, "file": rule.file, "line": rule.line}
+
+
+def match_in_brief(match: RuleMatch) -> Json:
+    """As an entry of the ledger keeps one of several rules that matched."""
+    return {
+        "outcome": match.outcome.word,
+        "text": match.text,
+        "file": match.file,
+        "line": match.line,
+    }
 
 
 @dataclass(frozen=True, slots=True)

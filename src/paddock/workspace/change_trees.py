@@ -16,10 +16,11 @@ from typing import Final
 from paddock import limits
 from paddock.errors import InvalidPathError
 from paddock.history.journal_format import Mark, MarkKind
+from paddock.plane.locks import unlock
 from paddock.text.show import quote
 from paddock.workspace.disk import Disk
 from paddock.workspace.drafts import changed
-from paddock.workspace.locks import lock, unlock
+from paddock.workspace.locks import lock
 from paddock.workspace.metadata import FileStatus, status_at, status_of
 from paddock.workspace.names import WorkspacePath, child_of
 from paddock.workspace.resolution import PASS_DIRECTORY, READ_DIRECTORY

@@ -17,7 +17,6 @@ import pytest
 import paddock
 from paddock.agent.contract_defaults import default_contracts
 from paddock.agent.contract_files import load_contracts
-from paddock.assembly.bootstrap_sources import generated_files
 from paddock.errors import ConfigError, UsageError
 from paddock.packages.archive import PackedFile, read_members, write_members
 from paddock.packages.bootstrap import (
@@ -32,6 +31,7 @@ from paddock.packages.names import place_problem
 from paddock.packages.packing import write_hashes
 from paddock.packages.refusals import ArchiveRefusedError, Failure
 from paddock.values.digests import digest_of
+from scripts.bootstrap_sources import generated_files
 from tests.support.bad_archives import BAD
 from tests.support.disks import tree
 from tests.support.planes import operator_in

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock.policy.engine import load_policy
-from paddock.sandbox.changes.judging import Bench, ChangeKind, StagedChange, judge_changes
+from paddock.sandbox.changes.judging import Bench, ChangeKind, CommandChange, judge_changes
 from paddock.sandbox.closing import Closing, ReadJudge, WriteJudge
 from paddock.sandbox.git.rules import NodeKind
 from paddock.values.agents import Agent
@@ -14,7 +14,7 @@ POLICIES = {kind: load_policy(None, None, kind) for kind in PlaneKind}
 OWN = ("HOT", "HO2", "HO1", "agents", "agents/kid", "HO2/scratch", "HOT/kernel")
 
 
-def codes(kind: PlaneKind, *changes: StagedChange) -> list[str]:
+def codes(kind: PlaneKind, *changes: CommandChange) -> list[str]:
     bench = Bench(POLICIES[kind], ADMIN, "safe", "/work/ws", ("/usr",))
     return [each.code for each in judge_changes(bench, changes)]
 
@@ -22,33 +22,33 @@ def codes(kind: PlaneKind, *changes: StagedChange) -> list[str]:
 @pytest.mark.parametrize("path", OWN)
 def test_a_command_neither_removes_replaces_links_nor_opens_an_own_directory(path):
     changes = (
-        StagedChange(path, ChangeKind.DELETED, NodeKind.DIRECTORY),
-        StagedChange(path, ChangeKind.CREATED, NodeKind.LINK, link_text="x"),
-        StagedChange(path, ChangeKind.CREATED, NodeKind.FILE),
-        StagedChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, mode=0o777),
-        StagedChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, mode=0o755),
+        CommandChange(path, ChangeKind.DELETED, NodeKind.DIRECTORY),
+        CommandChange(path, ChangeKind.CREATED, NodeKind.LINK, link_text="x"),
+        CommandChange(path, ChangeKind.CREATED, NodeKind.FILE),
+        CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, mode=0o777),
+        CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, mode=0o755),
     )
     for change in changes:
         assert codes(PlaneKind.BARE, change) == ["policy.protected"], change
         assert codes(PlaneKind.PROJECT, change) == [""], change
-        below = StagedChange(
+        below = CommandChange(
             f"HO2/scratch/{path}", change.kind, change.node, change.mode, change.link_text
         )
         assert codes(PlaneKind.BARE, below) == [""], below
 
 
 def test_a_link_to_what_paddock_keeps_is_refused_and_one_beside_it_is_not():
-    link = StagedChange("HO2/scratch/o", ChangeKind.CREATED, NodeKind.LINK, link_text="")
+    link = CommandChange("HO2/scratch/o", ChangeKind.CREATED, NodeKind.LINK, link_text="")
     for text, code in (("../../objects/ab", "policy.secret"), ("../kernel/ab", "")):
-        change = StagedChange(link.path, link.kind, link.node, link_text=text)
+        change = CommandChange(link.path, link.kind, link.node, link_text=text)
         assert codes(PlaneKind.BARE, change) == [code]
 
 
 def test_a_workspace_of_an_agent_is_made_on_the_way_and_its_directory_with_it():
     changes = (
-        StagedChange("agents/kid", ChangeKind.CREATED, NodeKind.DIRECTORY, mode=0o777),
-        StagedChange("agents/kid/workspace", ChangeKind.CREATED, NodeKind.DIRECTORY, mode=0o755),
-        StagedChange("agents/kid/workspace/a", ChangeKind.CREATED, NodeKind.FILE),
+        CommandChange("agents/kid", ChangeKind.CREATED, NodeKind.DIRECTORY, mode=0o777),
+        CommandChange("agents/kid/workspace", ChangeKind.CREATED, NodeKind.DIRECTORY, mode=0o755),
+        CommandChange("agents/kid/workspace/a", ChangeKind.CREATED, NodeKind.FILE),
     )
     bench = Bench(POLICIES[PlaneKind.BARE], ADMIN, "safe", "/work/ws", ("/usr",))
     assert [(each.is_allowed, each.change.mode) for each in judge_changes(bench, changes)] == [

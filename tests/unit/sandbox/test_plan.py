@@ -10,6 +10,7 @@ from paddock.policy.settings import ShellLimits
 from paddock.sandbox.host.host_facts import Closed, HostFacts, LeftOut, Listing, Standing, Toolchain
 from paddock.sandbox.host.places import is_below, shared, topmost
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
+from paddock.sandbox.strictest import line_network
 from paddock.sandbox.values import SandboxPlan
 from paddock.values.agents import Agent
 
@@ -35,8 +36,8 @@ def policy(text: str = ""):
     return load_policy(PolicySource("paddock.toml", text.encode()))
 
 
-def plan(text: str = "", facts: HostFacts = FACTS, chain=MAIN, **more) -> SandboxPlan:
-    return compile_plan(policy(text), chain, facts, **more).plan
+def plan(text: str = "", facts: HostFacts = FACTS, chain=MAIN) -> SandboxPlan:
+    return compile_plan(policy(text), chain, facts).plan
 
 
 def left_out(text: str = "", facts: HostFacts = FACTS) -> tuple[LeftOut, ...]:
@@ -342,13 +343,13 @@ network = "none"
     ],
 )
 def test_a_rule_sets_the_network_for_just_its_command(line, network):
-    assert plan(NETWORKED, line=line).network == network
+    assert line_network(policy(NETWORKED), MAIN, line) == network
 
 
 def test_a_parent_without_such_a_rule_keeps_its_childs_command_off_the_network():
     text = NETWORKED + '[profiles.plain]\nallow = ["tool:*"]\n'
     chain = (Agent("main", "standard", parent="lead"), Agent("lead", "plain"))
-    assert plan(text, chain=chain, line="npm install x").network == "loopback"
+    assert line_network(policy(text), chain, "npm install x") == "loopback"
 
 
 def test_nobody_has_no_plan():

@@ -45,7 +45,6 @@ class Table:
 
     rows: tuple[Row, ...]
     head: tuple[str, ...] = ()
-    indent: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,10 @@ def lines(text: str, look: Look = Look.PLAIN, gutter: str = "") -> Text:
     return Text(tuple((Span(each, look),) for each in text.split("\n")), gutter)
 
 
-def pairs(rows: Iterable[tuple[str, str | Span]], indent: int = 2) -> Table:
+def pairs(rows: Iterable[tuple[str, str | Span]]) -> Table:
     """Names and what belongs to them."""
     found = (row(Span(name, Look.DIM), value) for name, value in rows)
-    return Table(tuple(found), indent=indent)
+    return Table(tuple(found))
 
 
 def diff_rows(text: str) -> tuple[Row, ...]:

@@ -13,6 +13,7 @@ _TAB: Final = "    "
 _MIDDLE_CHARS_MAX: Final = 100
 """Of a line that is fitted, where no width is known."""
 COLUMN_GAP: Final = 2
+TABLE_INDENT: Final = 2
 
 
 def shown_text(text: str) -> str:
@@ -60,7 +61,7 @@ def _columns(table: Table) -> list[str]:
         max((len(each[place]) for each in rows if place < len(each)), default=0)
         for place in range(count)
     ]
-    margin = " " * table.indent
+    margin = " " * TABLE_INDENT
     return [
         (margin + (" " * COLUMN_GAP).join(map(str.ljust, each, widths))).rstrip() for each in rows
     ]

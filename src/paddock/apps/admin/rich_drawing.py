@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as Rich
 
 from paddock.apps.admin.blocks import Block, Fitted, Look, Row, Table, Text
-from paddock.apps.admin.drawing import COLUMN_GAP, shown_text
+from paddock.apps.admin.drawing import COLUMN_GAP, TABLE_INDENT, shown_text
 
 _WIDTH_MIN: Final = 20
 _STYLES: Final = {
@@ -89,7 +89,7 @@ class RichDrawing:
             table.add_column(name, overflow="fold", no_wrap=not is_last)
         for each in block.rows:
             table.add_row(*(_rich((span,)) for span in each))
-        return Padding(table, (0, 0, 0, block.indent))
+        return Padding(table, (0, 0, 0, TABLE_INDENT))
 
     def _fitted(self, block: Fitted, width: int) -> Rich:
         left, right = _rich(block.left), _rich(block.right)

@@ -26,7 +26,7 @@ from paddock.text.show import is_cut
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, Outcome, RuleMatch, rule_as_json
+from paddock.values.decisions import Decision, Outcome, rule_as_json
 
 _CHECK_EXITS: Final = {Outcome.ALLOW: 0, Outcome.DENY: 1, Outcome.ASK: 3}
 _CHECK_INVALID: Final = 2
@@ -153,9 +153,9 @@ class PolicyCommand:
         else:
             console.say(f"{decision.outcome.word}: {decision.reason}")
             if nearly is not None:
-                console.say(f"  nearly matched: {_rule_text(nearly.rule)}: {nearly.why}")
+                console.say(f"  nearly matched: {nearly.rule.said}: {nearly.why}")
             if decision.rule is not None:
-                console.say(f"  rule: {_rule_text(decision.rule)}")
+                console.say(f"  rule: {decision.rule.said}")
             for warning in decision.warnings:
                 console.say(f"  warning: {warning}")
         return _CHECK_EXITS[decision.outcome]
@@ -305,10 +305,6 @@ def decision_json(decision: Decision) -> dict[str, Json]:
 
 def _nearly_json(nearly: NearMiss | None) -> Json:
     return None if nearly is None else {"rule": rule_as_json(nearly.rule), "why": nearly.why}
-
-
-def _rule_text(rule: RuleMatch) -> str:
-    return f"{rule.text} ({rule.source}, {rule.place})"
 
 
 COMMAND = PolicyCommand()

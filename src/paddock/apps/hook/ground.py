@@ -14,6 +14,7 @@ from paddock.assembly.agents import note_agents
 from paddock.assembly.client_agents import chain_of_type, declared_for, default_chain
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import Project
+from paddock.plane.client_homes import CLAUDE, CODEX
 from paddock.plane.environment import Environment, read_environment
 from paddock.plane.paths import real_path
 from paddock.policy.presets import LOCKED
@@ -21,9 +22,6 @@ from paddock.values.agents import Agent, AgentChain
 
 PROJECT_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
 """Where Claude Code was started; the shell's own directory may be another by now."""
-
-_CLAUDE_HOME: Final = "CLAUDE_CONFIG_DIR"
-_CODEX_HOME: Final = "CODEX_HOME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +116,8 @@ def also_write(
 def default_also_write(client: str, variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the places of a client's own files."""
     if client == "codex":
-        return (f"{variables.get(_CODEX_HOME) or '~/.codex'}/memories/**",)
-    own = variables.get(_CLAUDE_HOME) or "~/.claude"
+        return (f"{CODEX.of_user('~', variables)}/memories/**",)
+    own = CLAUDE.of_user("~", variables)
     scratch = variables.get("TMPDIR") or "/tmp"  # noqa: S108 - named, never opened
     return (
         f"{own}/plans/**",

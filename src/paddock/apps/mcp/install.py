@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, cast
 
-from paddock.apps.mcp.json_members import set_member
 from paddock.errors import ConfigError, UsageError
 from paddock.plane.client_files import Edit, read_client_file
+from paddock.plane.client_homes import CLAUDE, CODEX
 from paddock.plane.strict_json import parse_object
+from paddock.text.json_edit import set_member
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -31,10 +32,10 @@ def config_file(
     if client == "claude":
         if scope == "project":
             return root / ".mcp.json"
-        return Path(variables.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
+        return Path(variables.get(CLAUDE.variable) or home) / ".claude.json"
     if scope == "project":
-        return root / ".codex" / "config.toml"
-    return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
+        return root / CODEX.folder / "config.toml"
+    return Path(CODEX.of_user(str(home), variables)) / "config.toml"
 
 
 def entry_for(

@@ -19,7 +19,7 @@ from paddock.policy.commands.exact import find_danger, find_loose_word
 from paddock.policy.commands.seeing import CHANGERS, change_by
 from paddock.policy.commands.words import Word
 from paddock.policy.commands.wrappers import ASSIGNMENT
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 
 _PIECE: Final = re.compile(
     r"""'(?P<single>[^']*)'|"(?P<double>[^"]*)"|\\(?P<escaped>.)|(?P<one>.)"""
@@ -207,13 +207,13 @@ def compile_command_pattern(text: str) -> CommandPattern:
         raise PatternError("an empty command pattern matches nothing", 'for any command, write "*"')
     hidden = next((char for char in text if not char.isprintable()), "")
     if hidden:
-        raise PatternError(f"the command pattern holds {quote(hidden)}")
+        raise PatternError(f"the command pattern holds {quote_toml(hidden)}")
     words = _split(text)
     program = words[0].parts
     if len(program) == 1:
         words[0] = PatternWord((exact_program(program[0]),))
         if not program[0] or program[0].endswith("/"):
-            raise PatternError(f"no program is named {quote(program[0])}")
+            raise PatternError(f"no program is named {quote_toml(program[0])}")
     is_open = words[-1].parts == ("", "") and text.endswith("*")
     kept = tuple(words[:-1] if is_open else words)
     return CommandPattern(text, kept, tuple(word.folded for word in kept), is_open)
@@ -231,11 +231,12 @@ def _split(text: str) -> list[PatternWord]:
             continue
         if one is not None and one in _OPERATORS:
             raise PatternError(
-                f"the command pattern {quote(text)} holds {quote(one)}, which ends a command",
+                f"the command pattern {quote_toml(text)} holds {quote_toml(one)},"
+                " which ends a command",
                 "a line is judged command by command; quote the character if it is meant",
             )
         if one is not None and one in "'\"\\":
-            raise PatternError(f"the command pattern {quote(text)} has an open quote")
+            raise PatternError(f"the command pattern {quote_toml(text)} has an open quote")
         parts = parts if parts is not None else [""]
         if one == "*":
             parts.append("")

@@ -16,7 +16,7 @@ from paddock.policy.actions import parse_concrete
 from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy, PolicySource, load_policy
 from paddock.policy.places import BUILT_IN
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 from paddock.policy.profiles import CompiledProfile
 from paddock.policy.rules import Profile
 from paddock.values.actions import Action
@@ -92,7 +92,7 @@ def _parse(text: str) -> Action:
     except PatternError as problem:
         raise _refused(problem.message) from None
     if str(action) != text:
-        raise _refused(f"{quote(text)} cannot be written as an action")
+        raise _refused(f"{quote_toml(text)} cannot be written as an action")
     return action
 
 
@@ -112,7 +112,7 @@ def _for_target(
     target = action.target
     if not action.is_path:
         if "*" in target:
-            raise _refused(f"{quote(target)} holds a *, which stands for anything in a rule")
+            raise _refused(f"{quote_toml(target)} holds a *, which stands for anything in a rule")
         text = f"{action.head} {target}" if target else action.head
         yield _Wanted(profile.profile, text, "allow", str(action))
         return
@@ -149,7 +149,7 @@ def _word(text: str) -> str:
         return f"'{text}'"
     if '"' not in text:
         return f'"{text}"'
-    raise _refused(f"the word {quote(text)} cannot be written in a rule")
+    raise _refused(f"the word {quote_toml(text)} cannot be written in a rule")
 
 
 # The file
@@ -160,9 +160,9 @@ def _render(wanted: list[_Wanted], source: PolicySource, reason: str) -> Iterato
         if profile.place.file == BUILT_IN:
             yield _preset(profile)
         elif profile.place.file != source.name:
-            rules = ", ".join(quote(each.action) for each in wanted if each.profile is profile)
+            rules = ", ".join(quote_toml(each.action) for each in wanted if each.profile is profile)
             raise _refused(
-                f"the profile {quote(profile.name)} stands in {profile.place.file}",
+                f"the profile {quote_toml(profile.name)} stands in {profile.place.file}",
                 f"add there what allows {rules}",
             )
         for each in wanted:
@@ -217,7 +217,7 @@ def _prove(before: Policy, after: Policy, chain: AgentChain, actions: list[Actio
     for action in actions:
         for other in _neighbours(action):
             if _outcome(after, chain, other) < _outcome(before, chain, other):
-                raise _refused(f"the rule would cover {quote(str(other))} as well")
+                raise _refused(f"the rule would cover {quote_toml(str(other))} as well")
 
 
 def _neighbours(action: Action) -> Iterator[Action]:

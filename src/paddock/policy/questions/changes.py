@@ -14,7 +14,7 @@ from paddock.policy.decide import decide, judge_for
 from paddock.policy.engine import Policy
 from paddock.policy.lines import UNREADABLE_REMEDY, judge_line
 from paddock.policy.places import BUILT_IN
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 from paddock.policy.profiles import Finding
 from paddock.policy.questions.edits import (
     ANY_COMMAND,
@@ -114,7 +114,7 @@ def _for_any_command(
     if tried is None:
         return ()
     # Not told as one of the edits: nobody should take it over for the sake of one line.
-    said = f"only a rule for any command ({quote(ANY_COMMAND)}) covers it"
+    said = f"only a rule for any command ({quote_toml(ANY_COMMAND)}) covers it"
     texts = (*edits.without_commands().texts(trusted), said)
     *others, last = _together(texts, tried.trust)
     return (*others, replace(last, approval=_APPROVAL if outcome is Outcome.ASK else ""))
@@ -214,12 +214,12 @@ def _fixed_text(finding: Finding) -> str:
         return f"{rule.text}: {UNREADABLE_REMEDY}"
     if rule.source == "paths.own":
         return (
-            f"cannot be lifted: {quote(rule.text)} is one of Paddock's own files; "
+            f"cannot be lifted: {quote_toml(rule.text)} is one of Paddock's own files; "
             "operators change them, agents never"
         )
     if ".permissions." in rule.source:
         agent, _, name = rule.source.removeprefix("agents.").partition(".permissions.")
-        where = rule.place if rule.file else f"the declaration of the agent {quote(agent)}"
+        where = rule.place if rule.file else f"the declaration of the agent {quote_toml(agent)}"
         verb = "remove what names the path from" if name == "forbidden" else "add the path to"
         return f"no profile lifts it: {verb} permissions.{name} in {where}"
     return ""

@@ -14,7 +14,7 @@ from paddock.policy.engine import Policy
 from paddock.policy.lines import judge_line
 from paddock.policy.patterns import Comparison, PathList, PathPattern
 from paddock.policy.places import BUILT_IN, Place
-from paddock.policy.problems import PatternError, quote
+from paddock.policy.problems import PatternError, quote_toml
 from paddock.policy.profiles import CompiledProfile, Verdict
 from paddock.policy.rules import Profile, Rule, compile_rule
 from paddock.policy.tables import PathsTable
@@ -216,7 +216,7 @@ def edit_text(policy: Policy, edit: ProfileEdit) -> str:
     if profile.place.file == BUILT_IN:
         parts.append(
             f"in {_file_of(policy, profile.place)}, with the rest of the built-in profile "
-            f"{quote(profile.name)} written out there, "
+            f"{quote_toml(profile.name)} written out there, "
             "since a profile in a file replaces it whole"
         )
     return ", ".join(parts)

@@ -14,7 +14,7 @@ from paddock.text.show import show_name
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
-from paddock.values.decisions import Decision, RuleMatch
+from paddock.values.decisions import Decision, RuleMatch, rule_in_full
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ class Explanation:
             "outcome": decision.outcome.word,
             "code": decision.code,
             "reason": decision.reason,
-            "rule": _rule_json(decision.rule),
-            "matched": [_rule_json(rule) for rule in decision.matched],
+            "rule": rule_in_full(decision.rule),
+            "matched": [rule_in_full(rule) for rule in decision.matched],
             "warnings": list(decision.warnings),
             "agents": list(self.agents),
             "profiles": list(self.profiles),
@@ -78,7 +78,7 @@ class Explanation:
         """What nearly matched and what would change it, as JSON members."""
         return {
             "near_misses": [
-                {"rule": _rule_json(miss.rule), "why": miss.why} for miss in self.near_misses
+                {"rule": rule_in_full(miss.rule), "why": miss.why} for miss in self.near_misses
             ],
             "near_misses_left_off": self.near_misses_left_off,
             "changes": [
@@ -132,16 +132,3 @@ def _change_text(change: Change) -> str:
 
 def _outcome_word(change: Change) -> str | None:
     return None if change.outcome is None else change.outcome.word
-
-
-def _rule_json(rule: RuleMatch | None) -> Json:
-    if rule is None:
-        return None
-    return {
-        "text": rule.text,
-        "outcome": rule.outcome.word,
-        "source": rule.source,
-        "file": rule.file,
-        "line": rule.line,
-        "reason": rule.reason,
-    }

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
-from paddock.policy.places import place_text
-from paddock.policy.problems import quote
+from paddock.policy.problems import place_text, quote_toml
 from paddock.policy.questions.recorded import DECIDED_EVENTS
 from paddock.text.show import show_name
 from paddock.values.calls import Json
@@ -292,7 +291,7 @@ def _approval_lines(entry: Entry) -> list[str]:
         return []
     kept = cast("dict[str, Json]", approval)
     how, said = ("approved by", "") if _is_granted(entry) else ("answered by", " (not granted)")
-    return [f"  {how}: {quote(kept.get('by'))}{said}, bound to {kept.get('digest')}"]
+    return [f"  {how}: {quote_toml(kept.get('by'))}{said}, bound to {kept.get('digest')}"]
 
 
 def _is_granted(entry: Entry) -> bool:

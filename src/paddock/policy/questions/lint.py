@@ -12,7 +12,7 @@ from paddock.policy.document import PolicyDocument
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
 from paddock.policy.places import BUILT_IN, Place
-from paddock.policy.problems import quote
+from paddock.policy.problems import quote_toml
 from paddock.policy.questions.coverage import (
     IdleException,
     covering_rules,
@@ -131,7 +131,7 @@ def _closed(profile: Profile) -> Iterator[LintFinding]:
         return
     yield LintFinding(
         "lint.allows_nothing",
-        f"the profile {quote(profile.name)} allows nothing: what no rule names is denied",
+        f"the profile {quote_toml(profile.name)} allows nothing: what no rule names is denied",
         profile.place,
         "a profile here replaces the built-in one of its name whole; paddock init writes that "
         f'one as a comment. If nothing is meant to be allowed, say deny = ["{_ANYTHING}"]',
@@ -142,7 +142,7 @@ def _covered(profile: Profile) -> Iterator[LintFinding]:
     for rule, stronger in covering_rules(profile.rules):
         yield LintFinding(
             "lint.rule_covered",
-            f"{quote(rule.pattern.text)} never decides: {quote(stronger.pattern.text)} "
+            f"{quote_toml(rule.pattern.text)} never decides: {quote_toml(stronger.pattern.text)} "
             f"({stronger.outcome.word}, {stronger.place}) covers it whole",
             rule.place,
             "remove it, or make the other rule narrower",
@@ -150,14 +150,15 @@ def _covered(profile: Profile) -> Iterator[LintFinding]:
 
 
 def _rule_findings(policy: Policy, rule: Rule) -> Iterator[LintFinding]:
-    text = quote(rule.pattern.text)
+    text = quote_toml(rule.pattern.text)
     if rule.outcome is Outcome.DENY:
         return
     swallowed = is_swallowed(policy.guards, rule)
     if swallowed is not None:
         yield LintFinding(
             "lint.rule_never",
-            f"{text} never decides: {quote(swallowed.text)} ({swallowed.place}) stands above it",
+            f"{text} never decides: {quote_toml(swallowed.text)} ({swallowed.place}) stands"
+            " above it",
             rule.place,
             "remove it, or change the list under [paths]",
         )
@@ -216,20 +217,21 @@ def _half_denied(policy: Policy, profile: Profile, rule: Rule) -> Iterator[LintF
     left = " and ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
     yield LintFinding(
         "lint.half_denied",
-        f"{quote(rule.pattern.text)} is {done}, and {left} stay allowed on the same paths",
+        f"{quote_toml(rule.pattern.text)} is {done}, and {left} stay allowed on the same paths",
         rule.place,
         "to stop all writing there, put the path into [paths] protected; or name these, too",
     )
 
 
 def _idle(found: IdleException) -> LintFinding:
-    above = quote(found.above.text)
+    above = quote_toml(found.above.text)
     hint = f"make {above} narrower: nothing below a directory that matched is taken out"
     if found.instead:
-        hint = f"write {quote(found.instead)} in place of {above}"
+        hint = f"write {quote_toml(found.instead)} in place of {above}"
     return LintFinding(
         "lint.takes_back_nothing",
-        f"{quote(found.pattern.text)} takes back nothing from {found.name}: it lies below {above}",
+        f"{quote_toml(found.pattern.text)} takes back nothing from {found.name}:"
+        f" it lies below {above}",
         found.pattern.place,
         hint,
     )

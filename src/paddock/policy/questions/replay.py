@@ -265,7 +265,7 @@ def rule_text(rule: RuleMatch | None) -> str:
     """A rule in one line, for a person."""
     if rule is None:
         return "no rule; unknown is no"
-    return f"{rule.text} ({rule.source}, {rule.place})"
+    return rule.said
 
 
 def _was_text(group: Group) -> str:

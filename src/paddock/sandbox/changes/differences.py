@@ -28,7 +28,7 @@ from typing import Final
 from paddock.errors import HostError
 from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
 from paddock.sandbox.changes.comparing import Comparing
-from paddock.sandbox.changes.judging import ChangeKind, StagedChange
+from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
@@ -77,7 +77,7 @@ class Ground:
 class Difference:
     """One path that is not as it was."""
 
-    change: StagedChange
+    change: CommandChange
     lower: Look | None
     """What stands in the workspace, and has to give way or to be changed."""
     upper: Look | None
@@ -195,7 +195,7 @@ class _Finding:
         is_replaced: bool,
         is_orphan: bool = False,
     ) -> None:
-        change = StagedChange(
+        change = CommandChange(
             raw.path,
             ChangeKind.CREATED,
             _NODES.get(upper.kind, NodeKind.OTHER),
@@ -228,7 +228,7 @@ class _Finding:
         is_changed_since = lower.ctime_ns >= self.ground.started_ns
         if upper.mode == before or (before is None and is_changed_since):
             return
-        change = StagedChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
+        change = CommandChange(path, ChangeKind.MODE, NodeKind.DIRECTORY, upper.mode)
         is_late = before is not None and lower.mode != before
         self._add(Difference(change, lower, upper), is_late=is_late, is_old=True)
 
@@ -243,7 +243,7 @@ class _Finding:
             if upper.mode == lower.mode and upper.mtime_ns == lower.mtime_ns:
                 return
             kind = ChangeKind.MODE
-        change = StagedChange(raw.path, kind, NodeKind.FILE, upper.mode)
+        change = CommandChange(raw.path, kind, NodeKind.FILE, upper.mode)
         self._add(Difference(change, lower, upper, version))
 
     def _is_hidden(self, path: str) -> bool:
@@ -264,7 +264,7 @@ class _Finding:
 
     def _delete_one(self, path: str, lower: Look, *, is_replaced: bool) -> None:
         node = _NODES.get(lower.kind, NodeKind.OTHER)
-        change = StagedChange(path, ChangeKind.DELETED, node)
+        change = CommandChange(path, ChangeKind.DELETED, node)
         self._add(Difference(change, lower, None, is_replaced=is_replaced))
 
     def _add(self, difference: Difference, *, is_late: bool = False, is_old: bool = False) -> None:

@@ -14,7 +14,7 @@ from paddock.errors import HostError
 from paddock.ledger.format.compact_json import encode_json
 from paddock.sandbox.changes.comparing import Comparing
 from paddock.sandbox.changes.differences import Layers
-from paddock.sandbox.changes.judging import ChangeKind, StagedChange
+from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.settling import Settled
 from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
@@ -121,7 +121,7 @@ def _row(settled: Settled, comparing: Comparing, layers: Layers, closed: tuple[s
     return ", ".join((f"{name}: {said}", *(["empty"] if is_file else []), *notes))
 
 
-def _name(change: StagedChange) -> str:
+def _name(change: CommandChange) -> str:
     name = show_name(change.path)
     if change.node is NodeKind.DIRECTORY and change.kind is not ChangeKind.MODE:
         return f"{name}/"

@@ -52,7 +52,7 @@ class ChangeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class StagedChange:
+class CommandChange:
     """One difference between the workspace and what a command left."""
 
     path: str
@@ -73,7 +73,7 @@ class StagedChange:
 class StagedJudgement:
     """What is to become of one change, and why."""
 
-    change: StagedChange
+    change: CommandChange
     outcome: Outcome
     """ASK where policy would ask a person before a file tool does this."""
     code: str = ""
@@ -107,7 +107,7 @@ class Bench:
     """Git directories that stood there before the command, bare ones among them."""
 
 
-def judge_changes(bench: Bench, changes: Sequence[StagedChange]) -> tuple[StagedJudgement, ...]:
+def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
     """Judge each change, in order; a git directory's together."""
     judged: dict[int, StagedJudgement] = {}
     units: dict[str, list[tuple[int, StagedJudgement, GitRuling]]] = {}
@@ -144,7 +144,7 @@ def settle_commit(
     )
 
 
-def _judge(bench: Bench, change: StagedChange) -> StagedJudgement:
+def _judge(bench: Bench, change: CommandChange) -> StagedJudgement:
     problem = _unusable(change) or _impossible(bench, change)
     if problem is not None:
         return problem
@@ -161,7 +161,7 @@ def _judge(bench: Bench, change: StagedChange) -> StagedJudgement:
     )
 
 
-def _actions(change: StagedChange) -> tuple[Action, ...]:
+def _actions(change: CommandChange) -> tuple[Action, ...]:
     """What a file tool would ask for to do the same."""
     path = change.path
     if change.kind is ChangeKind.DELETED:
@@ -173,7 +173,7 @@ def _actions(change: StagedChange) -> tuple[Action, ...]:
     return (Action("file", "create", path),)
 
 
-def _unusable(change: StagedChange) -> StagedJudgement | None:
+def _unusable(change: CommandChange) -> StagedJudgement | None:
     """Refuse a name that no tool of this workspace could ever reach again."""
     try:
         parse_asked(change.path, ())
@@ -182,7 +182,7 @@ def _unusable(change: StagedChange) -> StagedJudgement | None:
     return None
 
 
-def _impossible(bench: Bench, change: StagedChange) -> StagedJudgement | None:
+def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     """Refuse what no file tool can make or take away, whatever the policy."""
     shown = quote(change.path)
     if change.node is NodeKind.OTHER:
@@ -206,13 +206,13 @@ def _impossible(bench: Bench, change: StagedChange) -> StagedJudgement | None:
     return None
 
 
-def _impossible_in_git(change: StagedChange) -> StagedJudgement | None:
+def _impossible_in_git(change: CommandChange) -> StagedJudgement | None:
     if not change.obstacle:
         return None
     return _refused(change, "path.read_only", f"{quote(change.path)} {change.obstacle}")
 
 
-def _judge_link(bench: Bench, change: StagedChange) -> StagedJudgement | None:
+def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     """Refuse a link out of the workspace, or to a secret.
 
     A target in what the plan makes readable stands: a virtual environment is made of
@@ -266,7 +266,7 @@ def _within(parent: str, text: str) -> str | None:
 
 
 def _judge_in_git(
-    bench: Bench, change: StagedChange, directory: str, name: str
+    bench: Bench, change: CommandChange, directory: str, name: str
 ) -> tuple[GitRuling, StagedJudgement]:
     known = next(
         (each for each in bench.repositories if each.path == directory), GitDirectory(directory)
@@ -352,5 +352,5 @@ def _following(
     return judgement
 
 
-def _refused(change: StagedChange, code: str, reason: str) -> StagedJudgement:
+def _refused(change: CommandChange, code: str, reason: str) -> StagedJudgement:
     return StagedJudgement(change, Outcome.DENY, code, reason)

@@ -17,7 +17,7 @@ from paddock.sandbox.changes.differences import Difference, Differences, Layers,
 from paddock.sandbox.changes.judging import (
     Bench,
     ChangeKind,
-    StagedChange,
+    CommandChange,
     StagedJudgement,
     follow_directories,
     judge_changes,
@@ -99,7 +99,7 @@ def refusals_of(settled: Sequence[Settled], hidden: Sequence[str]) -> tuple[Refu
     )
 
 
-def _is_unseen(change: StagedChange, closed: tuple[str, ...]) -> bool:
+def _is_unseen(change: CommandChange, closed: tuple[str, ...]) -> bool:
     return change.kind is ChangeKind.DELETED and f"{change.path}/".startswith(closed)
 
 
@@ -108,11 +108,10 @@ def _rule(settled: Settled) -> str:
     rule = judgement.rule
     if rule is None:
         return judgement.reason
-    place = f"{rule.file}:{rule.line}" if rule.line else rule.file
-    return show_name(f"{rule.text} ({rule.source}, {place})")
+    return show_name(rule.said)
 
 
-def _with_obstacle(difference: Difference) -> StagedChange:
+def _with_obstacle(difference: Difference) -> CommandChange:
     """The change, with why this user cannot make it, if that is so."""
     change, lower, upper = difference.change, difference.lower, difference.upper
     if change.obstacle:
@@ -131,8 +130,8 @@ def _with_obstacle(difference: Difference) -> StagedChange:
 
 
 def _with_content(
-    change: StagedChange, nested: Mapping[str, frozenset[str]], upper_fd: int
-) -> StagedChange:
+    change: CommandChange, nested: Mapping[str, frozenset[str]], upper_fd: int
+) -> CommandChange:
     """The change of a git file with its content, where the preset looks at that.
 
     Raises: HostError.

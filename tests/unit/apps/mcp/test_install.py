@@ -5,10 +5,6 @@ import os
 import tomllib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
-from paddock.apps.mcp.json_members import remove_member, set_member
 
 ENTRY = {"command": "paddock", "args": ["mcp"]}
 OTHERS = b"""{
@@ -207,67 +203,6 @@ def test_a_projects_own_file_names_no_place(user):
 def test_an_agent_that_is_not_there_is_not_configured(user):
     ran = user.run("mcp", "install", "--client", "claude", "--agent", "nobody")
     assert (ran.status, (user.project / ".mcp.json").exists()) == (2, False)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@given(
-    st.dictionaries(st.text(), JSON, max_size=4),
-    st.none() | st.dictionaries(st.text(), JSON, max_size=3),
-    st.sampled_from([None, 1, 4, "\t"]),
-    st.booleans(),
-)
-def test_whatever_stands_in_the_file_one_member_is_set(others, servers, indent, is_ascii):
-    values = dict(others)
-    values.pop("mcpServers", None)
-    if servers is not None:
-        values["mcpServers"] = servers
-    text = json.dumps(values, indent=indent, ensure_ascii=is_ascii)
-    changed = set_member(text, ("mcpServers", "paddock"), ENTRY)
-    wanted = {**values, "mcpServers": {**(servers or {}), "paddock": ENTRY}}
-    assert json.loads(changed) == wanted
-    assert list(json.loads(changed)) == list(wanted)
-
-
-@given(
-    st.dictionaries(st.text(), JSON, max_size=4),
-    st.dictionaries(st.text(), JSON, min_size=1, max_size=3),
-    st.sampled_from([None, 1, 4, "\t"]),
-    st.booleans(),
-)
-def test_what_was_set_behind_other_members_is_taken_out_byte_for_byte(
-    others, servers, indent, is_ascii
-):
-    servers.pop("paddock", None)
-    values = {**others, "mcpServers": {"x": 1, **servers}}
-    text = json.dumps(values, indent=indent, ensure_ascii=is_ascii)
-    way = ("mcpServers", "paddock")
-    assert remove_member(set_member(text, way, ENTRY), way) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "rest"),
-    [
-        ('{"a": {"b": 1, "c": 2} }', '{"a": {"c": 2} }'),
-        ('{"a": {"c": 2,\n "b": 1 } }', '{"a": {"c": 2 } }'),
-        ('{"a": {"c": 2 , "b": {"b": 1}, "d": 3}}', '{"a": {"c": 2, "d": 3}}'),
-        ('{"a": { "b": 1 }, "b": 2}', '{"a": {}, "b": 2}'),
-    ],
-    ids=["first", "last", "between", "alone"],
-)
-def test_one_member_is_taken_out_wherever_it_stands(text, rest):
-    assert remove_member(text, ("a", "b")) == rest
-
-
-@pytest.mark.parametrize("text", ["{}", '{"a": {}}', '{"a": 1}', '{"b": 1}'])
-def test_a_member_that_is_not_there_is_not_taken_out(text):
-    with pytest.raises(ValueError, match="no way"):
-        remove_member(text, ("a", "b"))
 
 
 # --- taking it out -----------------------------------------------------------------

@@ -8,7 +8,7 @@ from paddock.policy.engine import PolicySource, load_policy
 from paddock.sandbox.changes.judging import (
     Bench,
     ChangeKind,
-    StagedChange,
+    CommandChange,
     StagedJudgement,
     judge_changes,
     settle_commit,
@@ -28,19 +28,19 @@ def bench(text: str = "", chain=MAIN, git="safe", **more) -> Bench:
     return Bench(policy, chain, git, "/work/ws", ("/usr", "/home/u/.pyenv"), **more)
 
 
-def made(path, node=NodeKind.FILE, **more) -> StagedChange:
-    return StagedChange(path, more.pop("kind", ChangeKind.CREATED), node, **more)
+def made(path, node=NodeKind.FILE, **more) -> CommandChange:
+    return CommandChange(path, more.pop("kind", ChangeKind.CREATED), node, **more)
 
 
-def gone(path, node=NodeKind.FILE) -> StagedChange:
-    return StagedChange(path, ChangeKind.DELETED, node)
+def gone(path, node=NodeKind.FILE) -> CommandChange:
+    return CommandChange(path, ChangeKind.DELETED, node)
 
 
-def judge(change: StagedChange, on: Bench | None = None) -> StagedJudgement:
+def judge(change: CommandChange, on: Bench | None = None) -> StagedJudgement:
     return judge_changes(on or bench(), [change])[0]
 
 
-def codes(on: Bench, *changes: StagedChange) -> list[tuple[str, str]]:
+def codes(on: Bench, *changes: CommandChange) -> list[tuple[str, str]]:
     return [
         (each.change.path, each.code) for each in judge_changes(on, changes) if not each.is_allowed
     ]

@@ -19,18 +19,18 @@ RUN, ONE, DEPTH = 0, 1, 2
 """`*`, `?`, and `**` as a whole component."""
 
 
-def find_hits(sides: "Json", path: str, is_directory: bool = False) -> "list[tuple[int, int]]":
-    """Return (level, number) of every match, as `PathIndex.hits` of the policy does."""
+def find_hits(sides: "Json", path: str) -> "list[tuple[int, int]]":
+    """Return (level, number) of every match, as `PathIndex.hits` of the policy does for a file."""
     raw, lowered = sides
     hits: list[tuple[int, int]] = []
     if raw is not None:
-        _collect(raw, path, is_directory, hits)
+        _collect(raw, path, hits)
     if lowered is not None:
-        _collect(lowered, path.lower(), is_directory, hits)
+        _collect(lowered, path.lower(), hits)
     return hits
 
 
-def _collect(side: "Json", path: str, is_directory: bool, hits: "list[tuple[int, int]]") -> None:
+def _collect(side: "Json", path: str, hits: "list[tuple[int, int]]") -> None:
     anywhere, nodes = side
     parts = path.split("/")
     last = len(parts) - 1
@@ -38,7 +38,7 @@ def _collect(side: "Json", path: str, is_directory: bool, hits: "list[tuple[int,
     deep: Json = []
     prefix = ""
     for level, name in enumerate(parts):
-        directory = level < last or is_directory
+        directory = level < last
         if anywhere is not None:
             _names(anywhere, name, directory, level, hits)
         if node is not None:

@@ -8,9 +8,10 @@ from typing import Final, Literal
 from paddock.apps.hook.settings import claude, codex
 from paddock.apps.hook.settings.claude import Program
 from paddock.apps.hook.settings.interpreters import choose_program
-from paddock.apps.hook.settings.json_text import parse_text
 from paddock.errors import ConfigError, HostError, UsageError
 from paddock.plane.client_files import ClientFile, Edit, read_client_file
+from paddock.plane.client_homes import CLAUDE, CODEX
+from paddock.text.json_scan import parse_text
 from paddock.values.calls import Json
 
 Client = Literal["claude", "codex"]
@@ -46,14 +47,13 @@ class Places:
             )
         if client == "claude":
             if scope == "project":
-                return self.root / ".claude" / "settings.json"
+                return self.root / CLAUDE.folder / "settings.json"
             if scope == "local":
-                return self.root / ".claude" / "settings.local.json"
-            own = self.variables.get("CLAUDE_CONFIG_DIR") or self.home / ".claude"
-            return Path(own) / "settings.json"
+                return self.root / CLAUDE.folder / "settings.local.json"
+            return Path(CLAUDE.of_user(str(self.home), self.variables)) / "settings.json"
         if scope == "project":
-            return self.root / ".codex" / "config.toml"
-        return Path(self.variables.get("CODEX_HOME") or self.home / ".codex") / "config.toml"
+            return self.root / CODEX.folder / "config.toml"
+        return Path(CODEX.of_user(str(self.home), self.variables)) / "config.toml"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,14 @@
-"""What of the bootstrap's packages the code says itself, and its place in their sources.
+"""Write what of the bootstrap's packages the code says itself, at its place in their sources.
+
+    scripts/write-bootstrap        (python scripts/bootstrap_sources.py)
 
 The admin's configuration holds every default and every core tool as it is registered, its
 schema is made from the reader, and the policy and the prompt contracts say aloud what holds
 anyway. They stand in the packages as text, so that whoever reads a package reads all of it;
-a test holds them against the code, and `scripts/write-bootstrap` writes them anew.
+a test holds them against the code.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -77,3 +80,8 @@ def _contract(contract: PromptContract) -> bytes:
             },
         }
     )
+
+
+if __name__ == "__main__":
+    for changed in write_sources():
+        sys.stdout.write(f"{changed}\n")

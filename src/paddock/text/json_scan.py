@@ -1,13 +1,4 @@
-"""JSON text with its places, and pieces put in and taken out of it. Pure.
-
-A settings file belongs to somebody: order, indent, line ends and comments are theirs.
-So the text is never written anew: it is scanned for where values stand, and an edit is
-one splice. What was put in can be found and taken out again exactly:
-
-  * into a container with members, behind the last one: `,` and white space, and then it;
-  * into an empty container, right behind its bracket, without white space;
-  * a container that we make begins with white space. So an emptied one tells who made
-    it, and goes or stays.
+"""JSON text with its places: where each value stands in a file that belongs to somebody. Pure.
 
 Comments (`//`, `/* */`) and a comma behind the last member are read over.
 """
@@ -15,7 +6,7 @@ Comments (`//`, `/* */`) and a comma behind the last member are read over.
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
 from paddock.errors import ConfigError
 from paddock.text.show import quote
@@ -28,7 +19,6 @@ _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _SCALAR: Final = re.compile(
     r'"(?:[^"\\\x00-\x1f]|\\.)*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null'
 )
-_BLANKS: Final = re.compile(r"[ \t\r\n]+")
 _MARK: Final = "\ufeff"
 
 
@@ -60,11 +50,11 @@ Way = tuple[str | int, ...]
 """Names of members and positions of items, from the top."""
 
 
-def parse_text(text: str, file: str) -> Node:
-    """Scan one JSON text.
+def parse_text(text: str, file: str = "") -> Node:
+    """Scan one JSON text. `file` is where it comes from, if that is to be said.
 
     Raises:
-        ConfigError: it is none, or gives a key twice.
+        ConfigError: it is none, gives a key twice, or nests deeper than `DEPTH_MAX`.
     """
     scanner = _Scanner(text, file)
     return scanner.whole()
@@ -144,7 +134,7 @@ class _Scanner:
         line = self.text.count("\n", 0, at) + 1
         return ConfigError(
             f"the settings are no JSON: {what}",
-            where=f"{self.file}:{line}",
+            where=f"{self.file}:{line}" if self.file else f"line {line}",
             hint="mend the file first; nothing was changed",
         )
 
@@ -180,94 +170,3 @@ def find_node(top: Node, way: Way) -> Node | None:
         else:
             node = node.items[step] if step < len(node.items) else None
     return node
-
-
-# --- putting in -------------------------------------------------------------------
-
-
-def with_member(text: str, where: Node, name: str, value: Json) -> str:
-    """The text with another member behind the last one of an object."""
-    style = _Style.of(text, where)
-    if not where.members:
-        written = f"{json.dumps(name)}: {style.made(value, '')}"
-        return text[: where.start + 1] + written + text[where.start + 1 :]
-    last = where.members[-1].node
-    indent = style.indent
-    written = f"{json.dumps(name)}: {style.made(value, indent)}"
-    return text[: last.end] + f",{style.gap}{written}" + text[last.end :]
-
-
-def with_item(text: str, where: Node, value: Json) -> str:
-    """The text with another item behind the last one of an array."""
-    if not where.items:
-        return text[: where.start + 1] + json.dumps(value) + text[where.start + 1 :]
-    last = where.items[-1]
-    style = _Style.of(text, where)
-    return text[: last.end] + f",{style.gap}{json.dumps(value)}" + text[last.end :]
-
-
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """How a container is laid out: what stands before a member, and the member's indent."""
-
-    gap: str
-    indent: str
-    step: str
-
-    @classmethod
-    def of(cls, text: str, where: Node) -> "_Style":
-        starts = [member.start for member in where.members]
-        starts += [item.start for item in where.items]
-        newline = "\r\n" if "\r\n" in text else "\n"
-        if not starts:
-            return cls(newline, "", "  ")
-        line = text[text.rfind("\n", 0, starts[-1]) + 1 : starts[-1]]
-        if line.strip(" \t"):
-            return cls(" ", "", "")
-        return cls(newline + line, line, "\t" if line.startswith("\t") else "  ")
-
-    def made(self, value: Json, indent: str) -> str:
-        """A value as we write it; a container that we make begins with white space."""
-        if not self.step:
-            return _spaced(value)
-        newline = self.gap[: len(self.gap) - len(self.indent)] or "\n"
-        written = json.dumps(value, indent=self.step)
-        return written.replace("\n", f"{newline}{indent}")
-
-
-def _spaced(value: Json) -> str:
-    """A value on one line, white space behind each bracket that opens."""
-    if isinstance(value, dict):
-        members = cast("dict[str, Json]", value).items()
-        inner = ", ".join(f"{json.dumps(name)}: {_spaced(each)}" for name, each in members)
-        return f"{{ {inner} }}"
-    if isinstance(value, list):
-        return f"[ {', '.join(map(_spaced, cast('list[Json]', value)))} ]"
-    return json.dumps(value)
-
-
-# --- taking out -------------------------------------------------------------------
-
-
-def without(text: str, top: Node, way: Way) -> str:
-    """The text without what stands at a way, nor a container that we made for it alone."""
-    while True:
-        step, parent_way = way[-1], way[:-1]
-        parent = find_node(top, parent_way)
-        if parent is None:
-            return text
-        spans = [(member.start, member.node.end) for member in parent.members]
-        spans += [(item.start, item.end) for item in parent.items]
-        names: list[str | int] = [member.name for member in parent.members]
-        index = names.index(step) if isinstance(step, str) else step
-        start, end = spans[index]
-        if len(spans) > 1:
-            if index:
-                start = spans[index - 1][1]
-            else:
-                end = spans[1][0]
-            return text[:start] + text[end:]
-        is_ours = _BLANKS.fullmatch(text, parent.start + 1, start) is not None
-        if not is_ours or not parent_way:
-            return text[:start] + text[end:]
-        way = parent_way
