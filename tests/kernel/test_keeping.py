@@ -150,6 +150,11 @@ def test_processes_that_fork_on_and_on_end_with_the_command(shell, how):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_orphans_that_have_ended_take_no_room_from_a_command(shell):
+    kept = shell.line("for n in $(seq 400); do (/bin/true &); done; exit 3", processes=256)
+    assert (kept.end.exit_code, kept.end.stderr.head) == (3, b"")
+
+
 class Wish:
     """A wish to stop that was uttered already."""
 
