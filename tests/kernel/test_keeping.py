@@ -1,5 +1,6 @@
 """Commands under Landlock from a runtime's side: their output, their end, their limits."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -119,6 +120,39 @@ def test_a_background_child_that_holds_the_output_holds_no_call(shell):
     kept = shell.line("sleep 1000 & echo done")
     assert (kept.end.ending, kept.end.exit_code) == (Ending.EXITED, 0)
     assert (kept.end.stdout.head, kept.end.survivors) == (b"done\n", 1)
+
+
+CHAIN_OF_FORKS = """
+import fcntl, os, sys
+lock = os.open("src/lock", os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_SH)
+os.close(os.open("src/on" + sys.argv[2], os.O_WRONLY | os.O_CREAT))
+for number in range(20_000):
+    try:
+        if os.fork():
+            os._exit(0)
+    except BlockingIOError:
+        continue
+    if sys.argv[1] == "away":
+        os.setsid()
+"""
+
+
+@pytest.mark.parametrize("how", ["together", "away"])
+def test_processes_that_fork_on_and_on_end_with_the_command(shell, how):
+    (shell.workspace / "chain.py").write_text(CHAIN_OF_FORKS)
+    start = f"for n in 1 2 3; do python3 -S chain.py {how} $n & done"
+    line = f"{start}; until [ -e src/on1 -a -e src/on2 -a -e src/on3 ]; do :; done; exit 3"
+    kept = shell.line(line, processes=1000)
+    assert (kept.end.ending, kept.end.exit_code) == (Ending.EXITED, 3)
+    with open(shell.workspace / "src/lock", "rb") as lock:
+        # It is all of theirs, and goes with the last of them.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_orphans_that_have_ended_take_no_room_from_a_command(shell):
+    kept = shell.line("for n in $(seq 400); do (/bin/true &); done; exit 3", processes=256)
+    assert (kept.end.exit_code, kept.end.stderr.head) == (3, b"")
 
 
 class Wish:

@@ -222,7 +222,7 @@ def test_closing_ends_the_launcher_and_what_runs(room: Room):
 
 def test_what_a_dead_launcher_left_is_swept_by_the_next(room: Room):
     staging = room.home / "staging"
-    (staging / "launcher-dead/stage-1/upper").mkdir(parents=True)
+    (staging / f"launcher-{'0' * 16}/stage-1/upper").mkdir(parents=True)
     alive = StagingArea(staging)
 
     assert os.listdir(staging) == [os.path.basename(alive.path)]

@@ -5,6 +5,7 @@
     plan.py closing.py hidden.py strictest.py interpreter.py   policy and facts → a plan
     probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
     stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
+    claims.py                    directories that go away with whoever made them
     landlock.py keeping.py       the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/
     conversation.py capture.py pump.py spooling.py following.py   from a command's start to its end

@@ -1,12 +1,11 @@
 """The staging area: where the layers of sandboxes lie, and how they go away again.
 
-One directory for each launcher, locked while it lives; what a dead one left behind is
+One directory for each launcher, claimed while it lives; what a dead one left behind is
 swept by the next. Below it, one directory for each sandbox, and whiteouts for hidden
 names, which many sandboxes share. Nobody else looks in here, and nothing in here is
 believed to be harmless: it was written by commands.
 """
 
-import fcntl
 import os
 import secrets
 import stat
@@ -17,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.plane.locks import try_lock
+from paddock.sandbox.claims import claim, sweep
 from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,7 +30,7 @@ anybody make one, for it opens nothing)."""
 class StagingArea:
     """One launcher's directory. `close` removes it with everything in it."""
 
-    __slots__ = ("_hidden", "_home", "_lock", "_newest", "_users", "fd", "path")
+    __slots__ = ("_claim", "_hidden", "_home", "_lock", "_newest", "_users", "fd", "path")
 
     def __init__(self, home: Path) -> None:
         """Make it below `home`, a directory of ours that no agent reaches.
@@ -42,16 +40,18 @@ class StagingArea:
         try:
             home.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._home = os.open(home, _DIRECTORY)
-            _sweep(self._home)
-            name = _PREFIX + secrets.token_hex(8)
-            os.mkdir(name, 0o700, dir_fd=self._home)
-            self.fd = os.open(name, _DIRECTORY, dir_fd=self._home)
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                sweep(self._home, _PREFIX)
+                self._claim = claim(self._home, _PREFIX)
+            except OSError:
+                os.close(self._home)
+                raise
         except OSError as error:
             raise HostError(
                 f"no staging area for commands: {os.strerror(error.errno or 0)}", where=str(home)
             ) from error
-        self.path = f"{os.fspath(home)}/{name}"
+        self.fd = self._claim.fd
+        self.path = f"{os.fspath(home)}/{self._claim.name}"
         self._lock = threading.Lock()
         self._hidden: dict[str, str] = {}
         self._users: dict[str, int] = {}
@@ -103,13 +103,12 @@ class StagingArea:
 
     def close(self) -> None:
         """Remove everything and let go. Nothing may use it any more."""
-        remove_tree(self._home, os.path.basename(self.path))
-        os.close(self.fd)
+        self._claim.release()
         os.close(self._home)
 
     def forget(self) -> None:
         """Let go and remove nothing: in a child of the process whose it is."""
-        os.close(self.fd)
+        self._claim.forget()
         os.close(self._home)
 
     def _make_hidden(
@@ -199,22 +198,3 @@ def _look_like(root: int, path: str, look: os.stat_result) -> None:
     # With the setgid bit: without it the command would seem to have taken it away.
     os.chmod(path, look.st_mode & 0o3777, dir_fd=root)
     os.utime(path, ns=(look.st_atime_ns, look.st_mtime_ns), dir_fd=root)
-
-
-def _sweep(home: int) -> None:
-    """Remove what dead launchers left. A lock that can be had has no owner any more."""
-    for name in os.listdir(home):
-        if name.startswith(f".{_PREFIX}"):
-            # Its removal was cut short: it had no owner then already.
-            remove_tree(home, name)
-        if not name.startswith(_PREFIX):
-            continue
-        try:
-            fd = os.open(name, _DIRECTORY, dir_fd=home)
-        except FileNotFoundError:
-            continue
-        try:
-            if try_lock(fd):
-                remove_tree(home, name)
-        finally:
-            os.close(fd)

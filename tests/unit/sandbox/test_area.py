@@ -4,6 +4,7 @@ import contextlib
 import os
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -220,13 +221,49 @@ def test_an_area_that_cannot_be_made_is_an_error_of_the_host(tmp_path: Path):
 
 def test_what_was_left_is_swept_and_what_is_in_use_is_not(tmp_path: Path, area: StagingArea):
     home = tmp_path / "staging"
-    (home / "launcher-dead/stage/upper").mkdir(parents=True)
-    (home / ".launcher-dying-1234/0").mkdir(parents=True)
-    (home / "else").mkdir()
+    (home / f"launcher-{'0' * 16}/stage/upper").mkdir(parents=True)
+    (home / "launcher-of-somebody").mkdir()
 
     other = StagingArea(home)
 
-    expected = {os.path.basename(each.path) for each in (area, other)} | {"else"}
+    expected = {os.path.basename(each.path) for each in (area, other)} | {"launcher-of-somebody"}
     assert set(os.listdir(home)) == expected
     other.close()
     assert os.path.isdir(area.path)
+
+
+def test_many_at_once_make_and_close_their_areas_and_keep_what_is_in_them(tmp_path: Path):
+    home = tmp_path / "staging"
+
+    def make_and_close() -> list[list[str]]:
+        seen = []
+        for _ in range(40):
+            made = StagingArea(home)
+            os.mkdir("stage", dir_fd=made.fd)
+            os.close(os.open("stage/file", os.O_WRONLY | os.O_CREAT, dir_fd=made.fd))
+            seen.append(os.listdir(f"{made.path}/stage"))
+            made.close()
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(make_and_close) for _ in range(4)]
+    assert [each.result() for each in found] == [[["file"]] * 40] * 4
+    assert os.listdir(home) == []
+
+
+def test_two_may_remove_the_same(tmp_path: Path):
+    for number in range(300):
+        (tmp_path / f"tree/d{number}/below").mkdir(parents=True)
+        (tmp_path / f"tree/d{number}/file").write_text("x")
+    fd = os.open(tmp_path, os.O_RDONLY)
+
+    def remove_all() -> None:
+        for name in os.listdir(fd):
+            remove_tree(fd, name)
+
+    with ThreadPoolExecutor(4) as pool:
+        removals = [pool.submit(remove_all) for _ in range(4)]
+    assert [each.result() for each in removals] == [None] * 4
+    remove_all()
+    os.close(fd)
+    assert os.listdir(tmp_path) == []

@@ -65,9 +65,7 @@ class First:
                 os.close(fd)
         deadline_s = time.monotonic() + start.timeout_ms / 1000
         callers = (self._control.fileno(), self._life)
-        ending, memory_kb = watch(
-            self._main, callers, deadline_s, self._look, self._memory_limit_kb
-        )
+        ending, memory_kb = watch(self._main, callers, deadline_s, self, self._memory_limit_kb)
         survivors = self._end_all()
         self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
 
@@ -82,12 +80,11 @@ class First:
         waiting.register(self._life, select.POLLIN)
         return any(fd == self._life for fd, _ in waiting.poll())
 
-    def _look(self) -> int:
-        """Orphans are reaped at each look at the memory."""
-        self._reap()
+    def used_kb(self) -> int:
+        """Memory of all processes of the sandbox, in KiB."""
         return memory.used_kb(self._memory_limit_kb)
 
-    def _reap(self) -> bool:
+    def reap(self) -> bool:
         """Take in who has ended. False when there is no child at all."""
         while True:
             try:
@@ -101,7 +98,7 @@ class First:
 
     def _end_all(self) -> int:
         """Kill what is left and wait until it is gone. How many there were besides the command."""
-        if not self._reap():
+        if not self.reap():
             return 0
         left = [process for process in memory.find_processes() if memory.is_alive(process)]
         survivors = sum(process != b"%d" % self._main for process in left)
@@ -112,7 +109,7 @@ class First:
         except ProcessLookupError:
             survivors = 0
         began = time.monotonic()
-        while self._reap() and time.monotonic() < began + _END_WAIT_S:
+        while self.reap() and time.monotonic() < began + _END_WAIT_S:
             # They need the processor more than we do; few need more than a millisecond of it.
             if time.monotonic() < began + _YIELD_S:
                 os.sched_yield()

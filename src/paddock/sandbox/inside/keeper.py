@@ -91,9 +91,7 @@ class Keeper:
             return
         deadline_s = time.monotonic() + start.timeout_ms / 1000
         limit_kb = self._terms.memory_kb
-        ending, memory_kb = watch(
-            self._main, (self._control.fileno(),), deadline_s, self._look, limit_kb
-        )
+        ending, memory_kb = watch(self._main, (self._control.fileno(),), deadline_s, self, limit_kb)
         survivors = self._end_all()
         self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
 
@@ -176,16 +174,27 @@ class Keeper:
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
 
-    def _look(self) -> int:
+    def reap(self) -> None:
+        """Take in who has ended."""
+        self._take_in(landlocked.reap())
+
+    def used_kb(self) -> int:
+        """Memory of all that the command started, in KiB."""
         return landlocked.used_kb(self._terms.memory_kb)
 
     def _end_all(self) -> int:
         """Kill what is left; how many there were besides the command itself."""
         ended = landlocked.end_descendants()
-        for pid, status in ended.reaped:
+        survivors = sum(pid != self._main for pid in ended.running)
+        self._take_in(ended.reaped)
+        return survivors
+
+    def _take_in(self, reaped: list[tuple[int, int]]) -> None:
+        for pid, status in reaped:
             if pid == self._main:
                 self._status = status
-        return sum(pid != self._main for pid in ended.running)
+                # Its number may be another's from now on.
+                self._main = -1
 
     def _report(self, report: Report) -> None:
         send_report(self._control.fileno(), report)

@@ -19,8 +19,8 @@ _STOP_SIGNAL = 19
 """The same on every machine we know: the module `signal` loads `enum`."""
 _ROUNDS_MAX = 200
 _ROUND_S = 0.005
-"""One second in all: what a kill needs is far less, and a process that the kernel
-itself holds (an NFS server that is gone) would never end."""
+"""One second in which nobody new appears: what a kill needs is far less, and a process that
+the kernel itself holds (an NFS server that is gone) would never end."""
 
 
 class Hold:
@@ -93,11 +93,12 @@ def descendants(ancestor: int) -> list[Process]:
 class Ended:
     """What `end_descendants` found: who still ran, and whose exit status was taken."""
 
-    __slots__ = ("reaped", "running")
+    __slots__ = ("reaped", "running", "seen")
 
     def __init__(self) -> None:
         self.reaped: list[tuple[int, int]] = []
         self.running: set[int] = set()
+        self.seen: set[tuple[int, int]] = set()
 
 
 def end_descendants() -> Ended:
@@ -105,24 +106,57 @@ def end_descendants() -> Ended:
 
     Stopped first, all of them, until no new one appears: what is stopped cannot fork, so
     a tree that forks as fast as it is killed comes to an end too.
+
+    Threat: a process that forks and ends, and its child, and so on: whoever is looked at is
+    gone when he is signalled. So nobody is reaped before all have ended. What waits to be
+    reaped counts as a process of its user (RLIMIT_NPROC, getrlimit(2)): such a chain fills
+    its own limit, cannot fork any more, and stays to be killed.
     """
     ended = Ended()
-    ended.reaped += reap()
-    seen: set[tuple[int, int]] = set()
-    for number in (_STOP_SIGNAL, _KILL_SIGNAL):
-        for _ in range(_ROUNDS_MAX):
-            alive = [each for each in descendants(os.getpid()) if each.state not in "ZX"]
-            before = len(seen)
-            for process in alive:
-                seen.add((process.pid, process.start))
-                ended.running.add(process.pid)
-                _send(process, number)
-            ended.reaped += reap()
-            if not alive or (number == _STOP_SIGNAL and len(seen) == before):
-                break
-            if number == _KILL_SIGNAL:
-                time.sleep(_ROUND_S)
+    if _has_living():
+        _stop_all(ended)
+        _kill_all(ended)
+    ended.reaped = reap()
     return ended
+
+
+def _stop_all(ended: Ended) -> None:
+    for _ in range(_ROUNDS_MAX):
+        before = len(ended.seen)
+        _signal_all(_STOP_SIGNAL, ended)
+        if len(ended.seen) == before:
+            return
+
+
+def _kill_all(ended: Ended) -> None:
+    idle = 0
+    while idle < _ROUNDS_MAX and _has_living():
+        before = len(ended.seen)
+        _signal_all(_KILL_SIGNAL, ended)
+        idle = idle + 1 if len(ended.seen) == before else 0
+        time.sleep(_ROUND_S)
+
+
+def _signal_all(number: int, ended: Ended) -> None:
+    for process in descendants(os.getpid()):
+        if process.state not in "ZX":
+            ended.seen.add((process.pid, process.start))
+            ended.running.add(process.pid)
+            _send(process, number)
+
+
+def _has_living() -> bool:
+    """Whether a child lives: then and only then a descendant does, for we adopt orphans.
+
+    Asked of the kernel, at one stroke: /proc shows one process after the other, and a chain
+    of forks hides between them. Waiting for stops alone passes over those that have ended,
+    and leaves them unreaped.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def used_kb(limit_kb: int) -> int:

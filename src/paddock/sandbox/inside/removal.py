@@ -28,9 +28,7 @@ def remove_tree(parent: int, name: str) -> None:
     Raises: OSError where something cannot be removed; what is left is in a directory that
         nobody else enters.
     """
-    grave = f".{name}-{os.urandom(4).hex()}"
-    os.mkdir(grave, 0o700, dir_fd=parent)
-    top = os.open(grave, _DIRECTORY, dir_fd=parent)
+    grave, top = _dig(parent, name)
     made = at = 0
     try:
         made = int(_move(parent, name, top, "0"))
@@ -40,7 +38,19 @@ def remove_tree(parent: int, name: str) -> None:
     finally:
         os.close(top)
         if at == made:
-            os.rmdir(grave, dir_fd=parent)
+            _rmdir(parent, grave)
+
+
+def _dig(parent: int, name: str) -> tuple[str, int]:
+    """A new directory of ours beside the one that goes, and its descriptor."""
+    for _ in range(_TRIES_MAX):
+        grave = f".{name}-{os.urandom(4).hex()}"
+        os.mkdir(grave, 0o700, dir_fd=parent)
+        try:
+            return grave, os.open(grave, _DIRECTORY, dir_fd=parent)
+        except FileNotFoundError:
+            continue  # Whoever removes all that is here took it along.
+    raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _bury(top: int, at: int, made: int) -> int:
@@ -49,6 +59,8 @@ def _bury(top: int, at: int, made: int) -> int:
     for _ in range(_TRIES_MAX):
         try:
             made = _empty(top, name, made)
+        except FileNotFoundError:
+            return made
         except OSError as error:
             if error.errno not in _NO_DIRECTORY:
                 raise
@@ -115,6 +127,8 @@ def _rmdir(directory: int, name: str) -> bool:
     """False where something has appeared in it."""
     try:
         os.rmdir(name, dir_fd=directory)
+    except FileNotFoundError:
+        return True
     except OSError as error:
         if error.errno == errno.ENOTEMPTY:
             return False

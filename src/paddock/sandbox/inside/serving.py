@@ -17,7 +17,19 @@ from paddock.sandbox.inside.orders import CANCELLED, EXITED, MEMORY, TIMED_OUT, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from typing import Protocol
+
+    class Watcher(Protocol):
+        """What watches over all that a command started."""
+
+        def reap(self) -> object:
+            """Take in who has ended."""
+            ...
+
+        def used_kb(self) -> int:
+            """How much memory they use, in KiB."""
+            ...
+
 
 KILL_SIGNAL = 9
 DEFAULT_SIGNALS = (13, 25)
@@ -25,9 +37,9 @@ DEFAULT_SIGNALS = (13, 25)
 Numbers, the same on every machine we know: the module `signal` loads `enum`."""
 
 _TICK_S = 0.05
-"""Between two looks at the memory."""
+"""Between two times that orphans are reaped, at least between two looks at the memory."""
 _TICK_SHARE = 20
-"""A look takes at most one part in so many of the time."""
+"""A look at the memory takes at most one part in so many of the time."""
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
@@ -53,23 +65,24 @@ def send_report(control: int, report: Report) -> None:
 
 
 def watch(
-    pid: int, waiting: tuple[int, ...], deadline_s: float, used_kb: Callable[[], int], most_kb: int
+    pid: int, waiting: tuple[int, ...], deadline_s: float, watcher: Watcher, most_kb: int
 ) -> tuple[bytes, int]:
     """Until the command ends, its time is up, its memory too large, or nobody waits.
 
     Which of them, and the most memory that was seen, in KiB. `waiting` are descriptors that
-    can be read as soon as nobody waits any more.
+    can be read as soon as nobody waits any more. Orphans are reaped meanwhile: until then
+    each counts as a process, of which a command has only so many.
     """
     events = select.poll()
     ended = os.pidfd_open(pid)
     for fd in (ended, *waiting):
         events.register(fd, select.POLLIN)
-    pause = _TICK_S
+    look_at_s = 0.0
     seen_kb = 0
     try:
         while True:
             left = deadline_s - time.monotonic()
-            ready = [fd for fd, _ in events.poll(max(0, int(min(left, pause) * 1000) + 1))]
+            ready = [fd for fd, _ in events.poll(max(0, int(min(left, _TICK_S) * 1000) + 1))]
             if ended in ready:
                 return EXITED, seen_kb
             if ready:
@@ -77,11 +90,15 @@ def watch(
             began = time.monotonic()
             if began >= deadline_s:
                 return TIMED_OUT, seen_kb
-            now_kb = used_kb()
+            watcher.reap()
+            if began < look_at_s:
+                continue
+            now_kb = watcher.used_kb()
             seen_kb = max(seen_kb, now_kb)
             if now_kb > most_kb:
                 return MEMORY, seen_kb
-            pause = max(_TICK_S, _TICK_SHARE * (time.monotonic() - began))
+            now = time.monotonic()
+            look_at_s = now + _TICK_SHARE * (now - began)
     finally:
         os.close(ended)
 
