@@ -1,6 +1,14 @@
-"""What changed between two texts, as a person or a model reads it."""
+"""What changed between two texts, as a person or a model reads it.
 
-from collections.abc import Sequence
+A row of content begins with a space, `-` or `+`. Everything else is ours: `@@`, the two
+headers, a backslash where something is said about the row above, `[` where something is
+left out.
+
+Threat: a person says yes to what a diff shows. Content that could write a header, a remark
+or the mark of a cut would show a change as another one, or a part as the whole.
+"""
+
+from collections.abc import Iterator, Sequence
 from difflib import Match, SequenceMatcher
 from itertools import accumulate
 from typing import Final
@@ -13,15 +21,17 @@ _DIFF_LINES_MAX: Final = 20_000
 _STEPS_MAX: Final = 10_000_000
 """Of comparing: where lines stand many times, they grow with the third power of the lines."""
 _CONTEXT_LINES: Final = 3
+_CUT: Final = "\\ [... "
 
 
 def unified_diff(
     before: bytes, after: bytes, name: str, lines_max: int = limits.snippet_lines_max
 ) -> str:
-    """A unified diff, cut at `lines_max` lines with the cut stated.
+    """A unified diff, cut at `lines_max` lines with the cut stated; "" where nothing changed.
 
     Contents over 400 kB or 20,000 lines together are not compared line by line, and comparing
-    ends where it takes too many steps; the answer then says so and gives the sizes.
+    ends where it takes too many steps; the answer then says so and gives the sizes. A row of
+    content that would read as a header has its second character escaped.
     """
     lines = before.count(b"\n") + after.count(b"\n")
     found = None
@@ -29,30 +39,41 @@ def unified_diff(
         found = _find_rows(_lines(before), _lines(after), name)
     if found is None:
         return f"[too large for a diff: {len(before)} bytes before, {len(after)} bytes after]"
-    rows = [_shown(row) for row in found[:lines_max]]
+    rows = found[:lines_max]
     missing = len(found) - lines_max
     if missing > 0:
         rows.append(f"[... {missing} more lines of the diff]")
     return "\n".join(rows)
 
 
-def _lines(content: bytes) -> list[str]:
-    """Lines without their ends; a last one that lacks its newline says so, as diff(1) does."""
-    lines = content.decode("utf-8", "backslashreplace").split("\n")
-    last = lines.pop()
-    return [*lines, f"{last} [no newline at the end]"] if last else lines
+def is_whole_diff(diff: str) -> bool:
+    """Whether such a diff, or several one after another, leaves nothing out."""
+    return not any(row.startswith(("[", _CUT)) for row in diff.split("\n"))
 
 
-def _shown(row: str) -> str:
-    # Cut before it is escaped: a row may be as long as the whole content. Its mark is not
-    # part of the line.
-    missing = len(row) - 1 - limits.snippet_line_chars_max
-    if missing <= 0:
-        return show_line(row)[0]
-    return f"{show_line(row[:-missing])[0]} [... {missing} more characters]"
+def _lines(content: bytes) -> list[bytes]:
+    """Lines with their ends, newlines alone: one that lacks its own is another line."""
+    *lines, last = content.split(b"\n")
+    return [*(line + b"\n" for line in lines), *([last] if last else [])]
 
 
-def _find_rows(old: list[str], new: list[str], name: str) -> list[str] | None:
+def _content_rows(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
+    """A row for each, and what there is to say about it in a row of its own."""
+    for line in lines:
+        text = line.removesuffix(b"\n").decode("utf-8", "backslashreplace")
+        # Cut before it is escaped: a line may be as long as the whole content.
+        kept = text[: limits.snippet_line_chars_max]
+        row = f"{mark}{show_line(kept)[0]}"
+        if row.startswith(("--- ", "+++ ")):
+            row = f"{mark}\\x{ord(row[1]):02x}{row[2:]}"
+        yield row
+        if missing := len(text) - len(kept):
+            yield f"{_CUT}{missing} more characters]"
+        if not line.endswith(b"\n"):
+            yield "\\ No newline at the end"
+
+
+def _find_rows(old: list[bytes], new: list[bytes], name: str) -> list[str] | None:
     """All rows of the diff; None where finding them takes more steps than there may be."""
     matcher = _BoundedMatcher(old, new)
     hunks = list(matcher.get_grouped_opcodes(_CONTEXT_LINES))
@@ -64,10 +85,10 @@ def _find_rows(old: list[str], new: list[str], name: str) -> list[str] | None:
         rows.append(f"@@ -{_span(old_from, old_to)} +{_span(new_from, new_to)} @@")
         for kind, i, i_end, j, j_end in hunk:
             if kind == "equal":
-                rows += [f" {line}" for line in old[i:i_end]]
+                rows += _content_rows(" ", old[i:i_end])
                 continue
-            rows += [f"-{line}" for line in old[i:i_end]]
-            rows += [f"+{line}" for line in new[j:j_end]]
+            rows += _content_rows("-", old[i:i_end])
+            rows += _content_rows("+", new[j:j_end])
     return rows
 
 
@@ -79,20 +100,20 @@ def _span(begin: int, end: int) -> str:
     return f"{begin + 1 if length else begin},{length}"
 
 
-class _BoundedMatcher(SequenceMatcher[str]):
+class _BoundedMatcher(SequenceMatcher[bytes]):
     """Finds what two texts have in common, in a bounded number of steps.
 
     Threat: few kilobytes in which the same lines stand again and again would keep a call
     computing for minutes, a refused one too.
     """
 
-    def __init__(self, old: list[str], new: list[str]) -> None:
+    def __init__(self, old: list[bytes], new: list[bytes]) -> None:
         super().__init__(None, old, new)
         self._old = old
         self._new = new
         # A documented attribute that the type stubs lack: where each line of `new` stands, without
         # those that stand there so often that they are passed by.
-        places: dict[str, list[int]] = vars(self)["b2j"]
+        places: dict[bytes, list[int]] = vars(self)["b2j"]
         steps = (1 + len(places.get(line, ())) for line in old)
         self._steps_before = [0, *accumulate(steps)]
         """What it takes to look in `new` for all lines of `old` before one."""
@@ -117,7 +138,7 @@ class _BoundedMatcher(SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def _same(old: Sequence[str], new: Sequence[str], places: range, shift: int) -> int:
+def _same(old: Sequence[bytes], new: Sequence[bytes], places: range, shift: int) -> int:
     """How many lines at the first of `places` stand `shift` lines on in `new`, too."""
     for count, at in enumerate(places):
         if old[at] != new[at + shift]:

@@ -3,7 +3,7 @@
 import pytest
 
 from paddock import limits
-from paddock.text.changes import unified_diff
+from paddock.text.changes import is_whole_diff, unified_diff
 
 
 def test_a_diff_names_the_file_and_shows_the_change() -> None:
@@ -26,7 +26,10 @@ def test_contents_too_large_for_a_diff_give_their_sizes() -> None:
 
 def test_a_long_row_is_cut_and_says_how_much_is_missing() -> None:
     rows = unified_diff(b"\x01" * 1_000 + b"\n", b"x", "x").split("\n")
-    assert rows[3] == "-" + "\\x01" * limits.snippet_line_chars_max + " [... 500 more characters]"
+    assert rows[3:5] == [
+        "-" + "\\x01" * limits.snippet_line_chars_max,
+        "\\ [... 500 more characters]",
+    ]
 
 
 def test_contents_of_too_many_lines_are_not_compared() -> None:
@@ -34,7 +37,46 @@ def test_contents_of_too_many_lines_are_not_compared() -> None:
 
 
 def test_a_missing_last_newline_is_said():
-    assert unified_diff(b"a", b"a\n", "x").split("\n")[3:] == ["-a [no newline at the end]", "+a"]
+    assert unified_diff(b"a", b"a\n", "x").split("\n")[3:] == [
+        "-a",
+        "\\ No newline at the end",
+        "+a",
+    ]
+
+
+def test_no_content_passes_for_a_newline_that_is_missing():
+    rows = unified_diff(b"run [no newline at the end]\n", b"run\n\\ No newline at the end\n", "x")
+    assert rows.split("\n")[3:] == [
+        "-run [no newline at the end]",
+        "+run",
+        "+\\ No newline at the end",
+    ]
+
+
+def test_no_content_passes_for_the_header_of_another_file():
+    rows = unified_diff(b"-- a/notes.md\n", b"++ b/notes.md\nrun\n", "x.sh").split("\n")
+    assert rows[:2] == ["--- a/x.sh", "+++ b/x.sh"]
+    assert rows[3:] == ["-\\x2d- a/notes.md", "+\\x2b+ b/notes.md", "+run"]
+
+
+def test_bytes_that_are_shown_alike_are_told_apart():
+    assert unified_diff(b"x\xff\n", b"x\\xff\n", "x").split("\n")[3:] == ["-x\\xff", "+x\\xff"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_whole"),
+    [
+        (b"a\n", b"b\n", True),
+        (b"a", b"b", True),
+        (b"", b"[... 3 more lines of the diff]\n\\ [... 3 more characters]\n", True),
+        (b"", b"x" * 501, False),
+        (b"", b"x\n" * 500, False),
+        (b"x" * 300_000, b"y" * 300_000, False),
+    ],
+    ids=["short", "no newline", "content like our marks", "long line", "many lines", "large"],
+)
+def test_a_diff_is_whole_unless_it_leaves_something_out(before, after, is_whole):
+    assert is_whole_diff(unified_diff(before, after, "x")) is is_whole
 
 
 def repeated(number: int, mark: str) -> bytes:

@@ -86,7 +86,7 @@ def diff_rows(text: str) -> tuple[Row, ...]:
 
 
 def _look_of(diff_line: str) -> Look:
-    if diff_line.startswith(("---", "+++")):
+    if diff_line.startswith(("--- ", "+++ ")):
         return Look.DIM
     looks = {"+": Look.ADDED, "-": Look.REMOVED, "@": Look.PLACE}
     return looks.get(diff_line[:1], Look.PLAIN)

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from paddock import limits
 from paddock.errors import HostError, ToolError
 from paddock.runtime.approvals import ApprovalRequest
-from paddock.text.changes import unified_diff
+from paddock.text.changes import is_whole_diff, unified_diff
 from paddock.text.check import require_content
 from paddock.text.show import show_name
 from paddock.tools.editing import Replacement, ReplacementOfAll, Wording
@@ -49,7 +49,7 @@ class WorkspacePreviews:
     def of(self, request: ApprovalRequest, lines_max: int) -> Preview | None:
         """See `Previews`."""
         if request.diff:
-            return Preview(request.diff)
+            return Preview(request.diff, is_whole=is_whole_diff(request.diff))
         change = _CHANGES.get(request.tool)
         path = request.arguments.get("path")
         if change is None or not isinstance(path, str):
@@ -82,7 +82,7 @@ def _compared(before: bytes, after: bytes, path: str, lines_max: int) -> Preview
     if before == after:
         return Preview("no difference: the content stays the same", is_diff=False)
     text = unified_diff(before, after, show_name(path), lines_max)
-    return Preview(text, is_whole="\n[... " not in text and not text.startswith("[too large"))
+    return Preview(text, is_whole=is_whole_diff(text))
 
 
 def _written(before: bytes, arguments: Mapping[str, Json]) -> bytes:

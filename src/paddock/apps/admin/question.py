@@ -15,7 +15,7 @@ from typing import Final
 from paddock.apps.admin.blocks import Block, Look, Row, Span, Text, diff_rows, line, row
 from paddock.apps.admin.ports import Choice, Question
 from paddock.apps.admin.preview import Preview
-from paddock.apps.admin.reveal import reveal, reveal_exactly
+from paddock.apps.admin.reveal import reveal, reveal_diff
 from paddock.runtime.approvals import ApprovalRequest
 
 GUTTER: Final = "  │ "
@@ -103,7 +103,7 @@ def question_for(
     is_whole = draft.is_whole
     if preview is not None:
         # What `unified_diff` escaped is plain text by now; the rest is not to be overlooked.
-        revealed = reveal_exactly(preview.text)
+        revealed = reveal_diff(preview.text)
         draft.notices += [f"diff: {notice}" for notice in revealed.notices]
         blocks.append(_preview_block(preview, "\n".join(revealed.rows)))
         is_whole = is_whole and preview.is_whole

@@ -23,6 +23,10 @@ _SPACES: Final = re.compile("(?<=[^ ]) {5,}| {41,}")
 _NAMED_MAX: Final = 6
 
 
+_WIDE: Final = re.compile(r"(?<=.\S) {41,}(?=\S)")
+"""What takes the rest of a row of a diff out of sight: behind its mark and more than that."""
+
+
 @dataclass(frozen=True, slots=True)
 class Revealed:
     """Lines that show every character, and what there is to say about them."""
@@ -40,15 +44,11 @@ def reveal(text: str) -> Revealed:
         row, count = _SPACES.subn(_tell_spaces, each)
         rows.append(row)
         padded += count
-    notices = list(shown.notices)
-    if padded:
-        runs = "1 run of spaces is" if padded == 1 else f"{padded} runs of spaces are"
-        notices.append(f"{runs} shown as ⟨N spaces⟩")
-    return Revealed(tuple(rows), tuple(notices))
+    return Revealed(tuple(rows), (*shown.notices, *_padding(padded)))
 
 
 def reveal_exactly(text: str) -> Revealed:
-    """As `reveal`, with every space as it is: for a difference, where indentation counts."""
+    """As `reveal`, with every space as it is."""
     found = [_escape(each) for each in text.split("\n")]
     escaped = sum(count for _, count in found)
     notices: list[str] = []
@@ -59,6 +59,25 @@ def reveal_exactly(text: str) -> Revealed:
     if foreign:
         notices.append(f"not all of it is ASCII: {foreign}")
     return Revealed(tuple(row for row, _ in found), tuple(notices))
+
+
+def reveal_diff(text: str) -> Revealed:
+    """As `reveal_exactly`, for indentation counts there; a gap that hides an end is told."""
+    shown = reveal_exactly(text)
+    rows: list[str] = []
+    padded = 0
+    for each in shown.rows:
+        row, count = _WIDE.subn(_tell_spaces, each)
+        rows.append(row)
+        padded += count
+    return Revealed(tuple(rows), (*shown.notices, *_padding(padded)))
+
+
+def _padding(runs: int) -> tuple[str, ...]:
+    if not runs:
+        return ()
+    said = "1 run of spaces is" if runs == 1 else f"{runs} runs of spaces are"
+    return (f"{said} shown as ⟨N spaces⟩",)
 
 
 def _escape(text: str) -> tuple[str, int]:

@@ -25,7 +25,9 @@ from paddock.workspace.reading import version_of_file
 from paddock.workspace.resolution import READ_FILE
 
 _FILE_BYTES_MAX: Final = 400_000
+_FILE_LINES_WHOLE: Final = 20_000
 _FILE_LINES_MAX: Final = 400
+"""Of a file whose whole diff has no room any more."""
 _PERMISSIONS: Final = 0o777
 _USUAL_MODES: Final = {NodeKind.FILE: 0o644, NodeKind.DIRECTORY: 0o755}
 """Of what is new: under these nothing is said."""
@@ -64,7 +66,11 @@ def _show(landing: Sequence[Settled], layers: Layers, closed: tuple[str, ...]) -
     hidden = 0
     for each in landing:
         bound.append(_bound(each, comparing, layers))
-        row = _row(each, comparing, layers, closed) if left > 0 else ""
+        row = ""
+        if left > 0:
+            row = _row(each, comparing, layers, closed, _FILE_LINES_WHOLE)
+        if len(row) > left > 0:
+            row = _row(each, comparing, layers, closed, _FILE_LINES_MAX)
         left -= len(row)
         if left < 0:
             hidden += 1
@@ -98,7 +104,13 @@ def _bound(settled: Settled, comparing: Comparing, layers: Layers) -> list[str |
     ]
 
 
-def _row(settled: Settled, comparing: Comparing, layers: Layers, closed: tuple[str, ...]) -> str:
+def _row(
+    settled: Settled,
+    comparing: Comparing,
+    layers: Layers,
+    closed: tuple[str, ...],
+    lines_max: int,
+) -> str:
     difference, change = settled.difference, settled.judgement.change
     name, is_file = _name(change), change.node is NodeKind.FILE
     if change.kind is ChangeKind.MODE:
@@ -113,7 +125,7 @@ def _row(settled: Settled, comparing: Comparing, layers: Layers, closed: tuple[s
     after = _content(comparing, layers.upper_fd, change.path, difference.upper)
     if before is None or after is None or b"\0" in before + after:
         return ", ".join((f"{name}: {said}", "binary or too large to compare", *notes))
-    diff = unified_diff(before, after, show_name(change.path), _FILE_LINES_MAX)
+    diff = unified_diff(before, after, show_name(change.path), lines_max)
     if diff and not notes:
         return diff
     if diff:

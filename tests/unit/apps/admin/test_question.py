@@ -79,6 +79,20 @@ def test_a_diff_that_is_not_whole_has_no_always():
     assert Choice.ALWAYS not in shown(asked, Preview("no diff: x", False, False))[1]
 
 
+def test_a_gap_in_a_row_of_a_diff_is_told_and_an_indentation_stays():
+    gap = " " * 60
+    text, _ = shown(request(command="make"), Preview(f"+{gap}deep\n+echo{gap}; rm -r ~"))
+    assert f"  │ +{gap}deep" in text
+    assert "  │ +echo⟨60 spaces⟩; rm -r ~" in text
+    assert "note: diff: 1 run of spaces is shown as ⟨N spaces⟩" in text
+
+
+def test_what_a_diff_that_is_not_whole_leaves_out_stands_in_the_argument():
+    asked = request("create_file", path="a", content="x\ny")
+    assert "content" not in shown(asked, Preview("+x\n+y"))[0]
+    assert "content" in shown(asked, Preview("+x\n[... 1 more", is_whole=False))[0]
+
+
 def test_what_a_diff_hides_is_shown_in_it():
     text, _ = shown(request(command="make"), Preview("+a\u200bb\n+    \u0430"))
     assert "  │ +a\\u200bb\n  │ +    \u0430" in text
