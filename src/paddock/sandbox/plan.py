@@ -127,8 +127,12 @@ def plan_digest(plan: SandboxPlan) -> str:
     Without `hidden`: those names follow from the policy, whose digest is in the plan,
     and from what stands in the workspace. They only ever take away, and are looked for
     anew before each command, so that a new secret makes no approval worthless.
+
+    Without the variables of a terminal and a language either: they grant nothing, and
+    whoever is asked rarely sits at the terminal that the question came from.
     """
-    described = plan_json(plan)
+    environment = tuple(pair for pair in plan.environment if not _is_plain(pair[0]))
+    described = plan_json(replace(plan, environment=environment))
     text = encode_json({name: described[name] for name in sorted(described) if name != "hidden"})
     return digest_of(text.encode("utf-8", "surrogateescape"))
 

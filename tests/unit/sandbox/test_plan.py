@@ -373,6 +373,16 @@ def test_the_digest_follows_everything_but_the_names_that_stand_there():
     assert len({plan_digest(each) for each in (base, *changed)}) == len(changed) + 1
 
 
+def test_what_was_asked_in_one_terminal_can_be_granted_in_another():
+    def digest(**variables: str) -> str:
+        return plan_digest(plan(facts=replace(FACTS, variables=tuple(variables.items()))))
+
+    here = digest(TERM="dumb", LC_ALL="C", JAVA_HOME="/usr/lib/jvm")
+    there = digest(TERM="xterm", COLUMNS="80", JAVA_HOME="/usr/lib/jvm")
+    elsewhere = digest(TERM="dumb", LC_ALL="C", JAVA_HOME="/usr/lib/java")
+    assert here == there != elsewhere
+
+
 def test_the_printed_plan_has_every_field():
     assert set(plan_json(plan())) == set(SandboxPlan.__slots__)
 
