@@ -1,6 +1,7 @@
 """Disks that lack something, and what a tree holds."""
 
 import os
+import resource
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -86,3 +87,14 @@ def tree(root: str | os.PathLike[str]) -> dict[str, object]:
 def temporaries(root: str | os.PathLike[str]) -> list[str]:
     """What looks like one of Paddock's temporary names, anywhere below `root`."""
     return [name for name in tree(root) if ".paddock-" in name]
+
+
+@contextmanager
+def file_bytes_at_most(size: int) -> Generator[None]:
+    """No file of this process grows beyond that: it counts as a full disk (setrlimit(2))."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

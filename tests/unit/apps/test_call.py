@@ -2,16 +2,14 @@
 
 import io
 import json
-import resource
 import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from paddock.apps.cli.call import Progress
 from paddock.apps.cli.console import Console
+from tests.support.disks import file_bytes_at_most
 
 
 def test_an_edit_needs_no_set_up_and_leaves_nothing_of_ours_in_the_project(user):
@@ -116,19 +114,8 @@ def test_a_damaged_ledger_stops_the_call(user):
     assert user.run("ledger", "verify").status == 4
 
 
-@contextmanager
-def room_for(file_bytes_max: int) -> Iterator[None]:
-    """No file of this process grows beyond that: it counts as a full disk (setrlimit(2))."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_ledger_that_cannot_be_opened_is_one_json_object_and_exit_five(user):
-    with room_for(1_500):
+    with file_bytes_at_most(1_500):
         ran = user.call("create_file", path="new", content="x")
     assert (ran.status, ran.json["status"], ran.json["code"]) == (5, "error", "ledger.full")
     assert not (user.project / "new").exists()

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.opening import open_project
 from paddock.assembly.project import find_project
 from paddock.assembly.runtimes import open_runtime, tools_allowed
 from paddock.errors import ConfigError
-from paddock.ledger.paths import LedgerPaths
 from paddock.plane.dual_gate import RISKY_TOOLS_VARIABLE
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.runtime import Runtime
+from tests.support.disks import file_bytes_at_most
+from tests.support.ledgers import note
 from tests.support.planes import RISKY, Operator, operator_in
 
 CORE = ["gate_check", "read_file", "query_ledger", "list_files", "list_packages"]
@@ -112,14 +114,14 @@ def test_that_the_gate_was_open_for_a_single_call_is_on_record(
 
 def test_where_the_open_gate_cannot_be_recorded_nothing_comes_through_it(operator):
     operator.change(tool_profile="development")
-    lock = Path(LedgerPaths(str(operator.plane / "HOT/ledger/governance.jsonl")).lock)
-    lock.unlink()
-    lock.mkdir()
-    ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
-    assert (ran.status, ran.out) == (5, "")
-    assert f"the ledger's lock file cannot be opened: Is a directory\n  where: '{lock}'" in ran.err
+    project = open_project(operator.plane, operator.environment())
+    # By that governance is the largest file that is written to, and it alone has no room.
+    record_in_governance(project, *[note("long", 40_000)] * 40)
+    operator.call("list_files", path=".")
+    with file_bytes_at_most((operator.plane / "HOT/ledger/governance.jsonl").stat().st_size):
+        ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
+    assert (ran.status, ran.json["code"]) == (5, "ledger.full")
     assert not (operator.plane / "HO2/scratch/a").exists()
-    lock.rmdir()
     ran = operator.call("write_file_dev", variables=RISKY, path="HO2/scratch/a", content="a")
     assert (ran.status, (operator.plane / "HO2/scratch/a").read_bytes()) == (0, b"a")
 
