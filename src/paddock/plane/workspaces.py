@@ -55,7 +55,7 @@ def require_as_declared(record: AgentRecord, real: Path) -> None:
     """Refuse a workspace whose path without links is not the declared one.
 
     Threat: an agent that works around it puts a link in its place, or in that of a
-    # directory above it, and this one works wherever the link leads.
+    directory above it, and this one works wherever the link leads.
 
     Raises:
         ConfigError: it is another one.

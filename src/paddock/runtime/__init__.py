@@ -9,6 +9,7 @@
     commit_parked        changes that wait, brought in after a yes
     records, contents    what a call leaves in the ledger, and what becomes of large contents
     past, past_diff, undo, undo_plan   what calls changed, shown and taken back
+    operator             who judges what a person at the command line asks for
 
 Nothing reaches a tool but through `Dispatcher.dispatch`. Dangers that this
 folder answers for: a short cut round a step, a decision on one value and an act
