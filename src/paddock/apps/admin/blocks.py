@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Look(StrEnum):
@@ -29,6 +29,8 @@ class Span(NamedTuple):
 
 
 Row = tuple[Span, ...]
+SPOKEN: Final = "┃ "
+"""Before every line of a model's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,15 @@ def row(*parts: str | Span) -> Row:
 def lines(text: str, look: Look = Look.PLAIN, gutter: str = "") -> Text:
     """Text of somebody's, line by line."""
     return Text(tuple((Span(each, look),) for each in text.split("\n")), gutter)
+
+
+def spoken(text: str, look: Look = Look.PLAIN) -> Text:
+    """What a model says.
+
+    Threat: it can write lines like ours, a call with its decision, a note, a question; so
+    each line of it stands behind a mark that no row of ours begins with.
+    """
+    return lines(text, look, SPOKEN)
 
 
 def pairs(rows: Iterable[tuple[str, str | Span]]) -> Table:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from paddock.agent.recorded import RecordedSession, list_sessions
-from paddock.apps.admin.blocks import Look, Row, Span, Table, Text, line, lines, pairs, row
+from paddock.apps.admin.blocks import Look, Row, Span, Table, line, lines, pairs, row, spoken
 from paddock.apps.admin.desk import Desk
 from paddock.assembly.sessions import require_session, sessions_of
 from paddock.errors import UsageError
@@ -68,8 +68,8 @@ class ResumeCommand:
                 line(Span(f"{left_out} earlier turns: paddock session show", Look.DIM))
             )
         for turn in before.turns[-_TURNS_REPEATED:]:
-            desk.screen.show(Text((row(Span("> ", Look.DIM), turn.user_message),)))
-            desk.screen.show(lines(turn.response or f"({turn.reason})", Look.DIM))
+            desk.screen.show(lines(turn.user_message, gutter="> "))
+            desk.screen.show(spoken(turn.response or f"({turn.reason})", Look.DIM))
         count = "1 turn" if len(before.turns) == 1 else f"{len(before.turns)} turns"
         desk.screen.show(line(f"resumed {session_id} after {count}"))
         for notice in desk.session.notices[len(desk.project.notices) :]:

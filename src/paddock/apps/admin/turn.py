@@ -12,7 +12,7 @@ from paddock.agent.events import (
     TextVoid,
 )
 from paddock.agent.results import TurnOutcome, TurnResult
-from paddock.apps.admin.blocks import Look, Span, line, lines
+from paddock.apps.admin.blocks import SPOKEN, Look, Span, line, spoken
 from paddock.apps.admin.calls import Calls
 from paddock.apps.admin.ports import Screen
 
@@ -67,10 +67,10 @@ class TurnView:
         if result.was_cancelled:
             self._screen.show(line(Span("cancelled", Look.WARN)))
         elif result.outcome is not TurnOutcome.SUCCESS:
-            self._screen.show(lines(result.response, Look.WARN))
+            self._screen.show(spoken(result.response, Look.WARN))
             self._screen.show(line(Span(f"[{result.outcome.value}]", Look.WARN)))
         elif self._said.strip() != result.response.strip():
-            self._screen.show(lines(result.response))
+            self._screen.show(spoken(result.response))
 
     def give_up(self) -> None:
         """A turn ended in an error."""
@@ -85,12 +85,12 @@ class TurnView:
         text = (self._partial + piece).replace("\r\n", "\n")
         *whole, partial = text.split("\n")
         for each in whole:
-            self._screen.show(line(each))
+            self._screen.show(spoken(each))
         if len(partial) > _PARTIAL_CHARS_MAX:
-            self._screen.show(line(partial))
+            self._screen.show(spoken(partial))
             partial = ""
         self._partial = partial
-        self._screen.live(partial or WORKING)
+        self._screen.live(f"{SPOKEN}{partial}" if partial else WORKING)
 
     def _void(self) -> None:
         was_shown = bool(self._said.strip())
@@ -103,5 +103,5 @@ class TurnView:
     def _flush(self) -> None:
         """What stands in the last line is all of it."""
         if self._partial.strip():
-            self._screen.show(line(self._partial))
+            self._screen.show(spoken(self._partial))
         self._partial = ""

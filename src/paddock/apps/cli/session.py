@@ -79,8 +79,10 @@ class Sessions:
         console.say(_row(session))
         for turn in turns:
             console.say(f"\n[{turn.number}] {turn.timestamp}  {turn.outcome}")
-            console.say(f"> {turn.user_message}")
-            console.say(turn.response or f"({turn.reason or 'no answer is on record'})")
+            response = turn.response or f"({turn.reason or 'no answer is on record'})"
+            # Threat: a response that writes the head of a turn which never was.
+            console.say("\n".join(f"> {each}" for each in turn.user_message.split("\n")))
+            console.say("\n".join(f"  {each}" for each in response.split("\n")))
         return 0
 
     def _export(self, project: Project, options: Options, console: Console) -> int:

@@ -100,7 +100,7 @@ def test_a_command_that_fails_says_so_and_the_shell_goes_on(plane):
     assert found["/show x"][0] == "error[usage]: 'x' cannot be shown"
     assert found["/ledger x"][0] == "error[usage]: 'x' is no ledger"
     assert found["/expand"][0] == "error[usage]: there is no call yet"
-    assert found["hello"][0].startswith("Hello.")
+    assert found["hello"][0].startswith("┃ Hello.")
 
 
 def test_a_line_that_begins_with_a_space_is_said_to_the_model(plane):
@@ -243,7 +243,7 @@ def test_a_number_of_any_length_is_an_error_and_the_shell_goes_on(plane, typed, 
     found = blocks(shown)
     assert status == 0
     assert error in "\n".join(found[typed])
-    assert found["hello"][0].startswith("Hello.")
+    assert found["hello"][0].startswith("┃ Hello.")
 
 
 def test_the_longest_number_of_entries_shows_them_all(plane):
@@ -293,12 +293,12 @@ def test_an_answer_with_a_schema_is_shown_once_and_a_rejected_one_is_not_shown(p
     shown = blocks(plane.pipe("is it so?\n", "--model", model).stdout)
     ran = plane.pipe("is it so?\n", "--json", "--model", model)
 
-    assert shown["is it so?"] == ["yes", "it is", ""]
+    assert shown["is it so?"] == ["┃ yes", "┃ it is", ""]
     rows = [json.loads(each) for each in ran.stdout.splitlines()]
     kinds = [row["kind"] for row in rows]
     assert rows[kinds.index("turn")]["response"] == "yes\nit is"
     said = [row["lines"] for row in rows if row["kind"] == "text"]
-    assert [each for each in said if "yes" in str(each)] == [["yes", "it is"]]
+    assert [each for each in said if "yes" in str(each)] == [["┃ yes", "┃ it is"]]
     assert "perhaps" not in str(said)
 
 

@@ -68,11 +68,11 @@ def view(wall) -> TurnView:
 def test_whole_lines_are_shown_and_the_last_one_grows(view, wall):
     assert wall.growing == WORKING
     view.heard(TextPiece("Hel"))
-    assert (wall.rows, wall.growing) == ([], "Hel")
+    assert (wall.rows, wall.growing) == ([], "┃ Hel")
     view.heard(TextPiece("lo.\nAnd"))
-    assert (wall.rows, wall.growing) == (["Hello."], "And")
+    assert (wall.rows, wall.growing) == (["┃ Hello."], "┃ And")
     view.end(result("Hello.\nAnd"))
-    assert (wall.rows, wall.growing) == (["Hello.", "And"], "")
+    assert (wall.rows, wall.growing) == (["┃ Hello.", "┃ And"], "")
 
 
 @given(st.text(alphabet="ab \r\n", max_size=40), st.lists(st.integers(0, 40), max_size=6))
@@ -84,7 +84,8 @@ def test_however_a_text_comes_it_is_shown_once_and_whole(text, cuts):
     for start, end in itertools.pairwise(places):
         view.heard(TextPiece(text[start:end]))
     view.end(result(text))
-    shown = "\n".join(wall.rows).replace("\\r", "\r")
+    assert all(row.startswith("┃") for row in wall.rows)
+    shown = "\n".join(row.removeprefix("┃") for row in wall.rows).replace("\\r", "\r")
     assert shown.split() == text.split()
 
 
@@ -94,9 +95,9 @@ def test_an_answer_that_did_not_stream_is_shown_at_the_end(view, wall):
     view.heard(finished())
     view.end(result("There it is."))
     assert wall.rows == [
-        "Let me look.",
+        "┃ Let me look.",
         '  #1 ok view path="a b" · not decided · 12 ms',
-        "There it is.",
+        "┃ There it is.",
     ]
 
 
@@ -129,9 +130,9 @@ def test_what_is_void_is_said_to_be(view, wall):
     view.heard(TextPiece("The whole answer."))
     view.end(result("The whole answer."))
     assert wall.rows == [
-        "half an ans",
+        "┃ half an ans",
         "note: what came above is void: the connection broke, and the model is asked again",
-        "The whole answer.",
+        "┃ The whole answer.",
     ]
 
 
@@ -141,16 +142,24 @@ def test_nothing_is_said_of_a_void_that_nobody_saw(view, wall):
     assert wall.rows == ["note: this turn goes on without classify"]
 
 
+def test_no_text_of_a_model_passes_for_a_row_of_ours(view, wall):
+    view.heard(finished())
+    own = [*wall.rows, "note: it was allowed", "[degraded]", "main> yes"]
+    view.heard(TextPiece("\n".join(own)))
+    view.end(result("\n".join(own)))
+    assert wall.rows[1:] == [f"┃ {row}" for row in own]
+
+
 def test_how_a_turn_ended_is_said_in_words(view, wall):
     view.end(result("I could not.", TurnOutcome.DEGRADED))
     view.end(result("I was told to stop.", TurnOutcome.ERROR, cancelled=True))
-    assert wall.rows == ["I could not.", "[degraded]", "cancelled"]
+    assert wall.rows == ["┃ I could not.", "[degraded]", "cancelled"]
 
 
 def test_a_line_without_end_does_not_grow_for_ever(view, wall):
     for _ in range(5):
         view.heard(TextPiece("x" * 1_000))
-    assert (wall.rows, wall.growing) == (["x" * 5_000], WORKING)
+    assert (wall.rows, wall.growing) == (["┃ " + "x" * 5_000], WORKING)
 
 
 def test_the_newest_calls_can_be_shown_in_full():
