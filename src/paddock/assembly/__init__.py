@@ -2,6 +2,7 @@
 
     site, project, opening   a root and its plane; what governs it, read; opened, or made
     runtimes, shell, listing  an agent's tools behind the one door, its commands, what it is shown
+    workspaces               the directory that it works in
     embedding, sessions, models, cassettes   a session for a program; models, real and recorded
     ledgers, anchoring, auditing, witness    made, checkpointed outwards, verified from outside
     rollback, collecting     a ledger that went back; what a collector is sent
@@ -14,7 +15,7 @@
     packages, lazy_packages, sound_packages, package_tools, skills   packages, and what they bring
     archive_notes, acceptance    what is said of an archive, and how its tests run
     gates, lazy_gates        gates, run on a plane
-    blueprint, bootstrap, bootstrap_sources   what a new plane is made of
+    blueprint, bootstrap     what a new plane is made of
 
 Everything that a door needs is opened here: the project and its plane, the
 policy in force, an agent's tools on its workspace, the ledgers. What the system

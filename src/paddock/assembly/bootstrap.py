@@ -87,7 +87,7 @@ def _require_no_plane(layout: PlaneLayout) -> None:
     """Refuse a plane that was whole and lost its configuration.
 
     Threat: the default one grants what its operator took away. Who removes the whole
-    # directory means a new plane, and its governance ledger is a new one.
+    directory means a new plane, and its governance ledger is a new one.
 
     Raises: ConfigError; HostError: its governance ledger cannot be read.
     """

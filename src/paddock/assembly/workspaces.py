@@ -14,7 +14,7 @@ def open_workspace_of(
     """The workspace of an agent that was read; `keeper` and `name` as `Workspace.open` has them.
 
     Threat: a link comes in its way between the look at it and here. What was opened is asked,
-    # and from then on it is held by its descriptor.
+    and from then on it is held by its descriptor.
 
     Raises:
         ConfigError: it is another directory than the declared one, or cannot be opened.

@@ -46,7 +46,7 @@ def require_beginning(
     """Refuse a log that tells of more than a founding of these packages, stopped somewhere.
 
     Threat: packages that were taken out or changed since come back under the approvals of
-    # their first install, and nothing on record says so.
+    their first install, and nothing on record says so.
 
     Raises: ConfigError; `ledger` is where the log stands.
     """

@@ -11,7 +11,7 @@
     admin_config, admin_schema, admin_grants, dual_gate   the admin agent of a bare plane
     contracts                which prompt contracts a plane has
     keys, tokens             what lies with the user and never in a plane
-    client_files             another program's configuration, edited as it was read
+    client_homes, client_files   another program's folders; its configuration, edited as it was read
     records, report          what governance is told (pure); where everything is
 
 The governed home of a project (its plane) lies in the user's state directory,

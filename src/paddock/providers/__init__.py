@@ -5,7 +5,8 @@
     sdk, sdk_provider, loop, cancel    a provider behind an SDK, and how it is stopped
     anthropic*, openai*    the two vendors' wires, from requests to turns
     sse, wire_json, reading, answer_tool    what both wires share
-    structured             an answer checked against its schema
+    own_headers            what goes to an address that a configuration names
+    structured, schema_references    an answer checked against its schema, and that one before
     budgets, estimate      what is left, and what a request may cost
     transcript, cassettes, scripts, scripted    conversations and exchanges as text, played again
     builtin*               the model that comes with Paddock

@@ -4,6 +4,7 @@
     splice      a new text in the place of an old  snippet     some lines round it
     changes     what changed between two texts     nearest     lines that nearly match
     show        text as somebody sees it           json_object    strict JSON from callers
+    json_scan   where values stand in JSON         json_edit   pieces put into it and taken out
 
 Rules kept here:
   * a line ends with LF; a CR right before it belongs to the line's end, a lone

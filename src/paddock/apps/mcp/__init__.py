@@ -2,10 +2,11 @@
 
     server       the two answers, tools/list and tools/call      served     the agents behind it
     stdio, http  one client by streams, many by HTTP; gate: who may speak to that at all
+    bearer       whose request it is over HTTP
     lines        from bytes to messages (pure)        calls      running them, so many at once
     results      what a client gets                   asking     a client's person is asked
     returning    a client's answer about changes that wait
-    command      `paddock mcp`; install, uninstall, json_members: a client's own configuration
+    command      `paddock mcp`; install, uninstall: a client's own configuration
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.
 The SDK speaks the protocol; nothing of it is loaded before a server starts. Dangers

@@ -1,7 +1,6 @@
 """A client's own settings, with our entries in them.
 
     claude, codex  our entries in each client's own form. Pure
-    json_text      JSON text with its places, so that the rest stays byte for byte. Pure
     installing     what is planned, shown, and written then
     interpreters   which Python an installed hook starts
 
