@@ -382,10 +382,10 @@ def _tool_errors(base: type[ToolError]) -> dict[str, type[ToolError]]:
 
 
 TOOL_ERRORS: dict[str, type[ToolError]] = _tool_errors(ToolError) | {
-    "args.invalid": InvalidArgumentsError,
-    "policy.denied": PermissionDeniedError,
-    "path.invalid": InvalidPathError,
-    "text.encoding": TextEncodingError,
-    "approval.unavailable": ApprovalUnavailableError,
+    InvalidArgumentsError.code: InvalidArgumentsError,
+    PermissionDeniedError.code: PermissionDeniedError,
+    InvalidPathError.code: InvalidPathError,
+    TextEncodingError.code: TextEncodingError,
+    ApprovalUnavailableError.code: ApprovalUnavailableError,
 }
 """Code → the class that a caller of the Python API catches."""

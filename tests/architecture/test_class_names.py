@@ -29,6 +29,7 @@ REPEATED: Final = {
         "Report": 4,
         "Start": 2,
         "Terms": 3,
+        "Watcher": 2,
     },
     "a port: a layer says in its own words what it needs": {
         "Disk": 2,
@@ -73,6 +74,7 @@ REPEATED: Final = {
         "Bench": 2,
         "Change": 2,
         "Child": 2,
+        "Claim": 2,
         "CommandLine": 2,
         "Comparison": 2,
         "Conversation": 2,

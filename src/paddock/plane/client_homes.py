@@ -23,3 +23,4 @@ class ClientHome:
 
 CLAUDE: Final = ClientHome(".claude", "CLAUDE_CONFIG_DIR")
 CODEX: Final = ClientHome(".codex", "CODEX_HOME")
+HOMES: Final = (CLAUDE, CODEX)

@@ -6,6 +6,7 @@ from typing import Final
 from paddock.errors import ConfigError
 from paddock.plane.agent_files import AgentRecord, is_agent_name
 from paddock.plane.apart import contains, require_outside
+from paddock.plane.client_homes import HOMES
 from paddock.plane.discovery import is_bare_plane
 from paddock.plane.environment import Environment
 from paddock.plane.layout import PlaneLayout
@@ -14,12 +15,8 @@ from paddock.plane.registry import bare_planes_below, is_registered_bare_plane
 from paddock.text.show import quote
 from paddock.values.planes import PlaneKind
 
-_CLIENT_FOLDERS: Final = (".claude", ".codex")
-"""Where coding agents' clients keep settings, hooks and logins: a project's, and their user's."""
-_CLIENT_VARIABLES: Final = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
-"""Each names another place for the user's."""
 _WORKTREES: Final = "worktrees"
-"""What a client makes in such a folder for agents to work on: one directory each."""
+"""What a client makes in a folder of its own for agents to work on: one directory each."""
 
 
 def require_workspace(record: AgentRecord, layout: PlaneLayout, environment: Environment) -> None:
@@ -105,10 +102,10 @@ def _require_no_client_folder(record: AgentRecord, real: Path, environment: Envi
 
 
 def _is_client_folder(directory: Path, environment: Environment) -> bool:
-    if directory.name.lower() in _CLIENT_FOLDERS:
+    if directory.name.lower() in {each.folder for each in HOMES}:
         return True
     variables = dict(environment.variables)
-    named = [Path(given) for name in _CLIENT_VARIABLES if (given := variables.get(name))]
+    named = [Path(given) for each in HOMES if (given := variables.get(each.variable))]
     # One that holds the home directory would be every project's.
     return any(
         each.is_absolute() and real_path(each) == directory and not contains(each, environment.home)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from paddock.errors import PermissionDeniedError
 from paddock.limits import agent_chain_max
 from paddock.policy.actions import NAMES_BY_OPERATION, is_normal_path
 from paddock.policy.engine import Policy
@@ -225,7 +226,7 @@ class ChainJudge:
         rule = deciding.rule
         code = ""
         if deciding.outcome is Outcome.DENY:
-            code = rule.code if rule is not None else "policy.denied"
+            code = rule.code if rule is not None else PermissionDeniedError.code
         return Decision(
             outcome=deciding.outcome,
             action=str(action),
@@ -272,7 +273,7 @@ def _mistake(action: Action) -> str:
 
 
 def _refusal(policy: Policy, action: str, reason: str) -> Decision:
-    return Decision(Outcome.DENY, action, reason, None, "policy.denied", policy.digest)
+    return Decision(Outcome.DENY, action, reason, None, PermissionDeniedError.code, policy.digest)
 
 
 def _combined(decisions: list[Decision]) -> Decision:

@@ -10,6 +10,7 @@ from enum import Enum
 from itertools import chain
 from typing import Final
 
+from paddock.errors import GeneratedPathError, ProtectedPathError, SecretPathError
 from paddock.policy.own_places import DirectoryList
 from paddock.policy.patterns import ROOT, Comparison, MatchedPattern, PathList, PathPattern, Screen
 from paddock.policy.presets import (
@@ -28,6 +29,12 @@ from paddock.values.planes import PlaneKind
 
 Layers = tuple[PathList, ...]
 _CLIENT: Final = "where a coding agent's client takes its hooks from"
+_CODES: Final = {
+    "protected": ProtectedPathError.code,
+    "generated": GeneratedPathError.code,
+    "secret": SecretPathError.code,
+}
+"""By the list that forbids."""
 
 
 class Writer(Enum):
@@ -61,23 +68,25 @@ class OwnPlaces:
         if own is not None:
             is_client = own.text in CLIENT_SETTINGS
             what = _CLIENT if is_client else "one of Paddock's own files"
-            found.append(_denial(own, path, "own", "protected", what))
+            found.append(_denial(own, path, "own", ProtectedPathError.code, what))
         if is_write and self.directories is not None:
             directory = self.directories.find(path)
             if directory is not None:
                 what = "one of Paddock's own directories"
-                found.append(_denial(directory, path, "own", "protected", what))
+                found.append(_denial(directory, path, "own", ProtectedPathError.code, what))
         state = None if self.state is None or self.state not in touched else self.state.match(path)
         if state is not None:
             what = "Paddock's own state, which no agent reads"
-            found.append(_denial(state, path, "own", "secret", what))
+            found.append(_denial(state, path, "own", SecretPathError.code, what))
         return found
 
     def link_denials(self, path: str) -> list[RuleMatch]:
         """Return what stands against a link at `path`, wherever it leads."""
         # The root is what every such list names, and no link can stand in its place.
         folder = None if path in (ROOT, "") else self.folders.find(path)
-        return [] if folder is None else [_denial(folder, path, "own", "protected", _CLIENT)]
+        if folder is None:
+            return []
+        return [_denial(folder, path, "own", ProtectedPathError.code, _CLIENT)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +237,8 @@ def _denials(
     layers: Layers, touched: frozenset[PathList], path: str, name: str, what: str
 ) -> list[RuleMatch]:
     found = (layer.match(path) for layer in layers if layer in touched)
-    return [_denial(pattern, path, name, name, what) for pattern in found if pattern is not None]
+    code = _CODES[name]
+    return [_denial(pattern, path, name, code, what) for pattern in found if pattern is not None]
 
 
 def _denial(pattern: MatchedPattern, path: str, name: str, code: str, what: str) -> RuleMatch:
@@ -241,5 +251,5 @@ def _denial(pattern: MatchedPattern, path: str, name: str, code: str, what: str)
         place.file,
         place.line,
         reason,
-        f"policy.{code}",
+        code,
     )

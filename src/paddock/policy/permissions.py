@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
 
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, ForbiddenPathError
 from paddock.policy.globs import DEPTH, Segment, regex_of
 from paddock.policy.path_index import LazyRegex
 from paddock.policy.patterns import Comparison, PathList, PathPattern, compile_pattern
@@ -62,7 +62,7 @@ class AgentPermissions:
     def _denial(self, name: str, text: str, line: int, reason: str) -> RuleMatch:
         source = f"agents.{self.agent.name}.permissions.{name}"
         file = self.agent.source
-        return RuleMatch(Outcome.DENY, text, source, file, line, reason, "policy.forbidden")
+        return RuleMatch(Outcome.DENY, text, source, file, line, reason, ForbiddenPathError.code)
 
 
 @lru_cache(maxsize=256)

@@ -7,6 +7,7 @@
     approvals, asking, question   someone's answer, bound to what will run
     inbox*, parked, approval_records   questions that wait, and what governance is told of them
     commit_parked        changes that wait, brought in after a yes
+    operator             the judge of what a person asks for
     records, contents    what a call leaves in the ledger, and what becomes of large contents
     past, past_diff, undo, undo_plan   what calls changed, shown and taken back
     operator             who judges what a person at the command line asks for

@@ -15,6 +15,7 @@ from paddock.errors import (
     ConfigError,
     HostError,
     IntegrityError,
+    InternalError,
     LedgerUnknownError,
     PaddockError,
     ToolError,
@@ -298,7 +299,7 @@ class Dispatcher:
             for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
         ]
         refusal = Refusal(
-            "internal",
+            InternalError.code,
             f"internal error {report}",
             "this is a defect of Paddock; report it with this id",
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from paddock.errors import InternalError
 from paddock.tools.spec import Change, Plan, Tool, ToolOutput
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import NEVER, Cancel, LeftEffect
@@ -72,7 +73,7 @@ class Failed:
         It is not where a defect of ours or of the host ended it, and where it was stopped
         and nobody can tell.
         """
-        return self.refusal.code != "internal" and self.effect is not LeftEffect.UNKNOWN
+        return self.refusal.code != InternalError.code and self.effect is not LeftEffect.UNKNOWN
 
 
 Ran = ToolOutput | Failed

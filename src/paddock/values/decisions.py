@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from paddock.errors import PermissionDeniedError
 from paddock.values.calls import Json
 
 
@@ -42,7 +43,7 @@ class RuleMatch:
     file: str
     line: int
     reason: str = ""
-    code: str = "policy.denied"
+    code: str = PermissionDeniedError.code
     """The refusal's code if this rule denies."""
 
     @property

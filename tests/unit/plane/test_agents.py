@@ -14,7 +14,7 @@ from paddock.plane.creation import open_plane
 from paddock.plane.discovery import ProjectRoot
 from paddock.plane.layout import PlaneLayout
 from paddock.plane.registry import register_bare_plane
-from paddock.plane.tokens import find_agent, make_token
+from paddock.plane.tokens import find_bearer, make_token
 from paddock.values.agents import Agent, Permissions
 from paddock.values.planes import PlaneKind
 
@@ -482,12 +482,12 @@ def test_the_token_of_a_removed_agent_is_void_and_is_not_the_next_ones(store):
     store.create(NewAgent("x", "first"))
     tokens = {name: make_token(*place, name) for name in ("x", "main")}
     store.remove("x")
-    found = [find_agent(*place, tokens[name]) for name in ("x", "main")]
+    found = [find_bearer(*place, tokens[name]).agent for name in ("x", "main")]
     assert found == [None, "main"]
     # One that is left over, as by a declaration that was removed by hand.
     left = make_token(*place, "x")
     store.create(NewAgent("x", "second"))
-    assert find_agent(*place, left) is None
+    assert find_bearer(*place, left).agent is None
 
 
 def test_a_parent_cannot_be_removed_before_its_children(store):

@@ -18,7 +18,12 @@ from paddock.assembly.opening import init_project, open_project
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime
 from paddock.assembly.trust import review_trust, trust_policy
-from paddock.errors import UsageError
+from paddock.errors import (
+    ApprovalUnavailableError,
+    PathTraversalError,
+    ProtectedPathError,
+    UsageError,
+)
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify.verifying import verify
 from paddock.plane.environment import Environment
@@ -207,7 +212,7 @@ class Tour:
             "Its policy asks about deleting, and nobody is there to ask",
             f"delete_file {_NOTE}",
             result,
-            "approval.unavailable",
+            ApprovalUnavailableError.code,
         )
 
     def ask_someone(self) -> Scene:
@@ -223,7 +228,7 @@ class Tour:
             "It tries to plant a git hook",
             "create_file .git/hooks/pre-commit",
             result,
-            "policy.protected",
+            ProtectedPathError.code,
         )
 
     def own_policy(self) -> Scene:
@@ -234,14 +239,14 @@ class Tour:
             "It tries to rewrite its own policy",
             "create_file paddock.toml",
             result,
-            "policy.protected",
+            ProtectedPathError.code,
         )
 
     def dots(self) -> Scene:
         """Out by `..`."""
         result = self._call("view", {"path": "docs/../../secret.txt"})
         return self._scene(
-            "It tries to climb out", "view docs/../../secret.txt", result, "path.escapes_root"
+            "It tries to climb out", "view docs/../../secret.txt", result, PathTraversalError.code
         )
 
     def link(self) -> Scene:
@@ -256,7 +261,7 @@ class Tour:
             "A link leads out of the workspace, and the kernel will not pass it",
             f"create_file {_LINK}/diary.txt",
             result,
-            "path.escapes_root",
+            PathTraversalError.code,
         )
 
     def explained(self) -> Scene:

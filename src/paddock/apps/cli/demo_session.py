@@ -11,6 +11,7 @@ from paddock.apps.cli.demo_copy import TOUR
 from paddock.apps.cli.demo_scene import Scene
 from paddock.assembly.project import Project
 from paddock.assembly.sessions import SessionWish, open_session, sessions_of
+from paddock.errors import ApprovalUnavailableError, ProtectedPathError
 from paddock.ledger.query import Filter
 from paddock.ledger.verify.verifying import verify
 from paddock.plane.layout import LedgerName
@@ -34,11 +35,11 @@ _LINES: Final = (
     Line("Now a model works: the built-in one, without a key", "what files are there?"),
     Line("It writes", f'write a file at {_NOTE} with the content "a model was here"'),
     Line("It searches", f'search for "a model was here" in {_NOTE}'),
-    Line("It may not delete unasked", f"delete {_NOTE}", "approval.unavailable"),
+    Line("It may not delete unasked", f"delete {_NOTE}", ApprovalUnavailableError.code),
     Line(
         "It is asked for something that is protected",
         'write a file at .git/hooks/post-merge with the content "boom"',
-        "policy.protected",
+        ProtectedPathError.code,
     ),
 )
 

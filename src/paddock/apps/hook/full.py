@@ -217,5 +217,5 @@ def today_here() -> str:
 def _refused(reason: str) -> Verdict:
     verdict = Verdict([], [])
     verdict.outcome, verdict.rank = DENY, BOUNDARY
-    verdict.reason, verdict.code = reason, "args.invalid"
+    verdict.reason, verdict.code = reason, InvalidArgumentsError.code
     return verdict

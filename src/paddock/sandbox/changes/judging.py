@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from paddock.errors import PaddockError
+from paddock.errors import (
+    DirectoryNotEmptyError,
+    PaddockError,
+    PathTraversalError,
+    PermissionDeniedError,
+    ProtectedPathError,
+    ReadOnlyPathError,
+    SecretPathError,
+    SpecialFileError,
+)
 from paddock.policy.decide import decide
 from paddock.policy.engine import Policy
 from paddock.policy.guards import Writer
@@ -139,7 +148,7 @@ def settle_commit(
     return tuple(
         each
         if each.outcome is Outcome.DENY
-        else _refused(each.change, "policy.denied", _ALL_OR_NOTHING)
+        else _refused(each.change, PermissionDeniedError.code, _ALL_OR_NOTHING)
         for each in judgements
     )
 
@@ -186,22 +195,24 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     """Refuse what no file tool can make or take away, whatever the policy."""
     shown = quote(change.path)
     if change.node is NodeKind.OTHER:
-        return _refused(change, "path.special_file", f"{shown} is a FIFO, socket or device")
+        return _refused(change, SpecialFileError.code, f"{shown} is a FIFO, socket or device")
     if change.obstacle:
-        return _refused(change, "path.read_only", f"{shown} {change.obstacle}")
+        return _refused(change, ReadOnlyPathError.code, f"{shown} {change.obstacle}")
     if change.kind is ChangeKind.DELETED:
         return None
     if change.node is NodeKind.LINK:
         return _judge_link(bench, change)
     if change.node is NodeKind.FILE and change.mode & _SET_ID_BITS:
         reason = f"{shown} has a setuid or setgid bit"
-        return _refused(change, "policy.denied", reason)
+        return _refused(change, PermissionDeniedError.code, reason)
     # Threat: a directory that its owner may not enter can be neither listed nor removed
     # by the tools, and hides what is in it from every later look.
     needed = 0o700 if change.node is NodeKind.DIRECTORY else 0o400
     if change.mode & needed != needed:
         return _refused(
-            change, "policy.denied", f"{shown} would be closed to its owner: {change.mode:04o}"
+            change,
+            PermissionDeniedError.code,
+            f"{shown} would be closed to its owner: {change.mode:04o}",
         )
     return None
 
@@ -209,7 +220,7 @@ def _impossible(bench: Bench, change: CommandChange) -> StagedJudgement | None:
 def _impossible_in_git(change: CommandChange) -> StagedJudgement | None:
     if not change.obstacle:
         return None
-    return _refused(change, "path.read_only", f"{quote(change.path)} {change.obstacle}")
+    return _refused(change, ReadOnlyPathError.code, f"{quote(change.path)} {change.obstacle}")
 
 
 def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
@@ -227,15 +238,15 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
         elif absolute is not None and is_covered(absolute, bench.readable):
             return None
         else:
-            return _refused(change, "path.escapes_root", f"{shown}, out of the workspace")
+            return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
     else:
         parent = change.path.rpartition("/")[0]
         inside = _within(parent, text)
         if inside is None:
-            return _refused(change, "path.escapes_root", f"{shown}, out of the workspace")
+            return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
     secret = bench.policy.guards.find_secret(inside)
     if secret is not None:
-        return _refused(change, "policy.secret", f"{shown}, which is secret")
+        return _refused(change, SecretPathError.code, f"{shown}, which is secret")
     return None
 
 
@@ -312,7 +323,7 @@ def _under_preset(judgement: StagedJudgement, ruling: GitRuling) -> StagedJudgem
     return replace(
         placed,
         outcome=Outcome.DENY,
-        code="policy.protected",
+        code=ProtectedPathError.code,
         reason=f"{path} is not committed by the git preset: {ruling.reason}",
     )
 
@@ -348,7 +359,9 @@ def _following(
     if change.kind is ChangeKind.DELETED and kept > judgement.outcome:
         reason = f"{quote(change.path)} is not empty: something in it may not be removed"
         # Not by the rule that would have allowed it.
-        return replace(judgement, outcome=kept, code="path.not_empty", reason=reason, rule=None)
+        return replace(
+            judgement, outcome=kept, code=DirectoryNotEmptyError.code, reason=reason, rule=None
+        )
     return judgement
 
 

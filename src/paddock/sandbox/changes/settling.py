@@ -11,7 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from paddock import limits
-from paddock.errors import ApprovalUnavailableError
+from paddock.errors import (
+    ApprovalUnavailableError,
+    InvalidPathError,
+    PathExistsError,
+    PermissionDeniedError,
+)
 from paddock.policy.settings import Commit
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, paths_of
 from paddock.sandbox.changes.judging import (
@@ -181,7 +186,9 @@ def _without_blocked(
         return tuple(judged)
     below = tuple(f"{path}/" for path in taken)
     return tuple(
-        _refused(each, "path.exists", f"{quote(each.change.path)} is taken by what has to stay")
+        _refused(
+            each, PathExistsError.code, f"{quote(each.change.path)} is taken by what has to stay"
+        )
         if each.change.kind is not ChangeKind.DELETED
         and (each.change.path in taken or each.change.path.startswith(below))
         else each
@@ -200,7 +207,7 @@ def _within_limit(
     if total_bytes <= bytes_max:
         return tuple(judged)
     why = f"the command wrote {total_bytes} bytes, {bytes_max} are allowed: none of it is kept"
-    return tuple(_refused(each, "policy.denied", why) for each in judged)
+    return tuple(_refused(each, PermissionDeniedError.code, why) for each in judged)
 
 
 def _brings_content(difference: Difference) -> bool:
@@ -230,11 +237,13 @@ def over_count(differences: Differences) -> tuple[RefusedChange, ...]:
     """What is reported where there was more than is looked at."""
     found = [
         RefusedChange(
-            show_name(path), "path.invalid", f"deeper than {limits.path_depth_max} directories"
+            show_name(path),
+            InvalidPathError.code,
+            f"deeper than {limits.path_depth_max} directories",
         )
         for path in differences.too_deep
     ]
     if not differences.is_whole:
         why = f"the command changed more than {limits.change_set_paths_max} paths: none is kept"
-        found.append(RefusedChange(".", "policy.denied", why))
+        found.append(RefusedChange(".", PermissionDeniedError.code, why))
     return tuple(found)
