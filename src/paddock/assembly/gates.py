@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from paddock import limits
+from paddock.assembly.history import settle_sets
 from paddock.assembly.ledgers import record_in_governance
 from paddock.assembly.packages import (
     is_development_plane,
@@ -79,6 +80,7 @@ def check_gates_for_model(project: Project, names: Sequence[str], agent: str) ->
         HostError: the plane cannot be opened, or what the gates said cannot be recorded.
         IntegrityError, LedgerBusyError, LedgerFullError: it cannot be recorded either.
     """
+    settle_sets(project)
     with Workspace.open(str(project.layout.root)) as workspace:
         ground = _ground(project, workspace, NoAcceptance(), NOBODY)
         with Attic(project.layout).try_at_rest() as is_at_rest:

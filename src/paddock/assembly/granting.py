@@ -6,9 +6,10 @@ answer that would be recorded and come to nothing, and says what has changed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from paddock.assembly.admin import DEVELOPMENT
 from paddock.assembly.approvals import Answers, open_inbox, read_answers
 from paddock.assembly.project import Project
 from paddock.assembly.workspaces import open_workspace_of
@@ -40,6 +41,7 @@ from paddock.values.actions import Action
 from paddock.values.decisions import Decision, Outcome
 
 KEPT_CHANGED: Final = "what its file shows is not what was asked about, as it was put on record"
+TOOL_GONE: Final = "the agent does not have the tool any more"
 _AGAIN: Final = "make the call again: it is decided by what holds now"
 _ANEW: Final = "make the call again: it is asked about anew"
 
@@ -107,6 +109,8 @@ def find_outdated(
         if judge.policy_digest != request.policy_digest:
             return _other_policy(judge, request)
         tool = _find_own(request.tool, chain[0].toolsets)
+        if tool is None and _is_taken_away(project, request.tool):
+            return Outdated(TOOL_GONE, _tool_hint(project, request.tool))
         if _digest_now(tool, request, judge) != request.digest:
             return Outdated(AGENT_CHANGED, _AGAIN)
         if parked.changes is not None:
@@ -153,6 +157,33 @@ def _find_own(name: str, toolsets: Sequence[str]) -> Tool[Any] | None:
     """A tool that Paddock brings and this agent has. Code of packages is not run to look."""
     try:
         return Registry(all_tools()).only(toolsets).get(name)
+    except UnknownToolError:
+        return None
+
+
+def _is_taken_away(project: Project, name: str) -> bool:
+    """Whether no process on this plane has a tool for an agent that lacks it here.
+
+    The environment's half of the dual gate is that of each process: whoever answers may stand
+    in a shell without it. What Paddock does not bring is known to whoever brings it.
+    """
+    tool = _find_any(name)
+    if tool is None:
+        return False
+    gate = project.gate
+    return tool.spec.toolset != DEVELOPMENT or not replace(gate, variable=True).is_open
+
+
+def _tool_hint(project: Project, name: str) -> str:
+    tool = _find_any(name)
+    if tool is not None and tool.spec.toolset == DEVELOPMENT:
+        return f"the dual gate is {project.gate}; once it is open, make the call again"
+    return "once it has it again, make the call again"
+
+
+def _find_any(name: str) -> Tool[Any] | None:
+    try:
+        return Registry(all_tools()).get(name)
     except UnknownToolError:
         return None
 

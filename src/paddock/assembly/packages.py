@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paddock.assembly.acceptance import ShellAcceptance
 from paddock.assembly.core_tools import require_registered
-from paddock.assembly.history import open_history, open_journal
+from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.project import Project, policy_of
 from paddock.assembly.witness import PlaneWitness
@@ -35,7 +35,10 @@ from paddock.workspace import Workspace
 
 @contextmanager
 def open_depot(project: Project) -> Generator[Depot]:
-    """The plane, opened for a change of its packages.
+    """The plane, opened for a change of its packages, or for a look at what stands there.
+
+    What the last step of a set left in the tree, where the disk failed there or the process
+    was killed, is removed first: a file under a temporary name is nobody's.
 
     Raises:
         UsageError: the project is no bare plane.
@@ -43,6 +46,7 @@ def open_depot(project: Project) -> Generator[Depot]:
         HostError: something of it cannot be opened.
     """
     _require_own_plane(project)
+    settle_sets(project)
     with ExitStack() as held:
         history = open_history(project)
         held.callback(history.close)

@@ -7,13 +7,14 @@ shown as a difference, is committed as it was shown; nothing runs again.
 from contextlib import closing
 
 from paddock.assembly.approvals import open_inbox
+from paddock.assembly.granting import require_current
 from paddock.assembly.history import open_history, open_journal, settle_sets
 from paddock.assembly.ledgers import open_ledger
 from paddock.assembly.operator_calls import OperatorDoor
 from paddock.assembly.project import Project
 from paddock.assembly.runtimes import open_runtime, tools_of
 from paddock.assembly.workspaces import open_workspace_of
-from paddock.errors import ApprovalExpiredError
+from paddock.errors import ApprovalExpiredError, UnknownToolError, UsageError
 from paddock.plane.layout import LedgerName
 from paddock.runtime.approvals import approval_digest
 from paddock.runtime.commit_parked import commit_tool
@@ -25,7 +26,32 @@ from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.records import Caller
 from paddock.sandbox.changes.parking import unpark_set
 from paddock.sandbox.strictest import strictest_git
+from paddock.text.show import quote
 from paddock.values.calls import ToolResult
+
+
+def grant_here(project: Project, wanted: str, by: str) -> Parked:
+    """Answer yes to a kept request that is carried out at once, by this process; see `resume`.
+
+    Raises:
+        ApprovalExpiredError: as `grant`.
+        UsageError: no such request, or its agent does not have the tool here: nothing is
+            granted then, since the answer would be used up for nothing.
+    """
+    inbox = open_inbox(project)
+    parked = inbox.find(wanted)
+    require_current(project, parked)
+    request = parked.request
+    try:
+        tools_of(project, request.agent).get(request.tool)
+    except UnknownToolError as error:
+        raise UsageError(
+            f"agent {quote(request.agent)} does not have the tool {quote(request.tool)} here",
+            hint=f"nothing was granted; the dual gate is {project.gate}: answer where it is open"
+            if project.admin is not None
+            else "nothing was granted",
+        ) from error
+    return inbox.grant(wanted, by)
 
 
 def resume(project: Project, granted: Parked, bounds: Bounds = FREE) -> ToolResult:

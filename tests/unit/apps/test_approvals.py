@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -264,7 +265,15 @@ def change_target(user):
     (user.project / "asked/a").write_bytes(b"somebody else's")
 
 
+def take_tools_away(user):
+    plane = Path(user.run("where", "--json").json["plane"])
+    file = plane / "agents/main/agent.json"
+    declared = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**declared, "toolsets": ["search"]}))
+
+
 CHANGES = {
+    "tool": (take_tools_away, "the agent does not have the tool any more", "once it has it again"),
     "policy": (change_policy, POLICY_CHANGED, ANEW),
     "denied": (deny, DENIED + RULE, "no answer lifts a denial: change the policy"),
     "allowed": (allow, f"{POLICY_CHANGED}, and allows the call by now", "it needs no grant"),

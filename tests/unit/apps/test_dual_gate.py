@@ -408,3 +408,54 @@ def test_a_configuration_that_does_not_load_opens_nothing(operator):
     with pytest.raises(ConfigError) as caught:
         find_project(operator.plane, operator.environment(RISKY), None)
     assert caught.value.where == f"{operator.config}, line 2"
+
+
+# What was asked about while the gate was open
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> tuple[Operator, str]:
+    """A plane where a development tool asked, and the id of its question."""
+    operator = operator_in(tmp_path).make("--dev")
+    operator.write("HOT/config/policy.toml", b'[profiles.admin]\nask = ["tool:file:*"]\n')
+    arguments = {"path": "HO2/scratch/note.txt", "content": "x"}
+    ran = operator.call("write_file_dev", variables=RISKY, **arguments)
+    return operator, ran.json["approval"]
+
+
+def states(operator: Operator) -> list[tuple[str, str]]:
+    rows = operator.run("approvals", "list", "--json").json
+    return [(row["state"], row["outdated"]) for row in rows]
+
+
+def test_no_answer_is_used_up_where_the_gate_is_closed_and_it_counts_where_it_is_open(asked):
+    operator, kept = asked
+    note = operator.plane / "HO2/scratch/note.txt"
+    ran = operator.run("approvals", "grant", kept, "--resume")
+    assert ran.status == 2
+    assert "agent 'admin' does not have the tool 'write_file_dev' here" in ran.err
+    assert f"the dual gate is closed: {RISKY_TOOLS_VARIABLE} is not 1" in ran.err
+    assert (states(operator), note.exists()) == ([("waiting", "")], False)
+
+    ran = operator.run("approvals", "grant", kept, "--resume", variables=RISKY)
+    assert (ran.status, note.read_bytes()) == (0, b"x")
+    assert states(operator) == []
+
+
+def test_an_answer_that_is_given_without_the_variable_counts_where_the_agent_has_it(asked):
+    operator, kept = asked
+    assert operator.run("approvals", "grant", kept).status == 0
+    arguments = {"path": "HO2/scratch/note.txt", "content": "x"}
+    assert operator.call("write_file_dev", variables=RISKY, **arguments).status == 0
+    assert (operator.plane / "HO2/scratch/note.txt").read_bytes() == b"x"
+
+
+def test_no_answer_counts_for_a_tool_that_the_configuration_took_away(asked):
+    operator, kept = asked
+    operator.change(tool_profile="production")
+    gone = "the agent does not have the tool any more"
+    for more in ([], ["--resume"]):
+        ran = operator.run("approvals", "grant", kept, *more, variables=RISKY)
+        assert (ran.status, f"would count for no call: {gone}" in ran.err) == (1, True)
+        assert "the dual gate is closed: tool_profile is production" in ran.err
+        assert states(operator) == [("waiting", gone)]

@@ -1,19 +1,28 @@
 """`paddock gate` from the command line: what it prints, records, and ends with."""
 
+import errno
 import json
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from paddock.assembly.gates import check_gates
+from paddock.assembly.gates import check_gates, check_gates_for_model
 from paddock.assembly.opening import open_project
 from paddock.assembly.sessions import SessionWish, open_session
 from paddock.gates.g6 import NOTHING_OUTSIDE
 from paddock.gates.names import PLANE_GATES
+from paddock.history.journal import Journal
+from paddock.history.objects import ObjectStore
 from paddock.packages.attic import Attic
+from paddock.packages.contents import given
 from paddock.plane.layout import plane_name
+from paddock.testing.failing_disk import FailingDisk, Fault
+from paddock.workspace import Workspace
+from paddock.workspace.changes import AtVersion, WriteFile
+from paddock.workspace.disk import Disk
 from tests.support.packages import archive_bytes
 from tests.support.planes import Operator, operator_in
 
@@ -437,3 +446,42 @@ def test_configuration_of_a_package_is_told_to_governance_when_a_gate_first_sees
     ]
     operator.write("HOT/config/more.json", b"{")
     assert status_of(operator, "G0B") == "fail"
+
+
+# A disk that fails late
+
+
+def replace_a_file(plane: Path, disk: Disk) -> None:
+    """One file of a package by itself, as a set of changes that nobody waits for."""
+    with ExitStack() as held:
+        workspace = held.enter_context(Workspace.open(str(plane), disk=disk))
+        store = held.enter_context(ObjectStore.open(f"{plane}/objects", bytes_max=1_000_000))
+        journal = held.enter_context(Journal.open(f"{plane}/objects/journal", disk))
+        entry = workspace.resolve_entry("HO2/kernel/README.md")
+        state = workspace.entry_state(entry)
+        content = given((plane / entry.path.relative).read_bytes())
+        old = AtVersion(state.version)
+        change = WriteFile(entry.path, content, old, state.mode, overrides_read_only=True)
+        workspace.commit([[change]], store, journal, label="test")
+
+
+@pytest.mark.parametrize("asks", ["operator", "model"])
+@pytest.mark.parametrize("steps_left", [4, 3, 2])
+def test_what_a_set_left_in_the_tree_when_the_disk_failed_is_no_file_of_the_plane(
+    dev, steps_left, asks
+):
+    counting = FailingDisk()
+    replace_a_file(dev.plane, counting)
+    # The end of the record, its wait, and the removal of what was displaced.
+    step = len(counting.steps) - steps_left
+    replace_a_file(dev.plane, FailingDisk(Fault(step, errno.EIO)))
+    left = list(dev.plane.rglob(".paddock-*.set"))
+    assert len(left) == 1
+    if asks == "operator":
+        assert status_of(dev, "G0B") == "pass"
+    else:
+        project = open_project(dev.plane, dev.environment())
+        assert left[0].exists()
+        (found,) = check_gates_for_model(project, ["G0B"], "admin").results
+        assert found.failures == ()
+    assert not left[0].exists()

@@ -22,7 +22,7 @@ from paddock.assembly.granting import (
     grant,
 )
 from paddock.assembly.project import Project
-from paddock.assembly.resuming import resume
+from paddock.assembly.resuming import grant_here, resume
 from paddock.assembly.runtimes import open_runtime
 from paddock.runtime.approvals import NoApprover
 from paddock.runtime.parked import Parked
@@ -125,7 +125,7 @@ class Approvals:
         return 0
 
     def _resume(self, project: Project, options: Options, console: Console) -> int:
-        granted = grant(project, options.id, operator())
+        granted = grant_here(project, options.id, operator())
         if not options.json:
             show_parked(granted, console.say)
             console.say(f"granted: {_carried_out(granted)}")
@@ -168,7 +168,7 @@ class Approvals:
         self, project: Project, review: AlwaysReview, options: Options, console: Console
     ) -> int:
         """The changes first: they are bound to the policy that they were asked about under."""
-        result = resume(project, grant(project, review.parked.id, operator()))
+        result = resume(project, grant_here(project, review.parked.id, operator()))
         (console.warn if options.json else console.say)(result.content)
         is_saved = result.refusal is None
         if is_saved:

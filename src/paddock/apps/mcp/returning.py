@@ -16,8 +16,7 @@ from paddock.apps.mcp.asking import (
     approval_of,
 )
 from paddock.apps.mcp.served import Served
-from paddock.assembly.granting import grant
-from paddock.assembly.resuming import resume
+from paddock.assembly.resuming import grant_here, resume
 from paddock.errors import (
     ApprovalExpiredError,
     ApprovalRefusedError,
@@ -77,7 +76,7 @@ def _find(served: Served, returned: Returned) -> Parked | None:
 
 def _bring_in(served: Served, parked: Parked, approval: Approval, bounds: Bounds) -> ToolResult:
     try:
-        granted = grant(served.project, parked.id, approval.by)
+        granted = grant_here(served.project, parked.id, approval.by)
         return resume(served.project, granted, bounds)
     except ApprovalExpiredError as error:
         note, hint = error.message, error.hint
