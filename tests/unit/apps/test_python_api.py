@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -641,8 +642,50 @@ def test_a_tool_whose_arguments_cannot_be_bound_is_not_registered(runtime, kind)
 @pytest.mark.parametrize("returned", [None, {"a": 1}, paddock.ToolOutput(None, {})])
 def test_a_tool_that_returns_no_text_is_an_error_result_on_record(place, returned):
     with opened_with(place, lambda _: returned, lambda _: True) as opened:
-        assert opened.call("count_words", {"text": "a"}).refusal.code == "internal"
+        refused = opened.call("count_words", {"text": "a"}).refusal
+    kind = type(returned).__name__
+    said = f"'count_words' failed: its handler returned {kind}, not text"
+    assert (refused.code, refused.error) == ("tool.failed", said)
     assert [row["event"] for row in entries(place)][1:] == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+async def count_later(arguments: CountArguments) -> str:
+    return count(arguments)
+
+
+class CountsLater:
+    async def __call__(self, arguments: CountArguments) -> str:
+        return count(arguments)
+
+
+@pytest.mark.parametrize(
+    "handler", [count_later, CountsLater(), CountsLater().__call__, partial(count_later)]
+)
+def test_a_function_that_has_to_be_awaited_is_not_registered(runtime, handler):
+    with pytest.raises(paddock.ConfigError, match="is async, and nobody awaits it"):
+        runtime.tools.register(COUNT, handler)
+
+
+def test_what_has_to_be_awaited_is_not_left_behind(place):
+    def hands_on(arguments: CountArguments) -> object:
+        return count_later(arguments)
+
+    with opened_with(place, hands_on, lambda _: True) as opened:
+        refused = opened.call("count_words", {"text": "a"}).refusal
+    assert refused.error == "'count_words' failed: its handler returned coroutine, not text"
+
+
+def test_what_a_tool_says_of_its_own_error_is_what_the_model_reads(place):
+    def refuse(arguments: CountArguments) -> str:
+        raise paddock.ToolError(f"no words in {arguments.text}", hint="send words")
+
+    with opened_with(place, refuse, lambda _: True) as opened:
+        result = opened.call("count_words", {"text": "1"})
+        assert result.content == "error[tool.failed]: no words in 1\nhint: send words"
+        with pytest.raises(paddock.ToolError, match="no words in 1"):
+            result.unwrap()
+    (done,) = entries(place, "TOOL_RESULT")
+    assert (done["code"], done["effects"]) == ("tool.failed", [])
 
 
 def test_the_details_of_a_tool_cannot_say_another_status(place):
@@ -652,14 +695,25 @@ def test_the_details_of_a_tool_cannot_say_another_status(place):
     assert result.as_json() == {"status": "ok", "content": "c", "own": 1}
 
 
-def test_a_tool_that_raises_is_an_error_result_and_the_runtime_goes_on(place):
+def test_a_tool_that_raises_has_failed_and_the_runtime_goes_on(place):
     def broken(arguments: CountArguments) -> str:
         raise RuntimeError(f"/secret/path {arguments.text}")
 
     with opened_with(place, broken, lambda request: True) as opened:
         result = opened.call("count_words", {"text": "a"})
-        assert (result.refusal.code, "/secret" in result.content) == ("internal", False)
+        assert (result.refusal.code, result.refusal.error) == (
+            "tool.failed",
+            "'count_words' failed: RuntimeError",
+        )
+        assert "/secret" not in result.content
+        with pytest.raises(paddock.ToolError):
+            result.unwrap()
         assert opened.call("view", {"path": "README.md"}).status == "ok"
+    done = entries(place, "TOOL_RESULT")[0]
+    assert (done["effects"], done["frames"][0]) == ("unknown", "RuntimeError")
+    # Where in the program it was raised, for whoever mends it.
+    assert done["frames"][-1].endswith(" broken")
+    assert "/secret" not in json.dumps(done)
 
 
 # Threads
