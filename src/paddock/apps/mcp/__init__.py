@@ -1,11 +1,12 @@
 """The MCP server: an agent's tools for other people's clients, over stdio and HTTP.
 
     server       the two answers, tools/list and tools/call      served     the agents behind it
-    stdio, http  one client by streams, many by HTTP; gate: who may speak to that at all
+    stdio, http  one client by streams, many by HTTP; gate: who may speak to that at all, bearer:
+                 for which agent, running: no two requests under one id
     lines        from bytes to messages (pure)        calls      running them, so many at once
     results      what a client gets                   asking     a client's person is asked
     returning    a client's answer about changes that wait
-    command      `paddock mcp`; install, uninstall, json_members: a client's own configuration
+    command      `paddock mcp`; install, uninstall: a client's own configuration
 
 Both protocol eras are served, the handshake of 2025 and the stateless requests of 2026.
 The SDK speaks the protocol; nothing of it is loaded before a server starts. Dangers

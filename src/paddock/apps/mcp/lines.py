@@ -109,7 +109,7 @@ def read_content(content: bytes) -> Json | JSONRPCError:
     A value that is no message is left to whoever reads it next.
 
     Threat: who reads it next may take a byte order mark, UTF-16 or half of a surrogate pair,
-    # and deeper nesting. In what is not read here, a name could be given twice.
+    and deeper nesting. In what is not read here, a name could be given twice.
     """
     value = _read(content)
     found = value if isinstance(value, Unusable) else None

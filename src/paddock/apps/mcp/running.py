@@ -1,8 +1,8 @@
 """The requests that run in the sessions of the HTTP server, by what they are told apart with.
 
 Threat: the SDK keeps a session's requests by their ids, and to it 11 and "11" are one. Of
-# two that run at once the first could not be stopped any more, and the second would be
-# where the first is meant.
+two that run at once the first could not be stopped any more, and the second would be
+where the first is meant.
 
 A request runs while its answer is waited for, and while its handler does: a client that
 hangs up ends the first alone.
