@@ -152,6 +152,54 @@ def test_a_call_can_be_awaited(runtime):
     assert (other.call_id, other.refusal and other.refusal.code) == ("2", "path.not_found")
 
 
+def test_a_message_can_be_awaited(runtime):
+    blocks = [
+        {"type": "tool_use", "id": f"toolu_{path}", "name": "view", "input": {"path": path}}
+        for path in ("README.md", "nowhere")
+    ]
+    answered = asyncio.run(runtime.aanswer("anthropic", {"content": blocks}))
+    assert [(block["tool_use_id"], block["is_error"]) for block in answered] == [
+        ("toolu_README.md", False),
+        ("toolu_nowhere", True),
+    ]
+    with pytest.raises(paddock.UsageError):
+        asyncio.run(runtime.aanswer("anthropic", None))
+
+
+def test_a_message_that_is_cancelled_begins_none_of_its_calls_any_more(place):
+    asked, answered = threading.Event(), threading.Event()
+
+    def approve(request: paddock.ApprovalRequest) -> bool:
+        asked.set()
+        return answered.wait(PATIENCE_S)
+
+    blocks = [
+        {"type": "tool_use", "id": "1", "name": "delete_file", "input": {"path": "README.md"}},
+        {
+            "type": "tool_use",
+            "id": "2",
+            "name": "create_file",
+            "input": {"path": "new", "content": ""},
+        },
+    ]
+
+    async def leave(runtime: paddock.Runtime) -> None:
+        answering = asyncio.ensure_future(runtime.aanswer("anthropic", {"content": blocks}))
+        await until(asked)
+        answering.cancel()
+        await asyncio.wait([answering], timeout=0)
+        answered.set()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+
+    ask_before_deleting(place)
+    with paddock.open(place.project, approver=approve) as runtime:
+        asyncio.run(leave(runtime))
+    assert [row.get("code") for row in entries(place)[1:]] == ["call.cancelled"] * 2
+    assert (place.project / "README.md").exists()
+    assert not (place.project / "new").exists()
+
+
 async def until(event: threading.Event) -> None:
     assert await asyncio.to_thread(event.wait, PATIENCE_S)
 
