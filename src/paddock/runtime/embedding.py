@@ -89,7 +89,7 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
             f" as {find_judged_as(name)[0]}",
             hint="give it a name that policy can speak of",
         )
-    if any(map(inspect.iscoroutinefunction, (handler, type(handler).__call__))):
+    if has_to_be_awaited(handler):
         raise ConfigError(
             f"the handler of {quote(name)} is async, and nobody awaits it",
             hint="give a plain function: it has the thread of its call, and may wait",
@@ -101,3 +101,8 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
             f"the argument type of {quote(name)} cannot be used",
             hint="a frozen dataclass with slots, its fields made with needed_text and its kin",
         ) from None
+
+
+def has_to_be_awaited(function: Callable[..., object]) -> bool:
+    """Whether a function of the program, or an object that is called as one, is async."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

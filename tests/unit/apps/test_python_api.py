@@ -484,6 +484,33 @@ def test_a_provider_that_is_not_known_is_a_usage_error(runtime):
 
 # Approvals
 
+
+async def says_yes_later(request: paddock.ApprovalRequest) -> bool:
+    return True
+
+
+class SaysYesLater:
+    async def answer(self, request: paddock.ApprovalRequest) -> paddock.Approval:
+        return paddock.Approval(True, "somebody")
+
+
+@pytest.mark.parametrize("open_it", [paddock.open, paddock.open_session])
+@pytest.mark.parametrize(
+    ("approver", "why"),
+    [
+        (5, "is int"),
+        ("yes", "is str"),
+        (True, "is bool"),
+        (SimpleNamespace(answer="yes"), "is str"),
+        (says_yes_later, "has to be awaited"),
+        (SaysYesLater(), "has to be awaited"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_opened(place, open_it, approver, why):
+    with pytest.raises(paddock.UsageError, match=f"the approver {why}, and is to be called"):
+        open_it(place.project / "nowhere", approver=approver)
+
+
 ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
 
 
