@@ -8,7 +8,7 @@ from paddock.errors import UsageError
 from paddock.plane.forking import call_after_fork
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.embedding import EmbeddedHandler, embedded_tool
-from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of
+from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.registry import Registry
 from paddock.runtime.together import NOBODY, CallWatcher, Done, dispatch_all
@@ -114,10 +114,12 @@ class Runtime:
 
         `bounds` is for doors that can stop a call, or that know it by another id.
 
-        Raises: UsageError where the runtime is closed; IntegrityError where the ledger
-            is damaged. Nothing ran then.
+        Raises: UsageError where the runtime is closed, or a name or id is no text;
+            IntegrityError where the ledger is damaged. Nothing ran then.
         """
-        return self._dispatch(asked_call(call_id or self._new_id(), tool, arguments), bounds)
+        identity = text_of("the id of a call", call_id or self._new_id())
+        name = text_of("the name of a tool", tool)
+        return self._dispatch(asked_call(identity, name, arguments), bounds)
 
     def refuse(self, tool: str, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
         """Record and answer a call that the door could not even read; it does not run."""

@@ -140,6 +140,23 @@ def test_a_call_returns_text_for_the_model_and_fields_for_the_program(place, run
     assert result.unwrap() is result
 
 
+@pytest.mark.parametrize("given", [5, b"view", ["view"]])
+def test_a_name_or_an_id_that_is_no_text_is_a_usage_error_and_nothing_runs(place, runtime, given):
+    for wrong in ({"tool": given}, {"call_id": given}):
+        with pytest.raises(paddock.UsageError, match="has to be text"):
+            runtime.call(**{"tool": "view", "arguments": {"path": "README.md"}, **wrong})
+    assert runtime.call("view", given).refusal.code == "args.invalid"
+    assert [row["event"] for row in entries(place)] == ["GENESIS", "TOOL_DENIED"]
+
+
+@pytest.mark.parametrize("message", [None, 5, ["hello"]])
+def test_a_message_that_is_no_text_is_a_usage_error(place, message):
+    with paddock.open_session(place.project) as session:
+        with pytest.raises(paddock.UsageError, match="the message is .*, and has to be text"):
+            session.handle_turn(message)
+        assert session.handle_turn("hello").outcome == "success"
+
+
 def test_a_call_can_be_awaited(runtime):
     async def two() -> list[paddock.ToolResult]:
         return await asyncio.gather(
