@@ -5,6 +5,7 @@
     │   ├── InvalidArgumentsError        args.invalid
     │   │   └── UnknownArgumentError     args.unknown
     │   ├── UnknownToolError             tool.unknown
+    │   ├── ToolFailedError              tool.failed
     │   ├── PathError
     │   │   ├── PathTraversalError       path.escapes_root
     │   │   ├── InvalidPathError         path.invalid
@@ -84,6 +85,8 @@ class PaddockError(Exception):
 class ToolError(PaddockError):
     """The model can act on it: the door turns it into an error result."""
 
+    code = "tool.failed"
+
 
 class InvalidArgumentsError(ToolError):
     """An argument is missing, of the wrong type, out of range or given twice."""
@@ -101,6 +104,12 @@ class UnknownToolError(ToolError):
     """No tool of that name exists for this agent."""
 
     code = "tool.unknown"
+
+
+class ToolFailedError(ToolError):
+    """A tool of the embedding program failed; what it did by then is not known."""
+
+    code = "tool.failed"
 
 
 class PathError(ToolError):

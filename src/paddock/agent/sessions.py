@@ -15,6 +15,7 @@ from paddock.agent.supervisor import Supervisor
 from paddock.errors import UsageError
 from paddock.providers.budgets import Budget
 from paddock.providers.cancel import stopped_by
+from paddock.runtime.messages import text_of
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.orders import Constraints, OrderType, WorkOrder
@@ -107,9 +108,12 @@ class Session:
         Where the session was closed meanwhile this closes it, and raises as `close`. Where
         its listener failed, the turn is stopped and on record, and this and every later turn
         raise what the listener raised.
+
+        Raises: UsageError: the message is no text.
         """
+        message = text_of("the message", user_message)
         with self._at_work(cancel) as stop:
-            return self._parts.supervisor.handle_turn(user_message, stop)
+            return self._parts.supervisor.handle_turn(message, stop)
 
     def delegate(
         self, agent: str, task: str, budget: int | None = None, cancel: Cancel = NEVER

@@ -22,6 +22,7 @@ from paddock.assembly.opening import open_given
 from paddock.assembly.project import Project
 from paddock.assembly.shell import LazyShell, ShellGround
 from paddock.assembly.workspaces import open_workspace_of
+from paddock.errors import UsageError
 from paddock.ledger.named import PlaneLedgers
 from paddock.plane.agent_files import AgentRecord
 from paddock.plane.environment import process_environment
@@ -37,6 +38,7 @@ from paddock.runtime.approvals import (
 )
 from paddock.runtime.contents import KeptContents
 from paddock.runtime.dispatch import Context, Dispatcher
+from paddock.runtime.embedding import has_to_be_awaited
 from paddock.runtime.inbox_approver import InboxApprover, Limited
 from paddock.runtime.judge import PolicyJudge
 from paddock.runtime.records import Caller
@@ -195,12 +197,13 @@ def open_workspace(
     or None, and then what is asked about is refused and kept for an operator.
 
     Raises:
-        UsageError: no such directory or agent.
+        UsageError: no such directory or agent, or what cannot be asked as an approver.
         ConfigError: a policy or agent file does not load.
         HostError: something of the host is missing.
     """
+    asked = approver_of(approver)
     project = open_given(path, process_environment())
-    return open_runtime(project, agent=agent, approver=approver_of(approver))
+    return open_runtime(project, agent=agent, approver=asked)
 
 
 # Python's own errors name a function so: by what was called, `paddock.open`.
@@ -210,9 +213,19 @@ open_workspace.__qualname__ = "open"
 def approver_of(
     approver: Approver | Callable[[ApprovalRequest], bool] | None,
 ) -> Approver:
-    """What an embedding program gave, as an approver that answers in time."""
+    """What an embedding program gave, as an approver that answers in time.
+
+    Raises: UsageError: it cannot be called, or has to be awaited: it would never say yes.
+    """
     if approver is None:
         return NoApprover()
+    answer = getattr(approver, "answer", approver)
+    if not callable(answer) or has_to_be_awaited(answer):
+        why = "has to be awaited" if callable(answer) else f"is {type(answer).__name__}"
+        raise UsageError(
+            f"the approver {why}, and is to be called",
+            hint="give a plain function that returns True or False; it has a thread of its own",
+        )
     if hasattr(approver, "answer"):
         return Limited(cast("Approver", approver), limits.approval_timeout_s)
     return CallbackApprover(cast("Callable[[ApprovalRequest], bool]", approver))

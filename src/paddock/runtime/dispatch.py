@@ -19,6 +19,7 @@ from paddock.errors import (
     LedgerUnknownError,
     PaddockError,
     ToolError,
+    ToolFailedError,
 )
 from paddock.ledger.ports import Reservation
 from paddock.runtime.answers import (
@@ -228,6 +229,9 @@ class Dispatcher:
             return ready.tool.handler.run(ready.plan, given)
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
+        except ToolFailedError as error:
+            frames = _frames(error.__cause__ or error)
+            return Failed(refusal_of(error), frames, LeftEffect.UNKNOWN)
         except ToolError as error:
             return Failed(refusal_of(error))
         except (ConfigError, HostError) as error:
@@ -294,16 +298,20 @@ class Dispatcher:
     def _defect(self, error: Exception) -> Failed:
         """A defect of ours: an id to report for the model, the frames for the ledger."""
         report = self._context.randomness(6).hex()
-        frames = [
-            f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}"
-            for frame in traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
-        ]
         refusal = Refusal(
             InternalError.code,
             f"internal error {report}",
             "this is a defect of Paddock; report it with this id",
         )
-        return Failed(refusal, (f"{type(error).__name__} ({report})", *frames))
+        name, *frames = _frames(error)
+        return Failed(refusal, (f"{name} ({report})", *frames))
+
+
+def _frames(error: BaseException) -> tuple[str, ...]:
+    """What was raised, and where: for the ledger, without a text that may hold anything."""
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_KEPT_MAX:]
+    places = [f"{PurePath(each.filename).name}:{each.lineno} {each.name}" for each in frames]
+    return (type(error).__name__, *places)
 
 
 def _is_on_record(outcome: Ran) -> bool:

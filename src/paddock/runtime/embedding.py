@@ -1,10 +1,11 @@
 """Tools of the embedding program: the same door, policy, approvals and ledger."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from paddock.errors import ConfigError
+from paddock.errors import ConfigError, HostError, ToolError, ToolFailedError
 from paddock.policy.names import find_judged_as
 from paddock.text.show import quote
 from paddock.tools.spec import Ports, Tool, ToolOutput, ToolSpec
@@ -12,6 +13,11 @@ from paddock.values.actions import Action
 
 EmbeddedHandler = Callable[[Any], str | ToolOutput]
 """Takes the bound arguments; returns text for the model, or a whole output."""
+
+_HINT: Final = (
+    "it is a tool of the program that runs you, and may have done part of it: look before you "
+    "call it again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +41,36 @@ class EmbeddedTool:
         return EmbeddedPlan(arguments, self._actions)
 
     def run(self, plan: EmbeddedPlan, ports: Ports) -> ToolOutput:
-        """Raises: whatever the function raises; ToolError is the model's to act on."""
+        """Call the function.
+
+        Raises: ToolError, ConfigError, HostError of the function's own; ToolFailedError for
+            whatever else it raises, and for what is no output: no defect of ours.
+        """
         del ports
-        said = cast("object", self._handler(plan.arguments))
+        try:
+            said = cast("object", self._handler(plan.arguments))
+        except (ToolError, ConfigError, HostError):
+            raise
+        except Exception as error:  # The embedding program's code: whatever it raises is its own.
+            # Not its text, which may name what no model must see.
+            raise self._failed(type(error).__name__) from error
         if isinstance(said, str):
             return ToolOutput(said, {})
         if isinstance(said, ToolOutput) and type(said.content) is str:
             return said
-        raise TypeError(f"the handler returned {type(said).__name__}, not text")
+        if inspect.iscoroutine(said):
+            said.close()
+        raise self._failed(f"its handler returned {type(said).__name__}, not text")
+
+    def _failed(self, why: str) -> ToolFailedError:
+        return ToolFailedError(f"{quote(self._actions[0].operation)} failed: {why}", hint=_HINT)
 
 
 def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
     """A tool from a spec and a function.
 
-    Raises: ConfigError for a name that no provider would take, or unusable arguments.
+    Raises: ConfigError for a name that no provider would take, unusable arguments, or a
+        function that has to be awaited.
     """
     name = spec.name
     if not (
@@ -67,6 +89,11 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
             f" as {find_judged_as(name)[0]}",
             hint="give it a name that policy can speak of",
         )
+    if has_to_be_awaited(handler):
+        raise ConfigError(
+            f"the handler of {quote(name)} is async, and nobody awaits it",
+            hint="give a plain function: it has the thread of its call, and may wait",
+        )
     try:
         return Tool(spec, EmbeddedTool(name, handler))
     except (AttributeError, KeyError, TypeError):
@@ -74,3 +101,8 @@ def embedded_tool(spec: ToolSpec[Any], handler: EmbeddedHandler) -> Tool[Any]:
             f"the argument type of {quote(name)} cannot be used",
             hint="a frozen dataclass with slots, its fields made with needed_text and its kin",
         ) from None
+
+
+def has_to_be_awaited(function: Callable[..., object]) -> bool:
+    """Whether a function of the program, or an object that is called as one, is async."""
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

@@ -8,7 +8,7 @@ knows has no call that runs: the arguments of the last one may be half of what w
 meant, and an SDK completes them silently. One that gives no reason is taken as whole.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -81,16 +81,27 @@ def _has(value: object, name: str) -> bool:
 
 
 def _items(value: object) -> list[Any]:
-    return list(cast("list[Any]", value)) if isinstance(value, list | tuple) else []
+    """What a sequence of any kind holds, one that is made while it is read as well."""
+    is_text = isinstance(value, str | bytes | Mapping)
+    return list(cast("Iterable[Any]", value)) if isinstance(value, Iterable) and not is_text else []
+
+
+def text_of(what: str, given: object) -> str:
+    """What a program gave, as the text that it has to be. Raises: UsageError."""
+    if isinstance(given, str):
+        return given
+    raise UsageError(f"{what} is {type(given).__name__}, and has to be text")
 
 
 def _asked(call_id: object, tool: object, arguments: object, refusal: Refusal | None) -> Asked:
     """A call from its parts; whatever is not as it should be is answered with an error.
 
     With a `refusal` its turn is no reason to run it, however good it looks.
+
+    Raises: UsageError: the id is no text: an answer with another one answers nothing.
     """
     name = tool if isinstance(tool, str) else ""
-    identity = call_id if isinstance(call_id, str) else ""
+    identity = "" if call_id is None else text_of("the id of a call", call_id)
     if refusal is not None:
         return Malformed(ToolCall(identity, name, {}), refusal)
     if not isinstance(arguments, str):

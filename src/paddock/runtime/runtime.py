@@ -2,18 +2,21 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from paddock.errors import UsageError
 from paddock.plane.forking import call_after_fork
 from paddock.runtime.dispatch import Dispatcher
 from paddock.runtime.embedding import EmbeddedHandler, embedded_tool
-from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of
+from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, text_of
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.registry import Registry
 from paddock.runtime.together import NOBODY, CallWatcher, Done, dispatch_all
 from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
+from paddock.values.cancelling import Cancel
+
+T = TypeVar("T")
 
 
 class Tools:
@@ -111,10 +114,12 @@ class Runtime:
 
         `bounds` is for doors that can stop a call, or that know it by another id.
 
-        Raises: UsageError where the runtime is closed; IntegrityError where the ledger
-            is damaged. Nothing ran then.
+        Raises: UsageError where the runtime is closed, or a name or id is no text;
+            IntegrityError where the ledger is damaged. Nothing ran then.
         """
-        return self._dispatch(asked_call(call_id or self._new_id(), tool, arguments), bounds)
+        identity = text_of("the id of a call", call_id or self._new_id())
+        name = text_of("the name of a tool", tool)
+        return self._dispatch(asked_call(identity, name, arguments), bounds)
 
     def refuse(self, tool: str, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
         """Record and answer a call that the door could not even read; it does not run."""
@@ -129,11 +134,7 @@ class Runtime:
         later. What it had done by then stands, and is on record; a command is killed, with all
         that it started. An approver, or a tool of the embedding program, is waited for.
         """
-        from paddock.runtime.awaiting import (  # noqa: PLC0415 - it needs asyncio, which only they have loaded who await
-            await_thread,
-        )
-
-        return await await_thread(
+        return await _awaited(
             lambda cancel: self.call(tool, arguments, call_id=call_id, bounds=Bounds(cancel=cancel))
         )
 
@@ -146,8 +147,18 @@ class Runtime:
 
         Raises: UsageError for a provider that is not known, or what is no message of it.
         """
+        return self._answer(provider, message, FREE)
+
+    async def aanswer(self, provider: str, message: object) -> list[dict[str, Json]]:
+        """`answer`, in a thread of its own; who cancels it stops its calls, as of `acall`.
+
+        Raises: as `answer`.
+        """
+        return await _awaited(lambda cancel: self._answer(provider, message, Bounds(cancel=cancel)))
+
+    def _answer(self, provider: str, message: object, bounds: Bounds) -> list[dict[str, Json]]:
         dialect = dialect_of(provider)
-        done = self.call_all(dialect.read(message))
+        done = self.call_all(dialect.read(message), bounds)
         return dialect.write([each.result for each in done])
 
     def call_all(
@@ -220,3 +231,10 @@ class Runtime:
     def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
         given = arguments if if_version is None else {**arguments, "if_version": if_version}
         return self.call(tool, given).unwrap()
+
+
+async def _awaited(work: Callable[[Cancel], T]) -> T:
+    # It needs asyncio, which only they have loaded who await.
+    from paddock.runtime.awaiting import await_thread  # noqa: PLC0415 - for them alone
+
+    return await await_thread(work)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -139,6 +140,23 @@ def test_a_call_returns_text_for_the_model_and_fields_for_the_program(place, run
     assert result.unwrap() is result
 
 
+@pytest.mark.parametrize("given", [5, b"view", ["view"]])
+def test_a_name_or_an_id_that_is_no_text_is_a_usage_error_and_nothing_runs(place, runtime, given):
+    for wrong in ({"tool": given}, {"call_id": given}):
+        with pytest.raises(paddock.UsageError, match="has to be text"):
+            runtime.call(**{"tool": "view", "arguments": {"path": "README.md"}, **wrong})
+    assert runtime.call("view", given).refusal.code == "args.invalid"
+    assert [row["event"] for row in entries(place)] == ["GENESIS", "TOOL_DENIED"]
+
+
+@pytest.mark.parametrize("message", [None, 5, ["hello"]])
+def test_a_message_that_is_no_text_is_a_usage_error(place, message):
+    with paddock.open_session(place.project) as session:
+        with pytest.raises(paddock.UsageError, match="the message is .*, and has to be text"):
+            session.handle_turn(message)
+        assert session.handle_turn("hello").outcome == "success"
+
+
 def test_a_call_can_be_awaited(runtime):
     async def two() -> list[paddock.ToolResult]:
         return await asyncio.gather(
@@ -149,6 +167,54 @@ def test_a_call_can_be_awaited(runtime):
     one, other = asyncio.run(two())
     assert (one.call_id, one.status) == ("1", "ok")
     assert (other.call_id, other.refusal and other.refusal.code) == ("2", "path.not_found")
+
+
+def test_a_message_can_be_awaited(runtime):
+    blocks = [
+        {"type": "tool_use", "id": f"toolu_{path}", "name": "view", "input": {"path": path}}
+        for path in ("README.md", "nowhere")
+    ]
+    answered = asyncio.run(runtime.aanswer("anthropic", {"content": blocks}))
+    assert [(block["tool_use_id"], block["is_error"]) for block in answered] == [
+        ("toolu_README.md", False),
+        ("toolu_nowhere", True),
+    ]
+    with pytest.raises(paddock.UsageError):
+        asyncio.run(runtime.aanswer("anthropic", None))
+
+
+def test_a_message_that_is_cancelled_begins_none_of_its_calls_any_more(place):
+    asked, answered = threading.Event(), threading.Event()
+
+    def approve(request: paddock.ApprovalRequest) -> bool:
+        asked.set()
+        return answered.wait(PATIENCE_S)
+
+    blocks = [
+        {"type": "tool_use", "id": "1", "name": "delete_file", "input": {"path": "README.md"}},
+        {
+            "type": "tool_use",
+            "id": "2",
+            "name": "create_file",
+            "input": {"path": "new", "content": ""},
+        },
+    ]
+
+    async def leave(runtime: paddock.Runtime) -> None:
+        answering = asyncio.ensure_future(runtime.aanswer("anthropic", {"content": blocks}))
+        await until(asked)
+        answering.cancel()
+        await asyncio.wait([answering], timeout=0)
+        answered.set()
+        with pytest.raises(asyncio.CancelledError):
+            await answering
+
+    ask_before_deleting(place)
+    with paddock.open(place.project, approver=approve) as runtime:
+        asyncio.run(leave(runtime))
+    assert [row.get("code") for row in entries(place)[1:]] == ["call.cancelled"] * 2
+    assert (place.project / "README.md").exists()
+    assert not (place.project / "new").exists()
 
 
 async def until(event: threading.Event) -> None:
@@ -435,6 +501,33 @@ def test_a_provider_that_is_not_known_is_a_usage_error(runtime):
 
 # Approvals
 
+
+async def says_yes_later(request: paddock.ApprovalRequest) -> bool:
+    return True
+
+
+class SaysYesLater:
+    async def answer(self, request: paddock.ApprovalRequest) -> paddock.Approval:
+        return paddock.Approval(True, "somebody")
+
+
+@pytest.mark.parametrize("open_it", [paddock.open, paddock.open_session])
+@pytest.mark.parametrize(
+    ("approver", "why"),
+    [
+        (5, "is int"),
+        ("yes", "is str"),
+        (True, "is bool"),
+        (SimpleNamespace(answer="yes"), "is str"),
+        (says_yes_later, "has to be awaited"),
+        (SaysYesLater(), "has to be awaited"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_opened(place, open_it, approver, why):
+    with pytest.raises(paddock.UsageError, match=f"the approver {why}, and is to be called"):
+        open_it(place.project / "nowhere", approver=approver)
+
+
 ASKING = '[profiles.standard]\nallow = ["tool:file:*"]\nask = ["tool:file:delete **"]\n'
 
 
@@ -641,8 +734,50 @@ def test_a_tool_whose_arguments_cannot_be_bound_is_not_registered(runtime, kind)
 @pytest.mark.parametrize("returned", [None, {"a": 1}, paddock.ToolOutput(None, {})])
 def test_a_tool_that_returns_no_text_is_an_error_result_on_record(place, returned):
     with opened_with(place, lambda _: returned, lambda _: True) as opened:
-        assert opened.call("count_words", {"text": "a"}).refusal.code == "internal"
+        refused = opened.call("count_words", {"text": "a"}).refusal
+    kind = type(returned).__name__
+    said = f"'count_words' failed: its handler returned {kind}, not text"
+    assert (refused.code, refused.error) == ("tool.failed", said)
     assert [row["event"] for row in entries(place)][1:] == ["TOOL_INTENT", "TOOL_RESULT"]
+
+
+async def count_later(arguments: CountArguments) -> str:
+    return count(arguments)
+
+
+class CountsLater:
+    async def __call__(self, arguments: CountArguments) -> str:
+        return count(arguments)
+
+
+@pytest.mark.parametrize(
+    "handler", [count_later, CountsLater(), CountsLater().__call__, partial(count_later)]
+)
+def test_a_function_that_has_to_be_awaited_is_not_registered(runtime, handler):
+    with pytest.raises(paddock.ConfigError, match="is async, and nobody awaits it"):
+        runtime.tools.register(COUNT, handler)
+
+
+def test_what_has_to_be_awaited_is_not_left_behind(place):
+    def hands_on(arguments: CountArguments) -> object:
+        return count_later(arguments)
+
+    with opened_with(place, hands_on, lambda _: True) as opened:
+        refused = opened.call("count_words", {"text": "a"}).refusal
+    assert refused.error == "'count_words' failed: its handler returned coroutine, not text"
+
+
+def test_what_a_tool_says_of_its_own_error_is_what_the_model_reads(place):
+    def refuse(arguments: CountArguments) -> str:
+        raise paddock.ToolError(f"no words in {arguments.text}", hint="send words")
+
+    with opened_with(place, refuse, lambda _: True) as opened:
+        result = opened.call("count_words", {"text": "1"})
+        assert result.content == "error[tool.failed]: no words in 1\nhint: send words"
+        with pytest.raises(paddock.ToolError, match="no words in 1"):
+            result.unwrap()
+    (done,) = entries(place, "TOOL_RESULT")
+    assert (done["code"], done["effects"]) == ("tool.failed", [])
 
 
 def test_the_details_of_a_tool_cannot_say_another_status(place):
@@ -652,14 +787,25 @@ def test_the_details_of_a_tool_cannot_say_another_status(place):
     assert result.as_json() == {"status": "ok", "content": "c", "own": 1}
 
 
-def test_a_tool_that_raises_is_an_error_result_and_the_runtime_goes_on(place):
+def test_a_tool_that_raises_has_failed_and_the_runtime_goes_on(place):
     def broken(arguments: CountArguments) -> str:
         raise RuntimeError(f"/secret/path {arguments.text}")
 
     with opened_with(place, broken, lambda request: True) as opened:
         result = opened.call("count_words", {"text": "a"})
-        assert (result.refusal.code, "/secret" in result.content) == ("internal", False)
+        assert (result.refusal.code, result.refusal.error) == (
+            "tool.failed",
+            "'count_words' failed: RuntimeError",
+        )
+        assert "/secret" not in result.content
+        with pytest.raises(paddock.ToolError):
+            result.unwrap()
         assert opened.call("view", {"path": "README.md"}).status == "ok"
+    done = entries(place, "TOOL_RESULT")[0]
+    assert (done["effects"], done["frames"][0]) == ("unknown", "RuntimeError")
+    # Where in the program it was raised, for whoever mends it.
+    assert done["frames"][-1].endswith(" broken")
+    assert "/secret" not in json.dumps(done)
 
 
 # Threads

@@ -1,5 +1,7 @@
 """Every provider's calls are read, and answered in its own words."""
 
+from collections import deque
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -64,6 +66,28 @@ def test_a_message_without_calls_has_none(message: object) -> None:
     assert dialect_of("openai").read(message) == []
 
 
+WHOLE = '{"path": "a"}'
+
+
+@pytest.mark.parametrize("kind", [list, tuple, deque, iter])
+def test_calls_are_found_in_whatever_holds_them(kind: Callable[[list[object]], object]) -> None:
+    block = {"type": "tool_use", "id": "c1", "name": "view", "input": {"path": "a"}}
+    item = {"type": "function_call", "call_id": "c1", "name": "view", "arguments": WHOLE}
+    called = {"id": "c1", "function": {"name": "view", "arguments": WHOLE}}
+    expected = [ToolCall("c1", "view", {"path": "a"})]
+    assert dialect_of("anthropic").read({"content": kind([block])}) == expected
+    assert dialect_of("openai").read({"tool_calls": kind([called])}) == expected
+    assert dialect_of("openai-responses").read({"output": kind([item])}) == expected
+
+
+@pytest.mark.parametrize("identity", [7, ["c1"], {}])
+def test_an_id_that_no_answer_could_carry_is_said_and_nothing_is_read(identity: object) -> None:
+    block = {"type": "tool_use", "id": identity, "name": "view", "input": {"path": "a"}}
+    kind = type(identity).__name__
+    with pytest.raises(UsageError, match=f"the id of a call is {kind}, and has to be text"):
+        dialect_of("anthropic").read({"content": [block]})
+
+
 @pytest.mark.parametrize("provider", ["anthropic", "openai", "openai-responses"])
 @pytest.mark.parametrize("message", [{}, None, 7, [], "text"])
 def test_what_is_no_message_at_all_is_not_taken_for_one_without_calls(
@@ -79,9 +103,6 @@ def test_arguments_that_do_not_parse_are_a_refusal_and_not_a_call(arguments: str
     (asked,) = dialect_of("openai").read(message)
     assert isinstance(asked, Malformed)
     assert (asked.call, asked.refusal.code) == (ToolCall("c1", "view", {}), "args.invalid")
-
-
-WHOLE = '{"path": "a"}'
 
 
 def anthropic(**more: object) -> object:
