@@ -5,7 +5,6 @@ to each other: what takes the place of something else needs that to go; the whol
 a limit; and under `commit = "all"` one refusal is everybody's.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -23,6 +22,7 @@ from paddock.sandbox.changes.judging import (
     judge_changes,
     settle_commit,
 )
+from paddock.sandbox.changes.obstacles import Obstacles
 from paddock.sandbox.changes.upper import Kind
 from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
 from paddock.sandbox.git.rules import (
@@ -34,7 +34,6 @@ from paddock.sandbox.outcome import RefusedChange
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
 
-_PERMISSIONS: Final = 0o777
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
 
 
@@ -74,11 +73,19 @@ def settle(
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
     repositories = find_repositories(layers.lower_fd, touched)
     bench = replace(bench, repositories=repositories)
-    changes = [_with_obstacle(each) for each in found]
+    changes = [each.change for each in found]
     if bench.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    judged = _answered(judge_changes(bench, changes), grants=terms.grants_asks)
+    obstacles = Obstacles(found, layers, bench.policy.guards)
+    while True:
+        tried = [
+            replace(change, obstacle=why) if (why := obstacles.find(each)) else change
+            for each, change in zip(found, changes, strict=True)
+        ]
+        judged = _answered(judge_changes(bench, tried), grants=terms.grants_asks)
+        if not obstacles.keep(judged):
+            break
     judged = _without_blocked(found, judged)
     judged = _within_limit(found, judged, terms.bytes_max)
     judged = settle_commit(judged, terms.commit)
@@ -110,24 +117,6 @@ def _rule(settled: Settled) -> str:
         return judgement.reason
     place = f"{rule.file}:{rule.line}" if rule.line else rule.file
     return show_name(f"{rule.text} ({rule.source}, {place})")
-
-
-def _with_obstacle(difference: Difference) -> StagedChange:
-    """The change, with why this user cannot make it, if that is so."""
-    change, lower, upper = difference.change, difference.lower, difference.upper
-    if change.obstacle:
-        return change
-    if change.kind is ChangeKind.MODIFIED and lower is not None:
-        user = os.geteuid()
-        if user not in (0, lower.owner):
-            why = f"belongs to user {lower.owner}, which a new version could not keep"
-            return replace(change, obstacle=why)
-    if change.kind is ChangeKind.MODE and lower is not None and upper is not None:
-        same_bits = (upper.mode ^ lower.mode) & _PERMISSIONS == 0
-        same_time = upper.kind is Kind.DIRECTORY or upper.mtime_ns == lower.mtime_ns
-        if same_bits and same_time:
-            return replace(change, obstacle="keeps its setuid, setgid and sticky bits")
-    return change
 
 
 def _with_content(
