@@ -476,6 +476,31 @@ def test_a_directory_that_may_not_be_entered_is_not_there_for_a_command(terminal
     assert lay(root) == {**BEFORE, "a": b"n\n"}
 
 
+@pytest.mark.parametrize("mode", [0o000, 0o500, 0o700, 0o1777])
+def test_the_workspaces_own_mode_stays_and_what_a_command_did_lands(terminal: Terminal, mode: int):
+    root = terminal.yard.root
+    root.chmod(0o755)
+    said = terminal.sneak(f"echo n > a; chmod {mode:o} .")
+
+    assert (said["exit_code"], said["files_changed"], "conflict" in said) == (0, ["a"], False)
+    assert refused(said) == {
+        ".": f"the workspace itself keeps its mode: the command set {mode:04o}"
+    }
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+    assert lay(root) == {**BEFORE, "a": b"n\n"}
+    assert refused(terminal.sneak("chmod 700 .; echo m > a; chmod 755 .")) == {}
+
+
+def test_a_mode_that_somebody_gave_the_workspace_is_nobodys_change(terminal: Terminal):
+    root = terminal.yard.root
+    terminal.sneak("true")
+    root.chmod(0o751)
+    said = terminal.sneak("stat -c %a . > a")
+    root.chmod(0o755)
+
+    assert (refused(said), (root / "a").read_text()) == ({}, "751\n")
+
+
 @pytest.mark.needs("git")
 def test_a_closed_directory_of_a_repository_lands_with_its_own_mode(terminal: Terminal):
     root = terminal.yard.root
@@ -792,6 +817,13 @@ def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(termina
 
 
 # Limits and settings of the policy
+
+
+def test_all_or_nothing_is_also_said_of_the_workspaces_own_mode(tmp_path: Path):
+    with a_terminal(tmp_path, OPEN + '[shell]\ncommit = "all"\n') as terminal:
+        said = terminal.sneak("echo n > a; chmod 700 .")
+    assert sorted(refused(said)) == [".", "a"]
+    assert not (tmp_path / "project/a").exists()
 
 
 def test_all_or_nothing(tmp_path: Path):

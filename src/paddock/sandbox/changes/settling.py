@@ -88,7 +88,7 @@ def settle(
             break
     judged = _without_blocked(found, judged)
     judged = _within_limit(found, judged, terms.bytes_max)
-    judged = settle_commit(judged, terms.commit)
+    judged = settle_commit(judged, terms.commit, len(refused_besides(differences)))
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
 
 
@@ -216,8 +216,8 @@ def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgem
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 
-def over_count(differences: Differences) -> tuple[RefusedChange, ...]:
-    """What is reported where there was more than is looked at."""
+def refused_besides(differences: Differences) -> tuple[RefusedChange, ...]:
+    """What is reported of what is not judged: the root's mode, and more than is looked at."""
     found = [
         RefusedChange(
             show_name(path), "path.invalid", f"deeper than {limits.path_depth_max} directories"
@@ -227,4 +227,7 @@ def over_count(differences: Differences) -> tuple[RefusedChange, ...]:
     if not differences.is_whole:
         why = f"the command changed more than {limits.change_set_paths_max} paths: none is kept"
         found.append(RefusedChange(".", "policy.denied", why))
+    if differences.root_mode is not None:
+        why = f"the workspace itself keeps its mode: the command set {differences.root_mode:04o}"
+        found.append(RefusedChange(".", "path.read_only", why))
     return tuple(found)
