@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement
 from tests.support.landlocked import CHAIN, plan_for
+from tests.support.shells import wait_until
 from tests.support.users import give_to_plain_user, plain_ids
 
 pytestmark = pytest.mark.needs("landlock")
@@ -120,6 +122,36 @@ def test_a_background_child_that_holds_the_output_holds_no_call(shell):
     kept = shell.line("sleep 1000 & echo done")
     assert (kept.end.ending, kept.end.exit_code) == (Ending.EXITED, 0)
     assert (kept.end.stdout.head, kept.end.survivors) == (b"done\n", 1)
+
+
+LEFT_ALONE = """
+import os, sys
+from pathlib import Path
+from tests.kernel.test_keeping import Shell
+Shell(Path(sys.argv[1])).line("echo > src/on; sleep 1000", timeout_s=1000.0)
+"""
+
+
+def test_what_a_killed_process_leaves_is_swept_before_the_next_command(
+    shell, tmp_path, monkeypatch
+):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    (temporary / "paddock-command-of-somebody").mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        [sys.executable, "-c", LEFT_ALONE, shell.workspace],
+        env=environment,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        wait_until((shell.workspace / "src/on").exists)
+        process.kill()
+    assert len(os.listdir(temporary)) == 2
+
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    assert shell.line("test -d $TMPDIR").end.exit_code == 0
+    assert os.listdir(temporary) == ["paddock-command-of-somebody"]
 
 
 CHAIN_OF_FORKS = """

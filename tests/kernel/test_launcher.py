@@ -310,6 +310,13 @@ def test_the_canary_says_that_sandboxes_hold_here(tmp_path: Path):
         assert [name for name in os.listdir(tmp_path) if name.startswith("canary")] == []
 
 
+def test_what_a_canary_left_whose_process_was_killed_is_swept_by_the_next(tmp_path: Path):
+    (tmp_path / f"canary-{'0' * 16}/workspace").mkdir(parents=True)
+    with Launcher(tmp_path) as launcher:
+        assert try_stage(launcher, tmp_path, Ground(*system_places())).cause == ""
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_canary_says_what_is_missing_where_nothing_can_be_read(tmp_path: Path):
     with Launcher(tmp_path) as launcher:
         verdict = try_stage(launcher, tmp_path, Ground((), ()))

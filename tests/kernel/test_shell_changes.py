@@ -405,6 +405,102 @@ def test_a_read_only_directory_alone_is_refused_and_the_rest_lands(terminal: Ter
     assert lay(terminal.yard.root) == {**BEFORE, "n": b"n\n"}
 
 
+@pytest.mark.needs("plain_user")
+@pytest.mark.parametrize("path", ["d/x", "d/n", "d/n/m", "d/n/m/l"])
+@pytest.mark.parametrize("after", ["", "chmod u-w d;"])
+def test_what_a_command_does_in_a_read_only_directory_is_refused_alone(
+    terminal: Terminal, path: str, after: str
+):
+    root = terminal.yard.root
+    (root / "d").chmod(0o555)
+    said = terminal.sneak(
+        f"chmod u+w d; mkdir -p $(dirname {path}); echo n > {path}; {after} echo n > d/e/y; echo n > a"
+    )
+    mode = stat.S_IMODE((root / "d").stat().st_mode)
+    (root / "d").chmod(0o755)
+
+    paths = [path, *(f"{above}" for above in ("d/n", "d/n/m") if path.startswith(f"{above}/"))]
+    assert "conflict" not in said
+    assert refused(said) == {
+        each: f"'{each}' is in 'd', where this user may not write" for each in paths
+    }
+    assert mode == (0o555 if after else 0o755)
+    assert lay(root) == {**BEFORE, "a": b"n\n", "d/e/y": b"n\n"}
+
+
+@pytest.mark.needs("plain_user")
+def test_a_read_only_directory_is_removed_with_what_is_in_it(terminal: Terminal):
+    (terminal.yard.root / "d").chmod(0o555)
+    said = terminal.sneak("chmod u+w d; rm -r d; echo n > a")
+
+    assert (refused(said), "conflict" in said) == ({}, False)
+    assert lay(terminal.yard.root) == {"a": b"n\n", "k.pem": b"key\n"}
+
+
+@pytest.mark.needs("plain_user")
+def test_a_read_only_directory_stays_whole_where_something_in_it_has_to_stay(terminal: Terminal):
+    root = terminal.yard.root
+    terminal.yard.write({"d/k.pem": "key\n"})
+    (root / "d").chmod(0o555)
+    said = terminal.sneak("chmod u+w d; rm -r d; echo n > a")
+    (root / "d").chmod(0o755)
+
+    assert "conflict" not in said
+    assert sorted(refused(said)) == ["d", "d/e", "d/k.pem", "d/x"]
+    kept = {name: what for name, what in BEFORE.items() if name != "d/e/y"}
+    assert lay(root) == {**kept, "a": b"n\n", "d/k.pem": b"key\n"}
+
+
+@pytest.mark.needs("plain_user")
+@pytest.mark.parametrize("line", ["chmod 600 a; echo n > a", "rm -f a", "chmod 600 a"])
+def test_a_file_that_cannot_be_kept_stays_and_the_rest_lands(terminal: Terminal, line: str):
+    root = terminal.yard.root
+    (root / "a").chmod(0)
+    said = terminal.sneak(f"{line}; echo n > d/x")
+    mode = stat.S_IMODE((root / "a").stat().st_mode)
+    (root / "a").chmod(0o644)
+
+    assert (mode, "conflict" in said) == (0, False)
+    assert refused(said) == {"a": "'a' could not be kept in the history: this user may not read it"}
+    assert lay(root) == {**BEFORE, "d/x": b"n\n"}
+
+
+@pytest.mark.needs("plain_user")
+def test_a_directory_that_may_not_be_entered_is_not_there_for_a_command(terminal: Terminal):
+    root = terminal.yard.root
+    (root / "d").chmod(0o400)
+    said = terminal.sneak("chmod u+rwx d || echo none; rm -rf d; echo n > a")
+    (root / "d").chmod(0o755)
+
+    assert (said["stdout"], refused(said), "conflict" in said) == ("none\n", {}, False)
+    assert lay(root) == {**BEFORE, "a": b"n\n"}
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o500, 0o700, 0o1777])
+def test_the_workspaces_own_mode_stays_and_what_a_command_did_lands(terminal: Terminal, mode: int):
+    root = terminal.yard.root
+    root.chmod(0o755)
+    said = terminal.sneak(f"echo n > a; chmod {mode:o} .")
+
+    assert (said["exit_code"], said["files_changed"], "conflict" in said) == (0, ["a"], False)
+    assert refused(said) == {
+        ".": f"the workspace itself keeps its mode: the command set {mode:04o}"
+    }
+    assert stat.S_IMODE(root.stat().st_mode) == 0o755
+    assert lay(root) == {**BEFORE, "a": b"n\n"}
+    assert refused(terminal.sneak("chmod 700 .; echo m > a; chmod 755 .")) == {}
+
+
+def test_a_mode_that_somebody_gave_the_workspace_is_nobodys_change(terminal: Terminal):
+    root = terminal.yard.root
+    terminal.sneak("true")
+    root.chmod(0o751)
+    said = terminal.sneak("stat -c %a . > a")
+    root.chmod(0o755)
+
+    assert (refused(said), (root / "a").read_text()) == ({}, "751\n")
+
+
 @pytest.mark.needs("git")
 def test_a_closed_directory_of_a_repository_lands_with_its_own_mode(terminal: Terminal):
     root = terminal.yard.root
@@ -721,6 +817,13 @@ def test_a_directory_that_was_exchanged_after_the_last_look_gets_nothing(termina
 
 
 # Limits and settings of the policy
+
+
+def test_all_or_nothing_is_also_said_of_the_workspaces_own_mode(tmp_path: Path):
+    with a_terminal(tmp_path, OPEN + '[shell]\ncommit = "all"\n') as terminal:
+        said = terminal.sneak("echo n > a; chmod 700 .")
+    assert sorted(refused(said)) == [".", "a"]
+    assert not (tmp_path / "project/a").exists()
 
 
 def test_where_policy_says_so_one_refused_file_keeps_all_others_out(tmp_path: Path):

@@ -244,3 +244,16 @@ def test_ordinary_work_is_done_and_committed(terminal: Terminal, number: int, na
     assert said["exit_code"] == 0, said
     assert refused(said) == {}, said
     assert terminal.yard.git("fsck", "--strict") is not None
+
+
+def test_a_clone_of_a_repository_in_the_workspace_copies_and_is_told_so(terminal: Terminal):
+    failed = terminal.call("run_shell", command="git clone . copy")
+    assert (failed.details["exit_code"], failed.details["files_changed"]) == (128, [])
+    assert "use git clone --no-hardlinks]" in failed.content
+
+    works = terminal.call(
+        "run_shell", command="git clone -q --no-hardlinks . copy && git -C copy fsck"
+    )
+    assert works.details["exit_code"] == 0
+    assert "copy/data" in works.details["files_changed"]
+    assert "--no-hardlinks" not in works.content

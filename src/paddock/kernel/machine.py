@@ -80,6 +80,7 @@ _NUMBERS: dict[str, tuple[int, int]] = {
     "query_module": (178, -1),
     "quotactl": (179, 60),
     "reboot": (169, 142),
+    "renameat2": (316, 276),
     "request_key": (249, 218),
     "sched_setaffinity": (203, 122),
     "sched_setattr": (314, 274),

@@ -62,6 +62,8 @@ _NEW_NAMESPACES = 0x7E020080
 _NEW_NAMESPACES_CLONE = _NEW_NAMESPACES & ~0x80
 """clone(2) keeps the exit signal in the low byte, where unshare(2) has NEWTIME (0x80)."""
 _SET_ID_BITS = 0o6000
+_RENAME_WHITEOUT = 4
+"""RENAME_WHITEOUT (linux/fs.h)."""
 _OPEN_CREATES = 0o100 | 0o20000000
 """O_CREAT, and the bit of O_TMPFILE that is its own; the same on both machines."""
 _TIOCSTI = 0x5412
@@ -286,6 +288,8 @@ def _judged_calls(families: tuple[int, ...]) -> list[tuple[str, list[_Instructio
         ("mknodat", _refuse_set_id(2)),
         ("open", _refuse_set_id(2, flags=1)),
         ("openat", _refuse_set_id(3, flags=2)),
+        # Threat: a device that stands for no file in an old name's place, where none may be made.
+        ("renameat2", _refuse_bits(4, _RENAME_WHITEOUT)),
         # Threat: a crash that has the host's handler of core dumps read what a command wrote.
         # A limit of 1 keeps it from being started, a limit of 0 does not (core(5)).
         ("setrlimit", _keep_core_limit(0, None)),

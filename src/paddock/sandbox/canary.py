@@ -9,10 +9,8 @@ What fails for the moment (too many processes, no memory, out of time) says noth
 the host: it is not remembered, and no weaker backend takes over for it.
 """
 
-import contextlib
 import errno
 import os
-import secrets
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +20,8 @@ from paddock.errors import HostError, PaddockError, SandboxUnavailableError
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.area import has_command_users
 from paddock.sandbox.changes.upper import Kind, host_owner, read_changes
+from paddock.sandbox.claims import claimed
 from paddock.sandbox.conversation import ConfinementError
-from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.remedies import HostSwitches, Step, Symptom, explain
 from paddock.sandbox.values import (
@@ -101,25 +99,15 @@ def try_stage(launcher: Launcher, staging: Path, ground: Ground) -> Verdict:
     Threat: a command that uses up what the canary needs, so that the next one is held
     by a weaker backend or, under `best-effort`, by none. Such a verdict is passing.
     """
-    name = f"canary-{secrets.token_hex(8)}"
     try:
         staging.mkdir(mode=0o700, parents=True, exist_ok=True)
-        home = os.open(staging, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
-    try:
-        cage = staging / name
-        _furnish(cage)
-        said = _run(launcher, cage, ground)
+        with claimed(staging, "canary-") as cage:
+            _furnish(cage)
+            said = _run(launcher, cage, ground)
     except PaddockError as error:
         return _explained(error)
     except OSError as error:
         return _failed(f"no place to try it in: {os.strerror(error.errno or 0)}")
-    finally:
-        # On a file system that is read-only nothing was made; what else stays is swept later.
-        with contextlib.suppress(OSError):
-            remove_tree(home, name)
-        os.close(home)
     if said:
         return _failed(
             f"it does not hold: {said}", "please report this, with your kernel's version"

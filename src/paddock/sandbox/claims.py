@@ -11,7 +11,8 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Final
 
 from paddock.plane.locks import try_lock
@@ -19,6 +20,7 @@ from paddock.sandbox.inside.removal import remove_tree
 from paddock.workspace.locks import identity_of
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PASSED: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _TOKEN: Final = re.compile("[0-9a-f]{16}")
 _TRIES_MAX: Final = 100
 
@@ -52,7 +54,7 @@ class Claim:
 
 
 def claim(parent: int, prefix: str) -> Claim:
-    """Make a directory in `parent` whose name begins so, and hold it.
+    """Make a directory in `parent`, a descriptor, whose name begins so, and hold it.
 
     Raises: OSError where it cannot be made or locked.
     """
@@ -65,6 +67,25 @@ def claim(parent: int, prefix: str) -> Claim:
     raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
+@contextlib.contextmanager
+def claimed(home: Path, prefix: str) -> Generator[Path]:
+    """A claim in `home` for as long as it is used; what the dead left of the kind goes first.
+
+    Raises: OSError where it cannot be made.
+    """
+    parent = os.open(home, _PASSED)
+    try:
+        with contextlib.suppress(OSError):
+            sweep(parent, prefix)
+        held = claim(parent, prefix)
+        try:
+            yield home / held.name
+        finally:
+            held.release()
+    finally:
+        os.close(parent)
+
+
 def sweep(parent: int, prefix: str) -> None:
     """Remove what dead processes of this user claimed in `parent` under such names.
 
@@ -73,7 +94,12 @@ def sweep(parent: int, prefix: str) -> None:
 
     Raises: OSError where `parent` cannot be read. One that cannot be removed stays.
     """
-    for name in _claimed(os.listdir(parent), prefix):
+    listed = os.open(".", _DIRECTORY, dir_fd=parent)
+    try:
+        names = os.listdir(listed)
+    finally:
+        os.close(listed)
+    for name in _claimed(names, prefix):
         with contextlib.suppress(OSError):
             if os.stat(name, dir_fd=parent, follow_symlinks=False).st_uid != os.geteuid():
                 continue

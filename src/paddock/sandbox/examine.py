@@ -21,12 +21,12 @@ from paddock.sandbox.canary import (
     try_stage,
     try_workspace,
 )
+from paddock.sandbox.claims import claimed
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.conversation import ConfinementError
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.places import is_covered, topmost
 from paddock.sandbox.host.standing import Resolver
-from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import BACKEND, Area
 from paddock.sandbox.launcher import Launcher
@@ -130,17 +130,10 @@ def _why_not() -> int:
 
 
 def _try_in_a_workspace(ground: Ground) -> Verdict:
-    made = tempfile.mkdtemp(prefix="paddock-canary-")
-    parent, _, name = made.rpartition("/")
-    parent_fd = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        cage = Path(made)
+    with claimed(Path(tempfile.gettempdir()), "paddock-canary-") as cage:
         _furnish(cage)
         kept = _run(cage, ground)
         said = _judge(cage, kept)
-    finally:
-        remove_tree(parent_fd, name)
-        os.close(parent_fd)
     if said:
         return Verdict(
             BACKEND,

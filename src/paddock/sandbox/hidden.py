@@ -143,10 +143,10 @@ class NameIndex:
         except OSError:
             if path == ".":
                 raise
-            # Threat: a directory that we may not look into may be open to the user that
-            # the command runs as. What is not known is closed.
-            return KnownDirectory((0, 0, 0, 0), 0, is_settled=False, closed=(path,), below=())
+            return _closed(path)
         try:
+            if path != "." and not _is_entered(fd):
+                return _closed(path)
             return self._scan(fd, path)
         finally:
             os.close(fd)
@@ -180,6 +180,27 @@ class NameIndex:
             closed=tuple(closed),
             below=tuple(below),
         )
+
+
+def _closed(path: str) -> KnownDirectory:
+    """A directory that we may not look into.
+
+    Threat: it may be open to the user that the command runs as. What is not known is closed.
+    """
+    return KnownDirectory((0, 0, 0, 0), 0, is_settled=False, closed=(path,), below=())
+
+
+def _is_entered(fd: int) -> bool:
+    """Whether more than the names of a directory may be seen.
+
+    Otherwise what a command did to them could not be compared with what stands there.
+    # path_resolution(7): "." below a descriptor asks for search permission of its directory.
+    """
+    try:
+        os.stat(".", dir_fd=fd)
+    except PermissionError:
+        return False
+    return True
 
 
 def _is_long(name: str) -> bool:

@@ -18,16 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from paddock.errors import HostError
+from paddock.sandbox.claims import claimed
 from paddock.sandbox.conversation import Conversation, Spools
 from paddock.sandbox.inside.git_config import git_config
 from paddock.sandbox.inside.orders import UNHELD
-from paddock.sandbox.inside.removal import remove_tree
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
 from paddock.sandbox.outcome import Progress
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, SandboxPlan
 from paddock.values.cancelling import Cancel
 
 _PROGRAM: Final = str(Path(__file__).with_name("inside") / "keeper.py")
+_PREFIX: Final = "paddock-command-"
 _STOP_WAIT_S: Final = 10.0
 
 
@@ -180,23 +181,19 @@ def _await(keeper: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _scratch(plan: SandboxPlan, identity: tuple[int, int] | None) -> Generator[str]:
-    """HOME and TMPDIR of one command, which it alone may enter; gone afterwards."""
-    try:
-        made = tempfile.mkdtemp(prefix="paddock-")
-    except OSError as error:
-        raise HostError(
-            f"no private directory for a command: {os.strerror(error.errno or 0)}"
-        ) from error
-    parent, _, name = made.rpartition("/")
-    parent_fd = os.open(parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        _furnish(Path(made), plan, identity)
-        yield made
-    finally:
-        # It costs nobody a result: what stays is in a directory that only we enter.
-        with contextlib.suppress(OSError):
-            remove_tree(parent_fd, name)
-        os.close(parent_fd)
+    """HOME and TMPDIR of one command, which it alone may enter; gone afterwards.
+
+    What a process that was killed left of the kind goes first.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            place = held.enter_context(claimed(Path(tempfile.gettempdir()), _PREFIX))
+            _furnish(place, plan, identity)
+        except OSError as error:
+            raise HostError(
+                f"no private directory for a command: {os.strerror(error.errno or 0)}"
+            ) from error
+        yield os.fspath(place)
 
 
 def _furnish(place: Path, plan: SandboxPlan, identity: tuple[int, int] | None) -> None:

@@ -20,7 +20,7 @@ from typing import Self
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.conversation import HOME, Conversation, Spools
 from paddock.sandbox.inside.orders import Base
-from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
 from paddock.sandbox.outcome import Progress
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
@@ -70,7 +70,8 @@ class Launcher:
     def _recipe(self, plan: SandboxPlan, hidden: str, workspace_fd: int) -> Recipe:
         if self._encoded[:2] != (plan, hidden):
             self._encoded = (plan, hidden, _encode(plan, hidden))
-        return Recipe(self._encoded[2], _places(plan, workspace_fd), hidden)
+        mode = os.fstat(workspace_fd).st_mode & ROOT_MODE
+        return Recipe(self._encoded[2], _places(plan, workspace_fd), mode, hidden)
 
     def prepare(self, plan: SandboxPlan, workspace_fd: int) -> None:
         """Start the launcher and make a sandbox that a first command of this plan will find.

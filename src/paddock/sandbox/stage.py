@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import stat
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,6 +21,8 @@ class Recipe:
     places: tuple[tuple[int, int], ...]
     """Device and inode of the workspace and of every place that is mounted: a directory
     that was replaced since is another place."""
+    mode: int
+    """Of the workspace's root, as the layer's own root has it: see `inside.stages`."""
     hidden: str = ""
     """The layer of whiteouts in the staging area; see `StagingArea.hide`."""
 
@@ -30,7 +33,7 @@ class StageDirectories:
     Belongs to who opened it, until `close`. `run` uses it once.
     """
 
-    __slots__ = ("control", "is_used", "name", "recipe", "running", "workspace_fd")
+    __slots__ = ("_left_mode", "control", "is_used", "name", "recipe", "running", "workspace_fd")
 
     def __init__(
         self, running: Running, name: str, control: socket.socket, recipe: Recipe, workspace: int
@@ -42,11 +45,17 @@ class StageDirectories:
         self.recipe = recipe
         self.workspace_fd = workspace
         self.is_used = False
+        self._left_mode = recipe.mode
 
     @property
     def path(self) -> str:
         """The stage's directory; `upper` and `work` are in it."""
         return f"{self.running.area.path}/{self.name}"
+
+    @property
+    def new_mode(self) -> int | None:
+        """The mode that the command gave the root, known from `open_upper` on; None for none."""
+        return None if self._left_mode == self.recipe.mode else self._left_mode
 
     def open_upper(self) -> int:
         """A new descriptor of the upper layer's root, for reading what changed.
@@ -54,12 +63,19 @@ class StageDirectories:
         Raises: HostError where no sandbox was made.
         """
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        name, area = f"{self.name}/upper", self.running.area.fd
         try:
-            return os.open(f"{self.name}/upper", flags, dir_fd=self.running.area.fd)
+            mode = stat.S_IMODE(os.stat(name, dir_fd=area, follow_symlinks=False).st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                # A command that closed its root shut out us as well, unless we are root.
+                os.chmod(name, mode | stat.S_IRWXU, dir_fd=area)
+            opened = os.open(name, flags, dir_fd=area)
         except OSError as error:
             raise HostError(
                 f"the upper layer cannot be read: {os.strerror(error.errno or 0)}", where=self.path
             ) from error
+        self._left_mode = mode
+        return opened
 
     def close(self) -> None:
         """End the sandbox if it still stands, and let its layers go away."""

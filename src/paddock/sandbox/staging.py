@@ -25,7 +25,7 @@ from paddock.sandbox.changes.differences import Differences, Ground, Layers, fin
 from paddock.sandbox.changes.diffing import Shown, show_settled
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.changes.parking import park_set
-from paddock.sandbox.changes.settling import Settled, Terms, over_count, refusals_of, settle
+from paddock.sandbox.changes.settling import Settled, Terms, refusals_of, refused_besides, settle
 from paddock.sandbox.changes.upper import Look, read_changes
 from paddock.sandbox.conversation import Spools
 from paddock.sandbox.hidden import NameIndex
@@ -123,7 +123,8 @@ class StagedCommand:
     def _look(self, layers: Layers) -> Differences:
         layer = read_changes(layers.upper_fd, layers.lower_fd)
         self._standing = layer.standing
-        return find_differences(layer, layers, self._ran.ground)
+        found = find_differences(layer, layers, self._ran.ground)
+        return replace(found, root_mode=self._stage.new_mode)
 
     def look_again(self) -> None:
         """After a while: what somebody else has changed since. Raises: HostError."""
@@ -189,7 +190,7 @@ class StagedCommand:
 
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
         hidden = self._ran.request.plan.hidden
-        return (*refusals_of(settled, hidden), *over_count(self._differences))
+        return (*refusals_of(settled, hidden), *refused_besides(self._differences))
 
     def _held(self) -> Layers:
         if self._layers is None:

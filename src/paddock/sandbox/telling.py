@@ -14,6 +14,12 @@ from paddock.text.show import show_name
 _NAMED: Final = 50
 """Refused paths that a question names; the others are counted."""
 
+_NOT_LINKED: Final = "hardlink different from source"
+"""What git says where the name that it has just linked is another file (builtin/clone.c)."""
+_CLONE_COPIES: Final = (
+    "in a sandbox a hard link to a file of the workspace is a copy: use git clone --no-hardlinks"
+)
+
 
 def tell(
     request: CommandRequest, end: CommandEnd, streams: Streams, enforced: Enforced
@@ -22,6 +28,8 @@ def tell(
     notes: list[str] = []
     if end.survivors:
         notes.append(f"{end.survivors} background processes were ended with the command")
+    if _NOT_LINKED in streams.stderr.text:
+        notes.append(_CLONE_COPIES)
     return ShellOutcome(
         shell=request.argv[0].rpartition("/")[2],
         ending=end.ending,

@@ -220,6 +220,14 @@ def test_no_call_sets_a_setuid_or_setgid_bit(at: int, mode: int):
 
 
 @pytest.mark.parametrize("at", MACHINES)
+def test_a_renaming_leaves_no_device_behind(at: int):
+    ask = Filter(at)
+
+    answers = [ask("renameat2", 0, 0, 0, 0, flags) for flags in (0, 1, 2, 4, 5, 4 | 1 << 32)]
+    assert answers == [ALLOW, ALLOW, ALLOW, EPERM, EPERM, EPERM]
+
+
+@pytest.mark.parametrize("at", MACHINES)
 def test_the_first_process_is_out_of_reach_and_others_are_not(at: int):
     ask = Filter(at)
     for name, place in (("prlimit64", 0), ("sched_setscheduler", 0), ("setpriority", 1)):

@@ -96,6 +96,8 @@ class Differences:
     """Paths that somebody else changed since the command began."""
     too_deep: tuple[str, ...]
     is_whole: bool
+    root_mode: int | None = None
+    """The mode that the command gave the workspace's root; None where it gave it no other."""
 
 
 def find_differences(layer: UpperLayer, layers: Layers, ground: Ground) -> Differences:

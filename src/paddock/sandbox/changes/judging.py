@@ -137,13 +137,15 @@ def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[Stage
 
 
 def settle_commit(
-    judgements: Sequence[StagedJudgement], commit: Commit
+    judgements: Sequence[StagedJudgement], commit: Commit, refused_besides: int = 0
 ) -> tuple[StagedJudgement, ...]:
     """What lands: change by change, or, under `all`, everything or nothing.
 
-    A question is no refusal: it keeps its place, for whoever can ask.
+    `refused_besides`: how many changes are refused that are not among these. A question is
+    no refusal: it keeps its place, for whoever can ask.
     """
-    if commit == "each" or all(each.outcome is not Outcome.DENY for each in judgements):
+    denied = sum(each.outcome is Outcome.DENY for each in judgements)
+    if commit == "each" or denied + refused_besides == 0:
         return tuple(judgements)
     return tuple(
         each

@@ -5,7 +5,6 @@ to each other: what takes the place of something else needs that to go; the whol
 a limit; and under `commit = "all"` one refusal is everybody's.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,6 +15,7 @@ from paddock.errors import (
     InvalidPathError,
     PathExistsError,
     PermissionDeniedError,
+    ReadOnlyPathError,
 )
 from paddock.policy.settings import Commit
 from paddock.sandbox.changes.differences import Difference, Differences, Layers, paths_of
@@ -28,6 +28,7 @@ from paddock.sandbox.changes.judging import (
     judge_changes,
     settle_commit,
 )
+from paddock.sandbox.changes.obstacles import Obstacles
 from paddock.sandbox.changes.upper import Kind
 from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
 from paddock.sandbox.git.rules import (
@@ -39,7 +40,6 @@ from paddock.sandbox.outcome import RefusedChange
 from paddock.text.show import quote, show_name
 from paddock.values.decisions import Outcome
 
-_PERMISSIONS: Final = 0o777
 _PRESENT: Final = (ChangeKind.CREATED, ChangeKind.MODIFIED, ChangeKind.MODE)
 
 
@@ -79,14 +79,22 @@ def settle(
     touched = Touched(paths_of(found, *_PRESENT), paths_of(found, ChangeKind.DELETED))
     repositories = find_repositories(layers.lower_fd, touched)
     bench = replace(bench, repositories=repositories)
-    changes = [_with_obstacle(each) for each in found]
+    changes = [each.change for each in found]
     if bench.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    judged = _answered(judge_changes(bench, changes), grants=terms.grants_asks)
+    obstacles = Obstacles(found, layers, bench.policy.guards)
+    while True:
+        tried = [
+            replace(change, obstacle=why) if (why := obstacles.find(each)) else change
+            for each, change in zip(found, changes, strict=True)
+        ]
+        judged = _answered(judge_changes(bench, tried), grants=terms.grants_asks)
+        if not obstacles.keep(judged):
+            break
     judged = _without_blocked(found, judged)
     judged = _within_limit(found, judged, terms.bytes_max)
-    judged = settle_commit(judged, terms.commit)
+    judged = settle_commit(judged, terms.commit, len(refused_besides(differences)))
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
 
 
@@ -114,24 +122,6 @@ def _rule(settled: Settled) -> str:
     if rule is None:
         return judgement.reason
     return show_name(rule.said)
-
-
-def _with_obstacle(difference: Difference) -> CommandChange:
-    """The change, with why this user cannot make it, if that is so."""
-    change, lower, upper = difference.change, difference.lower, difference.upper
-    if change.obstacle:
-        return change
-    if change.kind is ChangeKind.MODIFIED and lower is not None:
-        user = os.geteuid()
-        if user not in (0, lower.owner):
-            why = f"belongs to user {lower.owner}, which a new version could not keep"
-            return replace(change, obstacle=why)
-    if change.kind is ChangeKind.MODE and lower is not None and upper is not None:
-        same_bits = (upper.mode ^ lower.mode) & _PERMISSIONS == 0
-        same_time = upper.kind is Kind.DIRECTORY or upper.mtime_ns == lower.mtime_ns
-        if same_bits and same_time:
-            return replace(change, obstacle="keeps its setuid, setgid and sticky bits")
-    return change
 
 
 def _with_content(
@@ -233,8 +223,8 @@ def _refused(judgement: StagedJudgement, code: str, reason: str) -> StagedJudgem
     return replace(judgement, outcome=Outcome.DENY, code=code, reason=reason, rule=rule)
 
 
-def over_count(differences: Differences) -> tuple[RefusedChange, ...]:
-    """What is reported where there was more than is looked at."""
+def refused_besides(differences: Differences) -> tuple[RefusedChange, ...]:
+    """What is reported of what is not judged: the root's mode, and more than is looked at."""
     found = [
         RefusedChange(
             show_name(path),
@@ -246,4 +236,7 @@ def over_count(differences: Differences) -> tuple[RefusedChange, ...]:
     if not differences.is_whole:
         why = f"the command changed more than {limits.change_set_paths_max} paths: none is kept"
         found.append(RefusedChange(".", PermissionDeniedError.code, why))
+    if differences.root_mode is not None:
+        why = f"the workspace itself keeps its mode: the command set {differences.root_mode:04o}"
+        found.append(RefusedChange(".", ReadOnlyPathError.code, why))
     return tuple(found)

@@ -18,6 +18,10 @@ HOST_IDS_COUNT = 0x01000000
 """Owners from here on are not mapped: such a file can be read, as far as its mode allows
 everybody, and not changed (EOVERFLOW)."""
 
+ROOT_MODE = 0o3777
+"""What `upper` has of the mode of the workspace's root. With the setgid bit, so that what is
+made there looks as it does in any other such directory."""
+
 HIDDEN_PREFIX = b"hidden-"
 """Names of layers of whiteouts, which many sandboxes share."""
 
@@ -37,9 +41,8 @@ def make_stage(area: int, name: bytes, workspace: int, *, as_root: bool) -> int:
             for made in (".", "work"):
                 os.chown(made, HOST_IDS_FIRST, HOST_IDS_FIRST, dir_fd=stage)
             os.chown("upper", _inside(root.st_uid), _inside(root.st_gid), dir_fd=stage)
-        # The merged root shows the upper directory's mode and times. With the setgid bit, so
-        # that what is made there looks as it does in any other such directory.
-        os.chmod("upper", root.st_mode & 0o3777, dir_fd=stage)
+        # The merged root shows the upper directory's mode and times.
+        os.chmod("upper", root.st_mode & ROOT_MODE, dir_fd=stage)
         os.utime("upper", ns=(root.st_atime_ns, root.st_mtime_ns), dir_fd=stage)
     except OSError:
         os.close(stage)
