@@ -71,7 +71,7 @@ def tests_with(mutant: Mutant | None, tests: tuple[str, ...]) -> tuple[int, str]
     """pytest's exit code and output for these tests on a copy, with the mutant in it."""
     with tempfile.TemporaryDirectory(prefix="paddock-mutant-") as directory:
         copy = Path(directory)
-        for name in ("docs", "src", "tests"):
+        for name in ("docs", "scripts", "src", "tests"):
             shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", copy)
         if mutant is not None:
