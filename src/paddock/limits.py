@@ -180,6 +180,8 @@ model_retry_budget_s: Final = 90.0
 """All waits of one request together."""
 model_response_bytes_max: Final = 32_000_000
 """Text, arguments and opaque blocks of one turn."""
+model_error_bytes_max: Final = 1_000_000
+"""Read of an error's body, unpacked; what is behind it is not waited for."""
 model_calls_max: Final = 128
 """Tool calls in one turn."""
 model_pauses_max: Final = 5

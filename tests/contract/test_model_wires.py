@@ -656,6 +656,15 @@ def test_an_http_error_is_named(provider, server, status, word, kind, is_transie
     assert len(server.requests) == 1, "the SDK must not retry on its own"
 
 
+def test_an_error_that_does_not_end_is_named_by_its_status(provider, server):
+    server.reply(Raw(b"because " * 2_000_000, "text/plain", 503))
+
+    with pytest.raises(ProviderError, match="answers 503: ") as caught:
+        provider.route(asking())
+
+    assert (caught.value.kind, len(str(caught.value)) < 1000) == (FailureKind.OVERLOADED, True)
+
+
 BROKEN = {
     "empty stream": Raw(b""),
     "ended before the last event": Speak(says("Hel", "lo"), end_after=3),

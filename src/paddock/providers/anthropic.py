@@ -36,6 +36,8 @@ class _Wire(AnthropicWire):
         try:
             import anthropic
             import httpx2
+
+            from paddock.providers.error_bodies import cut_error
         except ImportError:
             raise missing_sdk("anthropic") from None
         errors = SdkErrors(
@@ -49,7 +51,9 @@ class _Wire(AnthropicWire):
         # conversation again.
         own = () if self.takes_ambient else (OwnHeaders({"x-api-key": key.reveal()}),)
         http = anthropic.DefaultAsyncHttpxClient(
-            transport=self.transport, follow_redirects=False, event_hooks={"request": [*own]}
+            transport=self.transport,
+            follow_redirects=False,
+            event_hooks={"request": [*own], "response": [cut_error]},
         )
         try:
             sdk = anthropic.AsyncAnthropic(

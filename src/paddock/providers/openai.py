@@ -34,6 +34,8 @@ class _Server:
         try:
             import httpx2
             import openai
+
+            from paddock.providers.error_bodies import cut_error
         except ImportError:
             raise missing_sdk("openai") from None
         errors = SdkErrors(
@@ -48,7 +50,9 @@ class _Server:
         credential = {"authorization": f"Bearer {key.reveal()}"}
         own = () if self.takes_ambient else (OwnHeaders(credential),)
         http = openai.DefaultAsyncHttpxClient(
-            transport=self.transport, follow_redirects=False, event_hooks={"request": [*own]}
+            transport=self.transport,
+            follow_redirects=False,
+            event_hooks={"request": [*own], "response": [cut_error]},
         )
         try:
             sdk = openai.AsyncOpenAI(
