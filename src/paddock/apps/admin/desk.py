@@ -82,8 +82,14 @@ class Desk:
     def resume(self, session_id: str) -> None:
         """Go on with another session; this one ends. Raises: PaddockError; then it stays."""
         opened = self._open(session_id)
-        self.close()
-        self.session = opened
+        try:
+            # Another agent's commands may be held otherwise, on the same host.
+            sandbox = self.setting.examine(self.project, opened.charter.agent)
+            self.close()
+        except BaseException:
+            opened.close()
+            raise
+        self.session, self.sandbox = opened, sandbox
         self.refresh()
 
     def close(self) -> None:

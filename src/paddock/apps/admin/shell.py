@@ -6,6 +6,7 @@ Knows two ports and no terminal; every line of it also runs on a pipe.
 from typing import Final
 
 from paddock.agent.results import TurnOutcome
+from paddock.agent.sessions import Session
 from paddock.apps.admin.blocks import Block, Look, Span, Text, line, row
 from paddock.apps.admin.commands import find_command, parse_command, vocabulary
 from paddock.apps.admin.desk import Desk
@@ -23,6 +24,8 @@ class Shell:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._failed = False
+        self._learnt: Session | None = None
+        """What the keyboard completes is of this session's agent."""
 
     def run(self) -> int:
         """0 when it was left; 1 where the last turn had no answer and the input ended.
@@ -62,6 +65,7 @@ class Shell:
                 self._turn(text.strip())
             else:
                 find_command(command.name).run(command.rest, self._desk)
+                self._learn()
         except IntegrityError:
             raise
         except PaddockError as error:
@@ -87,7 +91,7 @@ class Shell:
         desk = self._desk
         status = desk.status()
         desk.screen.status(status)
-        desk.keyboard.learn(vocabulary(desk))
+        self._learn()
         self._show(line(Span("paddock admin", Look.STRONG), f" · {desk.session.session_id}"))
         self._show(line(f"agent {status.agent} works on {desk.project.root.path.name}"))
         keys = "/help lists the commands, /tools its tools; Ctrl-D leaves"
@@ -95,6 +99,12 @@ class Shell:
         for notice in desk.session.notices:
             self._show(line(Span("note: ", Look.WARN), notice))
         self._show(line(""))
+
+    def _learn(self) -> None:
+        desk = self._desk
+        if desk.session is not self._learnt:
+            desk.keyboard.learn(vocabulary(desk))
+            self._learnt = desk.session
 
     def _show(self, block: Block) -> None:
         self._desk.screen.show(block)

@@ -1,7 +1,9 @@
 """The loop and its commands, on a pipe and in this process: no terminal, no key, no network."""
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +11,18 @@ import threading
 
 import pytest
 
+from paddock.apps.admin.completion import Vocabulary
+from paddock.apps.admin.desk import Setting
+from paddock.apps.admin.opening import run_shell
+from paddock.apps.admin.plain import PlainKeyboard, PlainScreen
+from paddock.apps.admin.status import Sandboxed
+from paddock.assembly.agents import create_agent
+from paddock.assembly.opening import open_project
+from paddock.assembly.project import Project
+from paddock.assembly.sessions import SessionWish, open_session
+from paddock.errors import HostError
+from paddock.plane.agents import NewAgent
+from tests.support.admin_program import SANDBOXES
 from tests.support.admin_shells import RISKY, Site, new_plane, new_project
 from tests.support.wire_server import Hang, WireServer
 
@@ -166,6 +180,82 @@ def test_sessions_are_listed_and_resumed(plane):
     assert turns == [(before, 1), (before, 2)]
     ends = [entry.session_id for entry in plane.entries("ho2m", "SESSION_END")]
     assert (len(ends), ends[-1]) == (3, before)
+
+
+class ByAgent:
+    """A host that holds the commands of each agent otherwise, as their profiles ask for it."""
+
+    def __call__(self, project: Project, agent: str | None) -> Sandboxed:
+        return SANDBOXES["none" if agent == "loose" else "refused"]
+
+
+class FirstAlone:
+    """A host that can be examined once."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    def __call__(self, project: Project, agent: str | None) -> Sandboxed:
+        self._asked += 1
+        if self._asked > 1:
+            raise HostError("nothing can be tried")
+        return SANDBOXES["full"]
+
+
+class Learner(PlainKeyboard):
+    """Keeps the tools that it could complete."""
+
+    def __init__(self, source: io.StringIO, screen: PlainScreen) -> None:
+        super().__init__(source, screen)
+        self.learnt: list[set[str]] = []
+
+    def learn(self, known: Vocabulary) -> None:
+        self.learnt.append(set(known.parameters))
+
+
+def test_a_resumed_session_is_shown_and_completed_as_its_own_agent(project):
+    opened = open_project(project.here, project.environment())
+    create_agent(opened, NewAgent("loose", toolsets=("search",)))
+    variables = project.variables()
+    with open_session(opened, SessionWish(agent="loose", variables=variables)) as session:
+        before = session.session_id
+    out = io.StringIO()
+    screen = PlainScreen(out)
+    typed = io.StringIO(f"/resume SES-0\n/resume {before}\n/status\n")
+    keyboard = Learner(typed, screen)
+
+    run_shell(Setting(opened, None, None, variables, ByAgent()), screen, keyboard)
+
+    shown = out.getvalue()
+    refused, unconfined = (
+        f"SANDBOX NONE: {said}" for said in ("commands are refused", "commands run unconfined")
+    )
+    assert f"[{refused}] main> /resume {before}\n" in shown
+    assert f"*** {unconfined} ***\n" in shown
+    assert f"[{unconfined}] loose> /status\n" in shown
+    assert ["run_shell" in tools for tools in keyboard.learnt] == [True, False]
+
+
+def test_a_session_whose_sandbox_cannot_be_examined_is_not_resumed(project):
+    opened = open_project(project.here, project.environment())
+    variables = project.variables()
+    with open_session(opened, SessionWish(variables=variables)) as session:
+        before = session.session_id
+    out = io.StringIO()
+    screen = PlainScreen(out)
+    typed = io.StringIO(f"/resume {before}\n/status\n")
+
+    run_shell(
+        Setting(opened, None, None, variables, FirstAlone()), screen, PlainKeyboard(typed, screen)
+    )
+
+    shown = out.getvalue()
+    assert "error[host]: nothing can be tried" in shown
+    assert shown.count("agent main works on project") == 1
+    begun = {entry.session_id for entry in project.entries("ho2m", "SESSION_START")}
+    assert {entry.session_id for entry in project.entries("ho2m", "SESSION_END")} == begun
+    [start] = [e for e in project.entries("ho2m", "SESSION_START") if e.session_id != before]
+    assert re.search(f"session +{start.session_id}", shown)
 
 
 def test_what_is_shown_of_the_plane_is_what_governs_it(plane):
