@@ -33,7 +33,7 @@ class TurnResult:
     turn: int = 0
     was_cancelled: bool = False
     is_unreachable: bool = False
-    """No order failed for another reason than that the provider could not be reached."""
+    """There is no answer, as the provider could not be reached: no order failed otherwise."""
 
     def as_json(self) -> dict[str, Json]:
         """As `--json` prints it."""

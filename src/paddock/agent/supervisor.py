@@ -58,8 +58,8 @@ class _Turn:
     messages: list[Message] = field(default_factory=list[Message])
     """What the turn adds to the conversation, behind the user's own words."""
     answered_by: str = ""
-    is_unreachable: bool = True
-    """So far every order that failed could not reach its provider."""
+    unreached: list[bool] = field(default_factory=list[bool])
+    """Of each order that failed: whether it could not reach its provider."""
 
     def cost(self) -> OrderCost:
         """Of all its orders."""
@@ -127,7 +127,8 @@ class Supervisor:
                 ended = replace(ended, reason=error.message)
                 raise
             except PaddockError as error:
-                said = f"I could not answer: {error.message}"
+                done = _done_hint(turn.cost())
+                said = f"I could not answer: {error.message}" + (f" ({done})" if done else "")
                 ended = _Ended(said, TurnOutcome.ERROR, reason=error.message)
             except KeyboardInterrupt:
                 ended = replace(ended, outcome=TurnOutcome.CANCELLED, reason="interrupted")
@@ -252,8 +253,8 @@ class Supervisor:
         turn.orders.append(order)
         execution = self._executor.carry_out(assignment, turn.cancel)
         turn.orders[place] = execution.order
-        if execution.order.state is OrderState.COMPLETED or not execution.is_unreachable:
-            turn.is_unreachable = False
+        if execution.order.state is not OrderState.COMPLETED:
+            turn.unreached.append(execution.is_unreachable)
         return execution
 
     def _conversation_for(self, turn: _Turn) -> tuple[Message, ...]:
@@ -286,7 +287,12 @@ class Supervisor:
             cost=cost,
             reason=ended.reason,
         )
-        self._office.append(self._office.scribe.turn_recorded(record))
+        try:
+            self._office.append(self._office.scribe.turn_recorded(record))
+        except PaddockError as error:
+            # Whoever asks again has it done twice.
+            error.hint = "; ".join(filter(None, (_done_hint(cost), error.hint)))
+            raise
         messages = [UserMessage(turn.user_message), *turn.messages]
         if ended.outcome is not TurnOutcome.SUCCESS:
             messages.append(AssistantMessage(ended.response or ended.reason))
@@ -294,6 +300,7 @@ class Supervisor:
 
     def _result(self, turn: _Turn, ended: _Ended) -> TurnResult:
         is_cancelled = ended.outcome is TurnOutcome.CANCELLED
+        has_failed = ended.outcome is not TurnOutcome.SUCCESS and bool(turn.unreached)
         return TurnResult(
             response=ended.response,
             outcome=TurnOutcome.ERROR if is_cancelled else ended.outcome,
@@ -303,12 +310,20 @@ class Supervisor:
             quality_gate_passed=ended.passed,
             turn=turn.number,
             was_cancelled=is_cancelled,
-            is_unreachable=turn.is_unreachable and bool(turn.orders),
+            is_unreachable=has_failed and all(turn.unreached),
         )
 
 
 def _failure(order: WorkOrder) -> OrderFailure | None:
     return None if order.error is None else order.error.code
+
+
+def _done_hint(cost: OrderCost) -> str:
+    """What stays done of a turn without an answer; "" where no call ran."""
+    if not cost.tool_calls:
+        return ""
+    calls = "1 call" if cost.tool_calls == 1 else f"{cost.tool_calls} calls"
+    return f"{calls} of this turn ran: see `paddock history` before asking again"
 
 
 def _correction(problem: str) -> str:

@@ -204,7 +204,7 @@ def failure(fault: OSError, what: str, path: str, hint: str = "") -> PaddockErro
     if is_full(fault):
         return LedgerFullError(
             f"no space for the ledger: {os.strerror(fault.errno or 0)}",
-            hint="nothing was run; free some space and try again",
+            hint="free some space",
         )
     reason = os.strerror(fault.errno) if fault.errno else str(fault)
     return HostError(f"{what}: {reason}", where=ascii(path), hint=hint)

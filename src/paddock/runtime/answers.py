@@ -169,7 +169,8 @@ def not_recorded(error: PaddockError) -> Refusal:
     """Nothing ran, or nothing is released, because it could not be recorded."""
     # An entry that no line can hold is a defect of ours: nobody needs to look for space.
     code = error.code if isinstance(error, ToolError | InternalError) else StorageFullError.code
-    return Refusal(code, f"the ledger cannot commit: {error.message}", error.hint)
+    hint = f"nothing came of this call; {error.hint}" if error.hint else ""
+    return Refusal(code, f"the ledger cannot commit: {error.message}", hint)
 
 
 def unless_allowed(tool: str, bounds: Bounds) -> Refusal | None:

@@ -294,6 +294,38 @@ def test_a_provider_that_cannot_be_reached_is_not_asked_by_another_order(room):
     assert model.steps_left == 0
 
 
+CLASSIFIED = Say(structured={"speech_act": "command", "ambiguity": "low"})
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcome", "is_unreachable"),
+    [
+        ([CLASSIFIED, *[Fail(FailureKind.CONNECTION)] * 4], TurnOutcome.DEGRADED, True),
+        ([*[Fail(FailureKind.CONNECTION)] * 4, Say("done")], TurnOutcome.SUCCESS, False),
+        ([CLASSIFIED, Say("done")], TurnOutcome.SUCCESS, False),
+        (
+            [CLASSIFIED, Say("", stop=Stop.REFUSAL)],
+            TurnOutcome.DEGRADED,
+            False,
+        ),
+        (
+            [Fail(FailureKind.REQUEST), *[Fail(FailureKind.CONNECTION)] * 4],
+            TurnOutcome.DEGRADED,
+            False,
+        ),
+    ],
+)
+def test_a_provider_is_unreachable_where_that_alone_took_the_answer(
+    room, steps, outcome, is_unreachable
+):
+    model = script(*steps)
+
+    result = room.supervisor(model, classify=True).handle_turn("hello")
+
+    assert (result.outcome, result.is_unreachable) == (outcome, is_unreachable)
+    assert model.steps_left == 0
+
+
 def test_an_answer_that_does_not_fit_the_contract_is_not_accepted(room):
     strict = PromptContract(
         SYNTHESIZE,
@@ -470,6 +502,63 @@ def test_an_answer_whose_turn_cannot_be_recorded_is_not_released(room):
 
     with pytest.raises(PaddockError):
         supervisor.handle_turn("hello")
+
+
+def refuse_from(room, event_type: str) -> None:
+    """No entry is recorded any more from this one on, as on a disk that is full."""
+    append = room.ho2m.append
+    seen: list[str] = []
+
+    def refuse(entries, *, reservation=None):
+        seen.extend(entry.event_type for entry in entries)
+        if event_type in seen:
+            raise LedgerFullError("no space", hint="free some space")
+        return append(entries, reservation=reservation)
+
+    room.ho2m.append = refuse
+
+
+@pytest.mark.parametrize("event_type", ["QUALITY_GATE", "WO_CHAIN_COMPLETE", "TURN_RECORDED"])
+def test_a_turn_that_cannot_be_recorded_says_how_many_calls_ran(room, event_type):
+    supervisor = room.supervisor(script(Say(calls=(WRITE,)), Say("done")))
+    refuse_from(room, event_type)
+
+    with pytest.raises(LedgerFullError) as caught:
+        supervisor.handle_turn("hello")
+
+    assert (room.root / "new.txt").exists()
+    said = "1 call of this turn ran: see `paddock history` before asking again; free some space"
+    assert (caught.value.message, caught.value.hint) == ("no space", said)
+
+
+def test_a_turn_that_cannot_be_recorded_and_ran_no_call_says_nothing_of_calls(room):
+    supervisor = room.supervisor(script(Say("done")))
+    refuse_from(room, "TURN_RECORDED")
+
+    with pytest.raises(LedgerFullError) as caught:
+        supervisor.handle_turn("hello")
+
+    assert caught.value.hint == "free some space"
+
+
+def test_an_error_between_two_orders_is_answered_with_how_many_calls_ran(room):
+    supervisor = room.supervisor(script(Say(calls=(WRITE,)), Say("done")))
+    append = room.ho2m.append
+
+    def refuse(entries, *, reservation=None):
+        if entries[0].event_type == "QUALITY_GATE":
+            raise LedgerFullError("no space")
+        return append(entries, reservation=reservation)
+
+    room.ho2m.append = refuse
+
+    result = supervisor.handle_turn("hello")
+
+    said = "(1 call of this turn ran: see `paddock history` before asking again)"
+    assert (result.outcome, result.response) == (
+        TurnOutcome.ERROR,
+        f"I could not answer: no space {said}",
+    )
 
 
 def test_damage_of_the_sessions_own_ledger_stops_the_work(room):

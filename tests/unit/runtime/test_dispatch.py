@@ -26,7 +26,7 @@ from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import READS, CommandExit, Effects, Tool, ToolOutput, ToolSpec
 from paddock.values.actions import Action
 from paddock.values.agents import Agent
-from paddock.values.calls import ToolCall
+from paddock.values.calls import Refusal, ToolCall
 from paddock.values.cancelling import LeftEffect
 from tests.unit.runtime.conftest import ASKING, Answers
 
@@ -107,6 +107,26 @@ def test_a_write_whose_intent_cannot_be_recorded_does_not_run(door, failure):
     door.ledger.fail_with(failure)
     result = door.call("create_file", path="a.txt", content="x")
     assert (result.refusal.code, door.names()) == (failure.code, [])
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [("free some space", "nothing came of this call; free some space"), ("", "")],
+)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("view", {"path": "a.txt"}), ("create_file", {"path": "b.txt", "content": "x"})],
+)
+def test_what_cannot_be_recorded_says_that_nothing_came_of_the_call(
+    door, tool, arguments, hint, told
+):
+    (door.root / "a.txt").write_bytes(b"secret plan")
+    door.ledger.fail_with(LedgerFullError("no space", hint=hint))
+    result = door.call(tool, **arguments)
+    assert result.refusal == Refusal(
+        LedgerFullError.code, "the ledger cannot commit: no space", told
+    )
+    assert door.names() == ["a.txt"]
 
 
 def test_a_host_failure_of_the_ledger_is_a_refusal_too(door):
