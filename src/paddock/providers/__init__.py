@@ -2,6 +2,7 @@
 
     ports, choice, keys    what a provider is; which one answers; its key, shown nowhere
     gateway, failures      retries within a budget, and the one family of errors
+    error_bodies           so much of what a server says with an error
     sdk, sdk_provider, loop, cancel    a provider behind an SDK, and how it is stopped
     anthropic*, openai*    the two vendors' wires, from requests to turns
     sse, wire_json, reading, answer_tool    what both wires share

@@ -194,8 +194,8 @@ def _is_entered(fd: int) -> bool:
     """Whether more than the names of a directory may be seen.
 
     Otherwise what a command did to them could not be compared with what stands there.
-    # path_resolution(7): "." below a descriptor asks for search permission of its directory.
     """
+    # path_resolution(7): "." below a descriptor asks for search permission of its directory.
     try:
         os.stat(".", dir_fd=fd)
     except PermissionError:
