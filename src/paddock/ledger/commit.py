@@ -3,14 +3,16 @@
 As many appends as came until the last commit ended are expected for the next:
 the last of them leads. It takes the commit lock, reads how far the ledger
 reaches now, syncs once, and raises the commit mark for all. The others look at
-the turn, a word in the head file, some times, and on a slow disk wait a little;
-then whoever finds the lock free leads, for the rest may never come. A single
-writer always is the last.
+the marks some times, and on a slow disk wait a little; then whoever finds the
+lock free leads, for the rest may never come. A single writer always is the last.
 
-Where the lock is taken they sleep on the turn. The leader changes it and wakes
-them after it has released the lock, so that one whose line came too late for
-the commit finds the lock free. Queueing on the lock instead would wake one
-waiter per sync.
+What each has to do besides, before its entries are acknowledged, those who wait
+do while the disk is at work: the processors have nothing else to do then.
+
+Where the lock is taken they sleep on the turn, a word in the head file. The
+leader changes it and wakes them after it has released the lock, so that one
+whose line came too late for the commit finds the lock free. Queueing on the lock
+instead would wake one waiter per sync.
 
 No sleep is long: a leader that is killed wakes nobody, and where the system has
 no such sleep, looking again is all there is.
@@ -21,11 +23,12 @@ anything. The mark is poisoned for every process, until the machine starts anew
 and the file is what the disk has kept.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, Waiting, failure
-from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, HeadFile, HeadPage, Mark
+from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, Commits, HeadFile, HeadPage, Mark
 from paddock.ledger.lock import FileLock
 from paddock.ledger.segments import ActiveSegment
 from paddock.ledger.yielding import Yielding
@@ -38,8 +41,10 @@ _SLEEP_MIN_S: Final = 2e-3
 _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
+_LOOKS_FIRST: Final = 8
+"""Before one does what one has to do besides: until then the others append."""
 _LOOKS_MAX: Final = 250
-"""At the turn, before a lead or a sleep: about a millisecond."""
+"""At the marks, before a lead or a sleep: about a millisecond."""
 _PATIENCE_MIN_S: Final = 250e-6
 _PATIENCE_MAX_S: Final = 1e-3
 """How long to wait for the rest before one leads without them: half a sync. Below the
@@ -47,7 +52,7 @@ least it is not worth a sleep."""
 _LOOK: Final = 0
 _WAIT: Final = 1
 _LEAD: Final = 2
-"""What one does in turn who is not the last, from each change of the turn on."""
+"""What one does in turn who is not the last, from each commit on."""
 _TORN_READS_MAX: Final = 100
 _HINT: Final = (
     "look at the disk; after a restart of the machine the ledger goes on from what it has kept"
@@ -89,37 +94,59 @@ class GroupCommit:
         self._bell = waiting.bell(head.descriptor, TURN_OFFSET)
         self.is_poisoned = False
 
-    def wait_for(self, mark: Mark) -> None:
-        """Return when all before the mark's offset is on the disk.
+    def wait_for(self, mark: Mark, meanwhile: Callable[[], None]) -> None:
+        """Return when all before the mark's offset is on the disk, and `meanwhile` is done.
+
+        The mark is that of an append through this head file.
 
         Raises:
             LedgerBusyError: a leader is stopped; not within `commit_timeout_s`.
             HostError: the disk failed, here or in another process.
+            Exception: what `meanwhile` raises.
         """
+        # What the append has read is new enough to begin with.
+        commits = self._head.last_commits()
+        if self._is_settled(commits, mark, _LOOK):
+            meanwhile()
+            return
+        commits = self._look(commits, _LOOKS_FIRST)
+        meanwhile()
+        if not self._is_settled(commits, mark, _LOOK):
+            self._wait(commits, mark)
+
+    def _wait(self, commits: Commits, mark: Mark) -> None:
         waiting = self._waiting
-        deadline = turn = None
+        deadline = waiting.monotonic() + waiting.commit_timeout_s
+        left_s = waiting.commit_timeout_s
         stage = _LOOK
         while True:
-            page = self._head.read()
-            durable = self._known(page, mark.boot)
-            if durable.offset_bytes >= mark.offset_bytes:
+            if stage == _LOOK:
+                found = self._look(commits, _LOOKS_MAX)
+            else:
+                self._sleep(stage, commits, left_s)
+                found = self._head.read_commits()
+            stage = _next_stage(stage, commits) if found is commits else _LOOK
+            commits = found
+            if self._is_settled(commits, mark, stage):
                 return
-            if page.turn != turn:
-                turn, stage = page.turn, _LOOK
-            is_last = mark.generation - durable.generation >= durable.cohort
-            if (is_last or stage == _LEAD) and self._lock.try_acquire():
-                try:
-                    self._lead(mark)
-                finally:
-                    self._lock.release()
-                    self._wake_others()
-                return
-            now = waiting.monotonic()
-            if deadline is None:
-                deadline = now + waiting.commit_timeout_s
-            elif now >= deadline:
+            left_s = deadline - waiting.monotonic()
+            if left_s <= 0:
                 raise self._lock.busy(waiting.commit_timeout_s)
-            stage = self._pass_time(stage, page.turn, durable, deadline - now)
+
+    def _is_settled(self, commits: Commits, mark: Mark, stage: int) -> bool:
+        """Whether all before the mark is on the disk, or is now that I have led."""
+        durable = self._known(commits.durable, mark.boot)
+        if durable.offset_bytes >= mark.offset_bytes:
+            return True
+        is_last = mark.generation - durable.generation >= durable.cohort
+        if not (is_last or stage == _LEAD) or not self._lock.try_acquire():
+            return False
+        try:
+            self._lead(mark)
+        finally:
+            self._lock.release()
+            self._wake_others()
+        return True
 
     def sync(self, newest: Mark) -> None:
         """Sync at once and mark all up to `newest` as durable. The append lock is held."""
@@ -149,39 +176,33 @@ class GroupCommit:
                 hint=_HINT,
             )
 
-    def _known(self, page: HeadPage, boot: bytes) -> Mark:
-        durable = page.durable
-        self.verify_not_poisoned(durable, boot)
-        if durable is None:
-            raise HostError(
-                "the ledger's head file was cleared while in use", where=ascii(self._path)
-            )
+    def _known(self, durable: Mark | None, boot: bytes) -> Mark:
+        if durable is None or durable.is_poisoned or self.is_poisoned:
+            self.verify_not_poisoned(durable, boot)
+            if durable is None:
+                raise HostError(
+                    "the ledger's head file was cleared while in use", where=ascii(self._path)
+                )
         return durable
 
-    def _pass_time(self, stage: int, turn: int, durable: Mark, at_most_s: float) -> int:
-        """Until the turn is another one, or a while; what comes next if it is not."""
-        patience_s = min(durable.sync_ns / 1e9 / 2, _PATIENCE_MAX_S)
-        if stage == _LOOK:
-            self._look_for_turn(turn)
-            return _WAIT if patience_s >= _PATIENCE_MIN_S else _LEAD
+    def _look(self, before: Commits, most: int) -> Commits:
+        """Look so many times, or until somebody commits; what commits say then."""
+        read_commits = self._head.read_commits
+        for _ in self._yielding.tries(most):
+            found = read_commits()
+            if found is not before:
+                return found
+        return before
+
+    def _sleep(self, stage: int, commits: Commits, at_most_s: float) -> None:
+        """Sleep until the turn is another one, or for a few syncs; for the rest, half a sync."""
+        sync_s = _sync_s(commits)
         if stage == _WAIT:
-            at_most_s = min(patience_s, at_most_s)
-        self._sleep(turn, durable, at_most_s)
-        return _LEAD
-
-    def _look_for_turn(self, seen: int) -> None:
-        read_turn = self._head.read_turn
-        for _ in self._yielding.tries(_LOOKS_MAX):
-            if read_turn() != seen:
-                return
-
-    def _sleep(self, seen: int, durable: Mark, at_most_s: float) -> None:
-        """Sleep until the turn is another one, or for a few syncs."""
-        sync_s = durable.sync_ns / 1e9
+            at_most_s = min(_patience_s(commits), at_most_s)
         if self._bell is not None:
             bound_s = min(max(sync_s * _SYNCS_PER_SLEEP, _SLEEP_MIN_S), _SLEEP_MAX_S)
             try:
-                self._bell.wait(seen, min(bound_s, at_most_s))
+                self._bell.wait(commits.turn, min(bound_s, at_most_s))
             except OSError as fault:
                 raise self._unusable(fault) from fault
         else:
@@ -206,7 +227,7 @@ class GroupCommit:
 
     def _lead(self, mine: Mark) -> None:
         page = self._head.read()
-        durable = self._known(page, mine.boot)
+        durable = self._known(page.durable, mine.boot)
         if durable.offset_bytes >= mine.offset_bytes:
             return
         for _ in range(_TORN_READS_MAX):
@@ -237,10 +258,9 @@ class GroupCommit:
             cohort = 1
         else:
             # Who came during the sync comes along in the next one, too.
-            last = self._head.read().newest or newest
-            cohort = max(last.generation, newest.generation) - before.generation
+            cohort = max(self._head.read_generation(), newest.generation) - before.generation
             took_ns = (3 * before.sync_ns + took_ns) // 4 if before.sync_ns else took_ns
-        mark = newest._replace(cohort=min(cohort, 0xFFFFFFFF), sync_ns=took_ns)
+        mark = Mark(*newest[:5], min(cohort, 0xFFFFFFFF), took_ns)
         self._head.store_durable(mark, page.durable_slot)
 
     def _poison(self, newest: Mark, page: HeadPage) -> None:
@@ -249,3 +269,17 @@ class GroupCommit:
         self._head.store_durable(
             before._replace(is_poisoned=True, boot=newest.boot), page.durable_slot
         )
+
+
+def _next_stage(stage: int, commits: Commits) -> int:
+    """What one does next who has looked, or waited, while nobody committed."""
+    is_slow = stage == _LOOK and _patience_s(commits) >= _PATIENCE_MIN_S
+    return _WAIT if is_slow else _LEAD
+
+
+def _patience_s(commits: Commits) -> float:
+    return min(_sync_s(commits) / 2, _PATIENCE_MAX_S)
+
+
+def _sync_s(commits: Commits) -> float:
+    return 0 if commits.durable is None else commits.durable.sync_ns / 1e9

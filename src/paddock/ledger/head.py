@@ -31,6 +31,10 @@ _TURN_BYTES: Final = 4
 _BASE_OFFSET: Final = 5 * _SECTOR
 _BASE_BYTES: Final = 12
 _PAGE_BYTES: Final = _BASE_OFFSET + _BASE_BYTES
+_COMMITS_BYTES: Final = _PAGE_BYTES - _DURABLE[0]
+_TURN_AT: Final = TURN_OFFSET - _DURABLE[0]
+_BASE_AT: Final = _BASE_OFFSET - _DURABLE[0]
+"""In what commits write."""
 _FILE_BYTES: Final = 4096
 
 # generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
@@ -108,18 +112,30 @@ class HeadPage(NamedTuple):
         return found
 
 
-def make_page(
-    newest: Mark | None, durable: Mark | None, durable_slot: int, turn: int, base: int | None
-) -> HeadPage:
+class Commits(NamedTuple):
+    """The part of the head file that commits write, and what it says."""
+
+    record: bytes
+    durable: Mark | None
+    durable_slot: int
+    turn: int
+    base: int | None
+
+
+_NO_COMMITS: Final = Commits(bytes(_FILE_BYTES), None, 0, 0, None)
+"""No page ends with so many bytes."""
+
+
+def make_page(newest: Mark | None, commits: Commits) -> HeadPage:
     """Return what the head file says; as cheap as `make_mark`."""
+    _, durable, durable_slot, turn, base = commits
     values = (newest, durable, durable_slot, turn, base)
     return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
 
-_Seen = tuple[bytes, bytes, bytes, HeadPage]
-"""The records of the two append slots, all from the commits on, and what they say together."""
-_UNSEEN: Final[_Seen] = (b"", b"", bytes(_FILE_BYTES), HeadPage(None, None, 0))
-"""No page ends with so many bytes."""
+_Seen = tuple[bytes, bytes, Commits, HeadPage]
+"""The records of the two append slots, the commits, and what they say together."""
+_UNSEEN: Final[_Seen] = (b"", b"", _NO_COMMITS, HeadPage(None, None, 0))
 
 
 class HeadFile:
@@ -154,35 +170,43 @@ class HeadFile:
 
     def read(self) -> HeadPage:
         """Return the newest marks. Unchanged bytes are not decoded again."""
-        try:
-            page = self._read(self.descriptor, _PAGE_BYTES, 0)
-        except OSError as fault:
-            raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
+        page = self._read_at(_PAGE_BYTES, 0)
         # One attribute, read and set once: bytes and marks that belong together,
         # whichever thread wins.
         first, second, commits, known = self._seen
-        if page.endswith(commits):
-            if page.startswith(first) and page.startswith(second, _SECTOR):
-                return known
-            _, durable, durable_slot, turn, base = known
-        else:
-            durable, durable_slot = _decode_pair(page, _DURABLE[0])
-            commits = page[_DURABLE[0] :]
-            turn = _decode_turn(page[TURN_OFFSET : TURN_OFFSET + _TURN_BYTES])
-            base = _decode_base(page[_BASE_OFFSET:])
+        if not page.endswith(commits.record):
+            commits = _decode_commits(page[_DURABLE[0] :], commits)
+        elif page.startswith(first) and page.startswith(second, _SECTOR):
+            return known
         newest, _ = _decode_pair(page, 0)
-        known = make_page(newest, durable, durable_slot, turn, base)
+        known = make_page(newest, commits)
         if len(page) == _PAGE_BYTES:
             second = page[_SECTOR : _SECTOR + _RECORD_BYTES]
             self._seen = (page[:_RECORD_BYTES], second, commits, known)
         return known
 
-    def read_turn(self) -> int:
-        """Return the turn alone: what is looked at often."""
-        try:
-            return _decode_turn(self._read(self.descriptor, _TURN_BYTES, TURN_OFFSET))
-        except OSError as fault:
-            raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
+    def read_commits(self) -> Commits:
+        """Return what commits have written: what is looked at often.
+
+        The same object as before, unless another thread reads here, where nothing changed.
+        """
+        record = self._read_at(_COMMITS_BYTES, _DURABLE[0])
+        first, second, commits, known = self._seen
+        if record == commits.record:
+            return commits
+        commits = _decode_commits(record, commits)
+        if len(record) == _COMMITS_BYTES:
+            self._seen = (first, second, commits, make_page(known.newest, commits))
+        return commits
+
+    def last_commits(self) -> Commits:
+        """Return what `read` or `read_commits` has found last."""
+        return self._seen[2]
+
+    def read_generation(self) -> int:
+        """Return the newest append's generation, or that of a torn record: no more than a hint."""
+        pair = self._read_at(_SECTOR + 8, 0)
+        return max(_GENERATIONS.unpack(pair)) if len(pair) == _GENERATIONS.size else 0
 
     def pass_turn(self) -> None:
         """Write another turn, for whoever waits for a commit to end.
@@ -206,8 +230,8 @@ class HeadFile:
         if written != _RECORD_BYTES:
             raise self._unwritten(None)
         # The next append of this process mostly finds the page as it leaves it here.
-        first, second, commits, (_, durable, durable_slot, turn, base) = self._seen
-        known = make_page(mark, durable, durable_slot, turn, base)
+        first, second, commits, _ = self._seen
+        known = make_page(mark, commits)
         self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
     def store_durable(self, mark: Mark, slot: int) -> None:
@@ -232,6 +256,12 @@ class HeadFile:
             raise self._unwritten(fault) from fault
         if written != _BASE_BYTES:
             raise self._unwritten(None)
+
+    def _read_at(self, size_bytes: int, offset: int) -> bytes:
+        try:
+            return self._read(self.descriptor, size_bytes, offset)
+        except OSError as fault:
+            raise failure(fault, "the ledger's head file cannot be read", self.path) from fault
 
     def _unwritten(self, fault: OSError | None) -> PaddockError:
         if fault is not None:
@@ -259,6 +289,15 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
         return None
     values = (generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
     return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - no type there
+
+
+def _decode_commits(record: bytes, before: Commits) -> Commits:
+    """What commits have written; what is as it was `before` is not decoded again."""
+    durable, durable_slot = _decode_pair(record, 0)
+    turn = _decode_turn(record[_TURN_AT : _TURN_AT + _TURN_BYTES])
+    end = record[_BASE_AT:]
+    base = before.base if before.record.endswith(end) and end else _decode_base(end)
+    return Commits(record, durable, durable_slot, turn, base)
 
 
 def _decode_pair(page: bytes, at: int) -> tuple[Mark | None, int]:

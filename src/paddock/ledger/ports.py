@@ -1,23 +1,23 @@
 """What the runtime asks of a ledger. `LedgerFile` keeps it, and the fake `MemoryLedger`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from paddock.values.entries import Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The newest entry: its sequence number and its leaf hash in hex."""
 
     seq: int
     hash: str
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """Where entries stand: the first one's sequence, their ids in order, the head after them."""
+class Receipt(NamedTuple):
+    """Where entries stand: the first one's sequence, their ids in order, the head after them.
+
+    A tuple, because every append makes one.
+    """
 
     first_seq: int
     ids: tuple[str, ...]

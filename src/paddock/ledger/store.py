@@ -10,8 +10,7 @@ The sequence of an append, and why:
   5. store the new mark into the other slot; a kill between 4 and 5 leaves whole
      lines, which the next append adopts;
   6. unlock;
-  7. `wait()`: group commit (commit.py), then a look whether the file is still
-     the one at its path.
+  7. `wait()`: group commit (commit.py), and a look whether the path still leads here.
 
 A failure at 4 cuts the file back. One at 5 leaves the lines, whether or not the mark was
 stored: recovery is right in both cases. Either way the entries are not acknowledged.
@@ -21,6 +20,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Self
 
@@ -45,6 +45,7 @@ from paddock.ledger.reserve import Held
 from paddock.ledger.segments import Segment
 from paddock.ledger.stamps import Stamps
 from paddock.values.entries import Entry
+from paddock.values.quick import quick
 
 
 class LedgerFile:
@@ -183,8 +184,8 @@ class LedgerFile:
     def commit(self, mark: Mark, segment: Segment) -> None:
         """Return when all before the mark is durable, and its segment is still in its place."""
         files = self._files or self._live()
-        files.commit.wait_for(mark)
-        files.verify_in_place(segment)
+        # At any time after the write: a ledger that is moved away later has the entry.
+        files.commit.wait_for(mark, partial(files.verify_in_place, segment))
 
     def forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
@@ -376,8 +377,8 @@ class PendingEntries:
     def receipt(self) -> Receipt:
         """Where the entries stand."""
         after = self._after
-        first_seq = after.entries - len(self._ids)
-        return Receipt(first_seq, tuple(self._ids), Head(after.entries - 1, after.leaf))
+        head = quick(Head, (after.entries - 1, after.leaf))
+        return quick(Receipt, (after.entries - len(self._ids), tuple(self._ids), head))
 
     def wait(self) -> Receipt:
         """Return when the entries are durable. See `ports.Pending`."""

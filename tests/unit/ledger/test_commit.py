@@ -1,11 +1,12 @@
 import errno
 import os
+import shutil
 import signal
 import threading
 
 import pytest
 
-from paddock.errors import HostError, LedgerBusyError
+from paddock.errors import HostError, LedgerBusyError, LedgerDamagedError
 from paddock.ledger.disk import SystemDisk, Waiting, hang_bell
 from paddock.ledger.head import TURN_OFFSET, HeadFile
 from paddock.ledger.lock import FileLock
@@ -15,7 +16,8 @@ from tests.support.ledgers import assert_holds, hang_no_bell, note, open_ledger
 BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4
 APPENDS = 25
-TURN_BYTES = 4
+COMMITS_OFFSET = 1024
+FIRST_LOOKS, LOOKS, AFTER_SLEEP = 8, 250, 1
 
 
 @pytest.fixture(params=BELLS)
@@ -135,7 +137,7 @@ def test_no_sleep_is_long_and_all_of_them_are_as_long_as_was_said(path):
     waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
     ledger = open_ledger(path, waiting=waiting)
     pending = ledger.write([note("one")])
-    turn = head_of(path).read_turn()
+    turn = head_of(path).read().turn
     leader = commit_lock(path)
     leader.acquire()
     bell.slept.clear()
@@ -158,11 +160,11 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
     class Bell(SlowBell):
         def wake(self):
             lock = commit_lock(path)
-            free_at_turn.append((lock.try_acquire(), head.read_turn()))
+            free_at_turn.append((lock.try_acquire(), head.read().turn))
             os.close(lock.descriptor)
 
     head = head_of_new(path)
-    before = head.read_turn()
+    before = head.read().turn
     ledger = open_ledger(path, waiting=Waiting(bell=Bell().hang))
 
     ledger.append([note("one")])
@@ -170,7 +172,7 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
     (is_free, turn), *_ = reversed(free_at_turn)
     assert is_free
     assert turn != before
-    assert turn == head.read_turn()
+    assert turn == head.read().turn
 
 
 def head_of_new(path):
@@ -224,17 +226,20 @@ def test_a_leader_lets_as_many_in_as_came_last_time(path):
 
 
 class LooksCounted(SystemDisk):
-    """Says how often the turn was looked at."""
+    """Says how often somebody looked for a commit."""
 
     def __init__(self):
         self.looks = 0
 
     def read(self, descriptor, size, offset):
-        self.looks += (size, offset) == (TURN_BYTES, TURN_OFFSET)
+        self.looks += offset == COMMITS_OFFSET
         return os.pread(descriptor, size, offset)
 
 
-@pytest.mark.parametrize(("yield_s", "wanted"), [(0.0, [250, 250]), (0.003, [1, 0])])
+@pytest.mark.parametrize(
+    ("yield_s", "wanted"),
+    [(0.0, [FIRST_LOOKS + LOOKS] * 2), (0.003, [1 + AFTER_SLEEP, AFTER_SLEEP])],
+)
 def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yield_s, wanted):
     bell, disk = SlowBell(), LooksCounted()
 
@@ -255,3 +260,46 @@ def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yiel
 
     assert looks == wanted
     assert_holds(path, ["one", "two"])
+
+
+def expect(path, cohort):
+    """Have the next commit wait for so many appends."""
+    head = head_of(path)
+    page = head.read()
+    head.store_durable(page.durable._replace(cohort=cohort), 1 - page.durable_slot)
+    os.close(head.descriptor)
+
+
+@pytest.mark.parametrize("cohort", [1, 2, 100])
+def test_nobody_of_a_cohort_is_acknowledged_in_a_ledger_that_was_replaced(path, cohort):
+    ledgers = [open_ledger(path), open_ledger(path)]
+    expect(path, cohort)
+    pending = [each.write([note("one")]) for each in ledgers]
+    os.rename(path, f"{path}.aside")
+    os.link(f"{path}.aside", path)
+    pending += [each.write([note("two")]) for each in ledgers]
+    pending[0].wait()
+    os.remove(path)
+    shutil.copyfile(f"{path}.aside", path)
+
+    for each in pending[1:]:
+        with pytest.raises(LedgerDamagedError, match="replaced"):
+            each.wait()
+
+
+def test_what_one_has_to_do_besides_is_done_while_another_one_leads(path):
+    bell, done = SlowBell(), []
+    waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
+    ledger = open_ledger(path, waiting=waiting)
+    ledger.write([note("one")])
+    mark, _ = ledger.look()
+    leader = commit_lock(path)
+    leader.acquire()
+
+    with pytest.raises(LedgerBusyError):
+        ledger._files.commit.wait_for(mark, lambda: done.append(bell.now))
+
+    assert done == [0.0]
+    leader.release()
+    ledger._files.commit.wait_for(mark, lambda: done.append(head_of(path).read().durable.entries))
+    assert done == [0.0, 2]

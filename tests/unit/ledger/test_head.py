@@ -58,6 +58,34 @@ def test_commit_marks_take_turns(head):
         assert again(head).durable == mark
 
 
+def test_commits_are_read_without_the_appends_beside_them(head):
+    head.store_newest(FIRST)
+    head.store_durable(FIRST, 0)
+    other = HeadFile(SystemDisk(), head.path, create=False)
+    page, before = other.read(), other.last_commits()
+
+    head.store_newest(SECOND)
+    same = other.read_commits()
+    head.store_durable(SECOND, page.durable_slot)
+    head.store_base(7)
+
+    assert same is before
+    assert (before.durable, before.turn, before.base) == (FIRST, page.turn, page.base)
+    found = other.read_commits()
+    assert (found.durable, found.durable_slot, found.base) == (SECOND, 0, 7)
+    assert other.last_commits() is found
+    assert other.read() == HeadPage(SECOND, SECOND, 0, found.turn, 7)
+    os.close(other.descriptor)
+
+
+def test_the_newest_generation_is_that_of_the_newer_record(head):
+    for mark in (FIRST, SECOND):
+        head.store_newest(mark)
+        assert head.read_generation() == mark.generation
+    os.truncate(head.path, 10)
+    assert head.read_generation() == 0
+
+
 def test_a_poisoned_commit_outranks_the_one_that_it_repeats(head):
     head.store_durable(FIRST, 0)
     head.store_durable(FIRST._replace(is_poisoned=True), head.read().durable_slot)
@@ -141,7 +169,7 @@ def test_a_turn_that_was_passed_is_another_one_and_touches_no_mark(head):
 
     head.pass_turn()
 
-    turn = head.read_turn()
+    turn = head.read_commits().turn
     assert turn != before.turn
     assert other.read() == before._replace(turn=turn)
     assert head.read() == before._replace(turn=turn)
@@ -153,7 +181,7 @@ def test_a_head_file_that_was_cut_has_no_turn(head):
     head.pass_turn()
     os.truncate(head.path, 2050)
 
-    assert head.read_turn() == 0
+    assert head.read_commits().turn == 0
     assert again(head).turn == 0
 
 
