@@ -348,7 +348,7 @@ def test_sessions_are_listed_and_shown(place, session_id):
     assert (found["turns"], found["last_outcome"], found["agent"]) == (1, "success", "main")
 
     shown = place.run("session", "show", session_id)
-    assert "> go\nfirst" in shown.out
+    assert "> go\n  first" in shown.out
     (turn,) = place.run("session", "show", session_id, "--json").json["turns"]
     assert (turn["user_message"], turn["response"]) == ("go", "first")
 
