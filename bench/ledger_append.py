@@ -6,10 +6,10 @@
 The yardsticks of the second part are the same store with the sync inside the
 lock, once with this store's own lock and once with the obvious one, a blocking
 flock(2), in rounds that alternate with ours: machines and disks differ, so look
-at the ratios. All three promise the same: the entry is on the disk, in the file
-that stands at the ledger's path. `--slower-ms` adds so much to every sync, as a slower disk would;
-`--beside` lets so many programs compute besides: whoever waits by yielding to
-these waits for their time slices.
+at the ratios. Each of them looks, before it acknowledges an entry, whether the file
+that has it is the one at the ledger's path. `--slower-ms` adds so much to every
+sync, as a slower disk would; `--beside` lets so many programs compute besides:
+whoever waits by yielding to these waits for their time slices.
 """
 
 import argparse
@@ -51,7 +51,7 @@ INTENT = Entry(
             "rule": {"text": "tool:file:view **", "file": "built-in", "line": 0},
             "source": "rule",
             "policy_digest": "sha256:" + "ab12" * 16,
-            "agents": ["main"],
+            "agents": [{"name": "main", "profile": "standard"}],
         }
     ),
 )
@@ -100,8 +100,8 @@ class SyncedWhenWritten(LedgerFile):
     """The same store where a disk syncs inside the lock: there is nothing left to commit."""
 
     def commit(self, mark: Mark, segment: Segment) -> None:
-        """See that the entries stand where they were written, as the store itself does."""
-        self._live().verify_in_place(segment)
+        """See that the entries are in the file at the ledger's path."""
+        self._live().place.verify(segment)
 
 
 def open_ledger(path: str, disk: SystemDisk | None = None) -> LedgerFile:

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -138,18 +139,18 @@ class Sealing:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.is_durable = False
+        self.is_committed = False
 
     def __getattr__(self, name: str):
         return getattr(os, name)
 
-    def fdatasync(self, file: int) -> None:
-        os.fdatasync(file)
-        self.is_durable = True
+    def pwrite(self, file: int, data: bytes, offset: int) -> int:
+        self.is_committed = offset == lean._TURN
+        return os.pwrite(file, data, offset)
 
-    def stat(self, path: str) -> os.stat_result:
-        if self.is_durable:
-            self.is_durable = False
+    def stat(self, path: str | int) -> os.stat_result:
+        if self.is_committed:
+            self.is_committed = False
             rotate(self.path, "later")
         return os.stat(path)
 
@@ -162,6 +163,45 @@ def test_an_entry_whose_file_is_sealed_before_the_last_look_is_acknowledged(
         lean_append(path, "one")
 
     assert holds(path, ["one", "later"])
+
+
+class Acting:
+    """The system calls of the lean writer: something happens while it syncs."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.act = act
+
+    def __getattr__(self, name: str):
+        return getattr(os, name)
+
+    def fdatasync(self, file: int) -> None:
+        self.act()
+        os.fdatasync(file)
+
+
+@pytest.mark.parametrize("replaced", ["x.jsonl", "x.d"])
+def test_in_a_ledger_that_is_replaced_while_it_syncs_nobody_is_acknowledged(
+    replaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "x.jsonl"
+    other = open_ledger(path)
+    other.write([note("another's")])
+    durable = other._files.head.read().durable
+
+    def replace() -> None:
+        old = tmp_path / replaced
+        new = tmp_path / "new"
+        (shutil.copytree if old.is_dir() else shutil.copyfile)(old, new)
+        old.rename(tmp_path / "old")
+        new.rename(old)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lean, "posix", Acting(replace))
+        with pytest.raises(AppendFailedError, match="replaced while in use"):
+            lean_append(path, "mine")
+
+    assert other._files.head.read().durable == durable
+    other.close()
 
 
 def test_a_base_that_is_not_known_is_left_to_the_store(path: Path):

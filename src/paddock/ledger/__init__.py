@@ -6,6 +6,7 @@
     paths.py details.py  a ledger's files, and what may stand beside it
     store.py           LedgerFile: append by many processes and threads
     lock.py yielding.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
+    place.py           whether its files still stand where they were opened
     segments.py        the files that a ledger is in, and how it goes on in another one
     reading.py tail.py   readers; they take no lock
     query.py index.py postings.py  questions, from posting files or from the lines

@@ -6,8 +6,11 @@ reaches now, syncs once, and raises the commit mark for all. The others look at
 the marks some times, and on a slow disk wait a little; then whoever finds the
 lock free leads, for the rest may never come. A single writer always is the last.
 
-What each has to do besides, before its entries are acknowledged, those who wait
-do while the disk is at work: the processors have nothing else to do then.
+Nothing is acknowledged in a ledger that was moved away. Each looks whether the
+file that it wrote to is the one at the ledger's path; those who do not lead while
+they wait, as the processors have little else to do then. Between the sync and the
+mark the leader looks for all: what has happened to the ledger in the meantime, it
+is nothing that any of them acknowledges.
 
 Where the lock is taken they sleep on the turn, a word in the head file. The
 leader changes it and wakes them after it has released the lock, so that one
@@ -23,14 +26,14 @@ anything. The mark is poisoned for every process, until the machine starts anew
 and the file is what the disk has kept.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, Waiting, failure
 from paddock.ledger.head import NOTHING_DURABLE, TURN_OFFSET, Commits, HeadFile, HeadPage, Mark
 from paddock.ledger.lock import FileLock
-from paddock.ledger.segments import ActiveSegment
+from paddock.ledger.place import LedgerPlace
+from paddock.ledger.segments import ActiveSegment, Segment
 from paddock.ledger.yielding import Yielding
 
 _POLL_MIN_S: Final = 50e-6
@@ -42,7 +45,7 @@ _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
 _LOOKS_FIRST: Final = 8
-"""Before one does what one has to do besides: until then the others append."""
+"""Before one looks at the ledger's place: so long the others are still appending."""
 _LOOKS_MAX: Final = 250
 """At the marks, before a lead or a sleep: about a millisecond."""
 _PATIENCE_MIN_S: Final = 250e-6
@@ -68,7 +71,7 @@ class GroupCommit:
         "_disk",
         "_head",
         "_lock",
-        "_path",
+        "_place",
         "_waiting",
         "_yielding",
         "is_poisoned",
@@ -81,37 +84,38 @@ class GroupCommit:
         lock: FileLock,
         *,
         active: ActiveSegment,
-        path: str,
+        place: LedgerPlace,
         waiting: Waiting,
     ) -> None:
         self._disk = disk
         self._head = head
         self._lock = lock
         self._active = active
-        self._path = path
+        self._place = place
         self._waiting = waiting
         self._yielding = Yielding(waiting.monotonic)
         self._bell = waiting.bell(head.descriptor, TURN_OFFSET)
         self.is_poisoned = False
 
-    def wait_for(self, mark: Mark, meanwhile: Callable[[], None]) -> None:
-        """Return when all before the mark's offset is on the disk, and `meanwhile` is done.
+    def wait_for(self, mark: Mark, segment: Segment) -> None:
+        """Return when all before the mark's offset is on the disk, and the segment in its place.
 
-        The mark is that of an append through this head file.
+        The mark is that of an append through this head file, to this segment.
 
         Raises:
             LedgerBusyError: a leader is stopped; not within `commit_timeout_s`.
+            LedgerDamagedError: the ledger was moved or replaced.
             HostError: the disk failed, here or in another process.
-            Exception: what `meanwhile` raises.
         """
-        # What the append has read is new enough to begin with.
+        # Mostly what the append itself has read. What is old here costs a look in vain.
         commits = self._head.last_commits()
-        if self._is_settled(commits, mark, _LOOK):
-            meanwhile()
-            return
-        commits = self._look(commits, _LOOKS_FIRST)
-        meanwhile()
-        if not self._is_settled(commits, mark, _LOOK):
+        if commits.durable is None:
+            commits = self._head.read_commits(commits)
+        is_settled = self._is_settled(commits, mark, _LOOK)
+        if not is_settled:
+            commits = self._look(commits, _LOOKS_FIRST)
+        self._place.verify(segment)
+        if not is_settled and not self._is_settled(commits, mark, _LOOK):
             self._wait(commits, mark)
 
     def _wait(self, commits: Commits, mark: Mark) -> None:
@@ -124,7 +128,7 @@ class GroupCommit:
                 found = self._look(commits, _LOOKS_MAX)
             else:
                 self._sleep(stage, commits, left_s)
-                found = self._head.read_commits()
+                found = self._head.read_commits(commits)
             stage = _next_stage(stage, commits) if found is commits else _LOOK
             commits = found
             if self._is_settled(commits, mark, stage):
@@ -172,7 +176,7 @@ class GroupCommit:
         if self.is_poisoned_by(durable, boot):
             raise HostError(
                 "the disk failed to store ledger entries; nothing is acknowledged any more",
-                where=ascii(self._path),
+                where=ascii(self._place.path),
                 hint=_HINT,
             )
 
@@ -180,19 +184,18 @@ class GroupCommit:
         if durable is None or durable.is_poisoned or self.is_poisoned:
             self.verify_not_poisoned(durable, boot)
             if durable is None:
-                raise HostError(
-                    "the ledger's head file was cleared while in use", where=ascii(self._path)
-                )
+                raise self._cleared()
         return durable
 
     def _look(self, before: Commits, most: int) -> Commits:
         """Look so many times, or until somebody commits; what commits say then."""
         read_commits = self._head.read_commits
+        found = read_commits(before)
         for _ in self._yielding.tries(most):
-            found = read_commits()
             if found is not before:
-                return found
-        return before
+                break
+            found = read_commits(before)
+        return found
 
     def _sleep(self, stage: int, commits: Commits, at_most_s: float) -> None:
         """Sleep until the turn is another one, or for a few syncs; for the rest, half a sync."""
@@ -225,6 +228,11 @@ class GroupCommit:
     def _unusable(self, fault: OSError) -> PaddockError:
         return failure(fault, "the ledger's head file cannot be waited on", self._head.path)
 
+    def _cleared(self) -> HostError:
+        return HostError(
+            "the ledger's head file was cleared while in use", where=ascii(self._place.path)
+        )
+
     def _lead(self, mine: Mark) -> None:
         page = self._head.read()
         durable = self._known(page.durable, mine.boot)
@@ -238,7 +246,9 @@ class GroupCommit:
             # Both slots were being written as we read. My own append's mark was
             # stored before I came here, so a whole one is there.
             page = self._head.read()
-        raise HostError("the ledger's head file was cleared while in use", where=ascii(self._path))
+        raise HostError(
+            "the ledger's head file was cleared while in use", where=ascii(self._place.path)
+        )
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable
@@ -250,10 +260,12 @@ class GroupCommit:
             self._poison(newest, page)
             raise HostError(
                 f"the disk failed to store ledger entries: {fault.strerror}",
-                where=ascii(self._path),
+                where=ascii(self._place.path),
                 hint=_HINT,
             ) from fault
         took_ns = max(0, int((self._waiting.monotonic() - started) * 1e9))
+        # Threat: a copy was put in our place, and what others append to it is not synced by us.
+        self._place.verify(self._active.current)
         if before is None:
             cohort = 1
         else:

@@ -21,14 +21,12 @@ from paddock.ledger.head import HeadFile
 from paddock.ledger.lock import FileLock
 from paddock.ledger.mounts import verify_local
 from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.place import LedgerPlace
 from paddock.ledger.reserve import Ballast
 from paddock.ledger.segments import (
     APPENDING,
     ActiveSegment,
-    Identity,
     LedgerText,
-    Segment,
-    find_identity,
     list_starts,
     sync_directory,
 )
@@ -49,36 +47,7 @@ class LedgerFiles:
     commit: GroupCommit
     ballast: Ballast
     genesis: Genesis
-    beside: tuple[tuple[str, Identity], ...]
-    """The files of the folder that keep writers apart, and which ones are open here."""
-
-    def verify_in_place(self, segment: Segment) -> None:
-        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
-
-        Raises: LedgerDamagedError.
-        """
-        self.active.verify_in_place(segment)
-        self.verify_beside()
-
-    def verify_beside(self) -> None:
-        """Refuse if these files are not in their places any more.
-
-        Threat: who removes the folder has the next writer make another lock and another head
-        file, and two that do not see each other would put aside what the other one wrote.
-
-        Raises: LedgerDamagedError.
-        """
-        for path, identity in self.beside:
-            try:
-                is_ours = find_identity(self.disk, path) == identity
-            except OSError:
-                is_ours = False
-            if not is_ours:
-                raise LedgerDamagedError(
-                    "the folder beside the ledger was removed or replaced while in use",
-                    where=ascii(path),
-                    hint="end every process that has the ledger open, and start again",
-                )
+    place: LedgerPlace
 
     def close(self) -> None:
         """Close every descriptor; locks that only they hold are released."""
@@ -122,17 +91,13 @@ def open_files(
             lock.release()
         commit_lock = FileLock(disk, paths.commit_lock, waiting)
         opened.append(commit_lock.descriptor)
+        apart = (lock, commit_lock, head)
+        beside = tuple((each.path, each.descriptor) for each in apart)
+        place = LedgerPlace(disk, paths.ledger, active, beside)
+        commit = GroupCommit(disk, head, commit_lock, active=active, place=place, waiting=waiting)
+        ballast = Ballast(disk, paths.folder)
         return LedgerFiles(
-            disk,
-            paths,
-            active,
-            lock,
-            commit_lock,
-            head,
-            GroupCommit(disk, head, commit_lock, active=active, path=paths.ledger, waiting=waiting),
-            Ballast(disk, paths.folder),
-            genesis,
-            tuple((each.path, find_identity(disk, each.descriptor)) for each in (lock, head)),
+            disk, paths, active, lock, commit_lock, head, commit, ballast, genesis, place
         )
     except BaseException as fault:
         for each in opened:

@@ -32,9 +32,9 @@ _BASE_OFFSET: Final = 5 * _SECTOR
 _BASE_BYTES: Final = 12
 _PAGE_BYTES: Final = _BASE_OFFSET + _BASE_BYTES
 _COMMITS_BYTES: Final = _PAGE_BYTES - _DURABLE[0]
+"""From the first commit mark on: what commits write."""
 _TURN_AT: Final = TURN_OFFSET - _DURABLE[0]
 _BASE_AT: Final = _BASE_OFFSET - _DURABLE[0]
-"""In what commits write."""
 _FILE_BYTES: Final = 4096
 
 # generation, entries, offset, leaf, boot, cohort, sync time in ns, poisoned
@@ -122,8 +122,9 @@ class Commits(NamedTuple):
     base: int | None
 
 
-_NO_COMMITS: Final = Commits(bytes(_FILE_BYTES), None, 0, 0, None)
-"""No page ends with so many bytes."""
+_NO_RECORD: Final = bytes(_FILE_BYTES)
+"""No page begins or ends with so many bytes."""
+_NO_COMMITS: Final = Commits(_NO_RECORD, None, 0, 0, None)
 
 
 def make_page(newest: Mark | None, commits: Commits) -> HeadPage:
@@ -135,7 +136,7 @@ def make_page(newest: Mark | None, commits: Commits) -> HeadPage:
 
 _Seen = tuple[bytes, bytes, Commits, HeadPage]
 """The records of the two append slots, the commits, and what they say together."""
-_UNSEEN: Final[_Seen] = (b"", b"", _NO_COMMITS, HeadPage(None, None, 0))
+_UNSEEN: Final[_Seen] = (_NO_RECORD, _NO_RECORD, _NO_COMMITS, HeadPage(None, None, 0))
 
 
 class HeadFile:
@@ -185,12 +186,11 @@ class HeadFile:
             self._seen = (page[:_RECORD_BYTES], second, commits, known)
         return known
 
-    def read_commits(self) -> Commits:
-        """Return what commits have written: what is looked at often.
-
-        The same object as before, unless another thread reads here, where nothing changed.
-        """
+    def read_commits(self, before: Commits) -> Commits:
+        """Return what commits have written by now; `before` itself where that is the same."""
         record = self._read_at(_COMMITS_BYTES, _DURABLE[0])
+        if record == before.record:
+            return before
         first, second, commits, known = self._seen
         if record == commits.record:
             return commits
@@ -200,7 +200,7 @@ class HeadFile:
         return commits
 
     def last_commits(self) -> Commits:
-        """Return what `read` or `read_commits` has found last."""
+        """Return what was found last, by `read` or by `read_commits`; it may be old."""
         return self._seen[2]
 
     def read_generation(self) -> int:
@@ -296,7 +296,7 @@ def _decode_commits(record: bytes, before: Commits) -> Commits:
     durable, durable_slot = _decode_pair(record, 0)
     turn = _decode_turn(record[_TURN_AT : _TURN_AT + _TURN_BYTES])
     end = record[_BASE_AT:]
-    base = before.base if before.record.endswith(end) and end else _decode_base(end)
+    base = before.base if before.record[_BASE_AT:] == end else _decode_base(end)
     return Commits(record, durable, durable_slot, turn, base)
 
 

@@ -16,8 +16,8 @@ from paddock.ledger.disk import Disk, Waiting, failure
 from paddock.ledger.yielding import Yielding
 
 _TRIES_AT_ONCE: Final = 20
-"""Some thirty microseconds, twice as long as the lock is held: a holder that runs on another
-processor is done by then, and this one has all it needs at hand."""
+"""Longer than the lock is held: a holder that runs on another processor is done by then, and
+whoever waits like this has all it needs at hand."""
 _TRIES_MAX: Final = 16
 """The holder may be waiting for this processor: a sleep takes longer than a few turns of others."""
 _SLEEP_MIN_S: Final = 20e-6
@@ -123,14 +123,8 @@ class FileLock:
             raise
 
     def _wait_for_file(self) -> None:
-        flock, descriptor = self._flock, self.descriptor
         for _ in range(_TRIES_AT_ONCE):
-            try:
-                flock(descriptor, _TAKE)
-            except OSError as fault:
-                if fault.errno not in _HELD:
-                    break
-            else:
+            if self._try_file():
                 return
         for _ in self._yielding.tries(_TRIES_MAX):
             if self._try_file():

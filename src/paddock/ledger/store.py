@@ -20,7 +20,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import repeat
 from typing import Self
 
@@ -184,8 +183,7 @@ class LedgerFile:
     def commit(self, mark: Mark, segment: Segment) -> None:
         """Return when all before the mark is durable, and its segment is still in its place."""
         files = self._files or self._live()
-        # At any time after the write: a ledger that is moved away later has the entry.
-        files.commit.wait_for(mark, partial(files.verify_in_place, segment))
+        files.commit.wait_for(mark, segment)
 
     def forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""
@@ -313,7 +311,7 @@ class LedgerFile:
 
     def _recover(self, files: LedgerFiles, page: HeadPage) -> Mark:
         """Find the end, put a torn tail aside, record that, sync. The lock is held."""
-        files.verify_beside()  # or it may be on its way, by a holder of another lock
+        files.place.verify_beside()  # or it may be on its way, by a holder of another lock
         text = files.active.text()
         try:
             tail = find_tail(text, page, self._boot, self.path)

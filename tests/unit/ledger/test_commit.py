@@ -3,6 +3,7 @@ import os
 import shutil
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -17,7 +18,7 @@ BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4
 APPENDS = 25
 COMMITS_OFFSET = 1024
-FIRST_LOOKS, LOOKS, AFTER_SLEEP = 8, 250, 1
+AT_ONCE, FIRST_LOOKS, LOOKS, AFTER_SLEEP = 1, 8, 250, 1
 
 
 @pytest.fixture(params=BELLS)
@@ -238,7 +239,10 @@ class LooksCounted(SystemDisk):
 
 @pytest.mark.parametrize(
     ("yield_s", "wanted"),
-    [(0.0, [FIRST_LOOKS + LOOKS] * 2), (0.003, [1 + AFTER_SLEEP, AFTER_SLEEP])],
+    [
+        (0.0, [AT_ONCE + FIRST_LOOKS + AT_ONCE + LOOKS] * 2),
+        (0.003, [AT_ONCE + 1 + AT_ONCE + AFTER_SLEEP, AT_ONCE + AT_ONCE + AFTER_SLEEP]),
+    ],
 )
 def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yield_s, wanted):
     bell, disk = SlowBell(), LooksCounted()
@@ -287,19 +291,112 @@ def test_nobody_of_a_cohort_is_acknowledged_in_a_ledger_that_was_replaced(path, 
             each.wait()
 
 
-def test_what_one_has_to_do_besides_is_done_while_another_one_leads(path):
-    bell, done = SlowBell(), []
-    waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
-    ledger = open_ledger(path, waiting=waiting)
-    ledger.write([note("one")])
-    mark, _ = ledger.look()
-    leader = commit_lock(path)
-    leader.acquire()
+def restore(path):
+    shutil.copyfile(f"{path}.backup", f"{path}.new")
+    os.rename(f"{path}.new", path)
 
-    with pytest.raises(LedgerBusyError):
-        ledger._files.commit.wait_for(mark, lambda: done.append(bell.now))
 
-    assert done == [0.0]
-    leader.release()
-    ledger._files.commit.wait_for(mark, lambda: done.append(head_of(path).read().durable.entries))
-    assert done == [0.0, 2]
+def remove_folder(path):
+    shutil.rmtree(os.path.join(os.path.dirname(path), "x.d"))
+
+
+class Looking(SystemDisk):
+    """Says when somebody has looked at the ledger's place."""
+
+    def __init__(self):
+        self.looked = threading.Event()
+
+    def stat(self, path, /):
+        found = os.stat(path)
+        if str(path).endswith("head"):
+            self.looked.set()
+        return found
+
+
+class Replacing(SystemDisk):
+    """While it syncs, and another one has looked, something happens to the ledger."""
+
+    def __init__(self, act, other):
+        self.act = act
+        self.other = other
+        self.syncs = threading.Event()
+
+    def datasync(self, descriptor, /):
+        self.syncs.set()
+        self.other.wait(60)
+        self.act()
+        os.fdatasync(descriptor)
+
+
+@pytest.mark.parametrize("replace", [restore, remove_folder])
+def test_nobody_is_acknowledged_in_a_ledger_that_is_replaced_while_the_leader_syncs(path, replace):
+    open_ledger(path).close()
+    shutil.copyfile(path, f"{path}.backup")
+    looking = Looking()
+    replacing = Replacing(lambda: replace(path), looking.looked)
+    waiter, leader = open_ledger(path, disk=looking), open_ledger(path, disk=replacing)
+    written, led = waiter.write([note("one")]), leader.write([note("two")])
+    looking.looked.clear()
+
+    with ThreadPoolExecutor() as pool:
+        leads = pool.submit(led.wait)
+        replacing.syncs.wait(60)
+        waits = pool.submit(written.wait)
+
+    assert (type(leads.exception()), type(waits.exception())) == (LedgerDamagedError,) * 2
+
+
+class Syncs(SystemDisk):
+    """Keeps which files were synced."""
+
+    def __init__(self):
+        self.synced = []
+
+    def datasync(self, descriptor, /):
+        os.fdatasync(descriptor)
+        self.synced.append(os.fstat(descriptor).st_ino)
+
+
+def test_a_leader_of_a_file_that_was_replaced_by_its_copy_acknowledges_for_nobody(path):
+    disk = Syncs()
+    before = open_ledger(path, disk=disk)
+    first = before.write([note("one")])
+    shutil.copyfile(path, f"{path}.backup")
+    restore(path)
+    second = open_ledger(path, disk=disk).write([note("two")])
+    disk.synced.clear()
+
+    with pytest.raises(LedgerDamagedError, match="replaced"):
+        first.wait()
+    second.wait()
+
+    assert disk.synced[-1] == os.stat(path).st_ino
+    assert_holds(path, ["one", "two"])
+
+
+@pytest.mark.parametrize("size", [0, 10, 1024, 1100, 1700, 2100, 2571])
+@pytest.mark.parametrize("cohort", [1, 100])
+def test_an_append_makes_a_head_file_that_was_cut_whole_again(path, size, cohort):
+    ledger = open_ledger(path)
+    ledger.append([note("one")])
+    expect(path, cohort)
+    os.truncate(os.path.join(os.path.dirname(path), "x.d", "head"), size)
+
+    ledger.append([note("two")])
+
+    assert head_of(path).read().durable.entries == 3
+    assert_holds(path, ["one", "two"])
+
+
+def test_a_head_file_that_is_cut_while_one_waits_is_no_commit(path):
+    bell = SlowBell()
+    ledger = open_ledger(path, waiting=Waiting(bell=bell.hang))
+    expect(path, 100)
+    pending = ledger.write([note("one")])
+    os.truncate(os.path.join(os.path.dirname(path), "x.d", "head"), 2100)
+    bell.slept.clear()
+
+    pending.wait()
+
+    assert bell.slept == ["woke"]
+    assert_holds(path, ["one"])

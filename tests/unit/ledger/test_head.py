@@ -65,17 +65,35 @@ def test_commits_are_read_without_the_appends_beside_them(head):
     page, before = other.read(), other.last_commits()
 
     head.store_newest(SECOND)
-    same = other.read_commits()
+    same = other.read_commits(before)
     head.store_durable(SECOND, page.durable_slot)
     head.store_base(7)
 
     assert same is before
     assert (before.durable, before.turn, before.base) == (FIRST, page.turn, page.base)
-    found = other.read_commits()
+    found = other.read_commits(before)
     assert (found.durable, found.durable_slot, found.base) == (SECOND, 0, 7)
     assert other.last_commits() is found
     assert other.read() == HeadPage(SECOND, SECOND, 0, found.turn, 7)
     os.close(other.descriptor)
+
+
+def test_whoever_reads_the_commits_first_reads_the_appends_afterwards(head):
+    head.store_newest(SECOND)
+    head.store_durable(FIRST, 0)
+    other = HeadFile(SystemDisk(), head.path, create=False)
+
+    assert other.read_commits(other.last_commits()).durable == FIRST
+    assert other.read() == HeadPage(SECOND, FIRST, 1)
+    os.close(other.descriptor)
+
+
+def test_a_head_file_that_was_cut_is_read_as_the_same_while_it_is(head):
+    head.store_durable(FIRST, 0)
+    os.truncate(head.path, 2100)
+    before = head.read_commits(head.last_commits())
+
+    assert (before.durable, head.read_commits(before) is before) == (FIRST, True)
 
 
 def test_the_newest_generation_is_that_of_the_newer_record(head):
@@ -169,7 +187,7 @@ def test_a_turn_that_was_passed_is_another_one_and_touches_no_mark(head):
 
     head.pass_turn()
 
-    turn = head.read_commits().turn
+    turn = head.read().turn
     assert turn != before.turn
     assert other.read() == before._replace(turn=turn)
     assert head.read() == before._replace(turn=turn)
@@ -181,7 +199,7 @@ def test_a_head_file_that_was_cut_has_no_turn(head):
     head.pass_turn()
     os.truncate(head.path, 2050)
 
-    assert head.read_commits().turn == 0
+    assert head.read_commits(head.last_commits()).turn == 0
     assert again(head).turn == 0
 
 

@@ -1,11 +1,11 @@
 """Appending one entry to a ledger whose state is plain, with the ledger's own files and locks.
 
 The same sequence as `paddock.ledger.store`: lock → newest mark → line in one write →
-mark → unlock → commit lock → fdatasync → commit mark → unlock → a look whether the file
-is still the one at its path. Whatever is not plain (a torn end, a poisoned mark,
-another boot, a lock that is held for long, quarantined bytes, a file that is full) is
-declined before a byte is written, and the full store does it: it recovers, goes on in
-another file, or says what is wrong.
+mark → unlock → commit lock → fdatasync → a look whether the files are still those at
+their paths → commit mark → unlock → for one's own entry another such look. Whatever is
+not plain (a torn end, a poisoned mark, another boot, a lock that is held for long,
+quarantined bytes, a file that is full) is declined before a byte is written, and the
+full store does it: it recovers, goes on in another file, or says what is wrong.
 
 From the write on nothing is declined any more: what fails then is `AppendFailedError`,
 nothing is acknowledged, and the call does not run.
@@ -88,28 +88,48 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
     try:
         files = _prepared(ledger, folder, identity, len(body), held)
         try:
-            base = _append(folder, files, body, held)
-            is_ours = _identity(ledger) == identity or _is_sealed(ledger, base, identity)
+            place = _Place(ledger, folder, files)
+            _append(place, files, body, held)
+            place.verify()
         except OSError as fault:
             raise AppendFailedError(f"the ledger failed: {_why(fault)}") from fault
-        if not is_ours:
-            raise AppendFailedError("the ledger was replaced while in use")
     finally:
         for descriptor in held:
             posix.close(descriptor)
 
 
-def _identity(path: str) -> "tuple[int, int]":
+class _Place:
+    """Where the ledger's files stand, and which of them are open here."""
+
+    __slots__ = ("_base", "_open", "folder", "ledger")
+
+    def __init__(self, ledger: str, folder: str, files: "tuple[int, int, int, Mark, int]") -> None:
+        lock, file, head, _, self._base = files
+        self.ledger = ledger
+        self.folder = folder
+        self._open = (_identity(file), _identity(lock), _identity(head))
+
+    def verify(self) -> None:
+        """Refuse if others who append see other files. Raises: AppendFailedError; OSError."""
+        file, lock, head = self._open
+        if _identity(self.ledger) != file and not self._is_sealed(file):
+            raise AppendFailedError("the ledger was replaced while in use")
+        # Threat: who removes the folder has the next writer make another lock and another head.
+        if (_identity(f"{self.folder}/lock"), _identity(f"{self.folder}/head")) != (lock, head):
+            raise AppendFailedError("the folder beside the ledger was replaced while in use")
+
+    def _is_sealed(self, file: "tuple[int, int]") -> bool:
+        """Whether the file was full, and has another name since."""
+        name = f"{self.ledger.removesuffix('.jsonl')}.{self._base:016}.jsonl"
+        try:
+            return _identity(name) == file
+        except OSError:
+            return False
+
+
+def _identity(path: "str | int") -> "tuple[int, int]":
     status = posix.stat(path)
     return status.st_dev, status.st_ino
-
-
-def _is_sealed(ledger: str, base: int, identity: "tuple[int, int]") -> bool:
-    """Whether the file was full, and has another name since."""
-    try:
-        return _identity(f"{ledger.removesuffix('.jsonl')}.{base:016}.jsonl") == identity
-    except OSError:
-        return False
 
 
 def _prepared(
@@ -136,14 +156,13 @@ def _prepared(
 
 
 def _append(
-    folder: str, files: "tuple[int, int, int, Mark, int]", body: bytes, held: "list[int]"
-) -> int:
-    """Write and commit; where the file begins in the whole ledger."""
+    place: _Place, files: "tuple[int, int, int, Mark, int]", body: bytes, held: "list[int]"
+) -> None:
+    """Write and commit."""
     lock, file, head, before, base = files
     after = _write(file, head, before, base, body)
     fcntl.flock(lock, fcntl.LOCK_UN)
-    _commit(folder, head, file, after, held)
-    return base
+    _commit(place, head, file, after, held)
 
 
 def _opened(path: str, flags: int, held: "list[int]") -> int:
@@ -300,10 +319,10 @@ def _store(head: int, at: int, mark: Mark) -> None:
         raise AppendFailedError("the head was written in part")
 
 
-def _commit(folder: str, head: int, file: int, mine: Mark, held: "list[int]") -> None:
+def _commit(place: _Place, head: int, file: int, mine: Mark, held: "list[int]") -> None:
     """Return when all before the mark is on the disk: lead a commit, or wait for one."""
     try:
-        lock = posix.open(f"{folder}/slock", _OPEN | posix.O_CREAT, 0o600)
+        lock = posix.open(f"{place.folder}/slock", _OPEN | posix.O_CREAT, 0o600)
     except OSError as fault:
         raise AppendFailedError(f"the commit lock cannot be opened: {_why(fault)}") from fault
     held.append(lock)
@@ -322,7 +341,7 @@ def _commit(folder: str, head: int, file: int, mine: Mark, held: "list[int]") ->
             time.sleep(_PAUSE_S / 4)
             continue
         try:
-            _lead(head, file, mine)
+            _lead(place, head, file, mine)
         finally:
             fcntl.flock(lock, fcntl.LOCK_UN)
             # Whoever looks at the turn goes on at once; a sleeper's sleep is short.
@@ -330,7 +349,7 @@ def _commit(folder: str, head: int, file: int, mine: Mark, held: "list[int]") ->
         return
 
 
-def _lead(head: int, file: int, mine: Mark) -> None:
+def _lead(place: _Place, head: int, file: int, mine: Mark) -> None:
     newest, durable, slot = _marks(head)
     if durable is None or (durable.poisoned and durable.boot == mine.boot):
         raise AppendFailedError("the disk failed to store ledger entries")
@@ -347,6 +366,8 @@ def _lead(head: int, file: int, mine: Mark) -> None:
         _store(head, _DURABLE + _SECTOR * slot, durable)
         raise AppendFailedError(f"the disk failed to store it: {_why(fault)}") from fault
     took_ns = max(0, time.monotonic_ns() - started)
+    # Threat: a copy was put in our place, and what others append to it is not synced by us.
+    place.verify()
     newest.cohort = min(max(newest.generation - durable.generation, 0), 0xFFFFFFFF)
     newest.sync_ns = (3 * durable.sync_ns + took_ns) // 4 if durable.sync_ns else took_ns
     newest.poisoned = False

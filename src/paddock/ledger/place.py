@@ -1,0 +1,53 @@
+"""Whether the files of an open ledger still stand in their places."""
+
+from paddock.errors import LedgerDamagedError
+from paddock.ledger.disk import Disk
+from paddock.ledger.segments import ActiveSegment, Identity, Segment, find_identity
+
+
+class LedgerPlace:
+    """The paths of one open ledger, and which files are open here."""
+
+    __slots__ = ("_active", "_beside", "_disk", "path")
+
+    def __init__(
+        self, disk: Disk, path: str, active: ActiveSegment, beside: tuple[tuple[str, int], ...]
+    ) -> None:
+        """`path` of the ledger; `beside`: what keeps writers apart, as path and descriptor.
+
+        Raises: OSError.
+        """
+        self.path = path
+        self._disk = disk
+        self._active = active
+        self._beside: tuple[tuple[str, Identity], ...] = tuple(
+            (path, find_identity(disk, descriptor)) for path, descriptor in beside
+        )
+
+    def verify(self, segment: Segment) -> None:
+        """Refuse if a segment, or what keeps writers apart, is not in its place any more.
+
+        Raises: LedgerDamagedError.
+        """
+        self._active.verify_in_place(segment)
+        self.verify_beside()
+
+    def verify_beside(self) -> None:
+        """Refuse if what keeps writers apart is not in its place any more.
+
+        Threat: who removes the folder has the next writer make another lock and another head
+        file, and two that do not see each other would put aside what the other one wrote.
+
+        Raises: LedgerDamagedError.
+        """
+        for path, identity in self._beside:
+            try:
+                is_ours = find_identity(self._disk, path) == identity
+            except OSError:
+                is_ours = False
+            if not is_ours:
+                raise LedgerDamagedError(
+                    "the folder beside the ledger was removed or replaced while in use",
+                    where=ascii(path),
+                    hint="end every process that has the ledger open, and start again",
+                )
