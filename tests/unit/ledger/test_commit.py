@@ -390,7 +390,7 @@ def test_an_append_makes_a_head_file_that_was_cut_whole_again(path, size, cohort
 
 def test_a_head_file_that_is_cut_while_one_waits_is_no_commit(path):
     bell = SlowBell()
-    ledger = open_ledger(path, waiting=Waiting(bell=bell.hang))
+    ledger = open_ledger(path, waiting=Waiting(monotonic=lambda: bell.now, bell=bell.hang))
     expect(path, 100)
     pending = ledger.write([note("one")])
     os.truncate(os.path.join(os.path.dirname(path), "x.d", "head"), 2100)
