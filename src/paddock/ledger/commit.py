@@ -191,10 +191,12 @@ class GroupCommit:
         """Look so many times, or until somebody commits; what commits say then."""
         read_commits = self._head.read_commits
         found = read_commits(before)
+        if found is not before:
+            return found
         for _ in self._yielding.tries(most):
+            found = read_commits(before)
             if found is not before:
                 break
-            found = read_commits(before)
         return found
 
     def _sleep(self, stage: int, commits: Commits, at_most_s: float) -> None:
@@ -246,9 +248,7 @@ class GroupCommit:
             # Both slots were being written as we read. My own append's mark was
             # stored before I came here, so a whole one is there.
             page = self._head.read()
-        raise HostError(
-            "the ledger's head file was cleared while in use", where=ascii(self._place.path)
-        )
+        raise self._cleared()
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable
