@@ -52,10 +52,9 @@
     │   └── BudgetExhaustedError         budget.exhausted
     └── InternalError                    us; please report          (exit 70)
 
-A message says what happened with the offending value quoted, in lower case and
-without a full stop; `where` says in which file, line or field; `hint` says what
-to do next. None of them holds a host path that a model must not see, unless the
-class is not a ToolError.
+A message says what happened with the offending value quoted, in lower case and without a full
+stop; `where` says in which file, line or field; `hint` says what to do next. None of them holds
+a host path that a model must not see, unless the class is not a ToolError.
 """
 
 from typing import ClassVar

@@ -45,9 +45,9 @@ _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
 _LOOKS_FIRST: Final = 8
-"""Before one looks at the ledger's place: so long the others are still appending."""
+"""At the marks, before one looks at the ledger's place: whoever still has to append goes first."""
 _LOOKS_MAX: Final = 250
-"""At the marks, before a lead or a sleep: about a millisecond."""
+"""At the marks, before a lead or a sleep."""
 _PATIENCE_MIN_S: Final = 250e-6
 _PATIENCE_MAX_S: Final = 1e-3
 """How long to wait for the rest before one leads without them: half a sync. Below the
