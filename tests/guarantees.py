@@ -162,10 +162,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=(
                 "commit-without-sync.toml",
                 "file-is-sealed-unsynced.toml",
+                "late-comer-does-not-look.toml",
                 "leader-looks-at-no-place.toml",
                 "lean-leader-looks-at-no-place.toml",
                 "sealed-file-is-written.toml",
                 "torn-tail-stays.toml",
+                "waiter-trusts-any-leader.toml",
             ),
         ),
         "G15": Guarantee(

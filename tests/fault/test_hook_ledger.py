@@ -17,7 +17,7 @@ from paddock.apps.hook.lean.asked import Asked, DeclinedError
 from paddock.apps.hook.lean.ledger import AppendFailedError, append_entry
 from paddock.apps.hook.lean.lines import encode_body
 from paddock.apps.hook.lean.records import Record
-from paddock.ledger.head import HeadFile
+from paddock.ledger.head import FILES, HeadFile
 from paddock.ledger.paths import LedgerPaths
 from paddock.ledger.query import Filter, query
 from paddock.ledger.verify.verifying import verify
@@ -64,6 +64,24 @@ def test_what_the_lean_writer_acknowledged_counts_as_durable(path: Path):
     page = HeadFile(open_ledger(path)._disk, LedgerPaths(str(path)).head, create=False).read()
 
     assert page.durable.offset_bytes == page.newest.offset_bytes == path.stat().st_size
+
+
+def test_the_lean_writer_says_which_files_it_found_as_the_store_does(path: Path):
+    ledger = open_ledger(path)
+    lean_append(path, "led")
+
+    files = ledger._files
+    commits = files.head.read_commits(files.head.last_commits())
+    assert commits.durable.entries == ledger.head.seq + 1
+    assert commits.files == files.place.files(files.active.current)
+    assert files.place.files(files.active.current) == FILES.pack(
+        *(number for each in stands_at(path) for number in (each.st_dev, each.st_ino))
+    )
+
+
+def stands_at(path: Path) -> list[os.stat_result]:
+    folder = path.with_suffix(".d")
+    return [each.stat() for each in (path, folder / "lock", folder / "slock", folder / "head")]
 
 
 def test_killed_writers_of_both_kinds_lose_nothing_that_was_acknowledged(

@@ -6,11 +6,10 @@ reaches now, syncs once, and raises the commit mark for all. The others look at
 the marks some times, and on a slow disk wait a little; then whoever finds the
 lock free leads, for the rest may never come. A single writer always is the last.
 
-Nothing is acknowledged in a ledger that was moved away. Each looks whether the
-file that it wrote to is the one at the ledger's path; those who do not lead while
-they wait, as the processors have little else to do then. Between the sync and the
-mark the leader looks for all: what has happened to the ledger in the meantime, it
-is nothing that any of them acknowledges.
+Nothing is acknowledged in a ledger that was moved away. Between the sync and the
+mark the leader looks whether its files are those at the ledger's paths, and the
+mark says which files it has found there. Who waited for that mark and wrote to
+these very files need not look again; everybody else does.
 
 Where the lock is taken they sleep on the turn, a word in the head file. The
 leader changes it and wakes them after it has released the lock, so that one
@@ -44,8 +43,6 @@ _SLEEP_MIN_S: Final = 2e-3
 _SLEEP_MAX_S: Final = 50e-3
 _SYNCS_PER_SLEEP: Final = 4
 """What a killed leader costs those who wait."""
-_LOOKS_FIRST: Final = 8
-"""At the marks, before one looks at the ledger's place: whoever still has to append goes first."""
 _LOOKS_MAX: Final = 250
 """At the marks, before a lead or a sleep."""
 _PATIENCE_MIN_S: Final = 250e-6
@@ -107,43 +104,50 @@ class GroupCommit:
             LedgerDamagedError: the ledger was moved or replaced.
             HostError: the disk failed, here or in another process.
         """
-        # Mostly what the append itself has read. What is old here costs a look in vain.
-        commits = self._head.last_commits()
-        if commits.durable is None:
-            commits = self._head.read_commits(commits)
-        is_settled = self._is_settled(commits, mark, _LOOK)
-        if not is_settled:
-            commits = self._look(commits, _LOOKS_FIRST)
-        self._place.verify(segment)
-        if not is_settled and not self._is_settled(commits, mark, _LOOK):
-            self._wait(commits, mark)
+        commits = self._head.read_commits(self._head.last_commits())
+        if self._covers(commits, mark):
+            # Who led that commit has looked when it ended, and it may have been long ago.
+            self._place.verify(segment)
+            return
+        commits = self._wait(commits, mark)
+        # Threat: a leader that has other files open has looked at the places of those.
+        if commits.files != self._place.files(segment):
+            self._place.verify(segment)
 
-    def _wait(self, commits: Commits, mark: Mark) -> None:
+    def _wait(self, commits: Commits, mark: Mark) -> Commits:
+        """Return the commits that cover the mark, which these do not."""
         waiting = self._waiting
         deadline = waiting.monotonic() + waiting.commit_timeout_s
         left_s = waiting.commit_timeout_s
         stage = _LOOK
         while True:
-            if stage == _LOOK:
-                found = self._look(commits, _LOOKS_MAX)
+            if self._may_lead(commits, mark, stage) and self._try_lead(mark):
+                found = self._head.read_commits(commits)
+            elif stage == _LOOK:
+                found = self._look(commits)
             else:
                 self._sleep(stage, commits, left_s)
                 found = self._head.read_commits(commits)
+            if self._covers(found, mark):
+                return found
             stage = _next_stage(stage, commits) if found is commits else _LOOK
             commits = found
-            if self._is_settled(commits, mark, stage):
-                return
             left_s = deadline - waiting.monotonic()
             if left_s <= 0:
                 raise self._lock.busy(waiting.commit_timeout_s)
 
-    def _is_settled(self, commits: Commits, mark: Mark, stage: int) -> bool:
-        """Whether all before the mark is on the disk, or is now that I have led."""
+    def _covers(self, commits: Commits, mark: Mark) -> bool:
+        """Whether all before the mark is on the disk."""
+        return self._known(commits.durable, mark.boot).offset_bytes >= mark.offset_bytes
+
+    def _may_lead(self, commits: Commits, mark: Mark, stage: int) -> bool:
+        """Whether the mark is the last one to come, or nobody else has led in time."""
         durable = self._known(commits.durable, mark.boot)
-        if durable.offset_bytes >= mark.offset_bytes:
-            return True
-        is_last = mark.generation - durable.generation >= durable.cohort
-        if not (is_last or stage == _LEAD) or not self._lock.try_acquire():
+        return stage == _LEAD or mark.generation - durable.generation >= durable.cohort
+
+    def _try_lead(self, mark: Mark) -> bool:
+        """Have all up to the mark on the disk, unless somebody else is at it."""
+        if not self._lock.try_acquire():
             return False
         try:
             self._lead(mark)
@@ -187,13 +191,11 @@ class GroupCommit:
                 raise self._cleared()
         return durable
 
-    def _look(self, before: Commits, most: int) -> Commits:
-        """Look so many times, or until somebody commits; what commits say then."""
+    def _look(self, before: Commits) -> Commits:
+        """Look some times, or until somebody commits; what commits say then."""
         read_commits = self._head.read_commits
-        found = read_commits(before)
-        if found is not before:
-            return found
-        for _ in self._yielding.tries(most):
+        found = before
+        for _ in self._yielding.tries(_LOOKS_MAX):
             found = read_commits(before)
             if found is not before:
                 break
@@ -252,10 +254,11 @@ class GroupCommit:
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable
+        # What is not durable yet stands in the newest segment: none is sealed before.
+        segment = self._active.current
         started = self._waiting.monotonic()
         try:
-            # What is not durable yet stands in the newest segment: none is sealed before.
-            self._disk.datasync(self._active.current.descriptor)
+            self._disk.datasync(segment.descriptor)
         except OSError as fault:
             self._poison(newest, page)
             raise HostError(
@@ -265,7 +268,7 @@ class GroupCommit:
             ) from fault
         took_ns = max(0, int((self._waiting.monotonic() - started) * 1e9))
         # Threat: a copy was put in our place, and what others append to it is not synced by us.
-        self._place.verify(self._active.current)
+        self._place.verify(segment)
         if before is None:
             cohort = 1
         else:
@@ -273,7 +276,7 @@ class GroupCommit:
             cohort = max(self._head.read_generation(), newest.generation) - before.generation
             took_ns = (3 * before.sync_ns + took_ns) // 4 if before.sync_ns else took_ns
         mark = Mark(*newest[:5], min(cohort, 0xFFFFFFFF), took_ns)
-        self._head.store_durable(mark, page.durable_slot)
+        self._head.store_durable(mark, page.durable_slot, self._place.files(segment))
 
     def _poison(self, newest: Mark, page: HeadPage) -> None:
         self.is_poisoned = True

@@ -4,7 +4,8 @@ Four records, each in a sector of its own and with a CRC-32, so that a torn one
 is seen and its elder twin used:
 
     0, 512      the newest append (two slots, written in turn)
-    1024, 1536  the newest commit: all before its offset is on the disk
+    1024, 1536  the newest commit: all before its offset is on the disk. Behind the record,
+                which files the leader has found in their places, with a CRC-32
     2048        the turn: a word that differs after each commit
     2560        the base: where the file that is appended to begins in the whole ledger
 
@@ -42,6 +43,10 @@ _RECORD: Final = struct.Struct("<QQQ32s16sIQB")
 _CRC: Final = struct.Struct("<I")
 _BODY_BYTES: Final = _RECORD.size
 _RECORD_BYTES: Final = _BODY_BYTES + _CRC.size
+FILES: Final = struct.Struct("<8Q")
+"""Device and inode of the ledger's file, the append lock, the commit lock, and the head file."""
+_NAMED_BYTES: Final = _RECORD_BYTES + FILES.size
+_COMMIT_BYTES: Final = _NAMED_BYTES + _CRC.size
 _WHOLE: Final = struct.Struct(f"{_RECORD.format}I")
 _GENERATIONS: Final = struct.Struct(f"<Q{_SECTOR - 8}xQ")
 """Of both records of a pair, whether they are whole or torn."""
@@ -120,16 +125,18 @@ class Commits(NamedTuple):
     durable_slot: int
     turn: int
     base: int | None
+    files: bytes
+    """What the leader has found in its place after the sync, as `FILES`; empty: not known."""
 
 
 _NO_RECORD: Final = bytes(_FILE_BYTES)
 """No page begins or ends with so many bytes."""
-_NO_COMMITS: Final = Commits(_NO_RECORD, None, 0, 0, None)
+_NO_COMMITS: Final = Commits(_NO_RECORD, None, 0, 0, None, b"")
 
 
 def make_page(newest: Mark | None, commits: Commits) -> HeadPage:
     """Return what the head file says; as cheap as `make_mark`."""
-    _, durable, durable_slot, turn, base = commits
+    _, durable, durable_slot, turn, base, _ = commits
     values = (newest, durable, durable_slot, turn, base)
     return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
 
@@ -234,13 +241,19 @@ class HeadFile:
         known = make_page(mark, commits)
         self._seen = (first, record, commits, known) if slot else (record, second, commits, known)
 
-    def store_durable(self, mark: Mark, slot: int) -> None:
-        """Write a commit's mark into the slot that `HeadPage.durable_slot` names."""
+    def store_durable(self, mark: Mark, slot: int, files: bytes = b"") -> None:
+        """Write a commit's mark into the slot that `HeadPage.durable_slot` names.
+
+        `files` says, as `FILES`, what was found in its place since the sync.
+        """
+        record = encode_mark(mark)
+        if files:
+            record += files + _CRC.pack(_crc_of_files(record, files))
         try:
-            written = self._write(self.descriptor, encode_mark(mark), _DURABLE[slot])
+            written = self._write(self.descriptor, record, _DURABLE[slot])
         except OSError as fault:
             raise self._unwritten(fault) from fault
-        if written != _RECORD_BYTES:
+        if written != len(record):
             raise self._unwritten(None)
 
     def store_base(self, base: int | None) -> None:
@@ -297,7 +310,26 @@ def _decode_commits(record: bytes, before: Commits) -> Commits:
     turn = _decode_turn(record[_TURN_AT : _TURN_AT + _TURN_BYTES])
     end = record[_BASE_AT:]
     base = before.base if before.record[_BASE_AT:] == end else _decode_base(end)
-    return Commits(record, durable, durable_slot, turn, base)
+    files = _decode_files(record, 0 if durable_slot else _SECTOR)
+    return Commits(record, durable, durable_slot, turn, base, files)
+
+
+def _decode_files(record: bytes, at: int) -> bytes:
+    """The files that stand behind a mark. Those of an earlier mark there do not count."""
+    if len(record) < at + _COMMIT_BYTES:
+        return b""
+    files = record[at + _RECORD_BYTES : at + _NAMED_BYTES]
+    (crc,) = _CRC.unpack_from(record, at + _NAMED_BYTES)
+    return files if _crc_of_files(record[at : at + _RECORD_BYTES], files) == crc else b""
+
+
+def _crc_of_files(record: bytes, files: bytes) -> int:
+    """Of the record and of the files, less the record's own CRC-32.
+
+    Over that one too it would be the same for all records: what is followed by its own
+    CRC-32 leaves no trace in a CRC-32.
+    """
+    return crc32(files, crc32(record[:_BODY_BYTES]))
 
 
 def _decode_pair(page: bytes, at: int) -> tuple[Mark | None, int]:

@@ -1,14 +1,17 @@
 """Whether the files of an open ledger still stand in their places."""
 
+from itertools import chain
+
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import Disk
+from paddock.ledger.head import FILES
 from paddock.ledger.segments import ActiveSegment, Identity, Segment, find_identity
 
 
 class LedgerPlace:
     """The paths of one open ledger, and which files are open here."""
 
-    __slots__ = ("_active", "_beside", "_disk", "path")
+    __slots__ = ("_active", "_beside", "_disk", "_named", "path")
 
     def __init__(
         self, disk: Disk, path: str, active: ActiveSegment, beside: tuple[tuple[str, int], ...]
@@ -23,6 +26,18 @@ class LedgerPlace:
         self._beside: tuple[tuple[str, Identity], ...] = tuple(
             (path, find_identity(disk, descriptor)) for path, descriptor in beside
         )
+        self._named = (active.current, self._name(active.current))
+
+    def files(self, segment: Segment) -> bytes:
+        """Which files these are: the segment, and what is beside it. As `head.FILES`."""
+        named, files = self._named
+        if segment is not named:
+            files = self._name(segment)
+            self._named = (segment, files)
+        return files
+
+    def _name(self, segment: Segment) -> bytes:
+        return FILES.pack(*segment.identity, *chain.from_iterable(each for _, each in self._beside))
 
     def verify(self, segment: Segment) -> None:
         """Refuse if a segment, or what keeps writers apart, is not in its place any more.

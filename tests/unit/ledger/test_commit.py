@@ -3,7 +3,6 @@ import os
 import shutil
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,7 +17,7 @@ BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4
 APPENDS = 25
 COMMITS_OFFSET = 1024
-AT_ONCE, FIRST_LOOKS, LOOKS, AFTER_SLEEP = 1, 8, 250, 1
+AT_ONCE, LOOKS, AFTER_SLEEP, AFTER_LEAD = 1, 250, 1, 1
 
 
 @pytest.fixture(params=BELLS)
@@ -240,8 +239,8 @@ class LooksCounted(SystemDisk):
 @pytest.mark.parametrize(
     ("yield_s", "wanted"),
     [
-        (0.0, [AT_ONCE + FIRST_LOOKS + AT_ONCE + LOOKS] * 2),
-        (0.003, [AT_ONCE + 1 + AT_ONCE + AFTER_SLEEP, AT_ONCE + AT_ONCE + AFTER_SLEEP]),
+        (0.0, [AT_ONCE + LOOKS + AFTER_LEAD] * 2),
+        (0.003, [AT_ONCE + looks + AFTER_SLEEP + AFTER_LEAD for looks in (1, 0)]),
     ],
 )
 def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yield_s, wanted):
@@ -300,31 +299,15 @@ def remove_folder(path):
     shutil.rmtree(os.path.join(os.path.dirname(path), "x.d"))
 
 
-class Looking(SystemDisk):
-    """Says when somebody has looked at the ledger's place."""
+class Acting(SystemDisk):
+    """While it syncs, something happens."""
 
     def __init__(self):
-        self.looked = threading.Event()
-
-    def stat(self, path, /):
-        found = os.stat(path)
-        if str(path).endswith("head"):
-            self.looked.set()
-        return found
-
-
-class Replacing(SystemDisk):
-    """While it syncs, and another one has looked, something happens to the ledger."""
-
-    def __init__(self, act, other):
-        self.act = act
-        self.other = other
-        self.syncs = threading.Event()
+        self.act = lambda: None
 
     def datasync(self, descriptor, /):
-        self.syncs.set()
-        self.other.wait(60)
-        self.act()
+        act, self.act = self.act, lambda: None
+        act()
         os.fdatasync(descriptor)
 
 
@@ -332,18 +315,57 @@ class Replacing(SystemDisk):
 def test_nobody_is_acknowledged_in_a_ledger_that_is_replaced_while_the_leader_syncs(path, replace):
     open_ledger(path).close()
     shutil.copyfile(path, f"{path}.backup")
-    looking = Looking()
-    replacing = Replacing(lambda: replace(path), looking.looked)
-    waiter, leader = open_ledger(path, disk=looking), open_ledger(path, disk=replacing)
-    written, led = waiter.write([note("one")]), leader.write([note("two")])
-    looking.looked.clear()
+    disk = Acting()
+    pending = [
+        each.write([note("x")]) for each in (open_ledger(path), open_ledger(path, disk=disk))
+    ]
+    disk.act = lambda: replace(path)
 
-    with ThreadPoolExecutor() as pool:
-        leads = pool.submit(led.wait)
-        replacing.syncs.wait(60)
-        waits = pool.submit(written.wait)
+    for each in reversed(pending):
+        with pytest.raises(LedgerDamagedError, match="replaced"):
+            each.wait()
 
-    assert (type(leads.exception()), type(waits.exception())) == (LedgerDamagedError,) * 2
+
+class Looking(SystemDisk):
+    """Says when somebody has looked for a commit."""
+
+    def __init__(self):
+        self.looked = threading.Event()
+
+    def read(self, descriptor, size, offset):
+        found = os.pread(descriptor, size, offset)
+        if offset == COMMITS_OFFSET:
+            self.looked.set()
+        return found
+
+
+def test_who_wrote_to_another_file_than_the_leader_is_not_acknowledged_by_its_mark(path):
+    looking, disk = Looking(), Acting()
+    waiter = open_ledger(path, disk=looking)
+    late = waiter.write([note("late")])
+    shutil.copyfile(path, f"{path}.backup")
+    restore(path)
+    led = open_ledger(path, disk=disk).write([note("led")])
+    expect(path, 100)
+    answers = []
+
+    def wait_for_late():
+        with pytest.raises(LedgerDamagedError, match="replaced") as refused:
+            late.wait()
+        answers.append(refused.value.code)
+
+    waits = threading.Thread(target=wait_for_late)
+
+    def have_the_other_one_wait():
+        looking.looked.clear()
+        waits.start()
+        looking.looked.wait(60)
+
+    disk.act = have_the_other_one_wait
+    led.wait()
+    waits.join()
+
+    assert answers == [LedgerDamagedError.code]
 
 
 class Syncs(SystemDisk):

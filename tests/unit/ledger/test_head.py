@@ -4,7 +4,7 @@ import pytest
 
 from paddock.errors import HostError
 from paddock.ledger.disk import SystemDisk
-from paddock.ledger.head import HeadFile, HeadPage, Mark, decode_mark, encode_mark
+from paddock.ledger.head import FILES, HeadFile, HeadPage, Mark, decode_mark, encode_mark
 
 BOOT = b"b" * 16
 FIRST = Mark(1, 1, 100, "ab" * 32, BOOT)
@@ -76,6 +76,46 @@ def test_commits_are_read_without_the_appends_beside_them(head):
     assert other.last_commits() is found
     assert other.read() == HeadPage(SECOND, SECOND, 0, found.turn, 7)
     os.close(other.descriptor)
+
+
+FILES_HERE = FILES.pack(*range(8))
+
+
+def files_of(head):
+    fresh = HeadFile(SystemDisk(), head.path, create=False)
+    try:
+        return fresh.read_commits(fresh.last_commits()).files
+    finally:
+        os.close(fresh.descriptor)
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_a_commit_mark_says_which_files_its_leader_found_and_a_later_one_does_not(head, slot):
+    head.store_durable(FIRST, slot, FILES_HERE)
+    found = files_of(head)
+
+    head.store_durable(SECOND, slot)
+
+    assert (found, files_of(head), again(head).durable) == (FILES_HERE, b"", SECOND)
+
+
+def test_no_flipped_bit_names_other_files_or_takes_the_mark_away(head):
+    head.store_durable(FIRST, 0, FILES_HERE)
+    start = 1024 + len(encode_mark(FIRST))
+    behind = os.pread(head.descriptor, len(FILES_HERE) + 4, start)
+
+    for at in range(len(behind) * 8):
+        flipped = bytearray(behind)
+        flipped[at // 8] ^= 1 << at % 8
+        os.pwrite(head.descriptor, flipped, start)
+        assert (files_of(head), again(head).durable) == (b"", FIRST)
+
+
+def test_a_head_file_that_was_cut_within_the_names_of_the_files_has_the_mark(head):
+    head.store_durable(FIRST, 1, FILES_HERE)
+    os.truncate(head.path, 1536 + len(encode_mark(FIRST)) + 10)
+
+    assert (files_of(head), again(head).durable) == (b"", FIRST)
 
 
 def test_whoever_reads_the_commits_first_reads_the_appends_afterwards(head):

@@ -38,6 +38,7 @@ _TAIL_BYTES = 128
 _TRIES = 40
 _PAUSE_S = 0.002
 COMMIT_TIMEOUT_S = 15.0
+_BESIDE = ("lock", "slock", "head")
 _OPEN = posix.O_RDWR | posix.O_CLOEXEC | posix.O_NOFOLLOW
 _REGULAR = 0o100000
 _KIND = 0o170000
@@ -86,10 +87,12 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
     """
     held: list[int] = []
     try:
-        files = _prepared(ledger, folder, identity, len(body), held)
+        files, before = _prepared(ledger, folder, identity, len(body), held)
         try:
             place = _Place(ledger, folder, files)
-            _append(place, files, body, held)
+            after = _write(files, before, body)
+            fcntl.flock(files.lock, fcntl.LOCK_UN)
+            _commit(place, files, after)
             place.verify()
         except OSError as fault:
             raise AppendFailedError(f"the ledger failed: {_why(fault)}") from fault
@@ -98,31 +101,49 @@ def append_entry(ledger: str, folder: str, identity: "tuple[int, int]", body: by
             posix.close(descriptor)
 
 
+class _Files:
+    """What is open, and where the newest file begins in the whole ledger."""
+
+    __slots__ = ("base", "commit_lock", "file", "head", "lock")
+
+    def __init__(self, lock: int, file: int, head: int, commit_lock: int) -> None:
+        self.lock = lock
+        self.file = file
+        self.head = head
+        self.commit_lock = commit_lock
+        self.base = _base(head)
+
+
 class _Place:
     """Where the ledger's files stand, and which of them are open here."""
 
-    __slots__ = ("_base", "_open", "folder", "ledger")
+    __slots__ = ("_base", "_beside", "_file", "_folder", "_ledger")
 
-    def __init__(self, ledger: str, folder: str, files: "tuple[int, int, int, Mark, int]") -> None:
-        lock, file, head, _, self._base = files
-        self.ledger = ledger
-        self.folder = folder
-        self._open = (_identity(file), _identity(lock), _identity(head))
+    def __init__(self, ledger: str, folder: str, files: "_Files") -> None:
+        self._ledger = ledger
+        self._folder = folder
+        self._base = files.base
+        self._file = _identity(files.file)
+        self._beside = [_identity(each) for each in (files.lock, files.commit_lock, files.head)]
 
     def verify(self) -> None:
         """Refuse if others who append see other files. Raises: AppendFailedError; OSError."""
-        file, lock, head = self._open
-        if _identity(self.ledger) != file and not self._is_sealed(file):
+        if _identity(self._ledger) != self._file and not self._is_sealed():
             raise AppendFailedError("the ledger was replaced while in use")
         # Threat: who removes the folder has the next writer make another lock and another head.
-        if (_identity(f"{self.folder}/lock"), _identity(f"{self.folder}/head")) != (lock, head):
+        if [_identity(f"{self._folder}/{name}") for name in _BESIDE] != self._beside:
             raise AppendFailedError("the folder beside the ledger was replaced while in use")
 
-    def _is_sealed(self, file: "tuple[int, int]") -> bool:
+    def files(self) -> bytes:
+        """Which files these are: see `paddock.ledger.head.FILES`."""
+        numbers = [number for each in (self._file, *self._beside) for number in each]
+        return b"".join(number.to_bytes(8, "little") for number in numbers)
+
+    def _is_sealed(self) -> bool:
         """Whether the file was full, and has another name since."""
-        name = f"{self.ledger.removesuffix('.jsonl')}.{self._base:016}.jsonl"
+        name = f"{self._ledger.removesuffix('.jsonl')}.{self._base:016}.jsonl"
         try:
-            return _identity(name) == file
+            return _identity(name) == self._file
         except OSError:
             return False
 
@@ -134,8 +155,8 @@ def _identity(path: "str | int") -> "tuple[int, int]":
 
 def _prepared(
     ledger: str, folder: str, identity: "tuple[int, int]", size: int, held: "list[int]"
-) -> "tuple[int, int, int, Mark, int]":
-    """Lock, file, head, the mark to append after, and where the file begins in the whole.
+) -> "tuple[_Files, Mark]":
+    """The files, and the mark to append after. The append lock is held.
 
     Raises: DeclinedError.
     """
@@ -147,27 +168,18 @@ def _prepared(
         if (status.st_dev, status.st_ino) != identity or status.st_mode & _KIND != _REGULAR:
             raise DeclinedError("another ledger than before")
         head = _opened(f"{folder}/head", _OPEN, held)
-        base = _base(head)
+        commit_lock = _opened(f"{folder}/slock", _OPEN | posix.O_CREAT, held)
+        files = _Files(lock, file, head, commit_lock)
         if status.st_size + size + _TAIL_BYTES > SEGMENT_BYTES:
             raise DeclinedError("the ledger's file is full")
-        return lock, file, head, _newest(head, file, status.st_size, base, folder), base
+        return files, _newest(files, status.st_size, folder)
     except OSError as fault:
         raise DeclinedError(f"the ledger cannot be looked at: {_why(fault)}") from None
 
 
-def _append(
-    place: _Place, files: "tuple[int, int, int, Mark, int]", body: bytes, held: "list[int]"
-) -> None:
-    """Write and commit."""
-    lock, file, head, before, base = files
-    after = _write(file, head, before, base, body)
-    fcntl.flock(lock, fcntl.LOCK_UN)
-    _commit(place, head, file, after, held)
-
-
 def _opened(path: str, flags: int, held: "list[int]") -> int:
     try:
-        descriptor = posix.open(path, flags)
+        descriptor = posix.open(path, flags, 0o600)
     except OSError:
         raise DeclinedError("a file of the ledger cannot be opened") from None
     held.append(descriptor)
@@ -207,10 +219,10 @@ def _base(head: int) -> int:
     return start
 
 
-def _newest(head: int, file: int, size: int, base: int, folder: str) -> Mark:
+def _newest(files: _Files, size: int, folder: str) -> Mark:
     """The mark to append after. The lock is held, and nothing was written yet."""
-    boot = _boot()
-    newest, durable, _ = _marks(head)
+    boot, base = _boot(), files.base
+    newest, durable, _ = _marks(files.head)
     if newest is None or durable is None or not durable.entries:
         raise DeclinedError("the ledger's head is not whole")
     if newest.entries % CHECKPOINT_ENTRIES == CHECKPOINT_ENTRIES - 1:
@@ -220,9 +232,9 @@ def _newest(head: int, file: int, size: int, base: int, folder: str) -> Mark:
     if newest.offset < durable.offset or base + size != newest.offset or durable.offset <= base:
         raise DeclinedError("the ledger does not end at its mark")
     # Threat: a byte put in or taken out moves every later line.
-    _verify(file, newest.offset - base, newest.leaf)
+    _verify(files.file, newest.offset - base, newest.leaf)
     if durable.offset != newest.offset:
-        _verify(file, durable.offset - base, durable.leaf)
+        _verify(files.file, durable.offset - base, durable.leaf)
     try:
         names = posix.listdir(f"{folder}/torn")
     except OSError:
@@ -282,8 +294,9 @@ def _decode(page: bytes, at: int) -> "Mark | None":
     return mark
 
 
-def _write(file: int, head: int, before: Mark, base: int, body: bytes) -> Mark:
+def _write(files: _Files, before: Mark, body: bytes) -> Mark:
     """One write at the end, then the mark. What fails half-way is cut back."""
+    file, base = files.file, files.base
     line, leaf = chain_line(body, before.entries, before.leaf)
     try:
         written = posix.write(file, line)
@@ -298,7 +311,7 @@ def _write(file: int, head: int, before: Mark, base: int, body: bytes) -> Mark:
     after = Mark(
         before.generation + 1, before.entries + 1, before.offset + len(line), leaf, before.boot
     )
-    _store(head, _SECTOR * (after.generation % 2), after)
+    _store(files.head, _SECTOR * (after.generation % 2), after.encode())
     return after
 
 
@@ -310,25 +323,21 @@ def _cut_back(file: int, offset: int) -> None:
         raise AppendFailedError("a half-written entry cannot be cut off") from fault
 
 
-def _store(head: int, at: int, mark: Mark) -> None:
+def _store(head: int, at: int, record: bytes) -> None:
     try:
-        written = posix.pwrite(head, mark.encode(), at)
+        written = posix.pwrite(head, record, at)
     except OSError as fault:
         raise AppendFailedError(f"the head cannot be written: {_why(fault)}") from fault
-    if written != _RECORD_BYTES:
+    if written != len(record):
         raise AppendFailedError("the head was written in part")
 
 
-def _commit(place: _Place, head: int, file: int, mine: Mark, held: "list[int]") -> None:
+def _commit(place: _Place, files: _Files, mine: Mark) -> None:
     """Return when all before the mark is on the disk: lead a commit, or wait for one."""
-    try:
-        lock = posix.open(f"{place.folder}/slock", _OPEN | posix.O_CREAT, 0o600)
-    except OSError as fault:
-        raise AppendFailedError(f"the commit lock cannot be opened: {_why(fault)}") from fault
-    held.append(lock)
+    lock = files.commit_lock
     deadline = time.monotonic() + COMMIT_TIMEOUT_S
     while True:
-        durable = _marks(head)[1]
+        durable = _marks(files.head)[1]
         if durable is None or (durable.poisoned and durable.boot == mine.boot):
             raise AppendFailedError("the disk failed to store ledger entries")
         if durable.offset >= mine.offset:
@@ -341,29 +350,30 @@ def _commit(place: _Place, head: int, file: int, mine: Mark, held: "list[int]") 
             time.sleep(_PAUSE_S / 4)
             continue
         try:
-            _lead(place, head, file, mine)
+            _lead(place, files, mine)
         finally:
             fcntl.flock(lock, fcntl.LOCK_UN)
             # Whoever looks at the turn goes on at once; a sleeper's sleep is short.
-            posix.pwrite(head, posix.urandom(4), _TURN)
+            posix.pwrite(files.head, posix.urandom(4), _TURN)
         return
 
 
-def _lead(place: _Place, head: int, file: int, mine: Mark) -> None:
-    newest, durable, slot = _marks(head)
+def _lead(place: _Place, files: _Files, mine: Mark) -> None:
+    newest, durable, slot = _marks(files.head)
     if durable is None or (durable.poisoned and durable.boot == mine.boot):
         raise AppendFailedError("the disk failed to store ledger entries")
     if durable.offset >= mine.offset:
         return
     if newest is None or newest.offset < mine.offset:
         newest = mine
+    at = _DURABLE + _SECTOR * slot
     started = time.monotonic_ns()
     try:
-        posix.fdatasync(file)
+        posix.fdatasync(files.file)
     except OSError as fault:
         # Never tried again: the pages may be gone and count as clean.
         durable.poisoned, durable.boot = True, mine.boot
-        _store(head, _DURABLE + _SECTOR * slot, durable)
+        _store(files.head, at, durable.encode())
         raise AppendFailedError(f"the disk failed to store it: {_why(fault)}") from fault
     took_ns = max(0, time.monotonic_ns() - started)
     # Threat: a copy was put in our place, and what others append to it is not synced by us.
@@ -371,7 +381,9 @@ def _lead(place: _Place, head: int, file: int, mine: Mark) -> None:
     newest.cohort = min(max(newest.generation - durable.generation, 0), 0xFFFFFFFF)
     newest.sync_ns = (3 * durable.sync_ns + took_ns) // 4 if durable.sync_ns else took_ns
     newest.poisoned = False
-    _store(head, _DURABLE + _SECTOR * slot, newest)
+    record, found = newest.encode(), place.files()
+    crc = crc32(record[:_BODY_BYTES] + found)
+    _store(files.head, at, record + found + crc.to_bytes(4, "little"))
 
 
 def _why(fault: OSError) -> str:
