@@ -157,7 +157,8 @@ def _reachable_temporaries(tmp_path_factory: pytest.TempPathFactory) -> None:
     if os.geteuid() != 0:
         return
     base = tmp_path_factory.getbasetemp()
-    for folder in (base, *base.parents):
-        if folder == Path(tempfile.gettempdir()):
-            return
-        folder.chmod(0o711)
+    base.chmod(0o711)
+    if Path(tempfile.gettempdir()) in base.parents:
+        # Between them are pytest's own. Elsewhere (`--basetemp`) what is above is not ours to open.
+        for folder in base.parents[: base.parents.index(Path(tempfile.gettempdir()))]:
+            folder.chmod(0o711)

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,9 @@ def test_skipped():
 """
 
 
-def run(source: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    source: str, directory: Path, *options: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """pytest on one file, under our configuration."""
     test = directory / "test_given.py"
     test.write_text(source, encoding="utf-8")
@@ -27,7 +30,7 @@ def run(source: str, directory: Path, **environment: str) -> subprocess.Complete
     return subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"),
-            *("-c", str(ROOT / "pyproject.toml"), str(test)),
+            *("-c", str(ROOT / "pyproject.toml"), str(test), *options),
         ],
         cwd=ROOT,
         env=inherited | {"KERNEL_TESTS": ""} | environment,
@@ -92,3 +95,18 @@ def test_a_warning_is_a_failure(tmp_path: Path):
     source = "import warnings\n\ndef test_x():\n    warnings.warn('careless')\n"
 
     assert outcome_of(source, tmp_path) == "1 failed"
+
+
+@pytest.mark.needs("root")
+def test_where_somebody_has_the_files_of_tests_nothing_above_is_changed(tmp_path: Path):
+    above = tmp_path / "above"
+    above.mkdir(mode=0o1777)
+    above.chmod(0o1777)
+    elsewhere = {"TMPDIR": str(above / "other")}
+    (above / "other").mkdir()
+
+    done = run("def test_x(): pass\n", tmp_path, f"--basetemp={above / 'base'}", **elsewhere)
+
+    assert done.returncode == 0, done.stdout
+    assert stat.S_IMODE(above.stat().st_mode) == 0o1777
+    assert stat.S_IMODE((above / "base").stat().st_mode) == 0o711
