@@ -99,7 +99,7 @@ class BlockingLock(SyncInsideLock):
 class SyncedWhenWritten(LedgerFile):
     """The same store where a disk syncs inside the lock: there is nothing left to commit."""
 
-    def commit(self, mark: Mark, segment: Segment) -> None:
+    def commit_at_once(self, mark: Mark, segment: Segment) -> None:
         """See that the entries are in the file at the ledger's path."""
         self._live().place.verify(segment)
 

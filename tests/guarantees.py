@@ -162,7 +162,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
             mutants=(
                 "commit-without-sync.toml",
                 "file-is-sealed-unsynced.toml",
-                "late-comer-does-not-look.toml",
+                "file-that-was-put-back-counts.toml",
+                "later-wait-does-not-look.toml",
                 "leader-looks-at-no-place.toml",
                 "lean-leader-looks-at-no-place.toml",
                 "sealed-file-is-written.toml",

@@ -197,7 +197,7 @@ class Acting:
         os.fdatasync(file)
 
 
-@pytest.mark.parametrize("replaced", ["x.jsonl", "x.d"])
+@pytest.mark.parametrize("replaced", ["x.jsonl", "x.d", "x.d/lock", "x.d/slock", "x.d/head"])
 def test_in_a_ledger_that_is_replaced_while_it_syncs_nobody_is_acknowledged(
     replaced: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

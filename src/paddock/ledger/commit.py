@@ -6,10 +6,10 @@ reaches now, syncs once, and raises the commit mark for all. The others look at
 the marks some times, and on a slow disk wait a little; then whoever finds the
 lock free leads, for the rest may never come. A single writer always is the last.
 
-Nothing is acknowledged in a ledger that was moved away. Between the sync and the
-mark the leader looks whether its files are those at the ledger's paths, and the
-mark says which files it has found there. Who waited for that mark and wrote to
-these very files need not look again; everybody else does.
+Nothing is acknowledged without a look, later than the write, whether the ledger is in
+its place. Between the sync and the mark the leader looks whether its files are those at
+the ledger's paths, and the mark says which files it has found there. Who wrote to these
+very files need not look again; everybody else does.
 
 Where the lock is taken they sleep on the turn, a word in the head file. The
 leader changes it and wakes them after it has released the lock, so that one
@@ -97,44 +97,45 @@ class GroupCommit:
     def wait_for(self, mark: Mark, segment: Segment) -> None:
         """Return when all before the mark's offset is on the disk, and the segment in its place.
 
-        The mark is that of an append through this head file, to this segment.
+        The mark is that of an append through this head file, to this segment. The look at
+        the place is later than that append; it may be earlier than this call.
 
         Raises:
             LedgerBusyError: a leader is stopped; not within `commit_timeout_s`.
             LedgerDamagedError: the ledger was moved or replaced.
             HostError: the disk failed, here or in another process.
         """
-        commits = self._head.read_commits(self._head.last_commits())
-        if self._covers(commits, mark):
-            # Who led that commit has looked when it ended, and it may have been long ago.
-            self._place.verify(segment)
-            return
+        # Mostly what the append itself has read. What is old here costs a look in vain.
+        commits = self._head.last_commits()
+        if commits.durable is None:
+            commits = self._head.read_commits(commits)
         commits = self._wait(commits, mark)
         # Threat: a leader that has other files open has looked at the places of those.
         if commits.files != self._place.files(segment):
-            self._place.verify(segment)
+            self._place.verify_besides(segment, commits.files)
 
     def _wait(self, commits: Commits, mark: Mark) -> Commits:
-        """Return the commits that cover the mark, which these do not."""
+        """Return the commits that cover the mark: these, or later ones."""
         waiting = self._waiting
         deadline = waiting.monotonic() + waiting.commit_timeout_s
         left_s = waiting.commit_timeout_s
         stage = _LOOK
-        while True:
+        while not self._covers(commits, mark):
+            if left_s <= 0:
+                raise self._lock.busy(waiting.commit_timeout_s)
             if self._may_lead(commits, mark, stage) and self._try_lead(mark):
                 found = self._head.read_commits(commits)
+                if not self._covers(found, mark):
+                    raise self._changed()
             elif stage == _LOOK:
                 found = self._look(commits)
             else:
                 self._sleep(stage, commits, left_s)
                 found = self._head.read_commits(commits)
-            if self._covers(found, mark):
-                return found
             stage = _next_stage(stage, commits) if found is commits else _LOOK
             commits = found
             left_s = deadline - waiting.monotonic()
-            if left_s <= 0:
-                raise self._lock.busy(waiting.commit_timeout_s)
+        return commits
 
     def _covers(self, commits: Commits, mark: Mark) -> bool:
         """Whether all before the mark is on the disk."""
@@ -188,7 +189,7 @@ class GroupCommit:
         if durable is None or durable.is_poisoned or self.is_poisoned:
             self.verify_not_poisoned(durable, boot)
             if durable is None:
-                raise self._cleared()
+                raise self._changed()
         return durable
 
     def _look(self, before: Commits) -> Commits:
@@ -232,9 +233,10 @@ class GroupCommit:
     def _unusable(self, fault: OSError) -> PaddockError:
         return failure(fault, "the ledger's head file cannot be waited on", self._head.path)
 
-    def _cleared(self) -> HostError:
+    def _changed(self) -> HostError:
         return HostError(
-            "the ledger's head file was cleared while in use", where=ascii(self._place.path)
+            "the ledger's head file was changed by something else while in use",
+            where=ascii(self._place.path),
         )
 
     def _lead(self, mine: Mark) -> None:
@@ -250,7 +252,7 @@ class GroupCommit:
             # Both slots were being written as we read. My own append's mark was
             # stored before I came here, so a whole one is there.
             page = self._head.read()
-        raise self._cleared()
+        raise self._changed()
 
     def _sync(self, newest: Mark, page: HeadPage) -> None:
         before = page.durable

@@ -43,8 +43,10 @@ _RECORD: Final = struct.Struct("<QQQ32s16sIQB")
 _CRC: Final = struct.Struct("<I")
 _BODY_BYTES: Final = _RECORD.size
 _RECORD_BYTES: Final = _BODY_BYTES + _CRC.size
+IDENTITY: Final = struct.Struct("<2Q")
+"""Device and inode."""
 FILES: Final = struct.Struct("<8Q")
-"""Device and inode of the ledger's file, the append lock, the commit lock, and the head file."""
+"""The identities of the ledger's file, the append lock, the commit lock, and the head file."""
 _NAMED_BYTES: Final = _RECORD_BYTES + FILES.size
 _COMMIT_BYTES: Final = _NAMED_BYTES + _CRC.size
 _WHOLE: Final = struct.Struct(f"{_RECORD.format}I")

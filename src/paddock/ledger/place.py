@@ -4,7 +4,7 @@ from itertools import chain
 
 from paddock.errors import LedgerDamagedError
 from paddock.ledger.disk import Disk
-from paddock.ledger.head import FILES
+from paddock.ledger.head import FILES, IDENTITY
 from paddock.ledger.segments import ActiveSegment, Identity, Segment, find_identity
 
 
@@ -46,6 +46,17 @@ class LedgerPlace:
         """
         self._active.verify_in_place(segment)
         self.verify_beside()
+
+    def verify_besides(self, segment: Segment, found: bytes) -> None:
+        """As `verify`, where a leader found other files in their places, or does not say which.
+
+        Threat: a file that was put back meanwhile is in its place, and not what was synced.
+
+        Raises: LedgerDamagedError.
+        """
+        self.verify(segment)
+        if found and not found.startswith(IDENTITY.pack(*segment.identity)):
+            self._active.verify_sealed(segment)
 
     def verify_beside(self) -> None:
         """Refuse if what keeps writers apart is not in its place any more.

@@ -183,6 +183,14 @@ class ActiveSegment:
             raise LedgerDamagedError(
                 f"the ledger is gone: {fault.strerror}", where=ascii(paths.ledger)
             ) from fault
+        self.verify_sealed(segment)
+
+    def verify_sealed(self, segment: Segment) -> None:
+        """Refuse if the segment does not have its sealed name.
+
+        Raises: LedgerDamagedError.
+        """
+        paths = self._paths
         try:
             is_sealed = find_identity(self._disk, paths.sealed(segment.base)) == segment.identity
         except OSError:

@@ -10,7 +10,7 @@ The sequence of an append, and why:
   5. store the new mark into the other slot; a kill between 4 and 5 leaves whole
      lines, which the next append adopts;
   6. unlock;
-  7. `wait()`: group commit (commit.py), and a look whether the path still leads here.
+  7. group commit (commit.py), with a look whether the path still leads here.
 
 A failure at 4 cuts the file back. One at 5 leaves the lines, whether or not the mark was
 stored: recovery is right in both cases. Either way the entries are not acknowledged.
@@ -38,13 +38,13 @@ from paddock.ledger.format.encoding import (
 from paddock.ledger.format.genesis import Genesis
 from paddock.ledger.head import HeadPage, Mark, make_mark
 from paddock.ledger.paths import LedgerPaths
+from paddock.ledger.pending import PendingEntries
 from paddock.ledger.ports import Head, Receipt, Reservation
 from paddock.ledger.recovery import find_tail, list_pending, quarantine, settle, verify_marks
 from paddock.ledger.reserve import Held
 from paddock.ledger.segments import Segment
 from paddock.ledger.stamps import Stamps
 from paddock.values.entries import Entry
-from paddock.values.quick import quick
 
 
 class LedgerFile:
@@ -146,11 +146,11 @@ class LedgerFile:
 
         Raises as `write` and `Pending.wait` do (ports.py).
         """
-        return self.write(entries, reservation=reservation).wait()
+        return self.write(entries, reservation=reservation).wait_at_once()
 
     def write(
         self, entries: Sequence[Entry], *, reservation: Reservation | None = None
-    ) -> "PendingEntries":
+    ) -> PendingEntries:
         """Write entries; `wait()` of the answer makes them durable. See `ports.Ledger`."""
         files = self._files or self._live()
         ids, bodies = self._encode(entries)
@@ -164,7 +164,7 @@ class LedgerFile:
             files.lock.release()
         if reservation is not None:
             reservation.release()
-        return PendingEntries(self, ids, after, segment)
+        return PendingEntries(self, tuple(ids), after, segment)
 
     def reserve(self, size_bytes: int) -> Held:
         """Keep space for entries of so many bytes, so that a full disk cannot stop them.
@@ -182,6 +182,12 @@ class LedgerFile:
 
     def commit(self, mark: Mark, segment: Segment) -> None:
         """Return when all before the mark is durable, and its segment is still in its place."""
+        self.commit_at_once(mark, segment)
+        # Whoever led may have looked long before this was called.
+        self._live().place.verify(segment)
+
+    def commit_at_once(self, mark: Mark, segment: Segment) -> None:
+        """As `commit`, right after the write: a look of whoever led is later than that."""
         files = self._files or self._live()
         files.commit.wait_for(mark, segment)
 
@@ -357,34 +363,6 @@ class LedgerFile:
             raise failure(fault, "the ledger cannot be opened", self.path) from fault
         finally:
             files.lock.release()
-
-
-class PendingEntries:
-    """Entries that are written, in order, and not yet safe from a power cut."""
-
-    __slots__ = ("_after", "_ids", "_ledger", "_segment")
-
-    def __init__(self, ledger: LedgerFile, ids: list[str], after: Mark, segment: Segment) -> None:
-        self._ledger: LedgerFile | None = ledger
-        """None as soon as the entries are durable."""
-        self._ids = ids
-        self._after = after
-        self._segment = segment
-
-    @property
-    def receipt(self) -> Receipt:
-        """Where the entries stand."""
-        after = self._after
-        head = quick(Head, (after.entries - 1, after.leaf))
-        return quick(Receipt, (after.entries - len(self._ids), tuple(self._ids), head))
-
-    def wait(self) -> Receipt:
-        """Return when the entries are durable. See `ports.Pending`."""
-        ledger = self._ledger
-        if ledger is not None:
-            ledger.commit(self._after, self._segment)
-            self._ledger = None
-        return self.receipt
 
 
 _open_ledgers: "weakref.WeakSet[LedgerFile]" = weakref.WeakSet()

@@ -17,7 +17,7 @@ BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4
 APPENDS = 25
 COMMITS_OFFSET = 1024
-AT_ONCE, LOOKS, AFTER_SLEEP, AFTER_LEAD = 1, 250, 1, 1
+LOOKS, AFTER_SLEEP, AFTER_LEAD = 250, 1, 1
 
 
 @pytest.fixture(params=BELLS)
@@ -239,8 +239,8 @@ class LooksCounted(SystemDisk):
 @pytest.mark.parametrize(
     ("yield_s", "wanted"),
     [
-        (0.0, [AT_ONCE + LOOKS + AFTER_LEAD] * 2),
-        (0.003, [AT_ONCE + looks + AFTER_SLEEP + AFTER_LEAD for looks in (1, 0)]),
+        (0.0, [LOOKS + AFTER_LEAD] * 2),
+        (0.003, [looks + AFTER_SLEEP + AFTER_LEAD for looks in (1, 0)]),
     ],
 )
 def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yield_s, wanted):
@@ -300,15 +300,15 @@ def remove_folder(path):
 
 
 class Acting(SystemDisk):
-    """While it syncs, something happens."""
+    """At the end of a sync something happens."""
 
     def __init__(self):
         self.act = lambda: None
 
     def datasync(self, descriptor, /):
+        os.fdatasync(descriptor)
         act, self.act = self.act, lambda: None
         act()
-        os.fdatasync(descriptor)
 
 
 @pytest.mark.parametrize("replace", [restore, remove_folder])
@@ -326,46 +326,218 @@ def test_nobody_is_acknowledged_in_a_ledger_that_is_replaced_while_the_leader_sy
             each.wait()
 
 
-class Looking(SystemDisk):
-    """Says when somebody has looked for a commit."""
+class Stopped(SystemDisk):
+    """Whoever has it looks once for a commit, and then sees nothing until it may go on."""
 
     def __init__(self):
-        self.looked = threading.Event()
+        self.is_armed = False
+        self.has_looked = threading.Event()
+        self.may_go_on = threading.Event()
 
-    def read(self, descriptor, size, offset):
+    def read(self, descriptor, size, offset, /):
         found = os.pread(descriptor, size, offset)
-        if offset == COMMITS_OFFSET:
-            self.looked.set()
+        if self.is_armed and offset == COMMITS_OFFSET:
+            self.is_armed = False
+            self.has_looked.set()
+            assert self.may_go_on.wait(60)
         return found
 
 
-def test_who_wrote_to_another_file_than_the_leader_is_not_acknowledged_by_its_mark(path):
-    looking, disk = Looking(), Acting()
-    waiter = open_ledger(path, disk=looking)
-    late = waiter.write([note("late")])
-    shutil.copyfile(path, f"{path}.backup")
-    restore(path)
-    led = open_ledger(path, disk=disk).write([note("led")])
+def answer_of(ledger, act):
+    """What an append is told that has written and looked for a commit before something happens."""
+    disk, told = ledger._disk, []
+
+    def append():
+        try:
+            told.append(len(ledger.append([note("late")]).ids))
+        except LedgerDamagedError as refused:
+            told.append(type(refused))
+
+    disk.is_armed = True
+    appends = threading.Thread(target=append)
+    appends.start()
+    assert disk.has_looked.wait(60)
+    act()
+    disk.may_go_on.set()
+    appends.join()
+    return told
+
+
+def beside(path, name):
+    return os.path.join(os.path.dirname(path), "x.d", name)
+
+
+def copy_over(path):
+    shutil.copyfile(path, f"{path}.copy")
+    os.rename(f"{path}.copy", path)
+
+
+def lead_in(path, **options):
+    """Another writer appends, and marks all that there is as durable."""
+    open_ledger(path, **options).append([note("led")])
+
+
+@pytest.fixture
+def stopped(path):
+    return open_ledger(path, disk=Stopped())
+
+
+def test_who_waited_for_a_leader_with_the_same_files_is_acknowledged(path, stopped):
     expect(path, 100)
-    answers = []
+
+    assert answer_of(stopped, lambda: lead_in(path)) == [1]
+
+
+def copied(path):
+    """Whoever copied the ledger had no lock."""
+    copy_over(path)
+    lead_in(path)
+
+
+def put_back(path):
+    """The mark is that of a leader of the copy; what is in its place again was not synced."""
+    os.link(path, f"{path}.aside")
+    copied(path)
+    os.replace(f"{path}.aside", path)
+
+
+def without(name):
+    def act(path):
+        os.remove(beside(path, name))
+        lead_in(path)
+
+    return act
+
+
+@pytest.mark.parametrize("act", [copied, put_back, without("lock"), without("slock")])
+def test_who_has_other_files_than_the_leader_is_not_acknowledged_by_its_mark(path, stopped, act):
+    expect(path, 100)
+
+    assert answer_of(stopped, lambda: act(path)) == [LedgerDamagedError]
+
+
+def test_a_mark_that_names_no_files_says_nothing_about_them(path, stopped):
+    expect(path, 100)
+
+    def lead_as_before():
+        copied(path)
+        head = head_of(path)
+        page = head.read()
+        head.store_durable(page.durable._replace(sync_ns=1), 1 - page.durable_slot)
+        os.close(head.descriptor)
+
+    assert answer_of(stopped, lead_as_before) == [LedgerDamagedError]
+
+
+def test_which_files_these_are_is_another_answer_after_a_rotation(path):
+    leader = open_ledger(path)
+    rotating = open_ledger(path, disk=Stopped(), segment_bytes=1_500)
+    rotating.append([note("x" * 900)])
+    rotating.append([note("y" * 900)])
+    assert rotating._files.active.current.base
+    expect(path, 100)
+
+    def lead_in_a_copy():
+        copy_over(path)
+        leader.append([note("led")])
+
+    assert answer_of(rotating, lead_in_a_copy) == [LedgerDamagedError]
+
+
+def test_what_another_thread_has_open_meanwhile_is_not_what_was_written_to(path, stopped):
+    expect(path, 100)
+
+    def go_on_elsewhere():
+        copy_over(path)
+        lead_in(path, segment_bytes=500)
+        lead_in(path, segment_bytes=500)
+        stopped.write([note("follows")])
+        lead_in(path)
+
+    assert answer_of(stopped, go_on_elsewhere) == [LedgerDamagedError]
+    assert stopped._files.active.current.base
+
+
+def test_a_leader_syncs_and_looks_at_one_file_whatever_is_opened_meanwhile(path):
+    disk = Acting()
+    ledger = open_ledger(path, disk=disk)
+    mine = ledger.write([note("mine")])
+    durable = ledger._files.head.read().durable
+
+    def open_a_copy():
+        copy_over(path)
+        ledger._files.head.store_base(None)
+        other = threading.Thread(target=ledger.write, args=([note("other")],))
+        other.start()
+        other.join()
+
+    disk.act = open_a_copy
+    with pytest.raises(LedgerDamagedError, match="replaced"):
+        mine.wait()
+
+    assert ledger._files.head.read().durable == durable
+
+
+def test_who_waits_after_the_commit_looks_beside_the_ledger_too(path):
+    ledger = open_ledger(path)
+    early, late = ledger.write([note("one")]), ledger.write([note("two")])
+    late.wait()
+    remove_folder(path)
+
+    with pytest.raises(LedgerDamagedError, match="folder"):
+        early.wait()
+
+
+class Suspended(SystemDisk):
+    """A leader that is stopped after its last look at the place, before its mark."""
+
+    def __init__(self):
+        self.act = None
+
+    def stat(self, path, /):
+        found = os.stat(path)
+        if self.act is not None and str(path).endswith("head"):
+            act, self.act = self.act, None
+            act()
+        return found
+
+
+def test_who_waits_later_than_it_wrote_looks_for_itself(path):
+    disk = Suspended()
+    waiter, leader = open_ledger(path), open_ledger(path, disk=disk)
+    late, led = waiter.write([note("late")]), leader.write([note("led")])
+    shutil.copyfile(path, f"{path}.backup")
+    refused = []
 
     def wait_for_late():
-        with pytest.raises(LedgerDamagedError, match="replaced") as refused:
+        with pytest.raises(LedgerDamagedError, match="replaced") as raised:
             late.wait()
-        answers.append(refused.value.code)
+        refused.append(raised.type)
 
     waits = threading.Thread(target=wait_for_late)
 
-    def have_the_other_one_wait():
-        looking.looked.clear()
+    def restore_and_wait():
+        restore(path)
         waits.start()
-        looking.looked.wait(60)
 
-    disk.act = have_the_other_one_wait
-    led.wait()
+    disk.act = restore_and_wait
+    with pytest.raises(LedgerDamagedError, match="replaced"):
+        led.wait()
     waits.join()
 
-    assert answers == [LedgerDamagedError.code]
+    assert refused == [LedgerDamagedError]
+
+
+def test_a_head_file_in_which_a_commit_does_not_count_is_said_so(path):
+    ledger = open_ledger(path)
+    pending = ledger.write([note("one")])
+    head = head_of(path)
+    page = head.read()
+    # Of the same number and not as far: no writer makes such a mark.
+    head.store_durable(page.durable._replace(generation=page.newest.generation), 0)
+
+    with pytest.raises(HostError, match="changed by something else"):
+        pending.wait()
 
 
 class Syncs(SystemDisk):
