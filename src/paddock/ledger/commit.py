@@ -11,10 +11,11 @@ its place. Between the sync and the mark the leader looks whether its files are 
 the ledger's paths, and the mark says which files it has found there. Who wrote to these
 very files need not look again; everybody else does.
 
-Where the lock is taken they sleep on the turn, a word in the head file. The
-leader changes it and wakes them after it has released the lock, so that one
-whose line came too late for the commit finds the lock free. Queueing on the lock
-instead would wake one waiter per sync.
+Where the lock is taken they sleep on the turn, a word in the head file, and say so
+there before they look a last time. The leader looks whether somebody sleeps after
+it has stored the mark and released the lock: either it finds that, changes the turn
+and wakes them, or they find its mark. So one whose line came too late for the commit
+finds the lock free. Queueing on the lock instead would wake one waiter per sync.
 
 No sleep is long: a leader that is killed wakes nobody, and where the system has
 no such sleep, looking again is all there is.
@@ -124,6 +125,8 @@ class GroupCommit:
             if left_s <= 0:
                 raise self._lock.busy(waiting.commit_timeout_s)
             if self._may_lead(commits, mark, stage) and self._try_lead(mark):
+                if self._head.has_sleepers():
+                    self._wake_others()
                 found = self._head.read_commits(commits)
                 if not self._covers(found, mark):
                     raise self._changed()
@@ -152,9 +155,11 @@ class GroupCommit:
             return False
         try:
             self._lead(mark)
-        finally:
+        except BaseException:
             self._lock.release()
             self._wake_others()
+            raise
+        self._lock.release()
         return True
 
     def sync(self, newest: Mark) -> None:
@@ -208,6 +213,9 @@ class GroupCommit:
         if stage == _WAIT:
             at_most_s = min(_patience_s(commits), at_most_s)
         if self._bell is not None:
+            self._head.announce_sleeper()
+            if self._head.read_commits(commits) is not commits:
+                return
             bound_s = min(max(sync_s * _SYNCS_PER_SLEEP, _SLEEP_MIN_S), _SLEEP_MAX_S)
             try:
                 self._bell.wait(commits.turn, min(bound_s, at_most_s))
@@ -220,8 +228,8 @@ class GroupCommit:
     def _wake_others(self) -> None:
         """End the sleep of all who wait for a commit.
 
-        Whoever did not get the lock has read the turn before; it is another one
-        now, so that they do not fall asleep after this either.
+        Whoever is about to sleep has read the turn before; it is another one now, so
+        that they do not fall asleep after this either.
         """
         self._head.pass_turn()
         if self._bell is not None:

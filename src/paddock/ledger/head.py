@@ -6,8 +6,9 @@ is seen and its elder twin used:
     0, 512      the newest append (two slots, written in turn)
     1024, 1536  the newest commit: all before its offset is on the disk. Behind the record,
                 which files the leader has found in their places, with a CRC-32
-    2048        the turn: a word that differs after each commit
+    2048        the turn: a word that is another one when those who sleep may go on
     2560        the base: where the file that is appended to begins in the whole ledger
+    3072        whether somebody sleeps until the turn is another one
 
 Everything here can be made again from the ledger file. Nothing here is signed:
 it serves crashes, not auditors.
@@ -24,6 +25,7 @@ from zlib import crc32
 from paddock.errors import HostError, PaddockError
 from paddock.ledger.disk import Disk, failure
 from paddock.ledger.format.encoding import PREV_OF_GENESIS
+from paddock.values.quick import quick
 
 _SECTOR: Final = 512
 _DURABLE: Final = (2 * _SECTOR, 3 * _SECTOR)
@@ -31,6 +33,9 @@ TURN_OFFSET: Final = 4 * _SECTOR
 _TURN_BYTES: Final = 4
 _BASE_OFFSET: Final = 5 * _SECTOR
 _BASE_BYTES: Final = 12
+_SLEEPERS_OFFSET: Final = 6 * _SECTOR
+_NOBODY: Final = b"\0"
+_SOMEBODY: Final = b"\1"
 _PAGE_BYTES: Final = _BASE_OFFSET + _BASE_BYTES
 _COMMITS_BYTES: Final = _PAGE_BYTES - _DURABLE[0]
 """From the first commit mark on: what commits write."""
@@ -83,8 +88,7 @@ class Mark(NamedTuple):
 
 def make_mark(generation: int, entries: int, offset_bytes: int, leaf: str, boot: bytes) -> Mark:
     """Return an append's mark. Half the price of the class's own constructor."""
-    values = (generation, entries, offset_bytes, leaf, boot, 0, 0, False)
-    return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - no type there
+    return quick(Mark, (generation, entries, offset_bytes, leaf, boot, 0, 0, False))
 
 
 NOTHING_DURABLE: Final = Mark(0, 0, 0, PREV_OF_GENESIS, bytes(16))
@@ -139,8 +143,7 @@ _NO_COMMITS: Final = Commits(_NO_RECORD, None, 0, 0, None, b"")
 def make_page(newest: Mark | None, commits: Commits) -> HeadPage:
     """Return what the head file says; as cheap as `make_mark`."""
     _, durable, durable_slot, turn, base, _ = commits
-    values = (newest, durable, durable_slot, turn, base)
-    return tuple.__new__(HeadPage, values)  # pyright: ignore[reportUnknownMemberType] - no type there
+    return quick(HeadPage, (newest, durable, durable_slot, turn, base))
 
 
 _Seen = tuple[bytes, bytes, Commits, HeadPage]
@@ -218,15 +221,28 @@ class HeadFile:
         return max(_GENERATIONS.unpack(pair)) if len(pair) == _GENERATIONS.size else 0
 
     def pass_turn(self) -> None:
-        """Write another turn, for whoever waits for a commit to end.
+        """Write another turn, for whoever sleeps: to be woken after this.
 
         Random, as two leaders may write here at once: no count of theirs would
         surely differ from what a third has seen.
         """
         try:
+            # In this order: who says meanwhile to be about to sleep still has the turn before.
+            self._write(self.descriptor, _NOBODY, _SLEEPERS_OFFSET)
             self._write(self.descriptor, os.urandom(_TURN_BYTES), TURN_OFFSET)
         except OSError as fault:
             raise self._unwritten(fault) from fault
+
+    def announce_sleeper(self) -> None:
+        """Say that somebody is about to sleep. Only then read the commits a last time."""
+        try:
+            self._write(self.descriptor, _SOMEBODY, _SLEEPERS_OFFSET)
+        except OSError as fault:
+            raise self._unwritten(fault) from fault
+
+    def has_sleepers(self) -> bool:
+        """Whether somebody may sleep. To be asked when the commit is stored and the lock free."""
+        return self._read_at(1, _SLEEPERS_OFFSET) != _NOBODY
 
     def store_newest(self, mark: Mark) -> None:
         """Write an append's mark into the slot that its predecessor does not use."""
@@ -250,7 +266,7 @@ class HeadFile:
         """
         record = encode_mark(mark)
         if files:
-            record += files + _CRC.pack(_crc_of_files(record, files))
+            record += files + _CRC.pack(crc32(record[:_BODY_BYTES] + files))
         try:
             written = self._write(self.descriptor, record, _DURABLE[slot])
         except OSError as fault:
@@ -303,7 +319,7 @@ def decode_mark(page: bytes, at: int = 0) -> Mark | None:
     if crc32(page[at : at + _BODY_BYTES]) != crc:
         return None
     values = (generation, entries, offset, leaf.hex(), boot, cohort, sync_ns, bool(poisoned))
-    return tuple.__new__(Mark, values)  # pyright: ignore[reportUnknownMemberType] - no type there
+    return quick(Mark, values)
 
 
 def _decode_commits(record: bytes, before: Commits) -> Commits:
@@ -313,7 +329,7 @@ def _decode_commits(record: bytes, before: Commits) -> Commits:
     end = record[_BASE_AT:]
     base = before.base if before.record[_BASE_AT:] == end else _decode_base(end)
     files = _decode_files(record, 0 if durable_slot else _SECTOR)
-    return Commits(record, durable, durable_slot, turn, base, files)
+    return quick(Commits, (record, durable, durable_slot, turn, base, files))
 
 
 def _decode_files(record: bytes, at: int) -> bytes:
@@ -321,17 +337,11 @@ def _decode_files(record: bytes, at: int) -> bytes:
     if len(record) < at + _COMMIT_BYTES:
         return b""
     files = record[at + _RECORD_BYTES : at + _NAMED_BYTES]
+    (own,) = _CRC.unpack_from(record, at + _BODY_BYTES)
     (crc,) = _CRC.unpack_from(record, at + _NAMED_BYTES)
-    return files if _crc_of_files(record[at : at + _RECORD_BYTES], files) == crc else b""
-
-
-def _crc_of_files(record: bytes, files: bytes) -> int:
-    """Of the record and of the files, less the record's own CRC-32.
-
-    Over that one too it would be the same for all records: what is followed by its own
-    CRC-32 leaves no trace in a CRC-32.
-    """
-    return crc32(files, crc32(record[:_BODY_BYTES]))
+    # Over its own CRC-32, too, it would be the same for all records: what is followed by
+    # that leaves no trace in a CRC-32.
+    return files if crc32(files, own) == crc else b""
 
 
 def _decode_pair(page: bytes, at: int) -> tuple[Mark | None, int]:

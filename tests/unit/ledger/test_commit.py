@@ -17,7 +17,8 @@ BELLS = {"bell": hang_bell, "no bell": hang_no_bell}
 WRITERS = 4
 APPENDS = 25
 COMMITS_OFFSET = 1024
-LOOKS, AFTER_SLEEP, AFTER_LEAD = 250, 1, 1
+LOOKS, AROUND_SLEEP, AFTER_LEAD = 250, 2, 1
+SLEEPERS_OFFSET = 3072
 
 
 @pytest.fixture(params=BELLS)
@@ -163,21 +164,83 @@ def test_whoever_leads_passes_the_turn_after_the_lock_is_free(path):
             free_at_turn.append((lock.try_acquire(), head.read().turn))
             os.close(lock.descriptor)
 
-    head = head_of_new(path)
-    before = head.read().turn
+    open_ledger(path).close()
+    head = head_of(path)
     ledger = open_ledger(path, waiting=Waiting(bell=Bell().hang))
+    before = head.read().turn
+    free_at_turn.clear()
+    head.announce_sleeper()
 
     ledger.append([note("one")])
+    ledger.append([note("two")])
 
-    (is_free, turn), *_ = reversed(free_at_turn)
+    ((is_free, turn),) = free_at_turn
     assert is_free
     assert turn != before
     assert turn == head.read().turn
+    assert not head.has_sleepers()
 
 
-def head_of_new(path):
-    open_ledger(path).close()
-    return head_of(path)
+def test_where_nobody_sleeps_nobody_is_woken(path):
+    bell = SlowBell()
+    ledger = open_ledger(path, waiting=Waiting(bell=bell.hang))
+    bell.slept.clear()
+
+    ledger.append([note("one")])
+
+    assert bell.slept == []
+
+
+class Announcing(SystemDisk):
+    """Something happens right before it says that it is about to sleep, or right after."""
+
+    def __init__(self):
+        self.before = self.after = lambda: None
+
+    def write(self, descriptor, data, offset, /):
+        is_said = (offset, data) == (SLEEPERS_OFFSET, b"\1")
+        if is_said:
+            act, self.before = self.before, lambda: None
+            act()
+        written = os.pwrite(descriptor, data, offset)
+        if is_said:
+            act, self.after = self.after, lambda: None
+            act()
+        return written
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_whoever_is_about_to_sleep_sees_a_commit_that_ends_around_that(path, moment):
+    bell, disk = SlowBell(), Announcing()
+    waiting = Waiting(monotonic=lambda: bell.now, bell=bell.hang, commit_timeout_s=1.0)
+    ledger = open_ledger(path, disk=disk, waiting=waiting)
+    pending = ledger.write([note("one")])
+    leader = commit_lock(path)
+    leader.acquire()
+    bell.slept.clear()
+
+    def lead():
+        leader.release()
+        lead_in(path)
+
+    setattr(disk, moment, lead)
+
+    pending.wait()
+
+    assert bell.slept == []
+
+
+def test_a_leader_that_fails_wakes_those_who_sleep(path):
+    bell = SlowBell()
+    ledger = open_ledger(path, waiting=Waiting(bell=bell.hang))
+    pending = ledger.write([note("one")])
+    bell.slept.clear()
+    copy_over(path)
+
+    with pytest.raises(LedgerDamagedError, match="replaced"):
+        pending.wait()
+
+    assert bell.slept == ["woke"]
 
 
 class BrokenBell(SlowBell):
@@ -240,7 +303,7 @@ class LooksCounted(SystemDisk):
     ("yield_s", "wanted"),
     [
         (0.0, [LOOKS + AFTER_LEAD] * 2),
-        (0.003, [looks + AFTER_SLEEP + AFTER_LEAD for looks in (1, 0)]),
+        (0.003, [looks + AROUND_SLEEP + AFTER_LEAD for looks in (1, 0)]),
     ],
 )
 def test_where_a_yield_takes_a_time_slice_nobody_looks_for_some_waits(path, yield_s, wanted):
