@@ -4,7 +4,7 @@
     ports.py presence.py  what the runtime asks of a ledger; whether there is one
     disk.py mounts.py  the system calls that the store makes, as a port
     paths.py details.py  a ledger's files, and what may stand beside it
-    store.py           LedgerFile: append by many processes and threads
+    store.py pending.py   LedgerFile: append by many processes and threads
     lock.py yielding.py head.py commit.py recovery.py reserve.py create.py stamps.py   its parts
     place.py           whether its files still stand where they were opened
     segments.py        the files that a ledger is in, and how it goes on in another one

@@ -115,6 +115,14 @@ class GroupCommit:
         if commits.files != self._place.files(segment):
             self._place.verify_besides(segment, commits.files)
 
+    def is_durable(self, mark: Mark) -> bool:
+        """Whether all before the mark is on the disk, by what the head file says now.
+
+        Raises:
+            HostError: the disk failed, here or in another process.
+        """
+        return self._covers(self._head.read_commits(self._head.last_commits()), mark)
+
     def _wait(self, commits: Commits, mark: Mark) -> Commits:
         """Return the commits that cover the mark: these, or later ones."""
         waiting = self._waiting

@@ -290,7 +290,7 @@ class KeptLedger:
             HostError: the disk, or where checkpoints go, failed.
         """
         # Also what a killed process wrote and nobody waited for.
-        self._ledger.commit(*self._ledger.look())
+        self._ledger.settle()
         return self._keeper.seal()
 
     def close(self) -> None:

@@ -181,7 +181,7 @@ class LedgerFile:
             files.close()
 
     def commit(self, mark: Mark, segment: Segment) -> None:
-        """Return when all before the mark is durable, and its segment is still in its place."""
+        """Return when all before a mark of this writer is durable, and its segment in place."""
         self.commit_at_once(mark, segment)
         # Whoever led may have looked long before this was called.
         self._live().place.verify(segment)
@@ -190,6 +190,20 @@ class LedgerFile:
         """As `commit`, right after the write: a look of whoever led is later than that."""
         files = self._files or self._live()
         files.commit.wait_for(mark, segment)
+
+    def settle(self) -> None:
+        """Return when all that anybody has written so far is durable, and in its place.
+
+        Where it was durable before, it may be that the files were copied since: which ones
+        the commit's mark names is no matter then.
+
+        Raises as `write` and `Pending.wait` do (ports.py).
+        """
+        newest, segment = self.look()
+        files = self._live()
+        if not files.commit.is_durable(newest):
+            files.commit.wait_for(newest, segment)
+        files.place.verify(segment)
 
     def forget_files(self) -> None:
         """Let go of files that a fork has copied: a lock belongs to the description, not to us."""

@@ -1,4 +1,5 @@
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -305,3 +306,39 @@ def test_a_file_without_the_usual_ending_has_its_folder_beside_it(tmp_path):
     open_ledger(tmp_path / "log").close()
 
     assert sorted(os.listdir(tmp_path)) == ["log", "log.d"]
+
+
+def test_all_that_is_written_is_settled_whoever_wrote_it(path):
+    ledger, other = open_ledger(path), open_ledger(path)
+    other.write([note("nobody waits for it")])
+
+    ledger.settle()
+
+    head = ledger._files.head.read()
+    assert head.durable.offset_bytes == head.newest.offset_bytes == os.path.getsize(path)
+
+
+def test_a_ledger_that_was_copied_as_a_whole_is_settled_as_it_is(path, tmp_path):
+    with_entries = open_ledger(path)
+    with_entries.append([note("one")])
+    with_entries.close()
+    copy = tmp_path / "copy"
+    shutil.copytree(os.path.dirname(path), copy)
+    copied = open_ledger(str(copy / os.path.basename(path)))
+    before = copied._files.head.read()
+
+    copied.settle()
+    copied.append([note("two")])
+
+    assert before.durable.generation == before.newest.generation
+    assert_holds(copied.path, ["one", "two"])
+
+
+def test_nothing_is_settled_in_a_ledger_that_was_replaced(path):
+    ledger = open_ledger(path)
+    ledger.append([note("one")])
+    os.rename(path, f"{path}.aside")
+    shutil.copyfile(f"{path}.aside", path)
+
+    with pytest.raises(LedgerDamagedError, match="replaced"):
+        ledger.settle()
