@@ -13,7 +13,10 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Tests as pytest node ids or files; mutants as file names in tests/mutants/."""
+    """Tests as pytest node ids or files; mutants as file names in tests/mutants/.
+
+    What notices the first mutant mostly stands first, as a trial ends there.
+    """
 
     tests: tuple[str, ...]
     mutants: tuple[str, ...]
@@ -107,10 +110,10 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G10": Guarantee(
             tests=(
+                "tests/unit/apps/test_approvals.py",
                 "tests/unit/runtime/test_approvals.py",
                 "tests/unit/runtime/test_dispatch.py",
                 "tests/unit/runtime/test_inbox.py",
-                "tests/unit/apps/test_approvals.py",
                 "tests/unit/apps/test_approved_paths.py",
                 "tests/unit/apps/test_used_approvals.py",
                 "tests/contract/test_mcp.py",
@@ -195,11 +198,11 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G17": Guarantee(
             tests=(
+                "tests/unit/history/test_journal.py",
                 "tests/fault/test_set_order.py",
                 "tests/fault/test_changeset_faults.py",
                 "tests/unit/workspace/test_changeset.py",
                 "tests/unit/workspace/test_change_recovery.py",
-                "tests/unit/history/test_journal.py",
                 "tests/unit/history/test_journal_format.py",
                 "tests/unit/sandbox/changes/test_ancestry.py",
                 "tests/unit/sandbox/changes/test_footing.py",
@@ -326,12 +329,12 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G26": Guarantee(
             tests=(
+                "tests/kernel/test_run_shell.py::test_a_dry_run_only_reads_what_lies_outside_of_its_layers",
                 "tests/kernel/test_attacks.py",
                 "tests/kernel/test_limits.py",
                 "tests/kernel/test_layers.py",
                 "tests/kernel/test_launcher.py",
                 "tests/kernel/test_left_behind.py",
-                "tests/kernel/test_run_shell.py::test_a_dry_run_only_reads_what_lies_outside_of_its_layers",
                 "tests/unit/sandbox/test_area.py",
                 "tests/unit/sandbox/host/test_toolchains.py",
             ),
@@ -393,9 +396,9 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G30": Guarantee(
             tests=(
+                "tests/unit/policy/questions/test_policy_diff.py",
                 "tests/property/test_policy_past.py",
                 "tests/unit/policy/questions/test_policy_replay.py",
-                "tests/unit/policy/questions/test_policy_diff.py",
                 "tests/unit/apps/test_policy_past.py",
                 "tests/unit/apps/test_gone_ledgers.py",
                 "tests/unit/ledger/test_presence.py",
@@ -435,8 +438,8 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G33": Guarantee(
             tests=(
-                "tests/fault/test_hook_fails_closed.py",
                 "tests/unit/apps/hook/test_images.py",
+                "tests/fault/test_hook_fails_closed.py",
             ),
             mutants=(
                 "any-image-counts.toml",
@@ -495,10 +498,10 @@ GUARANTEES: Final[Mapping[str, Guarantee]] = MappingProxyType(
         ),
         "G37": Guarantee(
             tests=(
+                "tests/unit/packages/test_install.py",
                 "tests/fault/test_install_dies.py",
                 "tests/fault/test_kill_install.py",
                 "tests/unit/packages/test_approvals_of_changes.py",
-                "tests/unit/packages/test_install.py",
                 "tests/unit/apps/test_hidden_rows.py",
             ),
             mutants=(
