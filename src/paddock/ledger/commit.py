@@ -216,7 +216,11 @@ class GroupCommit:
         return found
 
     def _sleep(self, stage: int, commits: Commits, at_most_s: float) -> None:
-        """Sleep until the turn is another one, or for a few syncs; for the rest, half a sync."""
+        """Sleep until the turn is another one, or for a few syncs; for the rest, half a sync.
+
+        Not at all where a commit ended before it was said that somebody sleeps: nobody
+        would wake us for that one.
+        """
         sync_s = _sync_s(commits)
         if stage == _WAIT:
             at_most_s = min(_patience_s(commits), at_most_s)
@@ -252,7 +256,8 @@ class GroupCommit:
     def _changed(self) -> HostError:
         return HostError(
             "the ledger's head file was changed by something else while in use",
-            where=ascii(self._place.path),
+            where=ascii(self._head.path),
+            hint="find what else writes there; whoever opens the ledger anew makes it whole",
         )
 
     def _lead(self, mine: Mark) -> None:
