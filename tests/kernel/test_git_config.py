@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from paddock.sandbox.git_config import take_git
+from paddock.sandbox.host.host_facts import GitFacts
+from tests.kernel.test_keeping import Shell
 from tests.support.shells import OPEN, Terminal, Yard, refused
+from tests.support.users import give_to_plain_user
 
-pytestmark = [pytest.mark.needs("stage"), pytest.mark.needs("git")]
+pytestmark = pytest.mark.needs("stage", "git")
 
 WHO = "[user]\n\tname = U\n\temail = u@example.org\n"
 LFS = (
@@ -627,3 +631,48 @@ def test_a_folder_that_looks_like_a_repository_is_none_unless_it_is_named(person
 
     assert said["stdout"] == "true\n"
     assert shlex.quote(str(person.yard.root / "bare")) in said["stderr"]
+
+
+# --- without namespaces ---------------------------------------------------------
+
+
+@pytest.fixture
+def held(tmp_path: Path):
+    """A workspace whose commands Landlock holds, with a repository and a user's configuration."""
+    root = tmp_path / "ws"
+    (root / "src").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", "-b", "main", root], check=True)
+    (root / "a.swp").write_text("x")
+    (root / "b.txt").write_text("x")
+    give_to_plain_user(root)
+    facts = GitFacts(
+        values=(("user.name", "U"), ("user.email", "u@example.org")),
+        ignored="*.swp\n",
+        attributes="*.txt filter=gone\n",
+        filter_names=("gone",),
+    )
+    shell = Shell(root)
+    shell.git_config = take_git(facts, ("/usr",))[0]
+    return shell
+
+
+@pytest.mark.needs("landlock")
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("git var GIT_AUTHOR_IDENT | cut -d '>' -f 1", 0, b"U <u@example.org\n"),
+        ("git status --short", 0, b"?? b.txt\n"),
+        ("cd $TMPDIR && git init -q n && cd n && touch f && git add f && git commit", 1, b""),
+        ("git check-attr filter b.txt", 0, b"b.txt: filter: gone\n"),
+        ("git hash-object b.txt", 128, b""),
+        ("GIT_EDITOR=true git var GIT_EDITOR", 0, b"true\n"),
+    ],
+)
+def test_under_landlock_the_same_configuration_holds(held: Shell, line: str, status: int, said):
+    end = held.line(line).end
+
+    assert (end.exit_code, end.stdout.head) == (status, said), end
+    if status == 1:
+        assert b"no editor runs in a sandbox" in end.stderr.head
+    if status == 128:
+        assert b"git filter gone has no program" in end.stderr.head

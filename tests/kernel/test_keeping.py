@@ -33,6 +33,8 @@ class Shell:
         self.workspace = root
         policy = load_policy(None)
         self.read, self.write = ReadJudge(policy, CHAIN), WriteJudge(policy, CHAIN)
+        who = (("user.name", 'A "quoted" name'), ("user.email", "a@example.com"))
+        self.git_config = GitConfig(who)
 
     def run(
         self, *argv: str, timeout_s: float = 20.0, cwd: str = ".", cancel=None, **limits
@@ -40,9 +42,7 @@ class Shell:
         plan = replace(
             plan_for(self.workspace),
             environment=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
-            git_config=GitConfig(
-                (("user.name", 'A "quoted" name'), ("user.email", "a@example.com"))
-            ),
+            git_config=self.git_config,
             limits=ShellLimits(**limits),
         )
         fd = os.open(self.workspace, os.O_PATH | os.O_DIRECTORY)
