@@ -43,6 +43,7 @@ _OVERRIDES: Final = {
     "commit.gpgsign": "false",
     "tag.gpgsign": "false",
     "tag.forcesignannotated": "false",
+    "push.gpgsign": "false",
     # Nobody sits there.
     "core.editor": _NO_EDITOR,
     "sequence.editor": _NO_EDITOR,

@@ -94,7 +94,7 @@ class GitLook:
             (visible if is_seen else ours).append(each)
         said = {each.key: each for each in ours}
         attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(said, "attributes")
-        named = [attributes, *map(self._plain_text, _attribute_files(own))]
+        named = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
         return GitFacts(
             values=self._values(said),
             variables=self._who(),
@@ -183,23 +183,15 @@ class GitLook:
             os.path.basename(standing.real)
         ):
             why = f"it is a secret: {standing.real}"
-        text = "" if why else self._plain_text(standing.real)
-        if not text and not why and os.path.getsize(standing.real):
+        text = "" if why else _plain_text(standing.real)
+        if text is None:
             why = f"it is not a plain text of at most {_TEXT_BYTES_MAX} bytes"
         if why:
             self.left_out.append(LeftOut(path, why))
-        return text if not text or text.endswith("\n") else f"{text}\n"
+        return f"{text}\n" if text and not text.endswith("\n") else text or ""
 
     def _is_changeable(self, standing: Standing) -> bool:
         return is_changeable(standing, (self.workspace, *self.changeable))
-
-    def _plain_text(self, path: str) -> str:
-        try:
-            text = (read_file(Path(path), _TEXT_BYTES_MAX) or b"").decode()
-        except (PaddockError, UnicodeDecodeError):
-            # Whoever wants it says that it could not be taken.
-            return ""
-        return "" if "\0" in text else text
 
     def _filters(self, ours: list[GitSetting], visible: list[GitSetting]) -> tuple[GitFilter, ...]:
         """Those with a command line; a repository's own line stands over the user's."""
@@ -267,6 +259,17 @@ def _attribute_files(own: tuple[str, ...]) -> list[str]:
 def _is_plain(value: str) -> bool:
     # Threat: a value that ends its line in the private configuration adds a line to it.
     return len(value) <= _CHARS_MAX and value.isprintable()
+
+
+def _plain_text(path: str) -> str | None:
+    """What stands in a small text, nothing where none is; None for what is no small text."""
+    if path == os.devnull:
+        return ""
+    try:
+        text = (read_file(Path(path), _TEXT_BYTES_MAX) or b"").decode()
+    except (PaddockError, UnicodeDecodeError):
+        return None
+    return None if "\0" in text else text
 
 
 def _is_program(path: str) -> bool:

@@ -209,10 +209,22 @@ def test_a_link_in_its_place_to_what_nobody_is_shown_is_left_out(repository: Hos
     assert [(each.path, each.why.startswith(why)) for each in facts.left_out] == [(str(link), True)]
 
 
-def test_a_directory_in_its_place_is_left_out(repository: Host):
-    (repository.home / ".config/git/ignore").mkdir(parents=True)
+@pytest.mark.parametrize("kind", ["directory", "FIFO"])
+def test_what_is_no_file_in_its_place_is_left_out(repository: Host, kind: str):
+    place = repository.home / ".config/git/ignore"
+    place.parent.mkdir(parents=True)
+    place.mkdir() if kind == "directory" else os.mkfifo(place)
 
-    assert repository.look().ignored == ""
+    facts = repository.look()
+
+    assert (facts.ignored, [each.path for each in facts.left_out]) == ("", [str(place)])
+
+
+def test_a_user_who_wants_no_ignore_file_is_told_nothing(repository: Host):
+    repository.write("home/.gitconfig", "[core]\n\texcludesFile = /dev/null\n")
+    repository.write("home/.config/git/ignore", "*.swp\n")
+
+    assert (repository.look().ignored, repository.look().left_out) == ("", ())
 
 
 def test_a_git_that_commands_can_put_there_is_not_asked(repository: Host):
