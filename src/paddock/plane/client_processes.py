@@ -43,14 +43,15 @@ class Process:
         return f"{self.pid}-{self.started}"
 
 
-def note_client(environment: Environment) -> None:
-    """Leave a mark of the client that this hook was started by; none where there is none.
+def note_client(environment: Environment, name: str) -> None:
+    """Leave a mark of the client `name` that this hook was started by; none where there is none.
 
-    The client has to say so: a person may try the hook by hand, from whatever shell. No answer
-    depends on the mark: what cannot be written is left.
+    Claude Code says that it is one: a person may try the hook by hand, from whatever shell. No
+    answer depends on the mark: what cannot be written is left.
     """
     variables = dict(environment.variables)
-    client = _find_client_above(variables) if _is_told(variables) else None
+    is_client = name == "codex" or _is_told(variables)
+    client = _find_client_above(variables) if is_client else None
     if client is None:
         return
     folder = _folder(environment)

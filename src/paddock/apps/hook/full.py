@@ -130,7 +130,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     if asked.event in IGNORED_EVENTS:
         return b""
     ground = find_ground(asked, given.variables, given.directory, today)
-    note_client(read_environment(given.variables))
+    note_client(read_environment(given.variables), asked.client)
     who = identity_of(ground.chain, ground.project.policy.digest)
     base = asked.cwd or given.directory
     notices = ground.project.notices

@@ -81,7 +81,7 @@ class Attempt:
         engine = QuickEngine(image, numbers)
         ports = self.ports = LeanPorts(image)
         try:
-            if asked.event == _CLIENT_START:
+            if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):
                 raise DeclinedError("a client's process that is to be noted")
             if not asked.is_judged:
                 return flow.answer_event(asked, scene, who, ports)
@@ -94,6 +94,17 @@ class Attempt:
             raise
         except AppendFailedError as failed:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
+
+    def _is_noted(self, client: str, paddock: str) -> bool:
+        """Whether there is a mark of the client (`paddock.plane.client_processes`), or no need."""
+        if client != "codex" and "CLAUDECODE" not in self.variables:
+            return True
+        pid = self.variables.get("CLAUDE_PID", "")
+        try:
+            marks = posix.listdir(f"{paddock}/hook/clients")
+        except OSError:
+            return False
+        return pid != "" and any(mark.startswith(f"{pid}-") for mark in marks)
 
 
 class LeanPorts:
