@@ -58,9 +58,9 @@ def note_client(environment: Environment, name: str) -> None:
     with suppress(OSError, HostError):
         make_directories(folder)
         if not (folder / client.mark).exists():
-            for name in os.listdir(folder):
-                if not _is_alive(name):
-                    (folder / name).unlink(missing_ok=True)
+            for mark in os.listdir(folder):
+                if not _is_alive(mark):
+                    (folder / mark).unlink(missing_ok=True)
             (folder / client.mark).touch(mode=0o600)
 
 
