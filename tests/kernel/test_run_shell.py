@@ -496,7 +496,7 @@ def test_a_guess_at_a_secret_is_refused_alike_whether_it_is_right(tmp_path: Path
         dry = terminal.sneak(f"printf {guess} > .env", dry_run=True)
 
     for each in (said, dry):
-        assert refused(each) == {".env": ".env* (paths.protected, built-in)"}
+        assert refused(each) == {".env": ".env (paths.secret, built-in)"}
         assert each["files_changed"] == []
     assert "hunter2" not in dry["diff"]
 

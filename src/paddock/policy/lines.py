@@ -26,6 +26,11 @@ PRIVATE_DIRECTORY: Final = "/tmp"  # noqa: S108 - named, never opened
 """A sandboxed command has one of its own. A door without a sandbox holds its own boundary."""
 
 
+PERSONS_ACT: Final = (
+    "is a person's act, which no policy lets an agent do; run it in a terminal of your own"
+)
+
+
 @lru_cache(maxsize=64)
 def judge_line(action: Action) -> "LineJudge":
     """Return the parsed line of an action, from a small cache: one decision asks often."""
@@ -44,6 +49,7 @@ class LineJudge:
     def __init__(self, action: Action) -> None:
         # The command parser is loaded only when a command is judged.
         from paddock.policy.commands import parse_line  # noqa: PLC0415 - late on purpose
+        from paddock.policy.commands.persons import find_persons_act  # noqa: PLC0415 - as above
 
         line = parse_line(action.target)
         self._action = action
@@ -59,6 +65,9 @@ class LineJudge:
         self.refusal = ""
         if not line.commands and not line.writes:
             self.refusal = f"{quote_toml(action.target)} holds no command"
+        act = find_persons_act(line)
+        if act:
+            self.refusal = f"{quote_toml(act)} {PERSONS_ACT}"
 
     def verdicts(self, profile: CompiledProfile) -> tuple[Verdict, ...]:
         """Return what a profile says to each simple command, in their order."""

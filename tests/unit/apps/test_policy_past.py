@@ -334,8 +334,8 @@ def test_a_recorded_call_is_explained_from_its_record_alone(user):
     user.call("create_file", path=".env", content="x")
     call = newest_call(user, "TOOL_DENIED")
     before = user.run("policy", "explain", call, "--json").json
-    assert (before["outcome"], before["code"]) == ("deny", "policy.protected")
-    assert before["rule"]["text"] == ".env*"
+    assert (before["outcome"], before["code"]) == ("deny", "policy.secret")
+    assert before["rule"]["text"] == ".env"
     assert before["actions"] == ["tool:file:create .env"]
     assert before["result"] is None
     (user.project / "paddock.toml").unlink()
@@ -349,7 +349,7 @@ def test_a_recorded_call_is_explained_from_its_record_alone(user):
     assert notes == [nothing_told(CHANGED), nothing_told(UNLOADABLE)]
     said = user.run("policy", "explain", call).out
     assert "deny: create_file" in said
-    assert ".env* (deny, paths.protected" in said
+    assert ".env (deny, paths.secret" in said
 
 
 def test_an_approved_call_says_who_approved_and_what_came_of_it(user):

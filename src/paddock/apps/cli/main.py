@@ -18,7 +18,7 @@ from paddock.apps.cli.exits import (
     EXIT_USAGE,
     exit_of_error,
 )
-from paddock.errors import HostError, PaddockError, UsageError
+from paddock.errors import ConfigError, HostError, PaddockError, PermissionDeniedError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,35 @@ def _run_command(name: str, arguments: list[str], plane: str | None, console: Co
     options = parse(module.COMMAND, name, arguments, plane, console)
     if options is None:
         return EXIT_DONE
+    _require_person([name, *arguments], console)
     return module.COMMAND.run(options, console)
+
+
+def _require_person(arguments: list[str], console: Console) -> None:
+    """Refuse a person's act where a client of the hook started us: its model would consent.
+
+    Raises: PermissionDeniedError.
+    """
+    from paddock.plane.client_processes import descends_from_client
+    from paddock.plane.environment import read_environment
+
+    try:
+        environment = read_environment(console.variables)
+    except ConfigError:
+        return  # No plane can be found, nor anything changed: the command says why.
+    if not descends_from_client(environment):
+        return
+    from paddock.policy.commands.persons import CLIENT_RUN, is_persons_act, place_of
+    from paddock.text.show import quote
+
+    place = place_of(arguments)
+    if place in CLIENT_RUN or not is_persons_act(arguments):
+        return
+    raise PermissionDeniedError(
+        f"{quote(' '.join(('paddock', *filter(None, place))))} is a person's act, and a client "
+        "that has Paddock's hook started this process",
+        hint="run it in a terminal of your own",
+    )
 
 
 def _allow_open_files() -> None:

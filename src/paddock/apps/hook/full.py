@@ -41,6 +41,8 @@ from paddock.errors import (
     UsageError,
 )
 from paddock.ledger.ports import Ledger
+from paddock.plane.client_processes import note_client
+from paddock.plane.environment import read_environment
 from paddock.plane.layout import LedgerName
 from paddock.text.show import show_name
 from paddock.values.agents import AgentChain
@@ -128,6 +130,7 @@ def _answer(asked: Asked, given: Given, today: str) -> bytes:
     if asked.event in IGNORED_EVENTS:
         return b""
     ground = find_ground(asked, given.variables, given.directory, today)
+    note_client(read_environment(given.variables), asked.client)
     who = identity_of(ground.chain, ground.project.policy.digest)
     base = asked.cwd or given.directory
     notices = ground.project.notices

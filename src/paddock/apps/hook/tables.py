@@ -46,7 +46,7 @@ HEADS: Final = (
 INTERPRETERS: Final = frozenset(
     {
         *("nodejs", "deno", "bun", "Rscript", "osascript", "pwsh", "ed", "ex", "bc", "dc"),
-        *("gdb", "sqlite3", "psql", "mysql", "apply_patch", "applypatch", "chdir", "dd"),
+        *("paddock", "gdb", "sqlite3", "psql", "mysql", "apply_patch", "applypatch", "chdir", "dd"),
     }
 )
 """Programs that may run what stands on their input, or that a client takes for its own."""

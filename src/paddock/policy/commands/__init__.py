@@ -5,6 +5,7 @@
     rough                what can be seen of a line that does not parse
     seeing, wrappers     what a command would start under another name
     pattern, exact, dangers   the target of a rule, and what its wildcards never cover
+    persons              what of Paddock's own command line is a person's act
     touch, touched*      which paths known programs write or remove
     links                behind a link that is made, names lead elsewhere
 

@@ -28,7 +28,7 @@ _ID_BYTES = 16
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
 
 _ASK = "ask"
-_CLIENT_END = "SessionEnd"
+_CLIENT_START, _CLIENT_END = "SessionStart", "SessionEnd"
 CHECKPOINT_S = 1.0
 """As `paddock.limits.checkpoint_interval_s`."""
 WAITED_CHECKPOINT_S = 60.0
@@ -81,6 +81,8 @@ class Attempt:
         engine = QuickEngine(image, numbers)
         ports = self.ports = LeanPorts(image)
         try:
+            if asked.event == _CLIENT_START and not self._is_noted(asked.client, homes.paddock):
+                raise DeclinedError("a client's process that is to be noted")
             if not asked.is_judged:
                 return flow.answer_event(asked, scene, who, ports)
             judged = flow.judge_call(asked, scene, engine, asked.cwd or here)
@@ -92,6 +94,17 @@ class Attempt:
             raise
         except AppendFailedError as failed:
             return flow.refusal_for(asked, f"nothing can be decided: {failed}", today)
+
+    def _is_noted(self, client: str, paddock: str) -> bool:
+        """Whether there is a mark of the client (`paddock.plane.client_processes`), or no need."""
+        if client != "codex" and "CLAUDECODE" not in self.variables:
+            return True
+        pid = self.variables.get("CLAUDE_PID", "")
+        try:
+            marks = posix.listdir(f"{paddock}/hook/clients")
+        except OSError:
+            return False
+        return pid != "" and any(mark.startswith(f"{pid}-") for mark in marks)
 
 
 class LeanPorts:
