@@ -12,7 +12,6 @@ import pytest
 
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
-from paddock.policy.settings import ShellLimits
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
@@ -20,6 +19,7 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement
 from tests.support.landlocked import CHAIN, plan_for
+from tests.support.sandboxes import usual
 from tests.support.shells import wait_until
 from tests.support.users import give_to_plain_user, plain_ids
 
@@ -41,7 +41,7 @@ class Shell:
             plan_for(self.workspace),
             environment=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
             git_identity=('A "quoted" name', "a@example.com"),
-            limits=ShellLimits(**limits),
+            limits=usual(**limits),
         )
         fd = os.open(self.workspace, os.O_PATH | os.O_DIRECTORY)
         try:

@@ -297,10 +297,15 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         yield Grant(f"{name} approve is {given.approve!r}")
     if given.commit == "each" != default.commit:
         yield Grant(f"{name} commit is 'each': what is allowed lands where the rest is refused")
+    for pattern in given.env:
+        if pattern not in default.env:
+            yield Grant(f"{name} a call may set the variable {show_name(pattern)}")
+    if given.caches and not default.caches:
+        yield Grant(f"{name} caches is true: commands share what their tools download")
+    both = given.limits.stricter(default.limits)
     for limit in fields(ShellLimits):
-        more = int(getattr(given.limits, limit.name))
-        if more > int(getattr(default.limits, limit.name)):
-            yield Grant(f"{name} limit {limit.name} is {more}")
+        if getattr(both, limit.name) != getattr(given.limits, limit.name):
+            yield Grant(f"{name} limit {limit.name} is {getattr(given.limits, limit.name)}")
 
 
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
