@@ -259,10 +259,19 @@ class Runtime:
         *,
         cwd: str = ".",
         timeout: int | None = None,
+        stdin: str = "",
+        env: Mapping[str, str] | None = None,
         on_output: OnText | None = None,
     ) -> ToolResult:
-        """Run one line of shell; `on_output` as of `call`. Raises: ToolError."""
+        """Run one line of shell; `on_output` as of `call`. Raises: ToolError.
+
+        Whatever it exits with is a result: see `details`.
+        """
         given: dict[str, Json] = {"command": command, "cwd": cwd}
+        if stdin:
+            given["stdin"] = stdin
+        if env is not None:
+            given["env"] = dict(env)
         if timeout is not None:
             given["timeout"] = timeout
         return self.call("run_shell", given, on_output=on_output).unwrap()

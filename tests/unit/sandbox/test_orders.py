@@ -16,7 +16,7 @@ def fields(record: object) -> dict[str, object]:
 
 
 @given(items, items, items, lists, lists, lists, numbers)
-def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, identity, number):
+def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, caches, number):
     base = Base(
         workspace=workspace,
         stage=stage,
@@ -26,7 +26,8 @@ def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, 
         readable=readable,
         writable=[],
         links=links,
-        identity=identity,
+        identity=[b"a", b"b"],
+        caches=caches,
         processes=number,
         memory_mb=1,
         file_mb=2,
@@ -46,6 +47,7 @@ def test_a_start_comes_back_as_it_was(directory, timeout_ms, argv, environment):
 @given(st.sampled_from([EXITED, MEMORY]), numbers, numbers, items)
 def test_a_report_comes_back_as_it_was(ending, status, survivors, where):
     report = Report(ending, status=status, survivors=survivors, where=where, code=2, memory_kb=9)
+    report.unreached = 5
 
     assert fields(Report.decode(report.encode())) == fields(report)
 
