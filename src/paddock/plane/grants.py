@@ -11,6 +11,7 @@ where that is so for everything that it names.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Final
 
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
@@ -23,6 +24,7 @@ from paddock.policy.questions.coverage import idle_exceptions, path_samples
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
     NETWORKS,
+    ConfineMax,
     HookSettings,
     LoweredLimits,
     Network,
@@ -34,6 +36,13 @@ from paddock.policy.shell import ShellChanges
 from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
+
+_VERBS: Final = {
+    Outcome.ALLOW: "allows",
+    Outcome.CONFINE: "confines",
+    Outcome.ASK: "asks about",
+    Outcome.DENY: "denies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +319,10 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
     for limit in fields(ShellLimits):
         if getattr(both, limit.name) != getattr(given.limits, limit.name):
             yield Grant(f"{name} limit {limit.name} is {getattr(given.limits, limit.name)}")
+    for bound in fields(ConfineMax):
+        more = int(getattr(given.confine_max, bound.name))
+        if more > int(getattr(default.confine_max, bound.name)):
+            yield Grant(f"{name} confine_max {bound.name} is {more}: so much lands unasked")
 
 
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
@@ -345,8 +358,11 @@ def _hook_grants(hook: HookSettings, held: HookSettings) -> Iterator[Grant]:
     for pattern in hook.also_write or ():
         if pattern not in (held.also_write or ()):
             yield Grant(f"[hook] the client may also write {show_name(pattern)}")
-    if held.sandbox_shell and not hook.sandbox_shell:
+    if hook.shell == "read" != held.shell:
         yield Grant("[hook] the client's own commands no longer run in the sandbox")
+    for pattern in hook.outside:
+        if pattern not in held.outside:
+            yield Grant(f"[hook] commands like {show_name(pattern)} run outside the sandbox")
     if held.paranoid and not hook.paranoid:
         yield Grant("[hook] writing outside what is safe is no longer denied")
 
@@ -383,7 +399,7 @@ def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
 
 
 def _verb(outcome: Outcome) -> str:
-    return {Outcome.ALLOW: "allows", Outcome.ASK: "asks about", Outcome.DENY: "denies"}[outcome]
+    return _VERBS[outcome]
 
 
 def _text(pattern: PathPattern) -> str:

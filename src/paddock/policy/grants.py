@@ -20,6 +20,7 @@ from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
     NETWORKS,
+    ConfineMax,
     Git,
     Network,
     ShellSettings,
@@ -107,6 +108,11 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
         limits=one.limits.stricter(other.limits),
         env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),
         caches=one.caches and other.caches,
+        confine_max=ConfineMax(
+            files=min(one.confine_max.files, other.confine_max.files),
+            mb=min(one.confine_max.mb, other.confine_max.mb),
+            deleted=min(one.confine_max.deleted, other.confine_max.deleted),
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from paddock.policy.settings import (
     NETWORKS,
     Approve,
     Commit,
+    ConfineMax,
     EnforcementMode,
     Git,
     Network,
@@ -38,6 +39,7 @@ PROCESSES_MAX: Final = 65_536
 MEMORY_MB_MAX: Final = 1_048_576
 FILE_MB_MAX: Final = 1_048_576
 CPU_S_MAX: Final = 86_400
+CONFINED_MAX: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class ShellChanges:
     limits: ShellLimits | None = None
     env: tuple[str, ...] | None = None
     caches: bool | None = None
+    confine_max: ConfineMax | None = None
 
     def over(self, base: ShellSettings) -> ShellSettings:
         """Return `base` with each given key replaced whole."""
@@ -69,6 +72,7 @@ class ShellChanges:
             limits=self.limits or base.limits,
             env=base.env if self.env is None else self.env,
             caches=base.caches if self.caches is None else self.caches,
+            confine_max=self.confine_max or base.confine_max,
         )
 
 
@@ -85,6 +89,7 @@ def read_shell_changes(table: Table) -> ShellChanges:
         limits=_read_limits(table),
         env=_env_names(table),
         caches=table.boolean("caches", default=True) if table.has("caches") else None,
+        confine_max=_read_confine_max(table),
     )
     table.finish()
     return changes
@@ -141,4 +146,18 @@ def _read_limits(table: Table) -> ShellLimits | None:
         cpu_s=limits.integer("cpu_s", default.cpu_s, 0, CPU_S_MAX),
     )
     limits.finish()
+    return read
+
+
+def _read_confine_max(table: Table) -> ConfineMax | None:
+    entry = table.table("confine_max")
+    if entry is None:
+        return None
+    default = _DEFAULT.confine_max
+    read = ConfineMax(
+        files=entry.integer("files", default.files, 0, CONFINED_MAX),
+        mb=entry.integer("mb", default.mb, 0, CONFINED_MAX),
+        deleted=entry.integer("deleted", default.deleted, 0, CONFINED_MAX),
+    )
+    entry.finish()
     return read

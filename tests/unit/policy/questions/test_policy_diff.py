@@ -165,7 +165,7 @@ def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() 
             "  for: profile open, profile admin",
         ],
         [
-            "ask → deny: tool:shell:run echo x > db, and 23 tried calls like it",
+            "confine → deny: tool:shell:run echo x > db, and 23 tried calls like it",
             "  old: tool:shell:* (profiles.standard.otherwise, built-in)",
             "  new: /db/ (paths.protected, new.toml:2)",
             "  for: profile standard",
@@ -175,7 +175,7 @@ def test_what_differs_in_the_profile_alone_is_one_row_that_names_the_profiles() 
     assert len(report.witnesses) == 9
     back = compared("", PROTECTED)
     assert [row[0] for row in rows(back)] == [
-        "deny → ask: tool:shell:run echo x > db, and 23 tried calls like it",
+        "deny → confine: tool:shell:run echo x > db, and 23 tried calls like it",
         "deny → allow: tool:file:create db, tool:output:write db, and 28 tried calls like them",
         "deny → allow: tool:shell:run echo x > db, and 23 tried calls like it",
     ]
@@ -293,7 +293,7 @@ def test_an_untrusted_file_is_compared_as_far_as_it_holds() -> None:
     report = told(policy(text, trusted=False), policy(text))
     # What an untrusted file allows and asks otherwise is not in force; what it denies is.
     assert ("tool:file:view x/example", "deny", "deny") not in found(report)
-    assert ("tool:shell:run git status", "ask", "allow") in found(report)
+    assert ("tool:shell:run git status", "confine", "allow") in found(report)
 
 
 def test_what_an_untrusted_file_does_not_name_differs_from_what_holds_without_it() -> None:

@@ -502,7 +502,10 @@ def test_a_profile_that_an_untrusted_file_has_is_not_written_out_in_it_again() -
 @pytest.mark.parametrize("line", ["ls *.py", "> docs/a", "git status; rm *"])
 def test_what_no_rule_for_the_line_covers_is_said_to_need_an_approval(line: str) -> None:
     said = 'only a rule for any command ("tool:shell:run *") covers it'
-    asked = explained(f"tool:shell:run {line}", "standard", load_policy(None))
+    asking = policy(
+        '[profiles.standard]\nallow = ["tool:file:*"]\notherwise = { "tool:shell:*" = "ask" }'
+    )
+    asked = explained(f"tool:shell:run {line}", "standard", asking)
     assert asked.changes == (Change(said, approval="have it approved when it is asked about"),)
     assert asked.decision.outcome is Outcome.ASK
     assert asked.unasked().changes == (Change(said),)

@@ -27,8 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-ALLOW, ASK, DENY = 0, 1, 2
-WORDS = ("allow", "ask", "deny")
+ALLOW, CONFINE, ASK, DENY = 0, 1, 2, 3
+WORDS = ("allow", "confine", "ask", "deny")
 
 BOUNDARY, GUARD, PARANOID, RULE, OTHERWISE, NOTHING, ALSO = -3, -2, -1, 0, 1, 2, 3
 """Ranks of findings: among equally strict ones the lowest decides."""
