@@ -35,7 +35,14 @@ class Shell:
         self.read, self.write = ReadJudge(policy, CHAIN), WriteJudge(policy, CHAIN)
 
     def run(
-        self, *argv: str, timeout_s: float = 20.0, cwd: str = ".", cancel=None, **limits
+        self,
+        *argv: str,
+        timeout_s: float = 20.0,
+        cwd: str = ".",
+        cancel=None,
+        stdin: bytes = b"",
+        on_output=None,
+        **limits,
     ) -> HeldEnd:
         plan = replace(
             plan_for(self.workspace),
@@ -50,8 +57,9 @@ class Shell:
                 Area(NameIndex(self.read).find(fd), self.read),
                 Area(NameIndex(self.write).find(fd), self.write),
             )
-            request = CommandRequest(plan, argv, cwd, timeout_s, 4096)
-            return run_landlocked(request, workplace, cancel=cancel)
+            env = (("CI", "1"),) if stdin else ()
+            request = CommandRequest(plan, argv, cwd, timeout_s, 4096, stdin, env)
+            return run_landlocked(request, workplace, cancel=cancel, on_output=on_output)
         finally:
             os.close(fd)
 
@@ -215,6 +223,22 @@ def test_processes_file_size_and_time_are_limited(shell):
     assert shell.line("head -c 3000000 /dev/zero > src/big", file_mb=1).end.exit_code == 153
     assert (shell.workspace / "src/big").stat().st_size == 1 << 20
     assert shell.line("while :; do :; done", cpu_s=1).end.exit_code in {137, 152}
+
+
+def test_input_variables_and_output_as_it_comes_are_as_in_a_sandbox(shell):
+    heard: list[tuple[str, bytes]] = []
+    line = "wc -c; echo $CI >&2; echo more >> /proc/self/fd/0"
+    end = shell.line(line, stdin=b"x" * 3_000_000, on_output=lambda *said: heard.append(said)).end
+
+    assert (end.stdout.head, end.stderr.head[:2]) == (b"3000000\n", b"1\n")
+    assert end.exit_code != 0
+    assert b"".join(chunk for name, chunk in heard if name == "stdout") == b"3000000\n"
+    assert shell.line("cat").end.stdout.head == b""
+
+
+def test_without_a_limit_of_processor_time_none_is_set(shell):
+    assert shell.line("ulimit -t; ulimit -Ht").end.stdout.head == b"unlimited\nunlimited\n"
+    assert shell.line("ulimit -t; ulimit -Ht", cpu_s=7).end.stdout.head == b"7\n8\n"
 
 
 def test_a_program_that_cannot_be_started_is_said(shell):

@@ -297,22 +297,20 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         yield Grant(f"{name} network is {given.network!r}")
     if given.git not in (default.git, "read-only"):
         yield Grant(f"{name} git is {given.git!r}")
-    for what, paths, known in (
-        ("read", given.read, default.read),
-        ("write", given.write, default.write),
+    for what, names, known in (
+        ("commands may read", given.read, default.read),
+        ("commands may write", given.write, default.write),
+        ("a call may set the variable", given.env, default.env),
     ):
-        for path in paths:
-            if path not in known:
-                yield Grant(f"{name} commands may {what} {show_name(path)}")
+        for each in names:
+            if each not in known:
+                yield Grant(f"{name} {what} {show_name(each)}")
     if given.enforcement == "best-effort" != default.enforcement:
         yield Grant(f"{name} enforcement is {given.enforcement!r}")
     if given.approve != default.approve:
         yield Grant(f"{name} approve is {given.approve!r}")
     if given.commit == "each" != default.commit:
         yield Grant(f"{name} commit is 'each': what is allowed lands where the rest is refused")
-    for pattern in given.env:
-        if pattern not in default.env:
-            yield Grant(f"{name} a call may set the variable {show_name(pattern)}")
     if given.caches and not default.caches:
         yield Grant(f"{name} caches is true: commands share what their tools download")
     both = given.limits.stricter(default.limits)
