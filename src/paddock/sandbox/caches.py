@@ -102,11 +102,9 @@ class Caches:
         """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
         with host_errors("making", self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
+            with contextlib.suppress(FileExistsError):
                 self.tree.mkdir(mode=0o700)
-            except FileExistsError:
-                return
-            if os.geteuid() == 0:
+            if os.geteuid() == 0 and self.tree.lstat().st_uid != HOST_IDS_FIRST:
                 os.chown(self.tree, HOST_IDS_FIRST, HOST_IDS_FIRST, follow_symlinks=False)
 
     def _was_looked_at(self) -> float:
