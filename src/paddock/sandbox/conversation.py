@@ -20,7 +20,7 @@ from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 from paddock.values.cancelling import Cancel
 
 HOME: Final = "/run/home"
-"""HOME in a sandbox: empty but for a `.gitconfig`, gone afterwards."""
+"""HOME in a sandbox: empty but for git's configuration, gone afterwards."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
 
 _REPORT_BYTES_MAX: Final = 4096
@@ -290,7 +290,8 @@ def _start(request: CommandRequest) -> Start:
     plan = request.plan
     directory = plan.workspace if request.cwd == "." else f"{plan.workspace}/{request.cwd}"
     caches = cache_variables(f"{HOME}/.cache") if plan.caches else {}
-    environment = {**dict(plan.environment), **caches, **dict(request.env)}
+    environment = dict(plan.git_config.variables) | dict(plan.environment) | caches
+    environment |= dict(request.env)
     environment |= {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}
     return Start(
         directory=os.fsencode(directory),

@@ -7,11 +7,13 @@ stage    run and held back, for somebody to be asked about what it changed; then
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.policy.grants import shell_for
@@ -41,13 +43,15 @@ from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.telling import question_heading, tell, with_kept
+from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.text.show import quote
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.digests import digest_of
+
+_GIT: Final = re.compile(r"\bgit\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,12 @@ class HeldCommand:
     )
 
     def __init__(
-        self, prepared: PreparedLine, command: StagedCommand, streams: Streams, fence: FenceWords
+        self,
+        prepared: PreparedLine,
+        command: StagedCommand,
+        streams: Streams,
+        fence: FenceWords,
+        remarks: tuple[str, ...] = (),
     ) -> None:
         """Takes the command over. Raises: HostError: its changes cannot be read."""
         self._shown, refused = command.show(grants_asks=True)
@@ -88,7 +97,7 @@ class HeldCommand:
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
         self._prepared, self._fence = prepared, fence
-        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
         self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
@@ -130,6 +139,7 @@ class SandboxShell:
         self._read_index = NameIndex(self._read)
         self._room: Room | None = None
         self._fence = FenceWords(policy)
+        self._has_told_unsigned = False
 
     def close(self) -> None:
         """End the launcher, and with it every command that still runs."""
@@ -203,7 +213,8 @@ class SandboxShell:
             return self._run_in_place(prepared, cancel, on_output)
         command, streams = self._run_staged(prepared, cancel, on_output)
         with command:
-            outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+            remarks = self._remarks(prepared)
+            outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
             if command.end.ending is Ending.CANCELLED:
                 return outcome
             if prepared.line.is_dry_run:
@@ -224,7 +235,8 @@ class SandboxShell:
         command, streams = self._run_staged(prepared, cancel, on_output)
         try:
             with _host_failures():
-                return HeldCommand(prepared, command, streams, self._fence)
+                remarks = self._remarks(prepared)
+                return HeldCommand(prepared, command, streams, self._fence, remarks)
         except BaseException:
             command.close()
             raise
@@ -241,6 +253,14 @@ class SandboxShell:
                     where="env",
                     hint='a person allows names in paddock.toml: [shell] env = ["NAME"]',
                 )
+
+    def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
+        """What is told once: with the first line that names git, where its commits are signed."""
+        if not prepared.plan.git_config.is_signing or not _GIT.search(prepared.line.text):
+            return ()
+        with self._lock:
+            told, self._has_told_unsigned = self._has_told_unsigned, True
+        return () if told else (UNSIGNED,)
 
     def _run_staged(
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
@@ -268,7 +288,8 @@ class SandboxShell:
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
             observed = Observed(spooling.spools, ground.progress, cancel, on_output)
             held = self._hold(prepared, observed)
-            outcome = tell(_request(prepared), held.end, spooling.streams(held.end), held.enforced)
+            streams, remarks = spooling.streams(held.end), self._remarks(prepared)
+            outcome = tell(_request(prepared), held.end, streams, held.enforced, remarks)
         return self._fence.added(replace(outcome, is_staged=False), prepared, held.end)
 
     def _hold(self, prepared: PreparedLine, observed: Observed) -> HeldEnd:

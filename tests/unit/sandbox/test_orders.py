@@ -16,7 +16,7 @@ def fields(record: object) -> dict[str, object]:
 
 
 @given(items, items, items, lists, lists, lists, numbers)
-def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, caches, number):
+def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, files, caches, number):
     base = Base(
         workspace=workspace,
         stage=stage,
@@ -25,8 +25,8 @@ def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, 
         network=b"none",
         readable=readable,
         writable=[],
-        links=links,
-        identity=[b"a", b"b"],
+        links=[b"/bin", b"usr/bin"],
+        files=files,
         caches=caches,
         processes=number,
         memory_mb=1,

@@ -146,6 +146,8 @@ _PACK: Final = rf"pack-{_OID}\.(?:pack|idx|rev|bitmap|keep|mtimes|promisor)"
 _FILES: Final = (
     _kind(rf"objects/{_HEX}{{2}}/(?:{_HEX}{{38}}|{_HEX}{{62}})", Phase.OBJECTS),
     _kind(rf"objects/pack/(?:{_PACK}|multi-pack-index(?:-{_OID}\.(?:bitmap|rev))?)", Phase.OBJECTS),
+    # What the pointers of git-lfs stand for: bytes under the name of their digest.
+    _kind(rf"lfs/objects/(?:{_HEX}{{2}}/){{2}}{_HEX}{{64}}", Phase.OBJECTS),
     _kind(rf"objects/info/commit-graphs?(?:/graph-{_OID}\.graph)?", Phase.OBJECTS),
     _kind(r"objects/info/commit-graphs/commit-graph-chain", Phase.OBJECTS, _lines(rf"{_OID}")),
     _kind(r"objects/info/packs", Phase.STATE, _lines(r"P pack-\w+\.pack")),
@@ -195,6 +197,7 @@ _FILES: Final = (
 _DIRECTORIES: Final = re.compile(
     rf"objects(?:/(?:{_HEX}{{2}}|pack|info|info/commit-graphs))?"
     r"|(?:logs|logs/refs|refs)(?:/.+)?|reftable|info"
+    rf"|lfs(?:/(?:tmp|objects(?:/{_HEX}{{2}}){{0,2}}))?"
     r"|rebase-merge(?:/rewritten)?|rebase-apply|sequencer"
     r"|rr-cache(?:/[0-9a-f]+)?|NOTES_MERGE_WORKTREE"
 )

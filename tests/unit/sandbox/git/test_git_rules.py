@@ -64,6 +64,9 @@ CODE = [
     "worktrees/fix/HEAD",
     "worktrees/fix/config.worktree",
     "lfs/objects/x",
+    "lfs/objects/ab/cd/hook",
+    "lfs/objects/ab/" + "0" * 64,
+    "lfs/config",
     "fsmonitor--daemon.ipc",
     "index.lock",
     "HEAD.lock",
@@ -98,6 +101,16 @@ def test_the_same_names_as_ordinary_ones_are_allowed():
         content = OID + b" refs/heads/main\n" if name == "packed-refs" else None
         assert judged(name, content).is_allowed, name
         assert judged(name, is_removed=True).is_allowed is (name != "HEAD"), name
+
+
+def test_what_a_pointer_of_git_lfs_stands_for_lands_before_what_points_to_it():
+    name = f"lfs/objects/ab/cd/{'0' * 64}"
+
+    assert judged(name, b"any bytes") == GitRuling(True, phase=Phase.OBJECTS)
+    assert not judged(name, kind=NodeKind.LINK).is_allowed
+    assert not judged(name, mode=0o755).is_allowed
+    for directory in ("lfs", "lfs/tmp", "lfs/objects", "lfs/objects/ab", "lfs/objects/ab/cd"):
+        assert judged(directory, kind=NodeKind.DIRECTORY).is_allowed, directory
 
 
 @pytest.mark.parametrize("kind", [NodeKind.LINK, NodeKind.OTHER])
