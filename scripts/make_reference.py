@@ -16,14 +16,14 @@ from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
 from inspect import cleandoc, getdoc
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 os.environ["COLUMNS"] = "88"  # argparse wraps by the terminal's width
 os.environ["NO_COLOR"] = "1"
 
 from python_reference import python_page
 
-from paddock import errors
+from paddock import errors, limits
 from paddock.apps.cli import main as command_line
 from paddock.apps.cli.console import Console
 from paddock.apps.hook.lean import wanted
@@ -262,6 +262,21 @@ def _patterns() -> Iterator[str]:
 # --- policy -----------------------------------------------------------------------
 
 
+_SHELL_NOTES: Final = (
+    'A call of `run_shell` sets a variable if a name of `env` covers it: `["CI", "PYTEST_*"]`.',
+    "A name that would cover `PATH`, `LD_*`, `BASH_ENV`, `GIT_*`, `NODE_OPTIONS`, `PYTHON*` or",
+    "another one that changes what a command's names run does not load.\n",
+    "With `caches = true` the commands of one workspace share a private `~/.cache`, kept in the",
+    "plane and written directly. The download caches of Go, Cargo, npm, pip, uv, Maven, Gradle and",
+    "pre-commit stand in it. What one command puts there, the next may run: it is confined alike,",
+    "and the host reads none of it. `paddock sandbox caches` shows their size, and",
+    "`paddock sandbox caches clear` begins anew, as does a look that finds them larger than",
+    f"{limits.shell_cache_bytes_max:,} bytes. A dry run only reads them; under Landlock alone",
+    "there are none.\n",
+    "`memory_mb = 0` is three quarters of what the machine has, `cpu_s = 0` no limit.\n",
+)
+
+
 def _policy() -> Iterator[str]:
     yield f"# Policy\n\n{MADE}"
     yield "The file that `paddock init` writes. Everything in it says what holds without it:\n"
@@ -284,8 +299,11 @@ def _policy() -> Iterator[str]:
         if name == "shell":
             yield "Each directory of `read` and `write` is a mount of its own in the sandbox."
             yield "Paddock counts none of them: what the kernel bears is the limit.\n"
+            yield from _SHELL_NOTES
     yield "### [limits]\n"
-    yield "Each can be lowered, none raised; the other bounds of Paddock are fixed.\n"
+    yield "Each can be lowered; the other bounds of Paddock are fixed. None is raised but"
+    yield f"`shell_timeout_s`, to {limits.shell_timeout_raised_s:,} at most, for `run_shell` alone:"
+    yield f"`run_shell_dev` takes {limits.shell_dev_timeout_s} s at most.\n"
     yield "| key | most |\n| --- | --- |"
     lowered = settings.LoweredLimits()
     for field in fields(lowered):

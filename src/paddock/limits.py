@@ -2,7 +2,7 @@
 
 A cut that one of these causes is always stated in the result: which limit, how
 much is missing, how to get the rest. Values that a project may lower stand in
-its policy under `[limits]`; none of them can be raised there.
+its policy under `[limits]`; one of them, `shell_timeout_s`, can be raised there as well.
 """
 
 from typing import Final
@@ -96,8 +96,20 @@ mcp_end_s: Final = 5
 """So long requests may take that are under way when the HTTP server is told to end."""
 
 # Commands
-shell_timeout_s: Final = 120.0
-"""The longest that any command may be given to run."""
+shell_timeout_default_s: Final = 120
+"""What a command of `run_shell` is given that asks for no time."""
+shell_timeout_s: Final = 600
+"""The longest that `run_shell` may give a command, where no policy says otherwise."""
+shell_timeout_raised_s: Final = 86_400
+"""What a policy may raise that to."""
+shell_dev_timeout_s: Final = 120
+"""The longest that `run_shell_dev` may give a command, whatever a policy says."""
+shell_env_names_max: Final = 100
+"""Variables that one command may be given besides those of its sandbox."""
+shell_env_bytes_max: Final = 32_768
+"""Their names and values together."""
+shell_cache_bytes_max: Final = 10_000_000_000
+"""The caches that commands of one workspace share; over it they begin anew."""
 shell_output_chars_max: Final = 50_000
 """Of one stream, as a model sees it; the rest is kept in the history."""
 shell_output_kept_bytes_max: Final = 256_000_000

@@ -12,7 +12,6 @@ import pytest
 
 from paddock.errors import SandboxUnavailableError
 from paddock.policy.engine import load_policy
-from paddock.policy.settings import ShellLimits
 from paddock.sandbox.closing import ReadJudge, WriteJudge
 from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
@@ -20,6 +19,7 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
+from tests.support.sandboxes import usual
 from tests.support.shells import wait_until
 from tests.support.users import give_to_plain_user, plain_ids
 
@@ -37,13 +37,20 @@ class Shell:
         self.git_config = GitConfig(who)
 
     def run(
-        self, *argv: str, timeout_s: float = 20.0, cwd: str = ".", cancel=None, **limits
+        self,
+        *argv: str,
+        timeout_s: float = 20.0,
+        cwd: str = ".",
+        cancel=None,
+        stdin: bytes = b"",
+        on_output=None,
+        **limits,
     ) -> HeldEnd:
         plan = replace(
             plan_for(self.workspace),
             environment=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
             git_config=self.git_config,
-            limits=ShellLimits(**limits),
+            limits=usual(**limits),
         )
         fd = os.open(self.workspace, os.O_PATH | os.O_DIRECTORY)
         try:
@@ -52,8 +59,9 @@ class Shell:
                 Area(NameIndex(self.read).find(fd), self.read),
                 Area(NameIndex(self.write).find(fd), self.write),
             )
-            request = CommandRequest(plan, argv, cwd, timeout_s, 4096)
-            return run_landlocked(request, workplace, cancel=cancel)
+            env = (("CI", "1"),) if stdin else ()
+            request = CommandRequest(plan, argv, cwd, timeout_s, 4096, stdin, env)
+            return run_landlocked(request, workplace, cancel=cancel, on_output=on_output)
         finally:
             os.close(fd)
 
@@ -217,6 +225,22 @@ def test_processes_file_size_and_time_are_limited(shell):
     assert shell.line("head -c 3000000 /dev/zero > src/big", file_mb=1).end.exit_code == 153
     assert (shell.workspace / "src/big").stat().st_size == 1 << 20
     assert shell.line("while :; do :; done", cpu_s=1).end.exit_code in {137, 152}
+
+
+def test_input_variables_and_output_as_it_comes_are_as_in_a_sandbox(shell):
+    heard: list[tuple[str, bytes]] = []
+    line = "wc -c; echo $CI >&2; echo more >> /proc/self/fd/0"
+    end = shell.line(line, stdin=b"x" * 3_000_000, on_output=lambda *said: heard.append(said)).end
+
+    assert (end.stdout.head, end.stderr.head[:2]) == (b"3000000\n", b"1\n")
+    assert end.exit_code != 0
+    assert b"".join(chunk for name, chunk in heard if name == "stdout") == b"3000000\n"
+    assert shell.line("cat").end.stdout.head == b""
+
+
+def test_without_a_limit_of_processor_time_none_is_set(shell):
+    assert shell.line("ulimit -t; ulimit -Ht").end.stdout.head == b"unlimited\nunlimited\n"
+    assert shell.line("ulimit -t; ulimit -Ht", cpu_s=7).end.stdout.head == b"7\n8\n"
 
 
 def test_a_program_that_cannot_be_started_is_said(shell):

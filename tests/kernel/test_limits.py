@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from paddock.policy.settings import ShellLimits
 from paddock.sandbox.values import Ending
-from tests.support.sandboxes import PYTHON, Room, a_room, complained, said
+from tests.support.sandboxes import PYTHON, Room, a_room, complained, said, usual
 
 pytestmark = pytest.mark.needs("stage")
 
@@ -138,9 +137,9 @@ try:
 except BlockingIOError as error:
     print(made, error.errno)
 """
-    room.limits = ShellLimits(processes=64)
+    room.limits = usual(processes=64)
     end = room.python(code)
-    room.limits = ShellLimits()
+    room.limits = usual()
 
     made, number = said(end).split()
     assert (number, int(made)) == ("11", 63)
@@ -185,9 +184,9 @@ def touch(x):
 
 @pytest.mark.parametrize("how", ALLOCATIONS)
 def test_too_much_memory_over_the_whole_tree_ends_the_command(room: Room, how: str):
-    room.limits = ShellLimits(memory_mb=256)
+    room.limits = usual(memory_mb=256)
     end = room.python(PRELUDE + ALLOCATIONS[how], timeout_s=25)
-    room.limits = ShellLimits()
+    room.limits = usual()
 
     assert end.ending is Ending.MEMORY, (end, complained(end))
     assert end.exit_code == 137
@@ -209,47 +208,47 @@ for pid in children: os.waitpid(pid, 0)
 print("done")
 """
     )
-    room.limits = ShellLimits(memory_mb=256)
+    room.limits = usual(memory_mb=256)
     end = room.python(code)
-    room.limits = ShellLimits()
+    room.limits = usual()
 
     assert (end.ending, said(end)) == (Ending.EXITED, "done\n")
 
 
 def test_what_the_host_keeps_in_tmp_is_not_the_commands_memory(room: Room):
-    room.writable, room.limits = ("/tmp",), ShellLimits(memory_mb=40)
+    room.writable, room.limits = ("/tmp",), usual(memory_mb=40)
 
     end = room.shell("sleep 0.3; echo over")
-    room.writable, room.limits = (), ShellLimits()
+    room.writable, room.limits = (), usual()
 
     assert (end.ending, said(end), end.memory_kb < 40 * 1024) == (Ending.EXITED, "over\n", True)
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "/run", "/var/tmp", "$HOME"])
 def test_private_directories_hold_half_the_memory_at_most(room: Room, place: str):
-    room.limits = ShellLimits(memory_mb=64)
+    room.limits = usual(memory_mb=64)
     end = room.shell(
         f"head -c 1M /dev/zero > {place}/small && echo fits; head -c 40M /dev/zero > {place}/large"
     )
-    room.limits = ShellLimits()
+    room.limits = usual()
 
     assert said(end) == "fits\n"
     assert "No space left on device" in complained(end)
 
 
 def test_a_file_larger_than_the_limit_is_not_written(room: Room):
-    room.limits = ShellLimits(file_mb=8)
+    room.limits = usual(file_mb=8)
     end = room.shell("head -c 4M /dev/zero > small && echo fits; head -c 9M /dev/zero > large")
-    room.limits = ShellLimits()
+    room.limits = usual()
 
     assert said(end) == "fits\n"
     assert end.exit_code in (1, 128 + 25)
 
 
 def test_a_process_out_of_processor_time_is_killed(room: Room):
-    room.limits = ShellLimits(cpu_s=1)
+    room.limits = usual(cpu_s=1)
     end = room.shell("while :; do :; done", timeout_s=50)
-    room.limits = ShellLimits()
+    room.limits = usual()
 
     assert (end.ending, end.exit_code) == (Ending.EXITED, 128 + 9)
 

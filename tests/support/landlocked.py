@@ -76,7 +76,7 @@ def plan_for(workspace: Path, network: str = "loopback") -> SandboxPlan:
             git="safe",
             commit="each",
             enforcement="required",
-            limits=ShellLimits(),
+            limits=ShellLimits(memory_mb=4096),
             environment=(),
             policy_digest="sha256:0",
         ),

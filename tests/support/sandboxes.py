@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
@@ -29,6 +29,11 @@ def system_places() -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     return tuple(sorted(topmost)), tuple(link for link in links if link[0].count("/") == 1)
 
 
+def usual(**limits: int) -> ShellLimits:
+    """Limits of which the memory, too, is a number."""
+    return replace(ShellLimits(memory_mb=4096), **limits)
+
+
 @dataclass
 class Room:
     """One workspace with its launcher."""
@@ -39,7 +44,7 @@ class Room:
     fd: int
     readable: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
-    limits: ShellLimits = field(default_factory=ShellLimits)
+    limits: ShellLimits = field(default_factory=usual)
     network: Network = "loopback"
     hidden: tuple[str, ...] = ()
 

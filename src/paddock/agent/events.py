@@ -7,16 +7,21 @@ was to be shown is stopped.
 """
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.approvals import Approval, ApprovalRequest, Approver
 from paddock.runtime.prepared import Judged
 from paddock.runtime.together import Done
+from paddock.sandbox.streams import LastLine
 from paddock.values.calls import Json, ToolCall, ToolResult
 from paddock.values.orders import OrderCost, WorkOrder
+
+_PRINTED_S: Final = 0.25
+"""Between two lines of a command that are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,13 @@ class CallStarted:
 
     call_id: str
     tool: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPrinted:
+    """The last line that a command of a call printed so far, safe to show; not every line is."""
+
+    line: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +123,7 @@ Event = (
     | TextVoid
     | CallDecided
     | CallStarted
+    | CallPrinted
     | CallFinished
     | OrderMoved
     | Spent
@@ -217,6 +230,24 @@ class HeardCalls:
         self._listener.heard(
             CallFinished(call.id, call.tool, call.arguments, done.result, done.ran, duration_us)
         )
+
+
+class HeardOutput:
+    """What commands of a turn print, as events: a line now and then. See `OnOutput`."""
+
+    def __init__(self, listener: TurnListener) -> None:
+        self._listener = listener
+        self._line = LastLine()
+        self._told_s = time.monotonic()
+
+    def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        """A piece came."""
+        self._line(name, chunk)
+        now_s = time.monotonic()
+        line = self._line.text if now_s - self._told_s >= _PRINTED_S else ""
+        if line:
+            self._told_s = now_s
+            self._listener.heard(CallPrinted(line))
 
 
 class HeardApprover:

@@ -8,7 +8,7 @@ from typing import Final
 from paddock import limits
 from paddock.agent.contracts import PromptContract
 from paddock.agent.deadline import Deadline
-from paddock.agent.events import HeardCalls, HeardText, Spent
+from paddock.agent.events import HeardCalls, HeardOutput, HeardText, Spent
 from paddock.agent.hands import Assignment, Hands
 from paddock.agent.steps import (
     RESPONSE_TEXT,
@@ -67,7 +67,8 @@ class Run:
         self._assignment = assignment
         self._contract = contract
         self._deadline = deadline
-        self._bounds = Bounds(frozenset(tools), order.wo_id, deadline.token)
+        printed = HeardOutput(hands.listener)
+        self._bounds = Bounds(frozenset(tools), order.wo_id, deadline.token, on_output=printed)
         self._allowed = Allowed(
             self._bounds.tools or frozenset(),
             order.constraints.turn_limit,

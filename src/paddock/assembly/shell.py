@@ -15,7 +15,14 @@ from paddock.errors import UsageError
 from paddock.history.journal import Journal
 from paddock.history.keeping import History
 from paddock.policy.engine import Policy
-from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, Progress, ShellOutcome
+from paddock.sandbox.outcome import (
+    CommandLine,
+    HeldLine,
+    OnOutput,
+    PreparedLine,
+    Progress,
+    ShellOutcome,
+)
 from paddock.values.agents import AgentChain
 from paddock.values.cancelling import Cancel
 from paddock.workspace import Workspace
@@ -67,13 +74,17 @@ class LazyShell:
         """See `Shell`."""
         return self._open().asks_about_diff(prepared)
 
-    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+    def run(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+    ) -> ShellOutcome:
         """See `Shell`."""
-        return self._open().run(prepared, cancel)
+        return self._open().run(prepared, cancel, on_output)
 
-    def stage(self, prepared: PreparedLine, cancel: Cancel) -> HeldLine:
+    def stage(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+    ) -> HeldLine:
         """See `Shell`."""
-        return self._open().stage(prepared, cancel)
+        return self._open().stage(prepared, cancel, on_output)
 
     def keep(self, content: bytes) -> str:
         """See `Shell`."""

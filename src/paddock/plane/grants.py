@@ -236,7 +236,7 @@ def _no_longer(name: str, profile: Profile, before: Profile) -> Iterator[Grant]:
             (rule.pattern.text, outcome) in kept for outcome in Outcome if outcome >= rule.outcome
         )
         if rule.outcome is not Outcome.ALLOW and not repeated:
-            yield Grant(f"{name} no longer {_verb(rule.outcome)} {show_name(rule.pattern.text)}")
+            yield Grant(f"{name} no longer {_VERBS[rule.outcome]} {show_name(rule.pattern.text)}")
 
 
 def _no_longer_narrow(
@@ -254,9 +254,8 @@ def _no_longer_narrow(
         if network is None or _width(network) >= widest:
             continue
         if not any(_is_as_narrow(other, rule, network) for other in profile.rules):
-            yield Grant(
-                f"{name} no longer holds {show_name(rule.pattern.text)} to the network {network!r}"
-            )
+            what = show_name(rule.pattern.text)
+            yield Grant(f"{name} no longer holds {what} to the network {network!r}")
 
 
 def _is_as_narrow(rule: Rule, before: Rule, network: Network) -> bool:
@@ -275,19 +274,17 @@ def _rule_grants(name: str, rule: Rule, before: Profile) -> Iterator[Grant]:
     if rule.outcome < usual_answer(before, rule.pattern.head):
         yield _rule_grant(name, rule)
     if rule.network is not None and rule.network != "none":
-        yield Grant(
-            f"{name} gives {show_name(rule.pattern.text)} the network {rule.network!r}",
-            _where(rule.place),
-        )
+        text = f"{name} gives {show_name(rule.pattern.text)} the network {rule.network!r}"
+        yield Grant(text, _where(rule.place))
 
 
 def _rule_grant(name: str, rule: Rule) -> Grant:
-    text = f"{name} {_verb(rule.outcome)} {show_name(rule.pattern.text)}"
-    return Grant(text, _where(rule.place))
+    what = show_name(rule.pattern.text)
+    return Grant(f"{name} {_VERBS[rule.outcome]} {what}", _where(rule.place))
 
 
 def _otherwise_grant(name: str, entry: Otherwise) -> Grant:
-    text = f"{name} otherwise {_verb(entry.outcome)} {show_name(entry.head.text)}"
+    text = f"{name} otherwise {_VERBS[entry.outcome]} {show_name(entry.head.text)}"
     return Grant(text, _where(entry.place))
 
 
@@ -297,23 +294,26 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         yield Grant(f"{name} network is {given.network!r}")
     if given.git not in (default.git, "read-only"):
         yield Grant(f"{name} git is {given.git!r}")
-    for what, paths, known in (
-        ("read", given.read, default.read),
-        ("write", given.write, default.write),
+    for what, names, known in (
+        ("commands may read", given.read, default.read),
+        ("commands may write", given.write, default.write),
+        ("a call may set the variable", given.env, default.env),
     ):
-        for path in paths:
-            if path not in known:
-                yield Grant(f"{name} commands may {what} {show_name(path)}")
+        for each in names:
+            if each not in known:
+                yield Grant(f"{name} {what} {show_name(each)}")
     if given.enforcement == "best-effort" != default.enforcement:
         yield Grant(f"{name} enforcement is {given.enforcement!r}")
     if given.approve != default.approve:
         yield Grant(f"{name} approve is {given.approve!r}")
     if given.commit == "each" != default.commit:
         yield Grant(f"{name} commit is 'each': what is allowed lands where the rest is refused")
+    if given.caches and not default.caches:
+        yield Grant(f"{name} caches is true: commands share what their tools download")
+    both = given.limits.stricter(default.limits)
     for limit in fields(ShellLimits):
-        more = int(getattr(given.limits, limit.name))
-        if more > int(getattr(default.limits, limit.name)):
-            yield Grant(f"{name} limit {limit.name} is {more}")
+        if getattr(both, limit.name) != getattr(given.limits, limit.name):
+            yield Grant(f"{name} limit {limit.name} is {getattr(given.limits, limit.name)}")
     for bound in fields(ConfineMax):
         more = int(getattr(given.confine_max, bound.name))
         if more > int(getattr(default.confine_max, bound.name)):
@@ -327,9 +327,8 @@ def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
         if binding in held.agents or (binding.profile == LOCKED and not is_replaced):
             # A profile that a name is given holds besides; only in another's place it may open.
             continue
-        yield Grant(
-            f"[agents] {show_name(binding.name)} has the profile {show_name(binding.profile)}"
-        )
+        who, profile = show_name(binding.name), show_name(binding.profile)
+        yield Grant(f"[agents] {who} has the profile {profile}")
     for each in fields(LoweredLimits):
         more = int(getattr(settings.limits, each.name))
         if more > int(getattr(held.limits, each.name)):
@@ -391,10 +390,6 @@ def _profile_restraints(profile: Profile, preset: Profile | None) -> Iterator[Gr
 
 def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
     return shell if changes is None else changes.over(shell)
-
-
-def _verb(outcome: Outcome) -> str:
-    return _VERBS[outcome]
 
 
 def _text(pattern: PathPattern) -> str:

@@ -6,6 +6,7 @@ matches, so it opens the network of a line only where every command of the line
 has it; an opening wants an exact match, a closing any reading.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -22,9 +23,9 @@ from paddock.policy.settings import (
     ConfineMax,
     Git,
     Network,
-    ShellLimits,
     ShellSettings,
 )
+from paddock.policy.shell import covers
 from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 
@@ -96,7 +97,6 @@ def _may_set(
 
 def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
     """Return the strictest of both, key by key; `approve` and `git` of the first."""
-    limits, others = one.limits, other.limits
     return ShellSettings(
         network=_strictest(NETWORKS, one.network, other.network),
         git=one.git,
@@ -105,12 +105,9 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
         enforcement=_strictest(ENFORCEMENTS, one.enforcement, other.enforcement),
         approve=one.approve,
         commit=_strictest(COMMITS_STRICTEST_FIRST, one.commit, other.commit),
-        limits=ShellLimits(
-            processes=min(limits.processes, others.processes),
-            memory_mb=min(limits.memory_mb, others.memory_mb),
-            file_mb=min(limits.file_mb, others.file_mb),
-            cpu_s=min(limits.cpu_s, others.cpu_s),
-        ),
+        limits=one.limits.stricter(other.limits),
+        env=tuple(dict.fromkeys((*_covered(one.env, other.env), *_covered(other.env, one.env)))),
+        caches=one.caches and other.caches,
         confine_max=ConfineMax(
             files=min(one.confine_max.files, other.confine_max.files),
             mb=min(one.confine_max.mb, other.confine_max.mb),
@@ -131,6 +128,10 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
     inside = [path for path in one if _is_under(path, other)]
     inside += [path for path in other if _is_under(path, one)]
     return tuple(dict.fromkeys(inside))
+
+
+def _covered(names: tuple[str, ...], patterns: tuple[str, ...]) -> Iterator[str]:
+    return (name for name in names if any(covers(pattern, name) for pattern in patterns))
 
 
 def _is_under(path: str, roots: tuple[str, ...]) -> bool:

@@ -63,10 +63,25 @@ class ShellLimits:
     Processes and memory: its whole process tree. Processor time and file size: each process.
     """
 
-    processes: int = 256
-    memory_mb: int = 4096
-    file_mb: int = 1024
-    cpu_s: int = 120
+    processes: int = 4096
+    memory_mb: int = 0
+    """0: three quarters of what the machine has."""
+    file_mb: int = 4096
+    cpu_s: int = 0
+    """0: none; its time-out bounds it."""
+
+    def stricter(self, other: "ShellLimits") -> "ShellLimits":
+        """Return the smaller of each; for memory and processor time 0 is more than any number."""
+        return ShellLimits(
+            processes=min(self.processes, other.processes),
+            memory_mb=_smaller(self.memory_mb, other.memory_mb),
+            file_mb=min(self.file_mb, other.file_mb),
+            cpu_s=_smaller(self.cpu_s, other.cpu_s),
+        )
+
+
+def _smaller(one: int, other: int) -> int:
+    return min(one or other, other or one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,10 @@ class ShellSettings:
     approve: Approve = "command"
     commit: Commit = "each"
     limits: ShellLimits = field(default_factory=ShellLimits)
+    env: tuple[str, ...] = ()
+    """Names of variables that a call may set; a `*` may stand at the end."""
+    caches: bool = True
+    """Whether commands of one workspace share a private place for the caches of tools."""
     confine_max: ConfineMax = field(default_factory=ConfineMax)
 
 
@@ -121,9 +140,10 @@ class AgentBinding:
 
 @dataclass(frozen=True, slots=True)
 class LoweredLimits:
-    """`[limits]`: what a file may lower of `paddock.limits`; none is ever raised.
+    """`[limits]`: what a file may lower of `paddock.limits`.
 
-    The others are bounds of the house and stay what they are.
+    None is ever raised but `shell_timeout_s`, and that for `run_shell` alone. The others are
+    bounds of the house and stay what they are.
     """
 
     change_set_bytes_max: int = hard.change_set_bytes_max
@@ -137,11 +157,11 @@ class LoweredLimits:
     ls_entries_max: int = hard.ls_entries_max
     search_context_max: int = hard.search_context_max
     search_output_bytes_max: int = hard.search_output_bytes_max
-    shell_timeout_s: int = int(hard.shell_timeout_s)
+    shell_timeout_s: int = hard.shell_timeout_s
     view_bytes_max: int = hard.view_bytes_max
 
     def lowered(self) -> dict[str, int]:
-        """Those that are below what Paddock itself sets, by name."""
+        """Those that are not what Paddock itself sets, by name."""
         return {
             each.name: value
             for each in fields(self)

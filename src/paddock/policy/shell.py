@@ -25,6 +25,16 @@ from paddock.policy.settings import (
 _DEFAULT: Final = ShellSettings()
 _HOST_PATH: Final = re.compile(r"(/|~/)[^\0]*|~", re.DOTALL)
 
+_ENV_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+_ENV_RESERVED: Final = (
+    *("PATH", "LD_*", "BASH_ENV", "GIT_*", "NODE_OPTIONS", "PYTHON*"),
+    # The same by other means: what a shell reads at its start, and where programs look for
+    # their configuration.
+    *("ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "IFS", "PS4", "CDPATH", "PERL5*", "RUBYOPT"),
+    *("RUBYLIB", "HOME", "TMPDIR", "PWD", "XDG_CONFIG_*"),
+)
+"""Threat: a call for a command that a rule allows sets what its name stands for."""
+
 PROCESSES_MAX: Final = 65_536
 MEMORY_MB_MAX: Final = 1_048_576
 FILE_MB_MAX: Final = 1_048_576
@@ -44,6 +54,8 @@ class ShellChanges:
     approve: Approve | None = None
     commit: Commit | None = None
     limits: ShellLimits | None = None
+    env: tuple[str, ...] | None = None
+    caches: bool | None = None
     confine_max: ConfineMax | None = None
 
     def over(self, base: ShellSettings) -> ShellSettings:
@@ -58,6 +70,8 @@ class ShellChanges:
             approve=self.approve or base.approve,
             commit=self.commit or base.commit,
             limits=self.limits or base.limits,
+            env=base.env if self.env is None else self.env,
+            caches=base.caches if self.caches is None else self.caches,
             confine_max=self.confine_max or base.confine_max,
         )
 
@@ -73,10 +87,38 @@ def read_shell_changes(table: Table) -> ShellChanges:
         approve=table.given_word("approve", APPROVES),
         commit=table.given_word("commit", COMMITS),
         limits=_read_limits(table),
+        env=_env_names(table),
+        caches=table.boolean("caches", default=True) if table.has("caches") else None,
         confine_max=_read_confine_max(table),
     )
     table.finish()
     return changes
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Whether a pattern of `env` is, or covers, a name, or another pattern whole."""
+    if not pattern.endswith("*"):
+        return pattern == name
+    return name.startswith(pattern[:-1])
+
+
+def _env_names(table: Table) -> tuple[str, ...] | None:
+    found = table.strings("env")
+    for position, pattern in enumerate(found or ()):
+        why = ""
+        if _ENV_PATTERN.fullmatch(pattern) is None:
+            why = "which is no name of a variable; a * may stand at its end"
+        for reserved in _ENV_RESERVED:
+            if covers(pattern, reserved) or covers(reserved, pattern):
+                why = f"which would cover {reserved}: that changes what a command's names run"
+                break
+        if why:
+            table.report.add(
+                (*table.key, "env", position),
+                f"env in {table.title} holds {quote_toml(pattern)}, {why}",
+                'name what tests read, as ["CI", "PYTEST_*"]',
+            )
+    return found
 
 
 def host_paths(table: Table, name: str) -> tuple[str, ...] | None:
@@ -99,9 +141,9 @@ def _read_limits(table: Table) -> ShellLimits | None:
     default = _DEFAULT.limits
     read = ShellLimits(
         processes=limits.integer("processes", default.processes, 1, PROCESSES_MAX),
-        memory_mb=limits.integer("memory_mb", default.memory_mb, 1, MEMORY_MB_MAX),
+        memory_mb=limits.integer("memory_mb", default.memory_mb, 0, MEMORY_MB_MAX),
         file_mb=limits.integer("file_mb", default.file_mb, 1, FILE_MB_MAX),
-        cpu_s=limits.integer("cpu_s", default.cpu_s, 1, CPU_S_MAX),
+        cpu_s=limits.integer("cpu_s", default.cpu_s, 0, CPU_S_MAX),
     )
     limits.finish()
     return read

@@ -136,8 +136,14 @@ def read_agents(
 
 def read_limits(table: Table, base: LoweredLimits) -> LoweredLimits:
     """Read `[limits]`: names of `LoweredLimits`, at most their values in `paddock.limits`."""
+    most = {"shell_timeout_s": hard.shell_timeout_raised_s}
     lowered = {
-        each.name: table.integer(each.name, getattr(base, each.name), 1, cast("int", each.default))
+        each.name: table.integer(
+            each.name,
+            getattr(base, each.name),
+            1,
+            most.get(each.name, cast("int", each.default)),
+        )
         for each in fields(LoweredLimits)
     }
     for name in table.names():

@@ -7,7 +7,7 @@ refused is let go. That it acts is on record before it does.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from paddock.errors import CallCancelledError, IntegrityError, PaddockError, ToolError
@@ -75,7 +75,7 @@ def ask(context: Context, recorder: Recorder, question: Question) -> Granted | W
         ):
             return _put(context, question, target_digest, None)
         _record_staging(context, recorder, question)
-        ports = replace(context.ports, cancel=question.bounds.cancel)
+        ports = question.bounds.over(context.ports)
         plan, held = handler.stage(question.plan, ports)
     except ToolError as error:
         return Withheld(refusal_of(error), judged)

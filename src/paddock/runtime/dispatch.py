@@ -7,7 +7,6 @@ one sync before the result is released: there the act is the disclosure.
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -41,7 +40,7 @@ from paddock.runtime.records import Recorder, holds_contents, kept_arguments
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.spec import Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
-from paddock.values.cancelling import NEVER, LeftEffect
+from paddock.values.cancelling import LeftEffect
 from paddock.values.decisions import Outcome
 from paddock.values.entries import Entry, clean
 from paddock.values.quick import quick
@@ -223,10 +222,8 @@ class Dispatcher:
         return result_of(ready, outcome)
 
     def _run(self, ready: Prepared) -> Ran:
-        ports, cancel = self._context.ports, ready.bounds.cancel
         try:
-            given = ports if cancel is NEVER else replace(ports, cancel=cancel)
-            return ready.tool.handler.run(ready.plan, given)
+            return ready.tool.handler.run(ready.plan, ready.bounds.over(self._context.ports))
         except StoppedCallError as stopped:
             return Failed(refusal_of(stopped), (), stopped.effect, stopped.changes)
         except ToolFailedError as error:

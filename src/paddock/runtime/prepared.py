@@ -6,11 +6,12 @@ All calls of one turn are prepared before any of them runs (`together.py`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from paddock.errors import InternalError
-from paddock.tools.spec import Change, Plan, Tool, ToolOutput
+from paddock.sandbox.outcome import OnOutput
+from paddock.tools.spec import Change, Plan, Ports, Tool, ToolOutput
 from paddock.values.calls import Json, Refusal, ToolCall
 from paddock.values.cancelling import NEVER, Cancel, LeftEffect
 from paddock.values.decisions import Decision
@@ -22,13 +23,21 @@ class Bounds:
 
     `tools` None: all of them. `order_id` stands in the entries of a work order's calls;
     `client_call` in those of a client that names its calls, as a claim: with it they
-    are found beside what a hook recorded of the same call.
+    are found beside what a hook recorded of the same call. `on_output` hears what a command
+    prints while it runs.
     """
 
     tools: frozenset[str] | None = None
     order_id: str = ""
     cancel: Cancel = NEVER
     client_call: str = ""
+    on_output: OnOutput | None = None
+
+    def over(self, ports: Ports) -> Ports:
+        """What a handler may touch in a call with these bounds."""
+        if self.cancel is NEVER and self.on_output is None:
+            return ports
+        return replace(ports, cancel=self.cancel, on_output=self.on_output)
 
 
 FREE: Final = Bounds()

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from dataclasses import replace
+from typing import Any, Literal, Self, TypeVar
 
 from paddock.errors import UsageError
 from paddock.plane.forking import call_after_fork
@@ -12,11 +13,14 @@ from paddock.runtime.messages import Asked, Malformed, asked_call, dialect_of, t
 from paddock.runtime.prepared import FREE, Bounds
 from paddock.runtime.registry import Registry
 from paddock.runtime.together import NOBODY, CallWatcher, Done, dispatch_all
+from paddock.sandbox.streams import Decoding
 from paddock.tools.spec import Tool, ToolSpec
 from paddock.values.calls import Json, Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import Cancel
 
 T = TypeVar("T")
+
+OnText = Callable[[Literal["stdout", "stderr"], str], None]
 
 
 class Tools:
@@ -109,33 +113,54 @@ class Runtime:
         *,
         call_id: str | None = None,
         bounds: Bounds = FREE,
+        on_output: OnText | None = None,
     ) -> ToolResult:
         """Run one governed call; a refusal is a result.
 
-        `bounds` is for doors that can stop a call, or that know it by another id.
+        `bounds` is for doors that can stop a call, or that know it by another id. `on_output`
+        is called with what a command prints while it runs: `"stdout"` or `"stderr"`, and text
+        as the command printed it, control characters and all. The command waits for it, and
+        what it raises ends the call.
 
         Raises: UsageError where the runtime is closed, or a name or id is no text;
             IntegrityError where the ledger is damaged. Nothing ran then.
         """
         identity = text_of("the id of a call", call_id or self._new_id())
         name = text_of("the name of a tool", tool)
-        return self._dispatch(asked_call(identity, name, arguments), bounds)
+        asked = asked_call(identity, name, arguments)
+        if on_output is None:
+            return self._dispatch(asked, bounds)
+        decoding = Decoding(on_output)
+        result = self._dispatch(asked, replace(bounds, on_output=decoding))
+        decoding.finish()
+        return result
 
     def refuse(self, tool: str, refusal: Refusal, bounds: Bounds = FREE) -> ToolResult:
         """Record and answer a call that the door could not even read; it does not run."""
         return self._dispatch(Malformed(ToolCall(self._new_id(), tool, {}), refusal), bounds)
 
     async def acall(
-        self, tool: str, arguments: Mapping[str, Json], *, call_id: str | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Json],
+        *,
+        call_id: str | None = None,
+        on_output: OnText | None = None,
     ) -> ToolResult:
-        """`call`, in a thread of its own; who cancels it stops the call, too.
+        """`call`, in a thread of its own, and so is `on_output`; who cancels it stops the call.
 
         The cancellation comes through once the thread has ended: nothing of the call lands
         later. What it had done by then stands, and is on record; a command is killed, with all
         that it started. An approver, or a tool of the embedding program, is waited for.
         """
         return await _awaited(
-            lambda cancel: self.call(tool, arguments, call_id=call_id, bounds=Bounds(cancel=cancel))
+            lambda cancel: self.call(
+                tool,
+                arguments,
+                call_id=call_id,
+                bounds=Bounds(cancel=cancel),
+                on_output=on_output,
+            )
         )
 
     def answer(self, provider: str, message: object) -> list[dict[str, Json]]:
@@ -227,6 +252,29 @@ class Runtime:
     def delete_file(self, path: str, *, if_version: str | None = None) -> ToolResult:
         """Remove a file. Raises: ToolError."""
         return self._do("delete_file", if_version, path=path)
+
+    def run_shell(
+        self,
+        command: str,
+        *,
+        cwd: str = ".",
+        timeout: int | None = None,
+        stdin: str = "",
+        env: Mapping[str, str] | None = None,
+        on_output: OnText | None = None,
+    ) -> ToolResult:
+        """Run one line of shell; `on_output` as of `call`. Raises: ToolError.
+
+        Whatever it exits with is a result: see `details`.
+        """
+        given: dict[str, Json] = {"command": command, "cwd": cwd}
+        if stdin:
+            given["stdin"] = stdin
+        if env is not None:
+            given["env"] = dict(env)
+        if timeout is not None:
+            given["timeout"] = timeout
+        return self.call("run_shell", given, on_output=on_output).unwrap()
 
     def _do(self, tool: str, if_version: str | None, **arguments: str) -> ToolResult:
         given = arguments if if_version is None else {**arguments, "if_version": if_version}

@@ -6,12 +6,12 @@
     git_config.py                what a command has of the user's git configuration
     probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
     stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
-    claims.py                    directories that go away with whoever made them
+    claims.py caches.py          directories that go away with whoever made them; one that stays
     landlock.py keeping.py       the backend for hosts without user namespaces
     inside/                      what runs in the sandbox, alone with kernel/
     conversation.py capture.py pump.py spooling.py following.py   from a command's start to its end
     changes/ git/ moments.py     what it changed: judged, settled, committed, kept
-    streams.py telling.py shell.py   what is told of it; one agent's shell
+    streams.py telling.py fence.py shell.py   what is told of it; one agent's shell
 
 Dangers: the command is anybody's and runs with the user's rights until the kernel says
 otherwise; it can outlive its caller, fill a disk, pour output, race the commit. Each

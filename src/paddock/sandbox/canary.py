@@ -235,7 +235,7 @@ def canary_plan(workspace: str, ground: Ground, hidden: tuple[str, ...]) -> Sand
         git="safe",
         commit="each",
         enforcement="required",
-        limits=ShellLimits(),
+        limits=ShellLimits(memory_mb=1024),
         environment=(("PATH", "/usr/bin:/bin"),),
         policy_digest="",
         links=ground.links,

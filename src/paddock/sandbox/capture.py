@@ -8,6 +8,7 @@ spool is given, the whole stream goes there as well, up to its limit.
 
 import fcntl
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -46,7 +47,7 @@ class Capture:
     """One stream. `bytes_max // 2` first bytes and as many last ones stay."""
 
     __slots__ = (
-        *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_new_at"),
+        *("_at", "_buffer", "_fd", "_head", "_head_max", "_is_wide", "_listener", "_new_at"),
         *("_spool", "_spooled", "_started", "_tail_max", "_total"),
     )
 
@@ -66,6 +67,11 @@ class Capture:
         self._spool = spool
         self._spooled = 0
         self._started = 0
+        self._listener: Callable[[bytes], None] | None = None
+
+    def tell(self, listener: Callable[[bytes], None]) -> None:
+        """Call `listener` with everything that comes, in the thread that reads."""
+        self._listener = listener
 
     @property
     def total_bytes(self) -> int:
@@ -103,6 +109,8 @@ class Capture:
         """The second half of `read`."""
         self._at += count
         self._total += count
+        if count > 0 and self._listener is not None:
+            self._listener(bytes(self._buffer[self._at - count : self._at]))
         if count >= _FULL_PIPE and not self._is_wide:
             self._widen()
         if count == 0 or self._at == len(self._buffer):

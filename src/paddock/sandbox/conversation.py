@@ -1,18 +1,20 @@
 """One command from its start to its end: what is sent into the sandbox, what comes out."""
 
 import contextlib
+import fcntl
 import os
 import select
 import socket
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from paddock.errors import HostError, SandboxUnavailableError
+from paddock.sandbox.caches import cache_variables
 from paddock.sandbox.capture import Capture, Spool
 from paddock.sandbox.inside import orders
 from paddock.sandbox.inside.orders import Report, Start
-from paddock.sandbox.outcome import Progress
+from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.pump import Pump
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 from paddock.values.cancelling import Cancel
@@ -22,6 +24,7 @@ HOME: Final = "/run/home"
 TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
 
 _REPORT_BYTES_MAX: Final = 4096
+_WRITE_BYTES: Final = 1_048_576
 _PROGRESS_S: Final = 1.0
 _LATE_S: Final = 15.0
 """Over the command's time: then its first process, which keeps the time, must be broken."""
@@ -79,6 +82,8 @@ class Conversation:
         self._report: Report | None = None
         self._events = select.poll()
         self._waiting: set[int] = set()
+        self._heeded_s = 0.0
+        self._is_followed = False
         saved = spools or Spools()
         most = request.output_bytes_max
         with contextlib.ExitStack() as undo:
@@ -87,16 +92,26 @@ class Conversation:
             self._stdout = Capture(out, most, saved.stdout)
             self._stderr = Capture(error, most, saved.stderr)
             self._sources: dict[int, Capture | Pump] = {out: self._stdout, error: self._stderr}
-            _send(control, order, out_end, error_end)
+            given = _input(request.stdin)
+            try:
+                _send(control, order, given, out_end, error_end)
+            finally:
+                os.close(given)
             undo.pop_all()
         os.close(out_end)
         os.close(error_end)
 
-    def hold(self, cancel: Cancel | None, progress: Progress | None) -> CommandEnd:
+    def hold(
+        self, cancel: Cancel | None, progress: Progress | None, on_output: OnOutput | None = None
+    ) -> CommandEnd:
         """Listen until everything has ended.
 
-        Raises: SandboxUnavailableError, HostError, and what `progress` raises.
+        Raises: SandboxUnavailableError, HostError, and what `progress` and `on_output` raise.
         """
+        if on_output is not None:
+            self._is_followed = True
+            self._stdout.tell(lambda chunk: self._pass_on(on_output, "stdout", chunk))
+            self._stderr.tell(lambda chunk: self._pass_on(on_output, "stderr", chunk))
         wish = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         undo = cancel.on_cancel(lambda: os.eventfd_write(wish, 1)) if cancel is not None else None
         try:
@@ -136,7 +151,7 @@ class Conversation:
             if now - heard > _DRAIN_S:
                 # Everything is dead that can die; what hangs in the kernel holds a pipe.
                 return
-            if now - self._began > self._timeout_s + _LATE_S:
+            if now - self._began - self._heeded_s > self._timeout_s + _LATE_S:
                 raise HostError("a sandbox did not end its command in time")
             if progress is not None and now - told >= _PROGRESS_S:
                 told = now
@@ -155,8 +170,17 @@ class Conversation:
         source = self._sources[fd]
         if not source.read():
             self._forget(fd)
-        elif isinstance(source, Capture) and source.is_pouring:
+        elif isinstance(source, Capture) and source.is_pouring and not self._is_followed:
+            # A listener hears both streams in one thread, in the order in which they came.
             self._pump(fd, source)
+
+    def _pass_on(
+        self, on_output: OnOutput, name: Literal["stdout", "stderr"], chunk: bytes
+    ) -> None:
+        """A listener that takes its time takes none of the sandbox's."""
+        began = time.monotonic()
+        on_output(name, chunk)
+        self._heeded_s += time.monotonic() - began
 
     def _pump(self, fd: int, source: Capture) -> None:
         try:
@@ -200,6 +224,7 @@ class Conversation:
             duration_s=time.monotonic() - self._began,
             survivors=report.survivors,
             memory_kb=report.memory_kb,
+            unreached=report.unreached,
             reason=reason,
         )
 
@@ -217,12 +242,33 @@ def _pipe(undo: contextlib.ExitStack, user: tuple[int, int] | None) -> tuple[int
     return ours, theirs
 
 
-def _send(control: socket.socket, order: bytes, stdout: int, stderr: int) -> None:
+def _input(content: bytes) -> int:
+    """A descriptor that the command reads: a whole file, so nobody has to write while it runs.
+
+    Threat: a file in memory that the command makes longer is memory that nobody counts. It is
+    sealed: neither it nor anybody can change it.
+    """
+    if not content:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    made = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        written = 0
+        while written < len(content):
+            written += os.write(made, content[written : written + _WRITE_BYTES])
+        seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
+        # By a name of /proc it is opened anew: for reading, and from its beginning.
+        return os.open(f"/proc/self/fd/{made}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(made)
+
+
+def _send(control: socket.socket, order: bytes, *streams: int) -> None:
     """The command goes as a file in memory: its arguments may be longer than a message."""
     order_fd = os.memfd_create("start", os.MFD_CLOEXEC)
     try:
         os.write(order_fd, order)
-        socket.send_fds(control, [b"go"], [order_fd, stdout, stderr])
+        socket.send_fds(control, [b"go"], [order_fd, *streams])
     except BrokenPipeError:
         # The sandbox could not be made, and why is waiting for us to be heard.
         return
@@ -243,7 +289,9 @@ def _exit_code(ending: Ending, report: Report) -> int:
 def _start(request: CommandRequest) -> Start:
     plan = request.plan
     directory = plan.workspace if request.cwd == "." else f"{plan.workspace}/{request.cwd}"
-    environment = dict(plan.git_config.variables) | dict(plan.environment)
+    caches = cache_variables(f"{HOME}/.cache") if plan.caches else {}
+    environment = dict(plan.git_config.variables) | dict(plan.environment) | caches
+    environment |= dict(request.env)
     environment |= {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}
     return Start(
         directory=os.fsencode(directory),

@@ -9,6 +9,7 @@ from typing import Final
 from paddock.plane.agents import AgentStore
 from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
+from paddock.sandbox.caches import FOLDER, Caches
 from paddock.sandbox.host.git_settings import GitLook
 from paddock.sandbox.host.host_facts import Closed, HostFacts, Link, Listing
 from paddock.sandbox.host.places import is_below, topmost
@@ -79,7 +80,19 @@ def collect_facts(asking: Asking) -> HostFacts:
             is_secret=lambda name: asking.policy.guards.find_secret(name) is not None,
             resolver=resolver,
         ).look(),
+        memory_mb=_memory_mb(),
+        caches=str(Caches(real_path(asking.agents.layout.objects / FOLDER), workspace).tree),
     )
+
+
+def _memory_mb() -> int:
+    """Of the machine, or what a control group leaves of it (cgroups(7))."""
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        said = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        said = ""
+    return (min(most, int(said)) if said.isdigit() else most) >> 20
 
 
 def _closed(agents: AgentStore, workspace: str) -> tuple[Closed, ...]:

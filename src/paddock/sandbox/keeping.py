@@ -23,7 +23,7 @@ from paddock.sandbox.conversation import Conversation, Spools
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
-from paddock.sandbox.outcome import Progress
+from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.values import CommandEnd, CommandRequest, Enforced, SandboxPlan
 from paddock.values.cancelling import Cancel
 
@@ -56,6 +56,7 @@ def run_landlocked(
     cancel: Cancel | None = None,
     spools: Spools | None = None,
     progress: Progress | None = None,
+    on_output: OnOutput | None = None,
 ) -> HeldEnd:
     """Run one command on the workspace itself, to its end and that of all it started.
 
@@ -72,7 +73,9 @@ def run_landlocked(
         ground = Ground(workplace.fd, (scratch,))
         with confine(request.plan, ground, workplace.read, workplace.write) as held:
             terms = _terms(request.plan, identity, scratch)
-            end = _keep(request, held, terms, _Listening(cancel, spools, progress), identity)
+            end = _keep(
+                request, held, terms, _Listening(cancel, spools, progress, on_output), identity
+            )
             return HeldEnd(end, held.enforced)
 
 
@@ -84,6 +87,7 @@ def run_unheld(
     cancel: Cancel | None = None,
     spools: Spools | None = None,
     progress: Progress | None = None,
+    on_output: OnOutput | None = None,
 ) -> HeldEnd:
     """As `run_landlocked`, but nothing holds the command to the policy: `enforced` says so.
 
@@ -96,7 +100,7 @@ def run_unheld(
     identity = identity_for(os.geteuid(), (owner.st_uid, owner.st_gid))
     with _scratch(request.plan, identity) as scratch:
         terms = _terms(request.plan, identity, scratch)
-        end = _keep(request, None, terms, _Listening(cancel, spools, progress), identity)
+        end = _keep(request, None, terms, _Listening(cancel, spools, progress, on_output), identity)
         return HeldEnd(end, enforced)
 
 
@@ -107,6 +111,7 @@ class _Listening:
     cancel: Cancel | None
     spools: Spools | None
     progress: Progress | None
+    on_output: OnOutput | None
 
 
 def _keep(
@@ -123,7 +128,7 @@ def _keep(
         try:
             conversation = Conversation(control, request, listening.spools, identity)
             try:
-                return conversation.hold(listening.cancel, listening.progress)
+                return conversation.hold(listening.cancel, listening.progress, listening.on_output)
             finally:
                 conversation.close()
         finally:

@@ -150,6 +150,7 @@ def gaps(plan: SandboxPlan, abi: int) -> tuple[str, ...]:
         "names of files that may not be read can be listed",
         "command lines of other processes and names of this user's keys can be read",
         "there is no private /tmp: TMPDIR is one, the host's /tmp is closed unless policy opens it",
+        "there are no caches that last from one command to the next",
         "there is no /dev/shm and no System V memory: semaphores of multiprocessing fail",
     ]
     if plan.git == "safe":

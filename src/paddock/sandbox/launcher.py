@@ -22,7 +22,7 @@ from paddock.sandbox.conversation import HOME, Conversation, Spools
 from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
-from paddock.sandbox.outcome import Progress
+from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
 from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
@@ -93,6 +93,7 @@ class Launcher:
         cancel: Cancel | None = None,
         spools: Spools | None = None,
         progress: Progress | None = None,
+        on_output: OnOutput | None = None,
     ) -> CommandEnd:
         """Run the command in a stage opened for its plan, to its end and that of all it started.
 
@@ -111,7 +112,7 @@ class Launcher:
         try:
             conversation = Conversation(stage.control, request, spools, _user_inside())
             try:
-                end = conversation.hold(cancel, progress)
+                end = conversation.hold(cancel, progress, on_output)
             finally:
                 conversation.close()
         except OSError as error:
@@ -207,6 +208,7 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
             for name, content in private_files(plan.git_config)
             for part in (encode(name), content)
         ],
+        caches=[encode(plan.caches)] + [b"read"] * plan.caches_read_only if plan.caches else [],
         processes=limits.processes,
         memory_mb=limits.memory_mb,
         file_mb=limits.file_mb,
@@ -217,7 +219,7 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
 def _places(plan: SandboxPlan, workspace_fd: int) -> tuple[tuple[int, int], ...]:
     """Where the plan's paths lead now."""
     found = [_identity(os.fstat(workspace_fd))]
-    for path in (*plan.readable, *plan.writable):
+    for path in (*plan.readable, *plan.writable, *filter(None, [plan.caches])):
         try:
             found.append(_identity(os.stat(path)))
         except OSError:

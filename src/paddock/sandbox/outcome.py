@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from paddock.sandbox.values import Ending, Enforced, SandboxPlan
 from paddock.values.calls import Json
@@ -11,6 +11,12 @@ from paddock.workspace.changes import ChangedPath
 Progress = Callable[[float, int], None]
 """Called about once a second while a command runs, in the thread that runs it: seconds so far,
 bytes of output so far."""
+
+OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
+"""Called in the thread that runs a command, with what it prints as it comes.
+
+The command waits while it is not read, as it would for any pipe. What is raised ends it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,9 @@ class CommandLine:
     timeout_s: int
     is_dry_run: bool = False
     """Run it, show what it would change, change nothing: outside of its layers it only reads."""
+    stdin: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    """Variables besides those of the plan, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +146,5 @@ class ShellOutcome:
     notes: tuple[str, ...] = ()
     diff: str | None = None
     """Of a dry run: what it would have changed."""
+    fence: tuple[str, ...] = ()
+    """What the end of `stderr` says of a failure that policy caused."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
+from paddock.policy.settings import ShellLimits
 from paddock.sandbox.git_config import take_git
 from paddock.sandbox.host.host_facts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
 from paddock.sandbox.host.places import (
@@ -100,14 +101,20 @@ def compile_plan(
         git=shell.git,
         commit=shell.commit,
         enforcement=shell.enforcement,
-        limits=shell.limits,
+        limits=_machine_limits(shell.limits, facts),
         environment=_environment(facts, reach, search_path.directories),
         policy_digest=policy.digest,
         git_config=git_config,
         links=links,
+        caches=facts.caches if shell.caches else "",
     )
     left_out = tuple(dict.fromkeys((*making.left_out, *without)))
     return CompiledPlan(plan, left_out, names, search_path.moved_last)
+
+
+def _machine_limits(limits: ShellLimits, facts: HostFacts) -> ShellLimits:
+    """Three quarters of the machine's memory, where policy names no number."""
+    return replace(limits, memory_mb=limits.memory_mb or max(1, facts.memory_mb * 3 // 4))
 
 
 def contained(plan: SandboxPlan) -> SandboxPlan:
@@ -119,6 +126,7 @@ def contained(plan: SandboxPlan) -> SandboxPlan:
         plan,
         readable=topmost((*plan.readable, *plan.writable)),
         writable=(),
+        caches_read_only=True,
         network="loopback" if plan.network == "host" else plan.network,
     )
 
@@ -159,6 +167,8 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
             "processes": limits.processes,
         },
         "environment": dict(sorted(plan.environment)),
+        "caches": plan.caches,
+        "caches_read_only": plan.caches_read_only,
         "git_config": {
             "values": [[key, value] for key, value in plan.git_config.values],
             "ignored": plan.git_config.ignored,

@@ -10,18 +10,21 @@ import os
 import re
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from paddock.errors import HostError, SandboxUnavailableError
+from paddock.errors import HostError, InvalidArgumentsError, SandboxUnavailableError
 from paddock.policy.grants import shell_for
+from paddock.policy.shell import covers
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
+from paddock.sandbox.caches import Caches
 from paddock.sandbox.canary import gaps_over
 from paddock.sandbox.changes.committing import Place
 from paddock.sandbox.changes.judging import Bench
 from paddock.sandbox.closing import ReadJudge, WriteJudge
+from paddock.sandbox.fence import FenceWords
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.host.host_facts import HostFacts
 from paddock.sandbox.interpreter import find_interpreter
@@ -29,13 +32,20 @@ from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked, run_unhe
 from paddock.sandbox.landlock import Area
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import CommandLine, PreparedLine, Progress, ShellOutcome
+from paddock.sandbox.outcome import (
+    CommandLine,
+    OnOutput,
+    PreparedLine,
+    Progress,
+    ShellOutcome,
+)
 from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
+from paddock.text.show import quote
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
@@ -62,13 +72,23 @@ class Ground:
 class HeldCommand:
     """A line that has run, and whose changes wait for an answer; see `outcome.HeldLine`."""
 
-    __slots__ = ("_command", "_outcome", "_shown", "diff", "digest", "warnings")
+    __slots__ = (
+        "_command",
+        "_fence",
+        "_outcome",
+        "_prepared",
+        "_shown",
+        "diff",
+        "digest",
+        "warnings",
+    )
 
     def __init__(
         self,
         prepared: PreparedLine,
         command: StagedCommand,
         streams: Streams,
+        fence: FenceWords,
         remarks: tuple[str, ...] = (),
     ) -> None:
         """Takes the command over. Raises: HostError: its changes cannot be read."""
@@ -76,6 +96,7 @@ class HeldCommand:
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
+        self._prepared, self._fence = prepared, fence
         self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
         self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
@@ -90,7 +111,8 @@ class HeldCommand:
         # while the question was open. A conflict says so path by path; this says so at all.
         is_same = shown.digest == self._shown.digest
         kept = _commit(self._command, grants_asks=True) if is_same else self._command.give_up()
-        return with_kept(self._outcome, kept)
+        outcome = with_kept(self._outcome, kept)
+        return self._fence.added(outcome, self._prepared, self._command.end)
 
     def park(self, name: str) -> Json:
         """See `HeldLine`."""
@@ -116,6 +138,7 @@ class SandboxShell:
         self._write_index = NameIndex(self._write)
         self._read_index = NameIndex(self._read)
         self._room: Room | None = None
+        self._fence = FenceWords(policy)
         self._has_told_unsigned = False
 
     def close(self) -> None:
@@ -135,8 +158,10 @@ class SandboxShell:
         Raises:
             SandboxUnavailableError: no backend works, and the policy requires one; or a
                 dry run where no stage holds changes back.
+            InvalidArgumentsError: a variable that policy lets no call set.
             ConfigError: the agents of this plane do not load.
         """
+        self._require_named(line)
         plan = self._plan_of(line.text)
         with _host_failures():
             enforced = self._backends.choose(plan.enforcement)
@@ -148,6 +173,9 @@ class SandboxShell:
         if enforced.backend == STAGE:
             gaps = gaps_over(self._ground.place.workspace.tree.root_fd)
             enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
+        if enforced.backend != STAGE:
+            # Nothing is mounted there: caches would lie where tools look, among the user's.
+            plan = replace(plan, caches="")
         plan = contained(plan) if line.is_dry_run else plan
         return PreparedLine(line, plan, enforced, find_interpreter(plan), plan_digest(plan))
 
@@ -169,7 +197,9 @@ class SandboxShell:
         """
         return self._ground.place.history.keep_for_ledger(content)
 
-    def run(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> ShellOutcome:
+    def run(
+        self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None
+    ) -> ShellOutcome:
         """Run it, and keep what policy allows of what it changed.
 
         One that is cancelled in a stage has changed nothing.
@@ -180,8 +210,8 @@ class SandboxShell:
             HostError, IntegrityError: see `committing.commit_settled`.
         """
         if prepared.enforced.backend != STAGE:
-            return self._run_in_place(prepared, cancel)
-        command, streams = self._run_staged(prepared, cancel)
+            return self._run_in_place(prepared, cancel, on_output)
+        command, streams = self._run_staged(prepared, cancel, on_output)
         with command:
             remarks = self._remarks(prepared)
             outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
@@ -190,21 +220,39 @@ class SandboxShell:
             if prepared.line.is_dry_run:
                 with _host_failures():
                     shown, refused = command.show(grants_asks=False)
-                return replace(outcome, diff=shown.text, refused=refused)
-            return with_kept(outcome, _commit(command, grants_asks=False))
+                outcome = replace(outcome, diff=shown.text, refused=refused)
+            else:
+                outcome = with_kept(outcome, _commit(command, grants_asks=False))
+            return self._fence.added(outcome, prepared, command.end)
 
-    def stage(self, prepared: PreparedLine, cancel: Cancel = NEVER) -> HeldCommand:
+    def stage(
+        self, prepared: PreparedLine, cancel: Cancel = NEVER, on_output: OnOutput | None = None
+    ) -> HeldCommand:
         """Run it, and hold back what it changed, for somebody to be asked about.
 
         Raises: SandboxUnavailableError, StorageFullError.
         """
-        command, streams = self._run_staged(prepared, cancel)
+        command, streams = self._run_staged(prepared, cancel, on_output)
         try:
             with _host_failures():
-                return HeldCommand(prepared, command, streams, self._remarks(prepared))
+                remarks = self._remarks(prepared)
+                return HeldCommand(prepared, command, streams, self._fence, remarks)
         except BaseException:
             command.close()
             raise
+
+    def _require_named(self, line: CommandLine) -> None:
+        """Threat: a variable that changes what an allowed command's names run."""
+        patterns = ()
+        if line.env:
+            patterns = shell_for(self._ground.place.policy, self._ground.chain).env
+        for name, _ in line.env:
+            if not any(covers(pattern, name) for pattern in patterns):
+                raise InvalidArgumentsError(
+                    f"env: policy lets no call set the variable {quote(name)}",
+                    where="env",
+                    hint='a person allows names in paddock.toml: [shell] env = ["NAME"]',
+                )
 
     def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
         """What is told once: with the first line that names git, where its commits are signed."""
@@ -214,24 +262,35 @@ class SandboxShell:
             told, self._has_told_unsigned = self._has_told_unsigned, True
         return () if told else (UNSIGNED,)
 
-    def _run_staged(self, prepared: PreparedLine, cancel: Cancel) -> tuple[StagedCommand, Streams]:
+    def _run_staged(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
+    ) -> tuple[StagedCommand, Streams]:
         ground = self._ground
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
-            observed = Observed(spooling.spools, ground.progress, cancel)
-            command = run_staged(self._open_room(), _request(prepared), observed)
+            observed = Observed(spooling.spools, ground.progress, cancel, on_output)
+            with self._caches(prepared.plan):
+                command = run_staged(self._open_room(), _request(prepared), observed)
             try:
                 return command, spooling.streams(command.end)
             except BaseException:
                 command.close()
                 raise
 
-    def _run_in_place(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+    def _caches(self, plan: SandboxPlan) -> AbstractContextManager[None]:
+        if not plan.caches:
+            return nullcontext()
+        return Caches(Path(plan.caches).parents[1], plan.workspace).in_use()
+
+    def _run_in_place(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
+    ) -> ShellOutcome:
         ground = self._ground
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
-            held = self._hold(prepared, Observed(spooling.spools, ground.progress, cancel))
+            observed = Observed(spooling.spools, ground.progress, cancel, on_output)
+            held = self._hold(prepared, observed)
             streams, remarks = spooling.streams(held.end), self._remarks(prepared)
             outcome = tell(_request(prepared), held.end, streams, held.enforced, remarks)
-        return replace(outcome, is_staged=False)
+        return self._fence.added(replace(outcome, is_staged=False), prepared, held.end)
 
     def _hold(self, prepared: PreparedLine, observed: Observed) -> HeldEnd:
         fd = self._ground.place.workspace.tree.root_fd
@@ -244,6 +303,7 @@ class SandboxShell:
                 cancel=observed.cancel,
                 spools=observed.spools,
                 progress=observed.progress,
+                on_output=observed.on_output,
             )
         read = Area(self._read_index.find(fd), self._read)
         write = Area(self._write_index.find(fd), self._write)
@@ -253,6 +313,7 @@ class SandboxShell:
             cancel=observed.cancel,
             spools=observed.spools,
             progress=observed.progress,
+            on_output=observed.on_output,
         )
 
     def _open_room(self) -> Room:
@@ -300,7 +361,15 @@ def _commit(command: StagedCommand, *, grants_asks: bool) -> Kept:
 def _request(prepared: PreparedLine) -> CommandRequest:
     line = prepared.line
     argv = (prepared.interpreter, "-c", line.text)
-    return CommandRequest(prepared.plan, argv, line.cwd, float(line.timeout_s), OUTPUT_BYTES)
+    return CommandRequest(
+        prepared.plan,
+        argv,
+        line.cwd,
+        float(line.timeout_s),
+        OUTPUT_BYTES,
+        line.stdin.encode(),
+        line.env,
+    )
 
 
 @contextmanager

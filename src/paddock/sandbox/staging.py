@@ -31,7 +31,7 @@ from paddock.sandbox.conversation import Spools
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
-from paddock.sandbox.outcome import Progress, RefusedChange
+from paddock.sandbox.outcome import OnOutput, Progress, RefusedChange
 from paddock.sandbox.stage import StageDirectories
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
@@ -62,6 +62,7 @@ class Observed:
     spools: Spools | None = None
     progress: Progress | None = None
     cancel: Cancel | None = None
+    on_output: OnOutput | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,7 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
             cancel=observed.cancel,
             spools=observed.spools,
             progress=observed.progress,
+            on_output=observed.on_output,
         )
         ground = Ground(started_ns, frozenset(survey.closed), survey.directories)
         return StagedCommand(replace(room, bench=bench), Ran(request, ground, end), stage)

@@ -5,13 +5,58 @@ line ends and tabs: a command may print a file that holds terminal sequences.
 """
 
 import codecs
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Literal
 
 from paddock.sandbox.values import Captured
 from paddock.text.show import show_line
 
 BYTES_A_CHARACTER_MAX: Final = 4
+_LINE_BYTES_MAX: Final = 4096
+_LINE_CHARS_MAX: Final = 200
 _CONTINUATION: Final = range(0x80, 0xC0)
+
+
+class Decoding:
+    """An `OnOutput` that passes text on, whole characters at a time, as the command printed it."""
+
+    def __init__(self, on_text: Callable[[Literal["stdout", "stderr"], str], None]) -> None:
+        self._on_text = on_text
+        make = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {"stdout": make("replace"), "stderr": make("replace")}
+
+    def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        """A piece came."""
+        text = self._decoders[name].decode(chunk)
+        if text:
+            self._on_text(name, text)
+
+    def finish(self) -> None:
+        """Nothing more comes: what began a character and did not end one is told, too."""
+        for name in ("stdout", "stderr"):
+            text = self._decoders[name].decode(b"", final=True)
+            if text:
+                self._on_text(name, text)
+
+
+class LastLine:
+    """An `OnOutput` that keeps the last line with something in it, safe to show to a person."""
+
+    def __init__(self) -> None:
+        self._kept = {"stdout": b"", "stderr": b""}
+        self._last: Literal["stdout", "stderr"] = "stdout"
+
+    def __call__(self, name: Literal["stdout", "stderr"], chunk: bytes) -> None:
+        """A piece came."""
+        self._kept[name] = (self._kept[name] + chunk)[-_LINE_BYTES_MAX:]
+        self._last = name
+
+    @property
+    def text(self) -> str:
+        """The line so far; empty where nothing was printed. From any thread."""
+        lines = self._kept[self._last].decode("utf-8", "replace").splitlines()
+        line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return show_line(line)[0][-_LINE_CHARS_MAX:]
 
 
 def render_stream(captured: Captured, chars_max: int) -> tuple[str, bool]:

@@ -7,7 +7,8 @@ it is within both.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import reduce
 
 from paddock.errors import ConfigError
 from paddock.policy.decide import ChainJudge, judge_for
@@ -41,6 +42,7 @@ class ChainShell:
     commit: Commit
     enforcement: EnforcementMode
     limits: ShellLimits
+    caches: bool
     read: tuple[str, ...]
     write: tuple[str, ...]
 
@@ -84,7 +86,8 @@ def strictest_shell(
             if any(shell.enforcement == "required" for shell in shells)
             else ENFORCEMENTS[-1]
         ),
-        limits=_limits([shell.limits for shell in shells]),
+        limits=reduce(ShellLimits.stricter, (shell.limits for shell in shells)),
+        caches=all(shell.caches for shell in shells),
         read=read,
         write=write,
     )
@@ -118,12 +121,3 @@ def line_network(policy: Policy, chain: AgentChain, line: str | None) -> Network
 
 def _git(presets: Sequence[Git]) -> Git:
     return presets[0] if len(set(presets)) == 1 else "read-only"
-
-
-def _limits(given: Sequence[ShellLimits]) -> ShellLimits:
-    return ShellLimits(
-        **{
-            field.name: min(getattr(limits, field.name) for limits in given)
-            for field in fields(ShellLimits)
-        }
-    )

@@ -1,9 +1,10 @@
 """How a command ended, and what is kept of it, as one outcome. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from paddock.policy.settings import ShellLimits
 from paddock.sandbox.changes.settling import written_bytes
 from paddock.sandbox.outcome import RefusedChange, ShellOutcome, Stream, Warned
 from paddock.sandbox.spooling import Streams
@@ -14,6 +15,14 @@ from paddock.text.show import show_name
 _NAMED: Final = 50
 """Refused paths that a question names; the others are counted."""
 
+_CPU_EXIT: Final = 128 + 24
+_FILE_EXIT: Final = 128 + 25
+"""SIGXCPU and SIGXFSZ, the same numbers on every machine we know (signal(7))."""
+_NO_PROCESS: Final = ("can't start new thread", "unable to create native thread")
+_AGAIN: Final = ("resource temporarily unavailable", "eagain")
+_STARTS: Final = ("fork", "clone", "spawn", "thread", "process")
+_TOO_LARGE: Final = ("file too large", "efbig", "file size limit exceeded")
+_FULL: Final = ("no space left on device", "enospc")
 _NOT_LINKED: Final = "hardlink different from source"
 """What git says where the name that it has just linked is another file (builtin/clone.c)."""
 _CLONE_COPIES: Final = (
@@ -40,6 +49,8 @@ def tell(
         notes.append(f"{end.survivors} background processes were ended with the command")
     if _NOT_LINKED in streams.stderr.text:
         notes.append(_CLONE_COPIES)
+    if end.exit_code:
+        notes += dict.fromkeys(_limits_met(streams.stderr.text, request.plan.limits))
     return ShellOutcome(
         shell=request.argv[0].rpartition("/")[2],
         ending=end.ending,
@@ -71,6 +82,20 @@ def with_kept(outcome: ShellOutcome, kept: Kept) -> ShellOutcome:
         warnings=tuple(warnings),
         notes=(*outcome.notes, *committed.notes),
     )
+
+
+def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
+    """Limits that what a command says of its failure speaks of."""
+    lines = text.lower().splitlines()
+    tried = [line for line in lines if any(word in line for word in _STARTS)]
+    for said, where, met in (
+        (_NO_PROCESS, lines, f"{limits.processes} processes and threads at once"),
+        (_AGAIN, tried, f"{limits.processes} processes and threads at once"),
+        (_TOO_LARGE, lines, f"{limits.file_mb} MB in one file"),
+        (_FULL, lines, f"{limits.memory_mb // 2} MB in its private directories"),
+    ):
+        if any(word in line for line in where for word in said):
+            yield f"a command may have at most {met}: [shell] limits"
 
 
 def question_heading(
@@ -108,6 +133,12 @@ def _last_words(end: CommandEnd, request: CommandRequest) -> str:
         return f"Command used more than {request.plan.limits.memory_mb} MB of memory and was ended"
     if end.ending is Ending.FAILED:
         return f"Command could not be started: {show_name(end.reason)}"
+    if end.exit_code == _CPU_EXIT and request.plan.limits.cpu_s:
+        most = request.plan.limits.cpu_s
+        return f"Command used more than {most} s of processor time and was ended: [shell] limits"
+    if end.exit_code == _FILE_EXIT:
+        most = request.plan.limits.file_mb
+        return f"Command wrote a file of more than {most} MB and was ended: [shell] limits"
     return "Command was cancelled" if end.ending is Ending.CANCELLED else ""
 
 

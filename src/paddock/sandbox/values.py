@@ -54,6 +54,9 @@ class SandboxPlan:
 
     A backend that builds a root of its own makes them there (`/bin` to `usr/bin`).
     """
+    caches: str = ""
+    """Of the host: what commands see as `~/.cache` and write directly; empty for nothing."""
+    caches_read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class CommandRequest:
     timeout_s: float
     output_bytes_max: int
     """Of each stream, head and tail together; the rest is counted, or spooled."""
+    stdin: bytes = b""
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ class CommandEnd:
     """Processes of the command that were still there when it ended; they were killed."""
     memory_kb: int = 0
     """The most that was seen in use, looking every 50 ms; 0 for a command that was quicker."""
+    unreached: int = 0
+    """Of one that failed: how often its own network had no way to where it wanted."""
     reason: str = ""
     """For `FAILED`: what could not be started and why."""
 

@@ -75,18 +75,24 @@ def optional_integer(
     return _integer(description, default, minimum, _most(maximum, limit), limit, "refused")
 
 
+def content_text(description: str) -> Any:
+    """A text that may be left out, and then is empty; kept as content."""
+    return _field(Argument(str, description, is_required=False, is_content=True), "")
+
+
 def clamped_integer(
     description: str, default: int, *, minimum: int, maximum: int | None = None, limit: str = ""
 ) -> Any:
     """An integer that may be left out; out of range is clamped, and that is said.
 
-    `maximum` and `limit` as in `optional_integer`; one of them is needed.
+    One of `maximum` and `limit` is needed. With both, a policy may lower `maximum`, and not
+    raise it.
     """
     return _integer(description, default, minimum, _most(maximum, limit), limit, "clamped")
 
 
 def _most(maximum: int | None, limit: str) -> int | None:
-    return int(getattr(limits, limit)) if limit else maximum
+    return int(getattr(limits, limit)) if limit and maximum is None else maximum
 
 
 def _integer(
@@ -112,6 +118,11 @@ def _integer(
 def flag(description: str, *, default: bool) -> Any:
     """A boolean that may be left out."""
     return _field(Argument(bool, description, is_required=False), default)
+
+
+def text_map(description: str) -> Any:
+    """An object whose members are texts; it may be left out, and then the field is None."""
+    return _field(Argument(dict, description, is_required=False), None)
 
 
 def _field(argument: Argument, default: object = dataclasses.MISSING) -> Any:
@@ -186,8 +197,10 @@ class Binder(Generic[A]):
                         raise self._missing(name)
                     if not value.isascii():
                         _require_characters(name, value)
+                elif kind is dict:
+                    _require_texts(name, value)
                 elif minimum is not None:
-                    used = _in_range(name, self._by_name[name], value)
+                    used = _in_range(name, _raised(self._by_name[name], lowered), value)
                     if used != value:
                         clamped = {**clamped, name: used}
                         value = used
@@ -299,6 +312,27 @@ def _require_characters(name: str, value: str) -> None:
         ) from None
 
 
+def _require_texts(name: str, value: Mapping[object, object]) -> None:
+    for key, text in value.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise InvalidArgumentsError(
+                f"{name} must hold texts alone: {quote(str(key))} is {json_name(text)}",
+                where=name,
+                hint=f'give {name} as {{"NAME": "text"}}',
+            )
+        for part in (key, text):
+            _require_characters(name, part)
+
+
+def _raised(declared: Argument, lowered: Mapping[str, int]) -> Argument:
+    """The argument under a limit that a policy raises; one that has a bound of its own keeps it."""
+    most = lowered.get(declared.limit)
+    own = declared.maximum
+    if most is None or own is None or own != getattr(limits, declared.limit):
+        return declared
+    return replace(declared, maximum=max(most, own))
+
+
 def _in_range(name: str, declared: Argument, value: int) -> int:
     low, high = declared.minimum, declared.maximum
     used = value
@@ -317,8 +351,10 @@ def _in_range(name: str, declared: Argument, value: int) -> int:
 
 
 def _schema_of(declared: Argument, default: object) -> dict[str, Json]:
-    kinds = {str: "string", int: "integer", bool: "boolean"}
+    kinds = {str: "string", int: "integer", bool: "boolean", dict: "object"}
     schema: dict[str, Json] = {"type": kinds[declared.kind]}
+    if declared.kind is dict:
+        schema["additionalProperties"] = {"type": "string"}
     description = declared.description
     if declared.kind is str and not declared.may_be_empty:
         schema["minLength"] = 1

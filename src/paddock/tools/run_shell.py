@@ -12,7 +12,7 @@ SPEC: Final = ToolSpec(
     description=(
         "Run one line of shell in a sandbox over the workspace. Each file that it changed is "
         "then judged by the policy: allowed changes land, others are refused and listed. "
-        "Standard input is empty, HOME and /tmp are private and gone afterwards, there is no "
+        "HOME and /tmp are private and gone afterwards but for the caches of tools, there is no "
         "network outside unless policy grants it, and nothing goes on running when it ends."
     ),
     toolset="shell",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from paddock.tools.shell_calls import RunShell, ShellArguments
+from paddock.tools.shell_calls import RunShell, ShellDevArguments
 from paddock.tools.shell_results import SHELL_SCHEMA
 from paddock.tools.spec import Effects, Tool, ToolSpec
 
@@ -16,12 +16,12 @@ SPEC: Final = ToolSpec(
         "HOME and /tmp are private, and nothing goes on running when it ends."
     ),
     toolset="development",
-    arguments=ShellArguments,
+    arguments=ShellDevArguments,
     effects=Effects(reads_only=False, is_destructive=True),
     output_schema=SHELL_SCHEMA,
 )
 
 
-def run_shell_dev_tool() -> Tool[ShellArguments]:
+def run_shell_dev_tool() -> Tool[ShellDevArguments]:
     """The tool, ready to register."""
     return Tool(SPEC, RunShell())

@@ -5,6 +5,8 @@ path by path, and only then comes into the workspace. Where policy wants a quest
 about the difference and not about the line, the line runs first and is held back.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,9 +25,11 @@ from paddock.text.show import quote
 from paddock.tools.arguments import (
     ArgumentType,
     clamped_integer,
+    content_text,
     filled_text,
     flag,
     needed_text,
+    text_map,
 )
 from paddock.tools.cancelling import StoppedCallError
 from paddock.tools.shell_results import shell_output
@@ -34,26 +38,51 @@ from paddock.values.actions import Action
 from paddock.values.cancelling import LeftEffect
 from paddock.workspace.listing import is_directory
 
-_TIMEOUT_DEFAULT_S: Final = 30
+_DEV_TIMEOUT_DEFAULT_S: Final = 30
+_ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_COMMAND: Final = "The line, read by bash where there is one, else by sh."
+_TIMEOUT: Final = "Seconds until it is ended with everything that it started."
+_CWD: Final = "Directory to run it in, relative to the workspace root."
+_DRY_RUN: Final = (
+    "Run it, show what it would change, and change nothing: outside of the workspace "
+    "everything is read-only, and the host's network is closed."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ShellArguments(ArgumentType):
-    """Arguments of `run_shell` and `run_shell_dev`."""
+    """Arguments of `run_shell`."""
 
-    command: str = needed_text("The line, read by bash where there is one, else by sh.")
+    command: str = needed_text(_COMMAND)
     timeout: int = clamped_integer(
-        "Seconds until it is ended with everything that it started.",
-        _TIMEOUT_DEFAULT_S,
+        f"{_TIMEOUT} Policy may say otherwise how long that is at most.",
+        limits.shell_timeout_default_s,
         minimum=1,
         limit="shell_timeout_s",
     )
-    cwd: str = filled_text("Directory to run it in, relative to the workspace root.", ".")
-    dry_run: bool = flag(
-        "Run it, show what it would change, and change nothing: outside of the workspace "
-        "everything is read-only, and the host's network is closed.",
-        default=False,
+    cwd: str = filled_text(_CWD, ".")
+    dry_run: bool = flag(_DRY_RUN, default=False)
+    stdin: str = content_text("Text for the command's standard input.")
+    env: Mapping[str, str] | None = text_map(
+        "Variables for the command, besides those that it has; policy says which may be set."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ShellDevArguments(ArgumentType):
+    """Arguments of `run_shell_dev`."""
+
+    command: str = needed_text(_COMMAND)
+    timeout: int = clamped_integer(
+        _TIMEOUT,
+        _DEV_TIMEOUT_DEFAULT_S,
+        minimum=1,
+        maximum=limits.shell_dev_timeout_s,
+        limit="shell_timeout_s",
+    )
+    cwd: str = filled_text(_CWD, ".")
+    dry_run: bool = flag(_DRY_RUN, default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +99,15 @@ class ShellPlan:
 class RunShell:
     """One implementation; the two tools differ in name and in who has them."""
 
-    def resolve(self, arguments: ShellArguments, ports: Ports) -> ShellPlan:
+    def resolve(self, arguments: ShellArguments | ShellDevArguments, ports: Ports) -> ShellPlan:
         """Raises: InvalidArgumentsError (a NUL, or too long to run), PathError (the directory)."""
         _require_runnable(arguments.command)
         cwd = _resolve_directory(arguments.cwd, ports)
         line = CommandLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
+        if isinstance(arguments, ShellArguments):
+            _require_input(arguments)
+            env = tuple(sorted((arguments.env or {}).items()))
+            line = replace(line, stdin=arguments.stdin, env=env)
         return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
 
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
@@ -90,7 +123,8 @@ class RunShell:
 
     def stage(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, HeldLine]:
         """Run it and hold it back. Raises: SandboxUnavailableError, StorageFullError."""
-        held = ports.shell.stage(plan.prepared or ports.shell.prepare(plan.line), ports.cancel)
+        prepared = plan.prepared or ports.shell.prepare(plan.line)
+        held = ports.shell.stage(prepared, ports.cancel, ports.on_output)
         return replace(plan, held=held), held
 
     def run(self, plan: ShellPlan, ports: Ports) -> ToolOutput:
@@ -99,7 +133,7 @@ class RunShell:
             outcome = plan.held.commit()
         else:
             prepared = plan.prepared or ports.shell.prepare(plan.line)
-            outcome = ports.shell.run(prepared, ports.cancel)
+            outcome = ports.shell.run(prepared, ports.cancel, ports.on_output)
         _require_not_cancelled(outcome)
         return shell_output(outcome, ports.shell)
 
@@ -120,6 +154,32 @@ def _require_runnable(command: str) -> None:
             f"command has {size} bytes, {limits.command_bytes_max} are allowed",
             where="command",
             hint="write it into a file, and run that",
+        )
+
+
+def _require_input(arguments: ShellArguments) -> None:
+    size = len(arguments.stdin.encode())
+    if size > limits.content_bytes_max:
+        raise InvalidArgumentsError(
+            f"stdin has {size} bytes, {limits.content_bytes_max} are allowed",
+            where="stdin",
+            hint="write it into a file, and let the command read that",
+        )
+    env = arguments.env or {}
+    for name, value in env.items():
+        if _ENV_NAME.fullmatch(name) is None or "\0" in value:
+            raise InvalidArgumentsError(
+                f"env: {quote(name)} is no name of a variable, or its value holds a NUL",
+                where="env",
+                hint='give names of letters, digits and _, as {"CI": "1"}',
+            )
+    taken = sum(len(name) + len(value.encode()) + 2 for name, value in env.items())
+    if len(env) > limits.shell_env_names_max or taken > limits.shell_env_bytes_max:
+        raise InvalidArgumentsError(
+            f"env has {len(env)} variables of {taken} bytes; {limits.shell_env_names_max} of "
+            f"{limits.shell_env_bytes_max} bytes together are allowed",
+            where="env",
+            hint="give what is long as stdin",
         )
 
 

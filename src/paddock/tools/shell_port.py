@@ -3,7 +3,7 @@
 from typing import Final, Protocol
 
 from paddock.errors import SandboxUnavailableError
-from paddock.sandbox.outcome import CommandLine, HeldLine, PreparedLine, ShellOutcome
+from paddock.sandbox.outcome import CommandLine, HeldLine, OnOutput, PreparedLine, ShellOutcome
 from paddock.values.cancelling import Cancel
 
 
@@ -22,11 +22,15 @@ class Shell(Protocol):
         """Whether a question about it is a question about what it would change."""
         ...
 
-    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+    def run(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+    ) -> ShellOutcome:
         """Run it and keep what policy allows of what it changed."""
         ...
 
-    def stage(self, prepared: PreparedLine, cancel: Cancel) -> HeldLine:
+    def stage(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+    ) -> HeldLine:
         """Run it and hold back what it changed, to be closed or committed."""
         ...
 
@@ -46,11 +50,15 @@ class NoShell:
         """There is nothing to ask about."""
         return False
 
-    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+    def run(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+    ) -> ShellOutcome:
         """Raises: SandboxUnavailableError."""
         raise _no_shell()
 
-    def stage(self, prepared: PreparedLine, cancel: Cancel) -> HeldLine:
+    def stage(
+        self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None = None
+    ) -> HeldLine:
         """Raises: SandboxUnavailableError."""
         raise _no_shell()
 

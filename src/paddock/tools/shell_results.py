@@ -165,6 +165,8 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         details["warnings"] = [each.text for each in outcome.warnings]
     if outcome.diff is not None:
         details["diff"] = outcome.diff
+    if outcome.fence:
+        details["fence"] = list(outcome.fence)
     return details
 
 
@@ -203,6 +205,11 @@ SHELL_SCHEMA: Final = result_schema(
         "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
         "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
         "conflict": {"type": "string", "description": "Why nothing was kept."},
+        "fence": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "How policy caused the failure; stderr ends with it.",
+        },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
     }
 )

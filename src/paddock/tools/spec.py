@@ -9,7 +9,7 @@ from paddock.history.notes import DoingEntry, DoingKind
 from paddock.ledger.named import NO_LEDGERS, Ledgers
 from paddock.packages.rows import NO_PACKAGES, Packages
 from paddock.policy.settings import LoweredLimits
-from paddock.sandbox.outcome import HeldLine
+from paddock.sandbox.outcome import HeldLine, OnOutput
 from paddock.tools.arguments import Binder
 from paddock.tools.earlier import NOTHING_EARLIER, Earlier
 from paddock.tools.shell_port import NO_SHELL, Shell
@@ -170,6 +170,8 @@ class Ports:
     """Tells what a file held before, where that is kept."""
     cancel: Cancel = NEVER
     """Says when the call that runs has to stop; see `paddock.tools.cancelling`."""
+    on_output: OnOutput | None = None
+    """Hears what a command prints while it runs."""
 
 
 class Handler(Protocol[Given, P]):

@@ -204,7 +204,7 @@ read = ["/usr", "/srv"]
 write = ["/var"]
 enforcement = "best-effort"
 approve = "diff"
-limits = { processes = 999 }
+limits = { processes = 9999 }
 """,
             [
                 "[shell] network is 'host'",
@@ -213,7 +213,7 @@ limits = { processes = 999 }
                 "[shell] commands may write /var",
                 "[shell] enforcement is 'best-effort'",
                 "[shell] approve is 'diff'",
-                "[shell] limit processes is 999",
+                "[shell] limit processes is 9999",
             ],
         ),
         (
@@ -375,6 +375,12 @@ LOOSENED_SHELL = {
         "commit is 'each': what is allowed lands where the rest is refused",
     ),
     "limits": ("{ cpu_s = 5 }", "{ cpu_s = 6 }", "limit cpu_s is 6"),
+    "env": ('["CI"]', '["CI", "PYTEST_*"]', "a call may set the variable PYTEST_*"),
+    "caches": (
+        "false",
+        "true",
+        "caches is true: commands share what their tools download",
+    ),
     "confine_max": (
         "{ files = 5 }",
         "{ files = 6 }",
@@ -414,6 +420,19 @@ def test_every_key_of_the_shell_that_loosens_is_named_and_its_opposite_is_not(ti
     opposite = [f"{name} {key} is {strict}".replace('"', "'")] if key in NEITHER_STRICTER else []
     assert under(projects, users) == opposite
     assert under(users, "") == []
+
+
+@pytest.mark.parametrize("key", ["cpu_s", "memory_mb"])
+def test_a_limit_that_is_taken_away_is_named(key):
+    users, projects = (f"[shell]\nlimits = {{ {key} = {value} }}" for value in (50, 0))
+
+    assert under(users, projects) == [f"[shell] limit {key} is 0"]
+    assert under(projects, users) == []
+
+
+def test_a_longer_time_for_commands_is_named():
+    assert grants("[limits]\nshell_timeout_s = 3600") == ["[limits] shell_timeout_s is 3600"]
+    assert grants("[limits]\nshell_timeout_s = 599") == []
 
 
 def test_fewer_warnings_are_named():

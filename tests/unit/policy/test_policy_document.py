@@ -183,7 +183,7 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ("[limits]\nview_bytes_max = 0", 2, "view_bytes_max"),
         ("[limits]\nview_bytes_max = 1.5", 2, "view_bytes_max"),
         ("[limits]\nshell_timeout_s = nan", 2, "shell_timeout_s"),
-        ("[limits]\nshell_timeout_s = 121", 2, "shell_timeout_s"),
+        ("[limits]\nshell_timeout_s = 86401", 2, "shell_timeout_s"),
         ("[limits]\nentry_bytes_max = 10", 2, 'the limit "entry_bytes_max" is fixed'),
         ("[limits]\nview_bytes = 1", 2, "view_bytes"),
         ("[history]\nbytes_max = -1", 2, "bytes_max"),

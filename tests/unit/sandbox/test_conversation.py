@@ -35,9 +35,9 @@ def outputs():
     user = (1234, 1235) if os.geteuid() == 0 else None
     with ours, theirs:
         conversation = Conversation(ours, REQUEST, None, user)
-        _, (order, *ends), _, _ = socket.recv_fds(theirs, 16, 3)
+        _, (order, given, *ends), _, _ = socket.recv_fds(theirs, 16, 4)
         yield ends
-        for fd in (order, *ends):
+        for fd in (order, given, *ends):
             os.close(fd)
         conversation.close()
 

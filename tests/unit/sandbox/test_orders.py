@@ -16,7 +16,7 @@ def fields(record: object) -> dict[str, object]:
 
 
 @given(items, items, items, lists, lists, lists, numbers)
-def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, files, number):
+def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, files, caches, number):
     base = Base(
         workspace=workspace,
         stage=stage,
@@ -25,8 +25,9 @@ def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, 
         network=b"none",
         readable=readable,
         writable=[],
-        links=links,
+        links=[b"/bin", b"usr/bin"],
         files=files,
+        caches=caches,
         processes=number,
         memory_mb=1,
         file_mb=2,
@@ -46,6 +47,7 @@ def test_a_start_comes_back_as_it_was(directory, timeout_ms, argv, environment):
 @given(st.sampled_from([EXITED, MEMORY]), numbers, numbers, items)
 def test_a_report_comes_back_as_it_was(ending, status, survivors, where):
     report = Report(ending, status=status, survivors=survivors, where=where, code=2, memory_kb=9)
+    report.unreached = 5
 
     assert fields(Report.decode(report.encode())) == fields(report)
 

@@ -6,6 +6,7 @@ import pytest
 
 from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
+from paddock.policy.grants import shell_for
 from paddock.policy.settings import ShellLimits
 from paddock.sandbox.git_config import take_git
 from paddock.sandbox.host.host_facts import (
@@ -39,6 +40,8 @@ FACTS = HostFacts(
         Standing("/bin", "/usr/bin", (("/bin", "usr/bin"),)),
     ),
     closed=(Closed("/home/u/.local/state/paddock", "Paddock's own state"),),
+    memory_mb=8000,
+    caches="/state/caches/1/tree",
 )
 
 
@@ -68,13 +71,41 @@ def test_by_default_the_system_directories_that_exist_are_readable():
         git="safe",
         commit="each",
         enforcement="required",
-        limits=ShellLimits(),
+        limits=ShellLimits(memory_mb=6000),
+        caches="/state/caches/1/tree",
         environment=(("PATH", "/usr/bin:/bin"),),
         policy_digest=policy().digest,
         git_config=take_git(GitFacts(), ("/usr",))[0],
         links=(("/bin", "usr/bin"),),
     )
     assert left_out() == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "limits", "caches"),
+    [
+        ("memory_mb = 0", ShellLimits(memory_mb=6000), True),
+        ("memory_mb = 100", ShellLimits(memory_mb=100), True),
+        ("memory_mb = 9000, cpu_s = 7", ShellLimits(memory_mb=9000, cpu_s=7), True),
+        ("processes = 5 }\ncaches = false\n#{", ShellLimits(5, 6000), False),
+    ],
+)
+def test_limits_and_caches_are_as_policy_says(text: str, limits: ShellLimits, caches: bool):
+    made = plan(f"[shell]\nlimits = {{ {text} }}\n")
+
+    assert (made.limits, bool(made.caches)) == (limits, caches)
+
+
+def test_a_parents_number_is_stricter_than_no_limit_of_its_child():
+    text = "[profiles.{}.shell]\nenv = {}\nlimits = {{ {} }}\ncaches = {}\n"
+    chained = text.format("loose", '["CI", "A_*"]', "cpu_s = 0, memory_mb = 0", "true")
+    chained += text.format("tight", '["A_B", "C_*"]', "cpu_s = 9, memory_mb = 50", "false")
+    child = (Agent("main", "loose", parent="lead"), Agent("lead", "tight"))
+    made = plan(chained, FACTS, child)
+
+    assert made.limits == ShellLimits(memory_mb=50, cpu_s=9)
+    assert made.caches == ""
+    assert shell_for(policy(chained), child).env == ("A_B",)
 
 
 def test_a_filter_of_the_users_is_in_the_plan_where_commands_read_its_program():
@@ -406,6 +437,8 @@ def test_the_digest_follows_everything_but_the_names_that_stand_there():
         replace(base, environment=()),
         replace(base, limits=ShellLimits(cpu_s=1)),
         replace(base, policy_digest="sha256:1"),
+        replace(base, caches=""),
+        replace(base, caches_read_only=True),
         replace(base, workspace="/work/bad\udcff"),
     ]
     assert len({plan_digest(each) for each in (base, *changed)}) == len(changed) + 1

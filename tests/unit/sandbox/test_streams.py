@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paddock.sandbox.streams import render_stream
+from paddock.sandbox.streams import Decoding, LastLine, render_stream
 from paddock.sandbox.values import Captured
 
 
@@ -87,3 +87,38 @@ def test_any_bytes_are_shown_within_the_limit(content: bytes, half: int):
     assert is_cut == (notice in text)
     shown = text.replace("\n", "").replace("\t", "")
     assert not [one for one in shown if unicodedata.category(one) in {"Cc", "Cs", "Zl", "Zp"}]
+
+
+@given(st.text(), st.text(), st.lists(st.integers(1, 7)))
+def test_text_in_any_pieces_is_told_whole(out: str, error: str, sizes: list[int]):
+    told: dict[str, list[str]] = {"stdout": [], "stderr": []}
+    decoding = Decoding(lambda name, text: told[name].append(text))
+    for name, text in (("stdout", out), ("stderr", error)):
+        content = text.encode()
+        for size in sizes:
+            decoding(name, content[:size])
+            content = content[size:]
+        decoding(name, content)
+    decoding.finish()
+
+    assert ("".join(told["stdout"]), "".join(told["stderr"])) == (out, error)
+    assert "" not in (*told["stdout"], *told["stderr"])
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        ([b""], ""),
+        ([b"one\ntw", b"o"], "two"),
+        ([b"one\n\n  \n"], "one"),
+        ([b"a\x1b[2Jb\xe2\x80\xae\n"], r"a\x1b[2Jb\u202e"),
+        ([b"50 %\r75 %\r"], "75 %"),
+        ([b"x" * 10_000], "x" * 200),
+    ],
+)
+def test_the_last_line_is_safe_to_show(pieces: list[bytes], shown: str):
+    line = LastLine()
+    for piece in pieces:
+        line("stdout", piece)
+
+    assert line.text == shown

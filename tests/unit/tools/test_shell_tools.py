@@ -61,10 +61,10 @@ class TestShell:
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
         return True
 
-    def run(self, prepared: PreparedLine, cancel: Cancel) -> ShellOutcome:
+    def run(self, prepared: PreparedLine, cancel: Cancel, on_output=None) -> ShellOutcome:
         return self.outcome
 
-    def stage(self, prepared: PreparedLine, cancel: Cancel) -> "HeldOutcome":
+    def stage(self, prepared: PreparedLine, cancel: Cancel, on_output=None) -> "HeldOutcome":
         return HeldOutcome(self.outcome)
 
     def keep(self, content: bytes) -> str:

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Self
 
-from paddock.agent.events import Event, HeardApprover, HeardCalls, OneAtATime, Spent
+from paddock.agent.events import Event, HeardApprover, HeardCalls, HeardOutput, OneAtATime, Spent
 from paddock.agent.sessions import Session
 from paddock.apps.admin.blocks import lines
 from paddock.apps.admin.calls import Calls
@@ -137,7 +137,8 @@ class Desk:
         self.view.begin()
         try:
             with self.interruptible(token), stopped_by(token, shown.failed) as stop:
-                [done] = self.runtime.call_all([asked], Bounds(cancel=stop), HeardCalls(shown))
+                bounds = Bounds(cancel=stop, on_output=HeardOutput(shown))
+                [done] = self.runtime.call_all([asked], bounds, HeardCalls(shown))
         finally:
             self.view.give_up()
         shown.raise_fault()

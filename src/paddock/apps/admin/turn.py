@@ -5,6 +5,7 @@ from typing import Final
 from paddock.agent.events import (
     CallDecided,
     CallFinished,
+    CallPrinted,
     CallStarted,
     Event,
     Noticed,
@@ -49,6 +50,8 @@ class TurnView:
                 self._flush()
                 self._said = ""
                 self._screen.live(f"… {event.tool} runs; Ctrl-C cancels")
+            case CallPrinted():
+                self._screen.live(f"… {event.line}")
             case CallFinished():
                 self._flush()
                 self._said = ""

@@ -9,7 +9,10 @@ from typing import Final
 from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, add_common
 from paddock.apps.cli.project import use_project
-from paddock.errors import HostError
+from paddock.errors import HostError, UsageError
+from paddock.limits import shell_cache_bytes_max
+from paddock.plane.paths import real_path
+from paddock.sandbox.caches import FOLDER, Caches
 from paddock.sandbox.closing import ReadJudge
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.hidden import NameIndex
@@ -24,10 +27,15 @@ _MOVED: Final = "commands can change it; to run what is there, name it by its pa
 
 
 class Sandbox:
-    """What a command of an agent would be held to. Nothing runs."""
+    """What a command of an agent would be held to, and what they cached. Nothing runs."""
 
     summary = "Show what the commands of an agent may read, write and reach."
-    examples = "  paddock sandbox plan\n  paddock sandbox plan --agent main --json"
+    examples = (
+        "  paddock sandbox plan\n"
+        "  paddock sandbox plan --agent main --json\n"
+        "  paddock sandbox caches\n"
+        "  paddock sandbox caches clear"
+    )
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """The sub-command."""
@@ -39,9 +47,21 @@ class Sandbox:
             "--agent", metavar="NAME", help="whose commands (default: main, or admin)"
         )
         add_common(plan)
+        caches = parts.add_parser(
+            "caches", help="what commands of an agent's workspace cache", allow_abbrev=False
+        )
+        caches.add_argument(
+            "act", nargs="?", choices=("show", "clear"), default="show", help="(default: show)"
+        )
+        caches.add_argument(
+            "--agent", metavar="NAME", help="whose workspace (default: main, or admin)"
+        )
+        add_common(caches)
 
     def run(self, options: Options, console: Console) -> int:
-        """Compile the plan and print it."""
+        """Print the plan, or the caches; or clear these."""
+        if options.part == "caches":
+            return _caches(options, console)
         project = use_project(options, console)
         name = project.agent_named(options.agent)
         record = project.agents.read(name)
@@ -55,6 +75,28 @@ class Sandbox:
         else:
             _say(name, compiled, console)
         return 0
+
+
+def _caches(options: Options, console: Console) -> int:
+    project = use_project(options, console)
+    record = project.agents.read(project.agent_named(options.agent))
+    home = real_path(project.layout.objects / FOLDER)
+    caches = Caches(home, str(real_path(record.workspace)))
+    before = caches.size_bytes()
+    is_clear = options.act == "clear" and caches.clear()
+    size = 0 if is_clear else before
+    if options.json:
+        facts: dict[str, Json] = {"place": str(caches.tree), "bytes": size}
+        facts |= {"bytes_max": shell_cache_bytes_max, "cleared": is_clear}
+        console.write_json(facts)
+    elif is_clear:
+        console.say(f"cleared {caches.tree}: {before / 1e6:,.1f} MB")
+    else:
+        console.say(f"caches  {caches.tree}")
+        console.say(f"size    {size / 1e6:,.1f} of {shell_cache_bytes_max / 1e6:,.0f} MB")
+    if options.act == "clear" and not is_clear:
+        raise UsageError("a command uses the caches now", hint="clear them when it has ended")
+    return 0
 
 
 @contextmanager
@@ -93,10 +135,11 @@ def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
     console.say(f"enforcement  {plan.enforcement}")
     console.say(
         f"limits       {limits.processes} processes, {limits.memory_mb} MB of memory,"
-        f" {limits.file_mb} MB a file, {limits.cpu_s} s of processor time"
+        f" {limits.file_mb} MB a file, {_processor_time(limits.cpu_s)}"
     )
     _list("readable", plan.readable, "nothing outside the workspace", console)
     _list("toolchains", compiled.toolchains, "none found", console)
+    _list("caches", (plan.caches,) if plan.caches else (), "none", console)
     _list("writable", plan.writable, "nothing outside the workspace", console)
     hidden = plan.hidden[:_SHOWN_MAX]
     more = len(plan.hidden) - len(hidden)
@@ -115,6 +158,10 @@ def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
         _list("left out", lines, "", console)
     console.say(f"policy       {plan.policy_digest}")
     console.say(f"plan         {plan_digest(plan)}")
+
+
+def _processor_time(seconds: int) -> str:
+    return f"{seconds} s of processor time" if seconds else "any processor time"
 
 
 def _git_rows(config: GitConfig) -> tuple[str, ...]:

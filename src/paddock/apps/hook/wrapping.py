@@ -14,7 +14,7 @@ from typing import Final
 
 from paddock.apps.hook.lean.asked import Asked
 from paddock.assembly.project import Project
-from paddock.limits import shell_timeout_s
+from paddock.limits import shell_timeout_default_s
 from paddock.values.calls import Json
 
 REFUSED: Final = 126
@@ -80,7 +80,7 @@ def run_wrapped(project: Project, place: CommandPlace, command: str, timeout_s: 
 
 def _timeout_s(given: Mapping[str, Json]) -> int:
     asked = given.get("timeout")
-    most = int(shell_timeout_s)
+    most = shell_timeout_default_s
     if not isinstance(asked, int) or isinstance(asked, bool):
         return most
     return min(max(asked // 1000, 1), most)

@@ -50,6 +50,7 @@ from paddock.errors import (
 )
 from paddock.providers.cancel import CancelToken
 from paddock.runtime.prepared import Bounds
+from paddock.sandbox.streams import LastLine
 from paddock.text.json_object import json_name
 from paddock.text.show import quote
 from paddock.values.calls import Json, Refusal, ToolResult
@@ -107,10 +108,12 @@ class McpServer:
         Raises: MCPError: there is no such tool for this agent, or nothing can be run.
         """
         cancel = CancelToken()
-        bounds = Bounds(cancel=cancel, client_call=_client_call(context.params))
+        printed = LastLine()
+        client_call = _client_call(context.params)
+        bounds = Bounds(cancel=cancel, client_call=client_call, on_output=printed)
         asking = Asking(context, params, asyncio.get_running_loop(), cancel)
         work = partial(_call, self.door, params, bounds, asking)
-        called = await self.calls.run(work, cancel, context.session)
+        called = await self.calls.run(work, cancel, context.session, printed)
         if isinstance(called, MCPError):
             raise called
         if isinstance(called.asker, ReturningAsker):

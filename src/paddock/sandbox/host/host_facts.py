@@ -119,6 +119,10 @@ class HostFacts:
     left_out: tuple[LeftOut, ...] = ()
     """By whoever looked for toolchains."""
     git: GitFacts = GitFacts()
+    memory_mb: int = 0
+    """What the machine has."""
+    caches: str = ""
+    """Where what commands of this workspace cache lies, real; empty for nowhere."""
 
 
 SYSTEM_PATHS = frozenset(SYSTEM_READ)

@@ -20,8 +20,9 @@ import stat
 import struct
 
 from paddock.kernel import mounts, namespaces, processes, seccomp
-from paddock.sandbox.inside.layers import SHIELDED, Layers, detach_into
+from paddock.sandbox.inside.layers import SHIELDED, Layers, caches_look, detach_into
 from paddock.sandbox.inside.orders import Base
+from paddock.sandbox.inside.serving import limit_processor_time
 
 _DEVICES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
 _LINKS = (
@@ -61,6 +62,11 @@ class Confinement:
         self._as_root = released >= 0
         self._slash = -1
         self._root = -1
+
+    @property
+    def has_own_network(self) -> bool:
+        """Whether nothing but this command uses its network."""
+        return self._base.network != b"host"
 
     def confine(self) -> None:
         """Do every step. Raises: OSError; `step` then says in which."""
@@ -190,6 +196,10 @@ class Confinement:
             tree = self._take_tree(path, mounts.NO_SUID | mounts.NO_DEVICES)
             if tree is not None:
                 self._attach(tree, path)
+        for path in self._base.caches[:1]:
+            tree = self._take_tree(path, caches_look(self._base))
+            if tree is not None:
+                self._attach(tree, self._base.home + b"/.cache")
 
     def _take_tree(self, path: bytes, attributes: int) -> int | None:
         """A detached tree of a host's path; None where it is not there any more."""
@@ -245,7 +255,6 @@ class Confinement:
         for what, most in (
             # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
             (resource.RLIMIT_CORE, 1),
-            (resource.RLIMIT_CPU, base.cpu_s),
             (resource.RLIMIT_FSIZE, base.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
             # Threat: a user who may have real-time priority starves who keeps the time.
@@ -257,6 +266,7 @@ class Confinement:
             _, hard = resource.getrlimit(what)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
+        limit_processor_time(base.cpu_s)
         # Should the host run out of memory, this goes first.
         _write(b"/proc/self/oom_score_adj", b"1000")
 

@@ -14,10 +14,11 @@ import select
 import time
 
 from paddock.sandbox.inside import memory
-from paddock.sandbox.inside.orders import NOT_STARTED, Report, Start
+from paddock.sandbox.inside.orders import EXITED, NOT_STARTED, Report, Start
 from paddock.sandbox.inside.serving import (
     DEFAULT_SIGNALS,
     KILL_SIGNAL,
+    count_unreached,
     environment_of,
     find_program,
     receive_order,
@@ -34,7 +35,10 @@ _YIELD_S = 0.001
 class First:
     """The loop around one command. `control` leads to who asked; `life` ends with the launcher."""
 
-    def __init__(self, control: _socket.socket, life: int, memory_limit_kb: int) -> None:
+    def __init__(
+        self, control: _socket.socket, life: int, memory_limit_kb: int, *, has_own_network: bool
+    ) -> None:
+        self._has_own_network = has_own_network
         self._control = control
         self._life = life
         self._memory_limit_kb = memory_limit_kb
@@ -53,24 +57,35 @@ class First:
             self._serve(*order)
             self._wait()
 
-    def _serve(self, start: Start, outputs: list[int]) -> None:
+    def _serve(self, start: Start, streams: list[int]) -> None:
         try:
-            self._main = _spawn(start, *outputs)
+            self._main = _spawn(start, *streams)
         except OSError as error:
             where = os.fsencode(error.filename or start.argv[0])
             self._report(Report(NOT_STARTED, code=error.errno or 0, where=where))
             return
         finally:
-            for fd in outputs:
+            for fd in streams:
                 os.close(fd)
         deadline_s = time.monotonic() + start.timeout_ms / 1000
         callers = (self._control.fileno(), self._life)
         ending, memory_kb = watch(self._main, callers, deadline_s, self, self._memory_limit_kb)
         survivors = self._end_all()
-        self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
+        unreached = 0
+        if self._has_own_network and (ending != EXITED or self._status):
+            unreached = count_unreached()
+        self._report(
+            Report(
+                ending,
+                status=self._status,
+                survivors=survivors,
+                memory_kb=memory_kb,
+                unreached=unreached,
+            )
+        )
 
     def _receive(self) -> tuple[Start, list[int]] | None:
-        """The command and its two outputs; None when nobody wants it any more."""
+        """The command and its three streams; None when nobody wants it any more."""
         return None if self._wait() else receive_order(self._control)
 
     def _wait(self) -> bool:
@@ -121,8 +136,8 @@ class First:
         send_report(self._control.fileno(), report)
 
 
-def _spawn(start: Start, stdout: int, stderr: int) -> int:
-    """Start the command: an empty input, two outputs, a session of its own.
+def _spawn(start: Start, stdin: int, stdout: int, stderr: int) -> int:
+    """Start the command: an input, two outputs, a session of its own.
 
     posix_spawn(3) borrows our memory until exec instead of copying its tables.
     Raises: OSError with the name that failed.
@@ -130,20 +145,16 @@ def _spawn(start: Start, stdout: int, stderr: int) -> int:
     environment = environment_of(start)
     os.chdir(start.directory)
     program = find_program(start.argv[0], environment)
-    nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.posix_spawn(
-            program,
-            start.argv,
-            environment,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, nothing, 0),
-                (os.POSIX_SPAWN_DUP2, stdout, 1),
-                (os.POSIX_SPAWN_DUP2, stderr, 2),
-            ],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=DEFAULT_SIGNALS,
-        )
-    finally:
-        os.close(nothing)
+    return os.posix_spawn(
+        program,
+        start.argv,
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, stdin, 0),
+            (os.POSIX_SPAWN_DUP2, stdout, 1),
+            (os.POSIX_SPAWN_DUP2, stderr, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=DEFAULT_SIGNALS,
+    )

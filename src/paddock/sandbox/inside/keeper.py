@@ -41,6 +41,7 @@ from paddock.sandbox.inside.serving import (  # noqa: E402 - after the path
     DEFAULT_SIGNALS,
     environment_of,
     find_program,
+    limit_processor_time,
     receive_order,
     send_report,
     watch,
@@ -79,11 +80,11 @@ class Keeper:
         order = receive_order(self._control)
         if order is None:
             return
-        start, outputs = order
+        start, streams = order
         try:
-            failure = self._spawn(start, outputs)
+            failure = self._spawn(start, streams)
         finally:
-            for fd in outputs:
+            for fd in streams:
                 os.close(fd)
         if failure is not None:
             landlocked.end_descendants()
@@ -95,14 +96,14 @@ class Keeper:
         survivors = self._end_all()
         self._report(Report(ending, status=self._status, survivors=survivors, memory_kb=memory_kb))
 
-    def _spawn(self, start: Start, outputs: list[int]) -> Report | None:
+    def _spawn(self, start: Start, streams: list[int]) -> Report | None:
         """Fork the command; what kept it from being started, if anything did."""
         said, say = os.pipe()
         self._main = os.fork()
         if self._main == 0:
             step = NOT_CONFINED + b" start"
             try:
-                step = self._become(start, outputs, say)
+                step = self._become(start, streams, say)
             except OSError as error:
                 step = b"%b %d %b" % (NOT_CONFINED, error.errno or 0, b"Landlock")
             finally:
@@ -118,15 +119,14 @@ class Keeper:
         code, _, where = told.removeprefix(kind).strip().partition(b" ")
         return Report(kind, code=int(code) if code.isdigit() else errno.EPERM, where=where)
 
-    def _become(self, start: Start, outputs: list[int], say: int) -> bytes:
+    def _become(self, start: Start, streams: list[int], say: int) -> bytes:
         """In the child: be held, then be the command. Returns only what exec refused.
 
         Raises: OSError where it could not be held.
         """
         terms = self._terms
         os.setsid()
-        nothing = os.open("/dev/null", os.O_RDONLY)
-        for number, fd in enumerate((nothing, *outputs)):
+        for number, fd in enumerate(streams):
             os.dup2(fd, number)
         # Threat: a descriptor of ours that comes along; `say` closes itself at exec.
         held = self._held
@@ -161,7 +161,6 @@ class Keeper:
         for what, most in (
             # Of a byte: with none, a host's handler of core dumps would be started (core(5)).
             (resource.RLIMIT_CORE, 1),
-            (resource.RLIMIT_CPU, terms.cpu_s),
             (resource.RLIMIT_FSIZE, terms.file_mb << 20),
             (resource.RLIMIT_NOFILE, _OPEN_FILES_MAX),
             # Threat: a user who may have real-time priority starves who keeps the time.
@@ -173,6 +172,7 @@ class Keeper:
             _, hard = resource.getrlimit(what)
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(what, (most, most))
+        limit_processor_time(terms.cpu_s)
 
     def reap(self) -> None:
         """Take in who has ended."""

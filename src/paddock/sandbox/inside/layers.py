@@ -12,6 +12,11 @@ SHIELDED = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEVICES
 """How a place looks that a command only reads."""
 
 
+def caches_look(base: Base) -> int:
+    """How the caches look; no owner is mapped: what commands leave there is nobody's here."""
+    return SHIELDED if base.caches[1:] else mounts.NO_SUID | mounts.NO_DEVICES
+
+
 class Layers:
     """What the overlay is made of, as descriptors.
 
@@ -57,6 +62,8 @@ def detach_layers(base: Base, layers: Layers, id_map: int) -> Layers:
             detach_into(taken.trees, path, SHIELDED, -1)
         for path in base.writable:
             detach_into(taken.trees, path, mounts.NO_SUID | mounts.NO_DEVICES, id_map)
+        for path in base.caches[:1]:
+            detach_into(taken.trees, path, caches_look(base), -1)
     except OSError:
         taken.close()
         raise

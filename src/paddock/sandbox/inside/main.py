@@ -201,10 +201,11 @@ class Loop:
             processes.clear_arguments(*self._arguments)
             _close_all_but(kept)
             try:
+                is_private = room.has_own_network
                 room.confine()
                 _close_all_but({control, self._life})
                 door = _socket.socket(fileno=control)
-                First(door, self._life, memory_kb).serve()
+                First(door, self._life, memory_kb, has_own_network=is_private).serve()
                 code = 0
             except OSError as error:
                 send_report(control, Report(NOT_CONFINED, code=error.errno or 0, where=room.step))

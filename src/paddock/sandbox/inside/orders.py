@@ -14,11 +14,12 @@ class Base:
     what lies below it comes as a descriptor. `stage` is a directory that is made, for
     the layers; `hidden` is a directory of whiteouts, or empty. `home` is a private
     directory. `links` are names with their texts, by turns; `files` are names below `home`
-    with their contents, by turns.
+    with their contents, by turns. `caches` is a directory that appears in `home`, or nothing,
+    with `b"read"` behind it where it is only read.
     """
 
     __slots__ = (
-        *("cpu_s", "file_mb", "files", "hidden", "home", "links", "memory_mb", "network"),
+        *("caches", "cpu_s", "file_mb", "files", "hidden", "home", "links", "memory_mb", "network"),
         *("processes", "readable", "stage", "workspace", "writable"),
     )
 
@@ -34,6 +35,7 @@ class Base:
         writable: list[bytes],
         links: list[bytes],
         files: list[bytes],
+        caches: list[bytes],
         processes: int,
         memory_mb: int,
         file_mb: int,
@@ -48,6 +50,7 @@ class Base:
         self.writable = writable
         self.links = links
         self.files = files
+        self.caches = caches
         self.processes = processes
         self.memory_mb = memory_mb
         self.file_mb = file_mb
@@ -57,13 +60,13 @@ class Base:
         """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
         texts = (self.workspace, self.stage, self.hidden, self.home, self.network)
         numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s)
-        lists = [self.readable, self.writable, self.links, self.files]
+        lists = [self.readable, self.writable, self.links, self.files, self.caches]
         return _encode([[*texts, *(b"%d" % number for number in numbers)], *lists])
 
     @classmethod
     def decode(cls, content: bytes) -> Base:
         """What `encode` wrote. Raises: ValueError for anything else."""
-        scalars, readable, writable, links, files = _decode(content, 5)
+        scalars, readable, writable, links, files, caches = _decode(content, 6)
         workspace, stage, hidden, home, network, *numbers = scalars
         processes, memory_mb, file_mb, cpu_s = map(int, numbers)
         return cls(
@@ -76,6 +79,7 @@ class Base:
             writable=writable,
             links=links,
             files=files,
+            caches=caches,
             processes=processes,
             memory_mb=memory_mb,
             file_mb=file_mb,
@@ -126,10 +130,11 @@ class Report:
     """How it ended.
 
     `status` is the main process's, as wait(2) gives it. `where` and `code` (an
-    errno) say what failed for NOT_STARTED and NOT_CONFINED.
+    errno) say what failed for NOT_STARTED and NOT_CONFINED. `unreached` is how often the
+    command's network had no way to where it wanted.
     """
 
-    __slots__ = ("code", "ending", "memory_kb", "status", "survivors", "where")
+    __slots__ = ("code", "ending", "memory_kb", "status", "survivors", "unreached", "where")
 
     def __init__(
         self,
@@ -140,7 +145,9 @@ class Report:
         memory_kb: int = 0,
         code: int = 0,
         where: bytes = b"",
+        unreached: int = 0,
     ) -> None:
+        self.unreached = unreached
         self.ending = ending
         self.status = status
         self.survivors = survivors
@@ -150,7 +157,7 @@ class Report:
 
     def encode(self) -> bytes:
         """The bytes that `decode` reads."""
-        numbers = (self.status, self.survivors, self.memory_kb, self.code)
+        numbers = (self.status, self.survivors, self.memory_kb, self.code, self.unreached)
         where = self.where.replace(b"\0", b" ")
         return _encode([[self.ending, where, *(b"%d" % number for number in numbers)]])
 
@@ -159,7 +166,7 @@ class Report:
         """What `encode` wrote. Raises: ValueError for anything else."""
         (scalars,) = _decode(content, 1)
         ending, where, *numbers = scalars
-        status, survivors, memory_kb, code = map(int, numbers)
+        status, survivors, memory_kb, code, unreached = map(int, numbers)
         return cls(
             ending,
             status=status,
@@ -167,6 +174,7 @@ class Report:
             memory_kb=memory_kb,
             code=code,
             where=where,
+            unreached=unreached,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _socket
 import errno
 import os
+import resource
 import select
 import struct
 import time
@@ -43,14 +44,14 @@ _TICK_SHARE = 20
 
 
 def receive_order(control: _socket.socket) -> tuple[Start, list[int]] | None:
-    """The command and its two outputs; None when nobody wants it any more."""
-    content, extra, _, _ = control.recvmsg(16, _socket.CMSG_SPACE(3 * 4), _socket.MSG_CMSG_CLOEXEC)
+    """The command, its input and its two outputs; None when nobody wants it any more."""
+    content, extra, _, _ = control.recvmsg(16, _socket.CMSG_SPACE(4 * 4), _socket.MSG_CMSG_CLOEXEC)
     if not content:
         return None
     ((_, _, data),) = extra
-    order_fd, *outputs = struct.unpack("3i", data)
+    order_fd, *streams = struct.unpack("4i", data)
     try:
-        return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), outputs
+        return Start.decode(os.pread(order_fd, os.fstat(order_fd).st_size, 0)), streams
     finally:
         os.close(order_fd)
 
@@ -101,6 +102,35 @@ def watch(
             look_at_s = now + _TICK_SHARE * (now - began)
     finally:
         os.close(ended)
+
+
+def count_unreached() -> int:
+    """How often a packet of this network namespace had no way out, since it was made.
+
+    The kernel's own count, which no command can change but by trying (proc_pid_net(5): snmp).
+    """
+    count = 0
+    try:
+        with open("/proc/self/net/snmp", "rb") as table:
+            names, values = [line.split() for line in table if line.startswith(b"Ip:")]
+        count += int(values[names.index(b"OutNoRoutes")])
+        with open("/proc/self/net/snmp6", "rb") as table:
+            count += sum(int(line.split()[1]) for line in table if line.startswith(b"Ip6OutNoR"))
+    except (OSError, ValueError, IndexError):
+        # A kernel without one of them: what is known so far.
+        return count
+    return count
+
+
+def limit_processor_time(seconds: int) -> None:
+    """Limit each process that is started from here on; 0 is no limit.
+
+    A second between the two, so that the signal says which limit it was (SIGXCPU): at the
+    hard one the kernel only kills (setrlimit(2)).
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if seconds > 0 and (hard == resource.RLIM_INFINITY or seconds < hard):
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
 def environment_of(start: Start) -> dict[bytes, bytes]:

@@ -8,6 +8,7 @@ import pytest
 
 from paddock.apps.mcp.calls import Calls
 from paddock.providers.cancel import CancelToken
+from paddock.sandbox.streams import LastLine
 
 
 class Session:
@@ -94,6 +95,23 @@ def test_a_client_hears_that_a_call_still_runs():
         return session
 
     assert anyio.run(run).said == (1.0, "running for 1 s")
+
+
+def test_a_client_hears_the_last_line_of_a_command_that_still_runs():
+    release, printed = threading.Event(), LastLine()
+    printed("stdout", b"one\ntwo \x1b[31m\n\n")
+
+    async def run() -> Session:
+        session = Session()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(
+                partial(Calls(1).run, release.wait, CancelToken(), session, printed=printed)
+            )
+            await session.heard.wait()
+            release.set()
+        return session
+
+    assert anyio.run(run).said == (1.0, "running for 1 s: two \\x1b[31m")
 
 
 def test_what_a_call_raises_ends_it_and_gives_its_place_back():

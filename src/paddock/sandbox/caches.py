@@ -1,0 +1,173 @@
+"""The caches of a workspace's commands: one directory, kept in the plane, that no host reads.
+
+    caches/DIGEST/          ours: its lock, and when it was last looked at
+    caches/DIGEST/tree/     what commands see as ~/.cache, written directly, not staged
+
+Commands of one workspace share it, whoever ran before: what one leaves there, the next may
+run, confined as it is. So nothing of it is believed here, and nothing opened but directories,
+to count and to remove.
+"""
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from paddock import limits
+from paddock.errors import HostError
+from paddock.plane.files import host_errors
+from paddock.plane.locks import shared, try_locked
+from paddock.sandbox.inside.removal import remove_tree
+from paddock.sandbox.inside.stages import HOST_IDS_FIRST
+
+FOLDER: Final = "caches"
+"""Below the plane's objects."""
+_TREE: Final = "tree"
+_LOOKED: Final = "looked"
+_LOOKED_S: Final = 3600.0
+"""Between two looks at how large it is, but for a command that took its time."""
+_LONG_S: Final = 30.0
+_DEPTH_MAX: Final = 128
+"""Deeper than any tool's; whoever nests deeper hides what it holds."""
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Caches:
+    """Of one workspace. `home` is the directory for those of all workspaces of a plane."""
+
+    home: Path
+    workspace: str
+    """Its real path."""
+
+    @property
+    def folder(self) -> Path:
+        """Ours, around what commands see."""
+        return self.home / sha256(os.fsencode(self.workspace)).hexdigest()[:32]
+
+    @property
+    def tree(self) -> Path:
+        """What commands see."""
+        return self.folder / _TREE
+
+    @contextlib.contextmanager
+    def in_use(self) -> Generator[None]:
+        """There, and not cleared, while a command runs; afterwards it may be found too large.
+
+        Raises: HostError where it cannot be made.
+        """
+        began_s = time.monotonic()
+        self._make()
+        with shared(self.folder):
+            yield
+        if time.monotonic() - began_s > _LONG_S or self._was_looked_at() > _LOOKED_S:
+            self._look()
+
+    def size_bytes(self) -> int:
+        """What it takes; more than `shell_cache_bytes_max` where it cannot all be counted."""
+        try:
+            fd = os.open(self.tree, _DIRECTORY)
+        except FileNotFoundError:
+            return 0
+        except OSError:
+            return limits.shell_cache_bytes_max + 1
+        try:
+            return _size(fd, _DEPTH_MAX, limits.shell_cache_bytes_max)
+        finally:
+            os.close(fd)
+
+    def clear(self) -> bool:
+        """Begin anew. False where a command uses it now. Raises: HostError."""
+        if not self.folder.exists():
+            return True
+        with try_locked(self.folder) as is_ours:
+            if is_ours:
+                self._remove()
+        return is_ours
+
+    def _remove(self) -> None:
+        with host_errors("clearing", self.folder):
+            fd = os.open(self.folder, _DIRECTORY)
+            try:
+                remove_tree(fd, _TREE)
+            finally:
+                os.close(fd)
+
+    def _make(self) -> None:
+        """Started as root it belongs to the user that root is in a sandbox: to nobody here."""
+        with host_errors("making", self.folder):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                self.tree.mkdir(mode=0o700)
+            if os.geteuid() == 0 and self.tree.lstat().st_uid != HOST_IDS_FIRST:
+                os.chown(self.tree, HOST_IDS_FIRST, HOST_IDS_FIRST, follow_symlinks=False)
+
+    def _was_looked_at(self) -> float:
+        try:
+            return time.time() - (self.folder / _LOOKED).stat().st_mtime
+        except OSError:
+            return float("inf")
+
+    def _look(self) -> None:
+        """Whoever is over the bound begins anew; what a command uses is looked at again later."""
+        with contextlib.suppress(OSError, HostError):
+            if self.size_bytes() <= limits.shell_cache_bytes_max or self.clear():
+                (self.folder / _LOOKED).touch(mode=0o600)
+
+
+def _size(directory: int, depth: int, room: int) -> int:
+    """Bytes below a descriptor, or more than `room`; no link is followed.
+
+    Threat: a command that runs now exchanges a directory for a link; one that nests so deep,
+    or takes a directory's mode away, that nobody counts what it holds.
+    """
+    total = 0
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return room + 1
+    for name in names:
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        total += found.st_blocks * 512
+        if stat.S_ISDIR(found.st_mode):
+            total += _size_of_child(directory, name, depth, room - total)
+        if total > room:
+            return total
+    return total
+
+
+def _size_of_child(directory: int, name: str, depth: int, room: int) -> int:
+    try:
+        fd = os.open(name, _DIRECTORY, dir_fd=directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except OSError:
+        return room + 1
+    try:
+        return _size(fd, depth - 1, room) if depth else room + 1
+    finally:
+        os.close(fd)
+
+
+def cache_variables(cache: str) -> dict[str, str]:
+    """What tells tools where their caches are, with the caches at `cache` in a sandbox.
+
+    pip, uv, pre-commit, yarn and many more ask for the first alone.
+    """
+    return {
+        "XDG_CACHE_HOME": cache,
+        "GOCACHE": f"{cache}/go-build",
+        "GOMODCACHE": f"{cache}/go-mod",
+        "CARGO_HOME": f"{cache}/cargo",
+        "GRADLE_USER_HOME": f"{cache}/gradle",
+        "NPM_CONFIG_CACHE": f"{cache}/npm",
+        "MAVEN_OPTS": f"-Dmaven.repo.local={cache}/maven",
+    }
