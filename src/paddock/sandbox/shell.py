@@ -32,7 +32,8 @@ from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.telling import question_heading, tell, with_kept
+from paddock.sandbox.telling import question_heading, tell, with_kept, with_shown
+from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
@@ -60,13 +61,24 @@ class HeldCommand:
 
     __slots__ = ("_command", "_outcome", "_shown", "diff", "digest", "warnings")
 
-    def __init__(self, prepared: PreparedLine, command: StagedCommand, streams: Streams) -> None:
-        """Takes the command over. Raises: HostError: its changes cannot be read."""
+    def __init__(
+        self,
+        prepared: PreparedLine,
+        command: StagedCommand,
+        streams: Streams,
+        *,
+        is_first: bool = False,
+    ) -> None:
+        """Takes the command over. Raises: HostError: its changes cannot be read.
+
+        `is_first`: nobody has been told yet which closed files git tracks.
+        """
         self._shown, refused = command.show(grants_asks=True)
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
-        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+        told = tell(_request(prepared), command.end, streams, prepared.enforced)
+        self._outcome = with_shown(told, command.shown, is_first=is_first)
         self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
@@ -106,6 +118,7 @@ class SandboxShell:
         self._write_index = NameIndex(self._write)
         self._read_index = NameIndex(self._read)
         self._room: Room | None = None
+        self._has_shown = False
 
     def close(self) -> None:
         """End the launcher, and with it every command that still runs."""
@@ -173,6 +186,9 @@ class SandboxShell:
         command, streams = self._run_staged(prepared, cancel)
         with command:
             outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+            with _host_failures():
+                shown = command.shown
+            outcome = with_shown(outcome, shown, is_first=self._is_first(shown))
             if command.end.ending is Ending.CANCELLED:
                 return outcome
             if prepared.line.is_dry_run:
@@ -189,10 +205,17 @@ class SandboxShell:
         command, streams = self._run_staged(prepared, cancel)
         try:
             with _host_failures():
-                return HeldCommand(prepared, command, streams)
+                first = self._is_first(command.shown)
+                return HeldCommand(prepared, command, streams, is_first=first)
         except BaseException:
             command.close()
             raise
+
+    def _is_first(self, shown: ShownNames) -> bool:
+        """Whether it is the first time that a command was shown tracked files."""
+        with self._lock:
+            is_first, self._has_shown = not self._has_shown, self._has_shown or bool(shown.names)
+        return is_first
 
     def _run_staged(self, prepared: PreparedLine, cancel: Cancel) -> tuple[StagedCommand, Streams]:
         ground = self._ground
@@ -249,6 +272,7 @@ class SandboxShell:
                     bench,
                     bytes_max,
                     _moments(ground.staging),
+                    TrackedView(),
                 )
             return self._room
 

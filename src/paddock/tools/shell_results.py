@@ -163,6 +163,8 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         details["conflict"] = outcome.conflict
     if outcome.warnings:
         details["warnings"] = [each.text for each in outcome.warnings]
+    if outcome.shown_from_git:
+        details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
     if outcome.diff is not None:
         details["diff"] = outcome.diff
     return details
@@ -203,6 +205,11 @@ SHELL_SCHEMA: Final = result_schema(
         "not_listed": {"type": "object", "description": "How many paths the lists leave out."},
         "output_kept": {"type": "object", "description": "Streams that were cut, kept whole."},
         "conflict": {"type": "string", "description": "Why nothing was kept."},
+        "shown_from_git": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "Closed files that were shown as git's index has them, not as they are.",
+        },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
     }
 )

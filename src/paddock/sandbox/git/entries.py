@@ -65,6 +65,8 @@ class IndexEntry(NamedTuple):
     """intent-to-add: no content has been added yet."""
     is_assumed: bool = False
     """assume-valid: git does not look whether the file has changed."""
+    size_bytes: int = 0
+    """Of the file when it was last found to be as the index says; 0 where nobody knows."""
 
 
 EntryStep = tuple[int, bytes, int, int]
@@ -146,6 +148,7 @@ class IndexFile:
             bool(more & _IS_SKIPPED),
             bool(more & _IS_INTENDED),
             bool(flags & _IS_ASSUMED),
+            self.number(id_at - 4, 4),
         )
 
     def extensions(self, at: int) -> dict[bytes, int]:
