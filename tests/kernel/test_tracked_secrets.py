@@ -426,3 +426,66 @@ def test_as_root_what_is_shown_belongs_to_the_commands_root(yard: Yard):
         said = terminal.run("stat -c '%u %g' .env a.txt")
     assert said["stdout"] == "0 0\n0 0\n"
     assert stat.S_IMODE((yard.root / ".env").stat().st_mode) == 0o644
+
+
+def test_lint_doctor_and_init_say_which_tracked_files_are_secret(yard: Yard, tmp_path: Path):
+    linted = yard.cli("policy", "lint")
+    doctor = yard.cli("doctor")
+    listed = "'.env', '.env.example', 'certs/test.key', 'sub/.envrc'"
+    said = f"4 tracked files are secret: {listed}; git's objects give the content to every command"
+    assert said in linted.out
+    assert "lint.secret_tracked" in linted.out
+    assert said in doctor.out
+    (yard.root / "paddock.toml").unlink()
+    made = yard.cli("init")
+    assert made.status == 0
+    assert "tracked file" in made.err
+
+    fresh = begin(tmp_path / "fresh")
+    assert "tracked" not in fresh.cli("policy", "lint").out + fresh.cli("doctor").out
+
+
+@pytest.mark.parametrize("driver", ["lfs", "unknown"])
+def test_with_a_filter_the_object_is_shown_as_it_is(yard: Yard, driver: str):
+    yard.git("config", "filter.lfs.smudge", "tr a-z A-Z")
+    (yard.root / ".git/info/attributes").write_text(f"*.key filter={driver} text eol=crlf\n")
+    with yard.opened() as terminal:
+        said = terminal.run("cat certs/test.key")
+    assert said["stdout"] == STAGED
+
+
+def test_an_index_that_has_changed_is_read_again(yard: Yard):
+    with yard.opened() as terminal:
+        terminal.run("true")
+        (yard.root / ".env").write_text("TOKEN=newer\n")
+        yard.git("add", ".env")
+        said = terminal.run("cat .env")
+        assert said["stdout"] == "TOKEN=newer\n"
+        (yard.root / ".env").write_text(MINE)
+        said = terminal.run("cat .env; git diff")
+    assert said["stdout"] == "TOKEN=newer\n"
+
+
+def test_an_index_that_is_broken_or_no_file_leaves_names_hidden(yard: Yard):
+    index = yard.root / ".git/index"
+    whole = index.read_bytes()
+    for broken in (b"", b"DIRC" + whole[4:-1] + b"x", whole[:40], b"\xff" * 4096):
+        index.write_bytes(broken)
+        with yard.opened() as terminal:
+            assert terminal.run("cat .env certs/test.key; true")["stdout"] == ""
+    index.unlink()
+    index.symlink_to("/etc/passwd")
+    with yard.opened() as terminal:
+        assert terminal.run("cat .env certs/test.key; true")["stdout"] == ""
+
+
+def test_the_modes_and_bytes_of_what_differs_are_nowhere_to_be_seen(yard: Yard):
+    """Neither the size nor the times of the working copy, nor by a second name of it."""
+    (yard.root / ".env").write_text("x" * 4321)
+    (yard.root / ".env").chmod(0o640)
+    with yard.opened() as terminal:
+        said = terminal.run(
+            "stat -c '%s %a' .env; ln .env b; cat b; find . -size 4321c; cat .git/index"
+        )
+    assert "4321" not in said["stdout"]
+    assert said["stdout"].startswith(f"{len(STAGED)} 644\n{STAGED}")

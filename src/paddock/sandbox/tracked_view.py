@@ -29,7 +29,7 @@ class ShownNames:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TrackedFiles:
     """What one command is shown."""
 
     files: Mapping[str, ShownFile]
@@ -48,7 +48,7 @@ class TrackedView:
         self._contents = GitContents()
         self._lock = threading.Lock()
 
-    def look(self, launcher: Launcher, plan: SandboxPlan, root_fd: int) -> View:
+    def look(self, launcher: Launcher, plan: SandboxPlan, root_fd: int) -> TrackedFiles:
         """What stands for the plan's hidden names, and for what is below them.
 
         Raises: SandboxUnavailableError, HostError: git could not be asked.
@@ -64,9 +64,9 @@ class TrackedView:
                 return stamp_of(root_fd, name)
 
             shown = self._contents.show(tracked.names, plan, run, stamp)
-        return View({each.path: each for each in shown}, tracked)
+        return TrackedFiles({each.path: each for each in shown}, tracked)
 
-    def is_current(self, view: View, root_fd: int) -> bool:
+    def is_current(self, view: TrackedFiles, root_fd: int) -> bool:
         """Whether the indexes are still those that `look` went by.
 
         Threat: one that was changed between the look and the moment from which changes by

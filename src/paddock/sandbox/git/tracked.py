@@ -14,11 +14,13 @@ object of this repository: that is content which the agent can read anyway. What
 under the name in the workspace is not read here.
 """
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from paddock.sandbox.git.entries import (
@@ -190,6 +192,30 @@ class TrackedNames:
         folders = frozenset(inner for inner, name in inside.items() if _is_directory(root_fd, name))
         entries = _find(content, frozenset(inside), folders, read_shared)
         return _Read(identity, names, entries)
+
+
+def list_tracked(root: Path) -> tuple[str, ...]:
+    """Every path of the repository whose work tree has its root there; empty where none has.
+
+    For people: a nested repository is one of its own. Raises: OSError.
+    """
+    resolution = detect_resolution()
+    root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        content = _read_file(resolution, root_fd, ".git/index", _INDEX_BYTES_MAX)
+        if content is None:
+            return ()
+
+        def read_shared(name: str) -> bytes | None:
+            return _read_file(resolution, root_fd, f".git/{name}", _INDEX_BYTES_MAX)
+
+        for hash_bytes in (SHA1_BYTES, SHA256_BYTES):
+            with contextlib.suppress(ValueError):
+                index = Index(open_index(content, hash_bytes), read_shared)
+                return tuple(sorted({os.fsdecode(entry.path) for entry in index.entries()}))
+        return ()
+    finally:
+        os.close(root_fd)
 
 
 def _find(
