@@ -442,7 +442,7 @@ def test_lint_doctor_and_init_say_which_tracked_files_are_secret(yard: Yard, tmp
     assert "tracked file" in made.err
 
     fresh = begin(tmp_path / "fresh")
-    assert "tracked" not in fresh.cli("policy", "lint").out + fresh.cli("doctor").out
+    assert "are secret" not in fresh.cli("policy", "lint").out + fresh.cli("doctor").out
 
 
 @pytest.mark.parametrize("driver", ["lfs", "unknown"])
