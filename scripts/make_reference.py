@@ -211,6 +211,12 @@ def _actions() -> Iterator[str]:
     yield "`find` and `ls` show every name that is not `secret`. To deny `tool:search:* docs/` does"
     yield "not keep a search of the root out of `docs/`. To deny `tool:file:view docs/` keeps its"
     yield "contents out, `secret` under `[paths]` the names too.\n"
+    yield "A file that git tracks is never hidden from a command: git would take it for deleted,"
+    yield "and the next commit would delete it. Where a rule closes it, a command sees what git's"
+    yield "index has, as git would check it out, and cannot change it; what only the working copy"
+    yield "has stays closed, and the result names each file that differs. The index's content is"
+    yield "in git's objects, which every command can read: `paddock policy lint` and `paddock"
+    yield "doctor` name the tracked files that are secret.\n"
 
 
 def _tools_for(head: str) -> tuple[list[str], list[str]]:

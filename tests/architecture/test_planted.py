@@ -193,7 +193,7 @@ OWN: tuple[tuple[Rule, Plant], ...] = (
 )
 
 KEPT: tuple[tuple[Rule, str, str], ...] = (
-    (rules.sizes, "tools/p.py", "x = 1\n" * 400),
+    (rules.sizes, "tools/p.py", "x = 1\n" * 600),
     (rules.sizes, "tools/p.py", 'def f():\n    """' + "x\n" * 90 + '"""\n' + "    x = 1\n" * 69),
     (rules.swallowed_exceptions, "tools/p.py", "try:\n    f()\nexcept OSError:\n    g()\n"),
     (

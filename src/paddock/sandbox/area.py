@@ -6,11 +6,13 @@ names, which many sandboxes share. Nobody else looks in here, and nothing in her
 believed to be harmless: it was written by commands.
 """
 
+import contextlib
 import os
 import secrets
 import stat
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -18,13 +20,18 @@ from typing import Final
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.claims import claim, sweep
 from paddock.sandbox.conversation import ConfinementError
+from paddock.sandbox.git.entries import LINK_MODE, SUBMODULE_MODE
+from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.inside.stages import HIDDEN_PREFIX, HOST_IDS_COUNT, HOST_IDS_FIRST
+from paddock.sandbox.values import ShownFile
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREFIX: Final = "launcher-"
 _WHITEOUT: Final = os.makedev(0, 0)
 """A character device 0/0 hides a name of the layers below (overlayfs; Linux 5.8 lets
 anybody make one, for it opens nothing)."""
+_OPAQUE: Final = "user.overlay.opaque"
+"""On a directory: nothing of the layers below is seen in it."""
 
 
 class StagingArea:
@@ -57,12 +64,13 @@ class StagingArea:
         self._users: dict[str, int] = {}
         self._newest = ""
 
-    def hide(self, workspace: int, names: Collection[str]) -> str:
+    def hide(self, workspace: int, names: Collection[str], shown: Sequence[ShownFile] = ()) -> str:
         """A directory of whiteouts for workspace-relative names; its name in the area.
 
         It stands for the names and for how their parents look now: the same are made
         once. Costs no mount, however many there are. Empty for no names. It stays until
-        `let_go`, once for each call.
+        `let_go`, once for each call. What is `shown`, of the names or of what is below
+        them, stands there instead of a whiteout.
 
         Raises:
             SandboxUnavailableError: the file system knows no whiteouts.
@@ -72,9 +80,10 @@ class StagingArea:
             return ""
         parents = _parents(workspace, names)
         wanted = sorted(name for name in names if (os.path.dirname(name) or ".") in parents)
-        digest = _digest(wanted, parents)
+        layer = _Layer.plan(workspace, wanted, parents, shown)
+        digest = layer.digest()
         with self._lock:
-            name = self._hidden.get(digest) or self._make_hidden(digest, wanted, parents)
+            name = self._hidden.get(digest) or self._make_hidden(digest, layer)
             self._users[name] += 1
             self._newest = name
         return name
@@ -111,13 +120,16 @@ class StagingArea:
         self._claim.forget()
         os.close(self._home)
 
-    def _make_hidden(
-        self, digest: str, wanted: list[str], parents: dict[str, os.stat_result]
-    ) -> str:
+    def _make_hidden(self, digest: str, layer: "_Layer") -> str:
         # Another name each time: one that looked the same may be about to be removed.
         name = HIDDEN_PREFIX.decode("ascii") + secrets.token_hex(8)
         try:
-            self._build_hidden(name, wanted, parents)
+            os.mkdir(name, 0o700, dir_fd=self.fd)
+            root = os.open(name, _DIRECTORY, dir_fd=self.fd)
+            try:
+                layer.build(root)
+            finally:
+                os.close(root)
         except OSError as error:
             if not has_command_users():
                 raise ConfinementError("users", error.errno or 0) from error
@@ -129,22 +141,108 @@ class StagingArea:
         self._users[name] = 0
         return name
 
-    def _build_hidden(
-        self, name: str, wanted: list[str], parents: dict[str, os.stat_result]
-    ) -> None:
-        os.mkdir(name, 0o700, dir_fd=self.fd)
-        root = os.open(name, _DIRECTORY, dir_fd=self.fd)
-        try:
-            for path in parents:
-                if path != ".":
-                    os.mkdir(path, 0o700, dir_fd=root)
-            for path in wanted:
-                os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
-            # The uppermost layer that has a directory says how it looks: as the real one does.
-            for path in reversed(list(parents)):
-                _look_like(root, path, parents[path])
-        finally:
-            os.close(root)
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What one directory of whiteouts holds."""
+
+    whiteouts: Sequence[str]
+    parents: Mapping[str, os.stat_result]
+    """What is merged with the directory below; parents before children."""
+    opaque: Mapping[str, os.stat_result]
+    """What stands for the directory below; likewise."""
+    files: Sequence[ShownFile]
+    """Links last: nothing is ever made through one."""
+
+    @classmethod
+    def plan(
+        cls,
+        workspace: int,
+        wanted: Sequence[str],
+        parents: Mapping[str, os.stat_result],
+        shown: Sequence[ShownFile],
+    ) -> "_Layer":
+        names = frozenset(wanted)
+        opaque: dict[str, os.stat_result] = {}
+        files: list[ShownFile] = []
+        for each in sorted(shown, key=lambda each: (each.mode == LINK_MODE, each.path)):
+            above = directories_above(each.path)
+            closed = next((path for path in (*above, each.path) if path in names), None)
+            if closed is None:
+                continue
+            inside = [path for path in above if path not in parents]
+            inside += [each.path] if each.mode == SUBMODULE_MODE else []
+            for path in inside:
+                # Gone by now, or a file: then it looks like what holds it.
+                opaque[path] = _look_of(workspace, path) or parents["."]
+            if each.mode != SUBMODULE_MODE:
+                files.append(each)
+        replaced = {each.path for each in files} | opaque.keys()
+        whiteouts = [name for name in wanted if name not in replaced]
+        return cls(whiteouts, parents, opaque, files)
+
+    def digest(self) -> str:
+        looks = [
+            f"{path}\0{look.st_mode}\0{look.st_uid}\0{look.st_gid}\0{look.st_mtime_ns}"
+            for path, look in (*self.parents.items(), *self.opaque.items())
+        ]
+        contents = [
+            f"{each.path}\0{each.mode}\0{each.modified_ns}\0{sha256(each.content).hexdigest()}"
+            for each in self.files
+        ]
+        text = "\0\0".join([*self.whiteouts, "", *looks, "", *contents])
+        return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+    def build(self, root: int) -> None:
+        """Make it in an empty directory. Raises: OSError."""
+        for path in (*self.parents, *self.opaque):
+            if path != ".":
+                os.mkdir(path, 0o700, dir_fd=root)
+        for path in self.opaque:
+            _mark_opaque(root, path)
+        for path in self.whiteouts:
+            os.mknod(path, stat.S_IFCHR, _WHITEOUT, dir_fd=root)
+        for each in self.files:
+            # A name that is a directory for another entry: git has only one of them, too.
+            with contextlib.suppress(FileExistsError, NotADirectoryError):
+                holder = os.path.dirname(each.path) or "."
+                _write_shown(root, each, {**self.parents, **self.opaque}[holder])
+        # The uppermost layer that has a directory says how it looks: as the real one does.
+        looks = {**self.parents, **self.opaque}
+        for path in reversed(list(looks)):
+            _look_like(root, path, looks[path])
+
+
+def _look_of(workspace: int, path: str) -> os.stat_result | None:
+    try:
+        look = os.stat(path, dir_fd=workspace, follow_symlinks=False)
+    except OSError:
+        return None
+    return look if stat.S_ISDIR(look.st_mode) else None
+
+
+def _mark_opaque(root: int, path: str) -> None:
+    fd = os.open(path, _DIRECTORY, dir_fd=root)
+    try:
+        os.setxattr(fd, _OPAQUE, b"y")
+    finally:
+        os.close(fd)
+
+
+def _write_shown(root: int, file: ShownFile, holder: os.stat_result) -> None:
+    """Make what is shown; its owner is the directory's. Raises: OSError."""
+    if file.mode == LINK_MODE:
+        os.symlink(file.content, os.fsencode(file.path), dir_fd=root)
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(file.path, flags, 0o600, dir_fd=root), "wb") as made:
+            made.write(file.content)
+        os.chmod(file.path, file.mode & 0o777, dir_fd=root)
+    if os.geteuid() == 0:
+        owner, group = _owners(holder)
+        os.chown(file.path, owner, group, dir_fd=root, follow_symlinks=False)
+    times = (file.modified_ns, file.modified_ns)
+    os.utime(file.path, ns=times, dir_fd=root, follow_symlinks=False)
 
 
 def has_command_users() -> bool:
@@ -179,21 +277,18 @@ def _parents(workspace: int, names: Collection[str]) -> dict[str, os.stat_result
     return found
 
 
-def _digest(names: list[str], parents: dict[str, os.stat_result]) -> str:
-    looks = [
-        f"{path}\0{look.st_mode}\0{look.st_uid}\0{look.st_gid}\0{look.st_mtime_ns}"
-        for path, look in parents.items()
-    ]
-    text = "\0\0".join([*names, "", *looks])
-    return sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+def _owners(look: os.stat_result) -> tuple[int, int]:
+    """As the sandbox's root has them."""
+    owner, group = (
+        HOST_IDS_FIRST + each if each < HOST_IDS_COUNT else HOST_IDS_FIRST
+        for each in (look.st_uid, look.st_gid)
+    )
+    return owner, group
 
 
 def _look_like(root: int, path: str, look: os.stat_result) -> None:
     if os.geteuid() == 0:
-        owner, group = (
-            HOST_IDS_FIRST + each if each < HOST_IDS_COUNT else HOST_IDS_FIRST
-            for each in (look.st_uid, look.st_gid)
-        )
+        owner, group = _owners(look)
         os.chown(path, owner, group, dir_fd=root)
     # With the setgid bit: without it the command would seem to have taken it away.
     os.chmod(path, look.st_mode & 0o3777, dir_fd=root)

@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -25,7 +26,7 @@ from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
 from paddock.sandbox.outcome import OnOutput, Progress
 from paddock.sandbox.running import Running
 from paddock.sandbox.stage import Recipe, StageDirectories, order_for
-from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
+from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan, ShownFile
 from paddock.values.cancelling import Cancel
 
 
@@ -41,10 +42,13 @@ class Launcher:
         self._stale: list[StageDirectories] = []
         self._encoded: tuple[SandboxPlan | None, str, bytes] = (None, "", b"")
 
-    def open_stage(self, plan: SandboxPlan, workspace_fd: int) -> StageDirectories:
+    def open_stage(
+        self, plan: SandboxPlan, workspace_fd: int, shown: Sequence[ShownFile] = ()
+    ) -> StageDirectories:
         """A sandbox for one command of this plan, over the workspace of the descriptor.
 
-        The name of the workspace in the plan is only where the command sees it.
+        The name of the workspace in the plan is only where the command sees it. What is
+        `shown` stands in the place of what the plan hides.
         Returns before the sandbox stands: `run` says if it could not be made.
 
         Raises:
@@ -53,7 +57,7 @@ class Launcher:
         """
         with self._lock:
             running = self._running_now()
-            hidden = running.area.hide(workspace_fd, plan.hidden)
+            hidden = running.area.hide(workspace_fd, plan.hidden, shown)
             try:
                 recipe = self._recipe(plan, hidden, workspace_fd)
             except BaseException:

@@ -144,6 +144,8 @@ class ShellOutcome:
     """Why nothing of it was kept although policy allows it; empty where that is not so."""
     warnings: tuple[Warned, ...] = ()
     notes: tuple[str, ...] = ()
+    shown_from_git: tuple[str, ...] = ()
+    """Tracked files that the command saw as the index has them: their working copies differ."""
     diff: str | None = None
     """Of a dry run: what it would have changed."""
     fence: tuple[str, ...] = ()

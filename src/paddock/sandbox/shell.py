@@ -43,7 +43,8 @@ from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept
+from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept, with_shown
+from paddock.sandbox.tracked_view import ShownNames, TrackedView
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.text.show import quote
 from paddock.values.agents import AgentChain
@@ -87,17 +88,19 @@ class HeldCommand:
         self,
         prepared: PreparedLine,
         command: StagedCommand,
-        streams: Streams,
+        told: ShellOutcome,
         fence: FenceWords,
-        remarks: tuple[str, ...] = (),
     ) -> None:
-        """Takes the command over. Raises: HostError: its changes cannot be read."""
+        """Takes the command over. Raises: HostError: its changes cannot be read.
+
+        `told` is its outcome, as far as it is known before anybody has answered.
+        """
         self._shown, refused = command.show(grants_asks=True)
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
         self._prepared, self._fence = prepared, fence
-        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
+        self._outcome = told
         self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
@@ -140,6 +143,7 @@ class SandboxShell:
         self._room: Room | None = None
         self._fence = FenceWords(policy)
         self._has_told_unsigned = False
+        self._has_shown = False
 
     def close(self) -> None:
         """End the launcher, and with it every command that still runs."""
@@ -213,8 +217,8 @@ class SandboxShell:
             return self._run_in_place(prepared, cancel, on_output)
         command, streams = self._run_staged(prepared, cancel, on_output)
         with command:
-            remarks = self._remarks(prepared)
-            outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
+            with _host_failures():
+                outcome = self._told(prepared, command, streams)
             if command.end.ending is Ending.CANCELLED:
                 return outcome
             if prepared.line.is_dry_run:
@@ -235,8 +239,8 @@ class SandboxShell:
         command, streams = self._run_staged(prepared, cancel, on_output)
         try:
             with _host_failures():
-                remarks = self._remarks(prepared)
-                return HeldCommand(prepared, command, streams, self._fence, remarks)
+                told = self._told(prepared, command, streams)
+                return HeldCommand(prepared, command, told, self._fence)
         except BaseException:
             command.close()
             raise
@@ -261,6 +265,20 @@ class SandboxShell:
         with self._lock:
             told, self._has_told_unsigned = self._has_told_unsigned, True
         return () if told else (UNSIGNED,)
+
+    def _told(
+        self, prepared: PreparedLine, command: StagedCommand, streams: Streams
+    ) -> ShellOutcome:
+        """The outcome before anything of it is kept. Raises: HostError."""
+        remarks, shown = self._remarks(prepared), command.shown
+        outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
+        return with_shown(outcome, shown, is_first=self._is_first(shown))
+
+    def _is_first(self, shown: ShownNames) -> bool:
+        """Whether it is the first time that a command was shown tracked files."""
+        with self._lock:
+            is_first, self._has_shown = not self._has_shown, self._has_shown or bool(shown.names)
+        return is_first
 
     def _run_staged(
         self, prepared: PreparedLine, cancel: Cancel, on_output: OnOutput | None
@@ -331,6 +349,7 @@ class SandboxShell:
                     bench,
                     bytes_max,
                     _moments(ground.staging),
+                    TrackedView(),
                 )
             return self._room
 

@@ -33,11 +33,13 @@ from paddock.sandbox.launcher import Launcher
 from paddock.sandbox.moments import Moments
 from paddock.sandbox.outcome import OnOutput, Progress, RefusedChange
 from paddock.sandbox.stage import StageDirectories
+from paddock.sandbox.tracked_view import ShownNames, TrackedView, differing
 from paddock.sandbox.values import CommandEnd, CommandRequest
 from paddock.values.calls import Json
 from paddock.values.cancelling import Cancel
 
 _OVER: Final = "the command changed too much"
+_LOOKS_MAX: Final = 3
 _NOT_AS_SHOWN: Final = "the changes are not those that were shown any more"
 
 
@@ -53,6 +55,7 @@ class Room:
     """Without repositories, which are found for each set; preset and places by the plan."""
     bytes_max: int
     moments: Moments
+    tracked: TrackedView
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,11 @@ class StagedCommand:
         found = find_differences(layer, layers, self._ran.ground)
         return replace(found, root_mode=self._stage.new_mode)
 
+    @property
+    def shown(self) -> ShownNames:
+        """What of git's index it saw in the place of closed files. Raises: HostError."""
+        return differing(self._ran.ground.shown, self._held())
+
     def look_again(self) -> None:
         """After a while: what somebody else has changed since. Raises: HostError."""
         self._differences = self._look(self._held())
@@ -190,8 +198,9 @@ class StagedCommand:
         return Kept(Committed(conflict=conflict), refused, settled)
 
     def _refusals(self, settled: tuple[Settled, ...]) -> tuple[RefusedChange, ...]:
-        hidden = self._ran.request.plan.hidden
-        return (*refusals_of(settled, hidden), *refused_besides(self._differences))
+        hidden, shown = self._ran.request.plan.hidden, self._ran.ground.shown
+        refused = refusals_of(settled, hidden, shown)
+        return (*refused, *refused_besides(self._differences))
 
     def _held(self) -> Layers:
         if self._layers is None:
@@ -207,21 +216,36 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
 
     Raises:
         SandboxUnavailableError: the sandbox could not be made.
-        HostError: the launcher is gone, or something cannot be read.
+        HostError: the launcher is gone, something cannot be read, or git's index changes
+            all the time.
     """
+    for _ in range(_LOOKS_MAX):
+        command = _run_once(room, request, observed)
+        if command is not None:
+            return command
+    raise HostError("git's index changed while the command was about to start")
+
+
+def _run_once(room: Room, request: CommandRequest, observed: Observed) -> StagedCommand | None:
+    """None where it was not started: what it was to be shown has changed."""
     root_fd = room.place.workspace.tree.root_fd
     survey = room.index.survey(root_fd)
     plan = replace(request.plan, hidden=survey.closed)
     request = replace(request, plan=plan)
+    view = room.tracked.look(room.launcher, plan, root_fd)
     bench = replace(
         room.bench,
         git=plan.git,
         workspace=plan.workspace,
         readable=(*plan.readable, *plan.writable),
+        shown=frozenset(view.files),
     )
-    stage = room.launcher.open_stage(plan, root_fd)
+    stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()))
     try:
         started_ns = room.moments.now(root_fd)
+        if not room.tracked.is_current(view, root_fd):
+            close_stage(stage)
+            return None
         end = room.launcher.run(
             request,
             stage,
@@ -230,7 +254,7 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
             progress=observed.progress,
             on_output=observed.on_output,
         )
-        ground = Ground(started_ns, frozenset(survey.closed), survey.directories)
+        ground = Ground(started_ns, frozenset(survey.closed), survey.directories, view.files)
         return StagedCommand(replace(room, bench=bench), Ran(request, ground, end), stage)
     except BaseException:
         close_stage(stage)

@@ -9,8 +9,9 @@ from paddock.sandbox.changes.settling import written_bytes
 from paddock.sandbox.outcome import RefusedChange, ShellOutcome, Stream, Warned
 from paddock.sandbox.spooling import Streams
 from paddock.sandbox.staging import Kept
+from paddock.sandbox.tracked_view import ShownNames
 from paddock.sandbox.values import CommandEnd, CommandRequest, Ending, Enforced
-from paddock.text.show import show_name
+from paddock.text.show import name_some, show_name
 
 _NAMED: Final = 50
 """Refused paths that a question names; the others are counted."""
@@ -96,6 +97,22 @@ def _limits_met(text: str, limits: ShellLimits) -> Iterator[str]:
     ):
         if any(word in line for line in where for word in said):
             yield f"a command may have at most {met}: [shell] limits"
+
+
+def with_shown(outcome: ShellOutcome, shown: ShownNames, *, is_first: bool) -> ShellOutcome:
+    """The outcome, and what of git's index the command saw in the place of closed files."""
+    notes: list[str] = []
+    if is_first and shown.names:
+        notes.append(
+            f"policy closes {name_some(shown.names)}, and git tracks that: git's objects give the"
+            " content to every command"
+        )
+    if shown.differing:
+        notes.append(
+            f"shown as git's index has it, while the working copy differs and stays closed:"
+            f" {name_some(shown.differing)}"
+        )
+    return replace(outcome, notes=(*outcome.notes, *notes), shown_from_git=shown.differing)
 
 
 def question_heading(

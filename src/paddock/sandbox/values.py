@@ -60,6 +60,21 @@ class SandboxPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ShownFile:
+    """What commands see in place of a closed name that git tracks: what the index has."""
+
+    path: str
+    """Workspace-relative."""
+    mode: int
+    """Of a file, a link or a submodule (an empty directory), as the index has it."""
+    content: bytes
+    """Of a link its target."""
+    modified_ns: int
+    is_faithful: bool
+    """Whether git would check out just this: no change that a command records of another lands."""
+
+
+@dataclass(frozen=True, slots=True)
 class CommandRequest:
     """One command to run. `cwd` is workspace-relative, `.` for the root."""
 

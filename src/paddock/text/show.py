@@ -1,7 +1,7 @@
 """Text as a model or a person sees it: escaped, numbered, cut with a word about it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from paddock import limits
 
@@ -18,6 +18,7 @@ _NAME_DANGEROUS = re.compile(
 )
 # The hook and the ledger's names write the same without this module.
 _CUT = re.compile(r"… \(\d+ more characters(, sha256 [0-9a-f]{16})?\)\Z")
+_NAMED_MAX = 5
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -52,6 +53,13 @@ def quote(value: object) -> str:
     shown = show_name(text[: limits.message_value_chars_max])
     missing = len(text) - limits.message_value_chars_max
     return f"'{shown}'" if missing <= 0 else f"'{shown}' (and {missing} more characters)"
+
+
+def name_some(names: Sequence[str]) -> str:
+    """The first few names, quoted, and how many more there are."""
+    shown = ", ".join(quote(name) for name in names[:_NAMED_MAX])
+    more = len(names) - _NAMED_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def cut(text: str, chars_max: int) -> str:

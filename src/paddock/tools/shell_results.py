@@ -163,6 +163,8 @@ def _details(outcome: ShellOutcome, changes: Sequence[Change]) -> dict[str, Json
         details["conflict"] = outcome.conflict
     if outcome.warnings:
         details["warnings"] = [each.text for each in outcome.warnings]
+    if outcome.shown_from_git:
+        details["shown_from_git"] = [show_name(path) for path in outcome.shown_from_git[:most]]
     if outcome.diff is not None:
         details["diff"] = outcome.diff
     if outcome.fence:
@@ -209,6 +211,11 @@ SHELL_SCHEMA: Final = result_schema(
             "type": "array",
             "items": _TEXT,
             "description": "How policy caused the failure; stderr ends with it.",
+        },
+        "shown_from_git": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "Closed files that were shown as git's index has them, not as they are.",
         },
         "diff": {"type": "string", "description": "Of a dry run: what it would change."},
     }

@@ -13,11 +13,18 @@ from paddock.assembly.project import Project
 from paddock.errors import PaddockError, UsageError
 from paddock.plane.layout import LedgerName
 from paddock.policy.grants import shell_for
+from paddock.policy.questions.lint import (
+    TRACKED_HINT,
+    describe_tracked,
+    find_tracked_secrets,
+)
 from paddock.policy.settings import EnforcementMode, ShellSettings
+from paddock.sandbox.git.tracked import list_tracked
 from paddock.sandbox.probe import Finding
 
 _PROJECT: Final = "this project"
 _RECORDS: Final = "its records"
+_TRACKED: Final = "tracked secrets"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +59,22 @@ def look_here(options: Options, console: Console) -> Here:
     records = _records(places)
     loads = Finding(_PROJECT, is_there=True, found="its policy and its agents load")
     try:
-        return Here(project, _enforcement(project), (loads, records))
+        found = (loads, records, *_tracked(project))
+        return Here(project, _enforcement(project), found)
     except UsageError:
         # There is no such agent yet: the first use of a project makes it.
         return Here(project, ShellSettings().enforcement, (loads, records))
     except PaddockError as error:
         return Here(project, ShellSettings().enforcement, (_refused(error), records))
+
+
+def _tracked(project: Project) -> tuple[Finding, ...]:
+    """What git tracks of what policy calls secret; nothing is missing for that."""
+    paths = find_tracked_secrets(project.policy, list_tracked(project.root.path))
+    if not paths:
+        return ()
+    said = describe_tracked(paths)
+    return (Finding(_TRACKED, is_there=True, found=said, remedy=TRACKED_HINT),)
 
 
 def _enforcement(project: Project) -> EnforcementMode:

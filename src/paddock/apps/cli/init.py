@@ -8,6 +8,8 @@ from paddock.apps.cli.console import Console
 from paddock.apps.cli.options import Options, require_named
 from paddock.apps.cli.project import environment_of
 from paddock.assembly.opening import init_project
+from paddock.assembly.project import read_project
+from paddock.plane.discovery import ProjectRoot
 from paddock.plane.dual_gate import ToolProfile
 from paddock.plane.keys import operator_key_path
 from paddock.text.show import show_name
@@ -46,6 +48,7 @@ class Init:
         if options.dev:
             console.warn("note: --dev changes nothing here; only a bare plane has a tool_profile")
         result = init_project(directory, environment_of(console))
+        _warn_of_tracked(result.root, console)
         if options.json:
             console.write_json(
                 {
@@ -69,6 +72,17 @@ class Init:
                 "defaults; after an edit by hand: paddock trust"
             )
         return 0
+
+
+def _warn_of_tracked(root: ProjectRoot, console: Console) -> None:
+    """Say what git tracks of what policy calls secret."""
+    from paddock.policy.questions.lint import describe_tracked, find_tracked_secrets
+    from paddock.sandbox.git.tracked import list_tracked
+
+    policy = read_project(root, environment_of(console)).policy
+    paths = find_tracked_secrets(policy, list_tracked(root.path))
+    if paths:
+        console.warn(f"note: {describe_tracked(paths)}; paddock policy lint says what to do")
 
 
 def say_key(console: Console) -> None:

@@ -188,7 +188,9 @@ class PolicyCommand:
         return 1 if failed else 0
 
     def _lint(self, project: Project, options: Options, console: Console) -> int:
-        findings = lint(project.policy)
+        from paddock.sandbox.git.tracked import list_tracked
+
+        findings = lint(project.policy, list_tracked(project.root.path))
         if options.json:
             console.write_json([_finding_json(finding) for finding in findings])
         else:

@@ -4,7 +4,7 @@ Nothing here stops a load or changes a decision. A finding is sound for the case
 it names; it is no proof that a policy without findings is good.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,10 +22,15 @@ from paddock.policy.questions.coverage import (
 )
 from paddock.policy.questions.interpreters import find_interpreter
 from paddock.policy.rules import Profile, Rule
+from paddock.text.show import name_some
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.decisions import Outcome
 
+TRACKED_HINT: Final = (
+    "git rm --cached takes a file out of what is tracked, and a new secret is needed: history"
+    " keeps the old one; for a file that is no secret, add it to secret with a ! before it"
+)
 _ANYTHING: Final = "tool:*"
 _OTHER_WRITES: Final = ("str_replace", "delete", "link", "mode")
 """What changes a file besides `create`; of the first two people think as of writing."""
@@ -102,13 +107,41 @@ _DANGERS: Final = (
 )
 
 
-def lint(policy: Policy) -> tuple[LintFinding, ...]:
-    """Return every finding about the policy's files, by file and line."""
+def lint(policy: Policy, tracked: Sequence[str] = ()) -> tuple[LintFinding, ...]:
+    """Return every finding about the policy's files, by file and line.
+
+    `tracked` are the paths that git tracks in the workspace.
+    """
     found = [*_profile_findings(policy)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
+    found.extend(_tracked(policy, tracked))
     return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
+
+
+def find_tracked_secrets(policy: Policy, tracked: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the tracked paths that are secret."""
+    return tuple(path for path in tracked if policy.guards.find_secret(path) is not None)
+
+
+def describe_tracked(paths: Sequence[str]) -> str:
+    """Say what it means that these secret paths are tracked."""
+    count = "1 tracked file is" if len(paths) == 1 else f"{len(paths)} tracked files are"
+    return (
+        f"{count} secret: {name_some(paths)}; git's objects give the content to every command,"
+        " and only what the working copy has besides stays closed"
+    )
+
+
+def _tracked(policy: Policy, tracked: Sequence[str]) -> Iterator[LintFinding]:
+    by_place: dict[Place, list[str]] = {}
+    for path in find_tracked_secrets(policy, tracked):
+        found = policy.guards.find_secret(path)
+        if found is not None:
+            by_place.setdefault(found.place, []).append(path)
+    for place, paths in by_place.items():
+        yield LintFinding("lint.secret_tracked", describe_tracked(paths), place, TRACKED_HINT)
 
 
 def _profile_findings(policy: Policy) -> Iterator[LintFinding]:

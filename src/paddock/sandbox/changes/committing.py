@@ -15,7 +15,6 @@ makes it. A command cannot give files away.
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from paddock.errors import FileChangedError, PathError, StorageFullError
 from paddock.history.journal import Journal
@@ -31,7 +30,7 @@ from paddock.sandbox.changes.upper import Kind, Look
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.host.places import directories_above
 from paddock.sandbox.outcome import RefusedChange
-from paddock.text.show import quote, show_name
+from paddock.text.show import name_some, show_name
 from paddock.values.calls import Json
 from paddock.workspace import Workspace
 from paddock.workspace.changes import (
@@ -52,8 +51,6 @@ from paddock.workspace.changes import (
 from paddock.workspace.locks import Identity, identity_of
 from paddock.workspace.names import unchecked_path
 from paddock.workspace.noting import NotingWitness
-
-_NAMED_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +153,7 @@ def describe_conflict(differences: Differences, settled: Sequence[Settled]) -> s
     paths = [path for path in differences.conflicts if path in landing]
     if not paths:
         return ""
-    shown = ", ".join(quote(path) for path in paths[:_NAMED_MAX])
-    more = f" and {len(paths) - _NAMED_MAX} more" if len(paths) > _NAMED_MAX else ""
-    return f"{shown}{more} changed while the command ran, by somebody else"
+    return f"{name_some(paths)} changed while the command ran, by somebody else"
 
 
 def all_refused(

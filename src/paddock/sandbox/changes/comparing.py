@@ -13,6 +13,7 @@ from paddock.workspace.resolution import PASS, READ_FILE, Resolution, detect_res
 _ORIGIN: Final = "user.overlay.origin"
 """On what the overlay copied up: which file it was. What a command made has none."""
 _CHUNK_BYTES: Final = 1 << 20
+_NOT_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
 _NO_MARK: Final = frozenset({errno.ENODATA, errno.EOPNOTSUPP, errno.ENOENT, errno.EPERM})
 
 
@@ -43,6 +44,29 @@ class Comparing:
         finally:
             os.close(upper)
             os.close(lower)
+
+    def is_upper(self, path: str, content: bytes) -> bool:
+        """Whether the layer's file has just this content. Raises: OSError."""
+        return self._has(self.upper_fd, path, content)
+
+    def is_lower(self, path: str, content: bytes) -> bool:
+        """Whether the workspace's file has just this content. Raises: OSError."""
+        return self._has(self.lower_fd, path, content)
+
+    def _has(self, root_fd: int, path: str, content: bytes) -> bool:
+        try:
+            fd = self.resolution.open(root_fd, path, READ_FILE)
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return False
+            raise
+        try:
+            if os.fstat(fd).st_size != len(content):
+                return False
+            with open(fd, "rb", closefd=False) as file:
+                return file.read(len(content) + 1) == content
+        finally:
+            os.close(fd)
 
     def link_text(self, path: str) -> str | None:
         """What a link of the workspace says."""

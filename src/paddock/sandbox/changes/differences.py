@@ -30,9 +30,11 @@ from paddock.sandbox.changes.ancestry import Ancestor, Ancestry
 from paddock.sandbox.changes.comparing import Comparing
 from paddock.sandbox.changes.judging import ChangeKind, CommandChange
 from paddock.sandbox.changes.upper import Kind, Look, RawChange, UpperLayer, names_below
+from paddock.sandbox.git.entries import FILE_MODES, LINK_MODE
 from paddock.sandbox.git.rules import NodeKind
 from paddock.sandbox.hidden import KnownDirectory
 from paddock.sandbox.host.places import directories_above
+from paddock.sandbox.values import ShownFile
 from paddock.workspace.metadata import FileStatus
 
 _NODES: Final = {
@@ -71,6 +73,8 @@ class Ground:
     """Names that were not there for it."""
     directories: Mapping[str, KnownDirectory]
     """Those that stood in the workspace, by their paths."""
+    shown: Mapping[str, ShownFile] = field(default_factory=dict[str, ShownFile])
+    """Of the hidden names, and of what is below them: what it saw instead, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,8 @@ class _Finding:
     def take(self, raw: RawChange) -> None:
         """Add what one name of the layer comes to."""
         lower, upper = raw.lower, raw.upper
+        if self._is_as_shown(raw):
+            return
         if upper is None:
             if lower is not None:
                 self._delete(raw.path, lower, is_replaced=False)
@@ -247,6 +253,22 @@ class _Finding:
             kind = ChangeKind.MODE
         change = CommandChange(raw.path, kind, NodeKind.FILE, upper.mode)
         self._add(Difference(change, lower, upper, version))
+
+    def _is_as_shown(self, raw: RawChange) -> bool:
+        """Whether a file has the content that the command was shown, as after `git stash`.
+
+        What stands in the workspace is another matter, and not looked at.
+        """
+        shown = self.ground.shown.get(raw.path)
+        if shown is None or raw.upper is None:
+            return False
+        if raw.upper.kind is Kind.LINK:
+            is_link = shown.mode == LINK_MODE
+            return is_link and os.fsencode(raw.link_text or "") == shown.content
+        if raw.upper.kind is not Kind.FILE or shown.mode not in FILE_MODES:
+            return False
+        is_same_mode = (raw.upper.mode ^ shown.mode) & stat.S_IXUSR == 0
+        return is_same_mode and self.comparing.is_upper(raw.path, shown.content)
 
     def _is_hidden(self, path: str) -> bool:
         hidden = self.ground.hidden

@@ -114,6 +114,8 @@ class Bench:
     """The plan's: a link into a toolchain or a system directory leads nowhere new."""
     repositories: tuple[GitDirectory, ...] = ()
     """Git directories that stood there before the command, bare ones among them."""
+    shown: frozenset[str] = frozenset()
+    """What the command saw as git's index has it, and not as it stands."""
 
 
 def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
@@ -160,6 +162,10 @@ def _judge(bench: Bench, change: CommandChange) -> StagedJudgement:
     if problem is not None:
         return problem
     decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
+    if change.path in bench.shown and decision.outcome is not Outcome.DENY:
+        # Threat: what stands there, which the command never saw, would be lost.
+        reason = f"{quote(change.path)} was shown as git's index has it, and is not written"
+        return _refused(change, ReadOnlyPathError.code, reason)
     warning = bench.policy.guards.find_warning(change.path) if decision.warnings else None
     return StagedJudgement(
         change,

@@ -5,7 +5,7 @@ to each other: what takes the place of something else needs that to go; the whol
 a limit; and under `commit = "all"` one refusal is everybody's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -98,17 +98,21 @@ def settle(
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
 
 
-def refusals_of(settled: Sequence[Settled], hidden: Sequence[str]) -> tuple[RefusedChange, ...]:
+def refusals_of(
+    settled: Sequence[Settled], hidden: Sequence[str], shown: Collection[str] = ()
+) -> tuple[RefusedChange, ...]:
     """What is reported of what does not land.
 
     Threat: `rm -r` of a directory would name the secrets in it that nobody was shown. A
     command cannot have named what it did not see: of these only the directory is reported.
+    What is `shown` was seen, though not as it stands.
     """
     closed = tuple(f"{name}/" for name in hidden)
     return tuple(
         RefusedChange(show_name(each.judgement.change.path), each.judgement.code, _rule(each))
         for each in settled
-        if not each.lands and not _is_unseen(each.judgement.change, closed)
+        if not each.lands
+        and (each.judgement.change.path in shown or not _is_unseen(each.judgement.change, closed))
     )
 
 

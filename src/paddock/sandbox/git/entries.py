@@ -38,6 +38,8 @@ _IS_ASSUMED: Final = 0x8000
 _IS_EXTENDED: Final = 0x4000
 _STAGE_SHIFT: Final = 12
 _LENGTH_MASK: Final = 0xFFF
+_ONE_BYTE: Final = 0x80
+"""A smaller number of version 4 takes one byte."""
 _IS_SKIPPED: Final = 0x4000
 _IS_INTENDED: Final = 0x2000
 _EXTENDED_UNKNOWN: Final = 0xFFFF & ~(_IS_SKIPPED | _IS_INTENDED)
@@ -65,6 +67,8 @@ class IndexEntry(NamedTuple):
     """intent-to-add: no content has been added yet."""
     is_assumed: bool = False
     """assume-valid: git does not look whether the file has changed."""
+    size_bytes: int = 0
+    """Of the file when it was last found to be as the index says; 0 where nobody knows."""
 
 
 EntryStep = tuple[int, bytes, int, int]
@@ -108,15 +112,19 @@ class IndexFile:
                     raise ValueError("flags of an entry that are not known")
                 name_at += 2
             if is_short:
-                dropped, name_at = _read_varint(content, name_at)
+                dropped = content[name_at]
+                if dropped < _ONE_BYTE:
+                    name_at += 1
+                else:
+                    dropped, name_at = _read_varint(content, name_at)
                 copied = len(path) - dropped
-                name_end = find(0, name_at, min(end, name_at + NAME_BYTES_MAX + 1))
+                name_end = find(0, name_at, end)
                 next_at = name_end + 1
                 if copied < 0 or name_end < 0:
                     raise ValueError("an entry whose name does not end, or begins nowhere")
                 path = path[:copied] + content[name_at:name_end]
             else:
-                name_end = find(0, name_at, min(end, name_at + NAME_BYTES_MAX + 1))
+                name_end = find(0, name_at, end)
                 # One to eight zeros, up to a multiple of eight.
                 next_at = at + ((name_end - at + 8) & ~7)
                 if name_end < 0 or content[name_end:next_at] != _PADDING[next_at - name_end]:
@@ -126,7 +134,7 @@ class IndexFile:
             if next_at > end or length > NAME_BYTES_MAX:
                 raise ValueError("an entry that is too long")
             said = flags & _LENGTH_MASK
-            if length != said and (said < _LENGTH_MASK or length < _LENGTH_MASK):
+            if length != said and min(length, _LENGTH_MASK) != said:
                 raise ValueError("an entry whose name has another length than it says")
             yield at, path, copied, next_at
             at = next_at
@@ -146,6 +154,7 @@ class IndexFile:
             bool(more & _IS_SKIPPED),
             bool(more & _IS_INTENDED),
             bool(flags & _IS_ASSUMED),
+            self.number(id_at - 4, 4),
         )
 
     def extensions(self, at: int) -> dict[bytes, int]:

@@ -398,3 +398,15 @@ def test_what_the_lint_says_of_an_exception_names_its_list_and_what_stands_above
         'paddock.toml:2: lint.takes_back_nothing: "!/gen/a.md" takes back nothing from generated: '
         'it lies below "/gen/"\n  hint: write "/gen/**" in place of "/gen/"'
     )
+
+
+def test_secret_names_that_git_tracks_are_found_by_the_pattern_that_closes_them():
+    text = '[paths]\nsecret = [\n  "*.key",\n  ".env*",\n  "!.env.example",\n]\n'
+    names = [".env.example", "a.txt", "b/.env", *(f"k{number}.key" for number in range(7))]
+    tracked = [each for each in lint(policy(text), names) if each.code == "lint.secret_tracked"]
+    assert [each.place.line for each in tracked] == [3, 4]
+    assert tracked[0].message.startswith(
+        "7 tracked files are secret: 'k0.key', 'k1.key', 'k2.key', 'k3.key', 'k4.key' and 2 more;"
+    )
+    assert tracked[1].message.startswith("1 tracked file is secret: 'b/.env';")
+    assert "lint.secret_tracked" not in [each.code for each in lint(policy(text), ["a.txt"])]
