@@ -217,6 +217,7 @@ def run_staged(room: Room, request: CommandRequest, observed: Observed) -> Stage
         git=plan.git,
         workspace=plan.workspace,
         readable=(*plan.readable, *plan.writable),
+        unseen=survey.closed,
     )
     stage = room.launcher.open_stage(plan, root_fd)
     try:

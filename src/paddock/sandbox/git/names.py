@@ -27,6 +27,11 @@ _OPTION: Final = r"'?-[\w=:.-]*'?"
 _OPTIONS: Final = rf"(?:{_OPTION})?(?:[ \n]+{_OPTION})*[ \n]*"
 _QUOTED: Final = r"'(?:[^'\n]|'\\['!]')*'"
 
+_UPSTREAM: Final = re.compile(
+    rb"(?m)^\[branch \"[^\"\\\n]+\"\]\n"
+    rb"(?:\t(?:remote|merge|vscode-merge-base) = [^\"\\#;\n]+\n)*(?=\[|\Z)"
+)
+
 Check = Callable[[bytes, int], bool]
 """Of a content, in a repository whose objects' names have that many bytes."""
 
@@ -74,6 +79,14 @@ def find_ordinary(name: str) -> Ordinary | None:
 def is_ordinary_directory(name: str) -> bool:
     """Whether git makes and removes directories of that name on the way."""
     return _DIRECTORIES.fullmatch(name) is not None
+
+
+def differ_in_upstreams(before: bytes, after: bytes) -> bool:
+    """Whether two configurations are the same but for the upstreams of branches.
+
+    Git writes these on the way, for `git switch NAME` and `git branch -d`.
+    """
+    return _UPSTREAM.sub(b"", before) == _UPSTREAM.sub(b"", after)
 
 
 def _lines(pattern: str) -> Check:
@@ -148,6 +161,8 @@ _FILES: Final = (
     _kind(rf"objects/pack/(?:{_PACK}|multi-pack-index(?:-{_OID}\.(?:bitmap|rev))?)", Phase.OBJECTS),
     _kind(rf"objects/info/commit-graphs?(?:/graph-{_OID}\.graph)?", Phase.OBJECTS),
     _kind(r"objects/info/commit-graphs/commit-graph-chain", Phase.OBJECTS, _lines(rf"{_OID}")),
+    # Of git-lfs, beside git's: what a pointer in a commit leads to.
+    _kind(rf"lfs/objects/{_HEX}{{2}}/{_HEX}{{2}}/{_HEX}{{64}}", Phase.OBJECTS),
     _kind(r"objects/info/packs", Phase.STATE, _lines(r"P pack-\w+\.pack")),
     _kind(r"info/refs", Phase.STATE, _lines(rf"{_OID}\t{_REF_NAME}(?:\^\{{\}})?")),
     _kind(
@@ -195,6 +210,7 @@ _FILES: Final = (
 _DIRECTORIES: Final = re.compile(
     rf"objects(?:/(?:{_HEX}{{2}}|pack|info|info/commit-graphs))?"
     r"|(?:logs|logs/refs|refs)(?:/.+)?|reftable|info"
+    rf"|lfs|lfs/objects(?:/{_HEX}{{2}}){{0,2}}"
     r"|rebase-merge(?:/rewritten)?|rebase-apply|sequencer"
     r"|rr-cache(?:/[0-9a-f]+)?|NOTES_MERGE_WORKTREE"
 )
