@@ -170,3 +170,141 @@ def is_template(path: str) -> bool:
         "hooks",
         "info/exclude",
     }
+
+
+@pytest.fixture
+def unseen(terminal: Terminal) -> Terminal:
+    """With a file in the index that a command does not see."""
+    yard = terminal.yard
+    yard.write({"private/x": "x\n"})
+    yard.git("add", "-f", "private/x")
+    yard.git("commit", "-qm", "private")
+    return terminal
+
+
+UNSEEN = {
+    "commit of all": "echo x > a; git commit -qam x",
+    "add of all": "echo x > a; git add -A",
+    "removal": "git rm -q private/x",
+    "out of the index": "git rm -q --cached private/x",
+    "another content": "echo evil > e; git update-index --cacheinfo"
+    " 100644,$(git hash-object -w e),private/x; git commit -qm e",
+    "a commit made by hand": "git update-ref HEAD $(git commit-tree -m e"
+    " $(git ls-tree HEAD -- a | git mktree))",
+    "another name below": "echo e > e; git update-index --add --cacheinfo"
+    " 100644,$(git hash-object -w e),private/y",
+    "reset": "git reset -q --soft HEAD~1",
+    "beside a packed index": "git update-index --index-version 4; git commit -qam x",
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_commit_changes_no_file_that_the_command_was_not_shown(unseen: Terminal, name: str):
+    yard = unseen.yard
+    before = state(yard)
+    said = unseen.sneak(f"{UNSEEN[name]}; echo u > untracked")
+
+    rules = {path: rule for path, rule in refused(said).items() if path.startswith(".git/")}
+    assert rules, said
+    assert all("'private/" in rule and "not shown" in rule for rule in rules.values()), said
+    assert "untracked" in said["files_changed"], said
+    assert not [path for path in said["files_changed"] if path.startswith(".git")]
+    for path in ("untracked", "e"):
+        (yard.root / path).unlink(missing_ok=True)
+    assert state(yard) == before
+
+
+SEEN = {
+    "what was staged before": "git commit -qm staged",
+    "a commit of the rest": "echo x > a; git add a; git commit -qm x a",
+    "a branch": "git checkout -qb x",
+    "status": "echo x > a; git status --short",
+    "a commit beside it": "git commit -q --allow-empty -m e",
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_a_commit_beside_a_file_that_was_not_shown_lands(unseen: Terminal, name: str):
+    yard = unseen.yard
+    if name == "what was staged before":
+        yard.write({"private/x": "y\n", "private/n": "n\n"})
+        yard.git("add", "-f", "private")
+        yard.git("rm", "-q", "--cached", "dir/b")
+    said = unseen.sneak(SEEN[name])
+
+    assert refused(said) == {}, said
+    assert said["exit_code"] == 0, said
+    assert yard.git("ls-files", "private") == yard.git(
+        "ls-tree", "-r", "--name-only", "HEAD", "private"
+    )
+    assert yard.git("fsck", "--strict") is not None
+
+
+def submodule(yard: Yard) -> None:
+    """`lib`, with its git directory in the superproject's, and a protected file."""
+    far = yard.base / "far"
+    yard.git("init", "-q", "-b", "main", str(far))
+    (far / "l").write_text("l\n")
+    (far / "l.pem").write_text("one\n")
+    yard.git("add", ".", where=str(far))
+    yard.git("commit", "-qm", "far", where=str(far))
+    yard.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(far), "lib")
+    yard.git("commit", "-qm", "with lib")
+
+
+def test_a_submodule_and_its_superproject_land_together(terminal: Terminal):
+    submodule(terminal.yard)
+    said = terminal.sneak("cd lib; echo x > l; git commit -qam l; cd ..; git commit -qam bump")
+
+    assert refused(said) == {}, said
+    assert terminal.yard.git("status", "--porcelain") == ""
+    assert terminal.yard.git("log", "-1", "--format=%s") == "bump\n"
+    assert terminal.yard.git("log", "-1", "--format=%s", where="lib") == "l\n"
+
+
+def test_what_holds_a_submodule_up_holds_its_new_commit_in_the_superproject_up(terminal: Terminal):
+    submodule(terminal.yard)
+    before = state(terminal.yard), state(terminal.yard, "lib")
+    said = terminal.sneak("cd lib; echo x > l.pem; git commit -qam l; cd ..; git commit -qam bump")
+
+    assert (said["files_changed"], len(held(said)) > 4) == ([], True), said
+    assert (state(terminal.yard), state(terminal.yard, "lib")) == before
+
+
+def test_a_submodule_whose_commit_stays_is_a_unit_of_its_own(terminal: Terminal):
+    yard = terminal.yard
+    submodule(yard)
+    before = state(yard, "lib")
+    said = terminal.sneak(
+        "cd lib; echo x > l.pem; git add .; cd ..; echo x > a; git commit -qm a a"
+    )
+
+    assert "a" in said["files_changed"], said
+    assert {
+        path for path in held(said) if not path.startswith((".git/modules/lib", "lib/"))
+    } == set()
+    assert state(yard, "lib") == before
+    assert yard.git("log", "-1", "--format=%s") == "a\n"
+
+
+def test_a_new_worktree_leaves_nothing_behind(terminal: Terminal):
+    before = state(terminal.yard)
+    said = terminal.sneak("git worktree add -q w/f -b f; echo n > n")
+
+    assert said["files_changed"] == ["n"], said
+    (terminal.yard.root / "n").unlink()
+    assert state(terminal.yard) == before
+    assert not (terminal.yard.root / "w").exists()
+
+
+def test_a_worktree_is_one_unit_with_its_repository(terminal: Terminal):
+    yard = terminal.yard
+    yard.git("worktree", "add", "-q", "-b", "f", "w/f")
+    said = terminal.sneak("cd w/f; echo x > a; git commit -qam x")
+    assert refused(said) == {}, said
+    assert yard.git("log", "-1", "--format=%s", where="w/f") == "x\n"
+
+    before = state(yard, "w/f")
+    said = terminal.sneak("cd w/f; echo x > key.pem; echo y > a; git commit -qam x")
+    assert said["files_changed"] == [], said
+    assert state(yard, "w/f") == before
