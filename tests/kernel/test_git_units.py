@@ -308,3 +308,135 @@ def test_a_worktree_is_one_unit_with_its_repository(terminal: Terminal):
     said = terminal.sneak("cd w/f; echo x > key.pem; echo y > a; git commit -qam x")
     assert said["files_changed"] == [], said
     assert state(yard, "w/f") == before
+
+
+def test_a_clone_lands_whole_or_not_at_all(terminal: Terminal):
+    said = terminal.sneak("git clone -q --no-hardlinks . copy")
+
+    assert said["files_changed"] == [], said
+    assert "copy/key.pem" in refused(said)["copy/.git/HEAD"]
+    assert not (terminal.yard.root / "copy").exists()
+
+
+def test_a_configuration_that_is_refused_holds_up_a_commit(terminal: Terminal):
+    before = state(terminal.yard)
+    said = terminal.sneak("git config user.name evil; echo x > a; git commit -qam x")
+
+    assert said["files_changed"] == [], said
+    assert "'.git/config' is not committed" in refused(said)["a"]
+    assert state(terminal.yard) == before
+
+
+def test_an_upstream_is_left_out_and_the_branch_lands(terminal: Terminal):
+    yard = terminal.yard
+    yard.git("remote", "add", "origin", str(yard.root))
+    yard.git("update-ref", "refs/remotes/origin/topic", "HEAD")
+    said = terminal.sneak("git switch -q topic; echo x > a; git commit -qam x")
+
+    assert list(refused(said)) == [".git/config"], said
+    assert state(yard)[0] == "refs/heads/topic\n"
+    assert yard.git("log", "-1", "--format=%s") == "x\n"
+
+
+def test_a_pure_edit_is_no_unit(terminal: Terminal):
+    said = terminal.sneak("echo x > key.pem; echo x > a; git status --short; git diff --stat")
+
+    assert [path for path in said["files_changed"] if path != ".git/index"] == ["a"], said
+    assert list(refused(said)) == ["key.pem"]
+
+
+def test_a_lock_that_is_left_holds_everything_up(terminal: Terminal):
+    before = state(terminal.yard)
+    said = terminal.sneak("echo x > a; git commit -qam x; touch .git/index.lock")
+
+    assert said["files_changed"] == [], said
+    assert state(terminal.yard) == before
+
+
+@pytest.mark.parametrize("preset", ["read-only", "none"])
+def test_a_checkout_lands_nothing_where_no_git_directory_may_change(tmp_path: Path, preset: str):
+    yard = Yard(tmp_path, f'{POLICY}[shell]\ngit = "{preset}"\n').make()
+    yard.git("init", "-q", "-b", "main", ".")
+    yard.write({"a": "a\n"})
+    yard.git("add", ".")
+    yard.git("commit", "-qm", "first")
+    branch(yard, "other", {"a": "other\n", "b": "b\n"})
+    before = state(yard)
+    with yard.opened() as terminal:
+        said = terminal.sneak("git checkout -q other; echo u > u")
+        assert said["files_changed"] == ["u"], said
+        (yard.root / "u").unlink()
+        assert state(yard) == before
+        said = terminal.sneak("echo x > a; touch b; git status --short")
+        assert said["files_changed"] == ["a", "b"], said
+
+
+def test_a_question_holds_a_unit_up(tmp_path: Path):
+    rule = '[[profiles.standard.rules]]\naction = "tool:file:create a"\noutcome = "ask"\n'
+    yard = Yard(tmp_path, f"{POLICY}{rule}").make()
+    yard.git("init", "-q", "-b", "main", ".")
+    yard.write({"a": "a\n", "b": "b\n"})
+    yard.git("add", ".")
+    yard.git("commit", "-qm", "first")
+    before = state(yard)
+    with yard.opened() as terminal:
+        said = terminal.sneak("echo x > a; echo x > b; git commit -qam x")
+    assert said["files_changed"] == [], said
+    assert "policy asks first" in refused(said)["b"]
+    assert state(yard) == before
+
+
+SMUGGLING = {
+    "a hook in the index": (
+        "mkdir h; echo evil > h/pre-commit; git add h; git commit -qm h;"
+        " cp h/pre-commit .git/hooks/pre-commit",
+        ".git/hooks/pre-commit",
+    ),
+    "a secret in the index": (
+        "echo evil > .env; git add -f .env; git commit -qm e",
+        ".env",
+    ),
+    "a gitlink out of the workspace": (
+        "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),../out;"
+        " echo x > key.pem; git add .; git commit -qm x",
+        "../out",
+    ),
+    "a git file that leads to the repository": (
+        "mkdir s; echo 'gitdir: ../.git' > s/.git; echo x > s/key.pem; cd s; git add -A",
+        "s/.git",
+    ),
+    "another spelling": ("mkdir .GIT; cp -r .git/* .GIT/; echo x > .GIT/config", ".GIT/config"),
+    "a work tree elsewhere": (
+        "git --work-tree=dir --git-dir=.git add -A; git config core.worktree dir; git commit -qm x",
+        "dir/key.pem",
+    ),
+    "an index that is no index": ("echo x > key.pem; echo x > .git/index", "x"),
+    "objects elsewhere": (
+        "echo ../../../far > .git/objects/info/alternates; echo x > key.pem; git add key.pem",
+        ".git/objects/info/alternates",
+    ),
+    "a forged tree": (
+        "echo x > key.pem; t=$(git rev-parse HEAD^{tree}); f=.git/objects/${t:0:2}/${t:2};"
+        " e=$(git mktree < /dev/null); cp .git/objects/${e:0:2}/${e:2} $f.n; mv -f $f.n $f;"
+        " git update-index --force-remove key.pem",
+        "x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMUGGLING)
+def test_a_unit_lets_nothing_through(terminal: Terminal, name: str):
+    yard = terminal.yard
+    yard.write({".env": "SECRET=1\n", "private/x": "x\n"})
+    before = state(yard)
+    line, planted = SMUGGLING[name]
+    said = terminal.sneak(f"{line}; true")
+
+    assert not [path for path in said["files_changed"] if path.startswith(".git")], said
+    assert (yard.root / ".env").read_text() == "SECRET=1\n"
+    assert (yard.root / "key.pem").read_text() == "one\n"
+    assert planted == ".env" or not (yard.root / planted).exists()
+    yard.git("clean", "-qfd", "-e", ".env", "-e", "private")
+    yard.git("checkout", "-q", "--", ".")
+    assert state(yard) == before
+    assert yard.git("fsck", "--strict") is not None

@@ -79,7 +79,7 @@ class Units:
         unseen: Unseen,
         workspace: str,
     ) -> None:
-        """`workspace`: absolute. Raises: HostError: something of the layers cannot be read."""
+        """`workspace`: absolute."""
         self._found = found
         self._layers = layers
         self._unseen = unseen

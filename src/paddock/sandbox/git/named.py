@@ -146,6 +146,11 @@ class Naming:
     def _trees(self) -> Generator[TreeReader]:
         resolution = detect_resolution()
         objects = f"{self.tree.common}/objects"
+        # Threat: git would read whatever object directory of this host a command names.
+        for name in ("alternates", "http-alternates"):
+            path = f"{objects}/info/{name}"
+            if self.sides.before(path) != self.sides.after(path):
+                raise _unknown("the command leads it to objects elsewhere")
         with ExitStack() as held:
             fds: list[int] = []
             for root_fd in self.sides.fds:

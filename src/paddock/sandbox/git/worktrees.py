@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from paddock.errors import HostError
 from paddock.sandbox.git.rules import GitDirectory
 
 Read = Callable[[str], bytes | None]
@@ -52,10 +53,7 @@ def find_work_trees(
     read: tuple[Read, Read],
     workspace: str,
 ) -> tuple[WorkTree, ...]:
-    """The work trees of `directories`. `made`: what a command created; `read`: before and after.
-
-    Raises: HostError.
-    """
+    """The work trees of `directories`. `made`: what a command created; `read`: before and after."""
     made = tuple(made)
     before, after = (_Files(each, workspace) for each in read)
     found: list[WorkTree] = []
@@ -86,13 +84,13 @@ def _made_in(directory: str, made: Iterable[str]) -> Iterable[str]:
 
 def _look_through(directory: GitDirectory, files: "_Files") -> WorkTree | None:
     """Where a file `.git` leads; None where it is none, or leads out of the workspace."""
-    said = files.read(directory.path) or b""
-    if not said.startswith(_LEADS):
-        return None
     parent = posixpath.dirname(directory.path)
     try:
+        said = files.read(directory.path) or b""
+        if not said.startswith(_LEADS):
+            return None
         git = files.inside(said[len(_LEADS) :].strip(), parent)
-    except ValueError:
+    except (HostError, ValueError):
         return None
     if git is None:
         return None
@@ -100,16 +98,16 @@ def _look_through(directory: GitDirectory, files: "_Files") -> WorkTree | None:
 
 
 def _look(git: str, directory: GitDirectory, files: "_Files") -> WorkTree:
-    said = files.read(f"{git}/commondir")
     hash_bytes = directory.hash_bytes
     try:
+        said = files.read(f"{git}/commondir")
         if said is None:
             return WorkTree(git, git, git, files.work_tree(git), hash_bytes)
         common = files.inside(said.strip(), git) or git
         named = files.inside((files.read(f"{git}/gitdir") or b"").strip(), git)
         root = None if named is None else posixpath.dirname(named) or "."
         return WorkTree(git, git, common, root, hash_bytes)
-    except ValueError:
+    except (HostError, ValueError):
         return WorkTree(git, git, directory.path, ".", hash_bytes, is_sure=False)
 
 
