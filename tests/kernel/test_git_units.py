@@ -388,8 +388,10 @@ def test_a_question_holds_a_unit_up(tmp_path: Path):
 
 SMUGGLING = {
     "a hook in the index": (
-        "mkdir h; echo evil > h/pre-commit; git add h; git commit -qm h;"
-        " cp h/pre-commit .git/hooks/pre-commit",
+        (
+            "mkdir h; echo evil > h/pre-commit; git add h; git commit -qm h;"
+            " cp h/pre-commit .git/hooks/pre-commit"
+        ),
         ".git/hooks/pre-commit",
     ),
     "a secret in the index": (
@@ -397,8 +399,10 @@ SMUGGLING = {
         ".env",
     ),
     "a gitlink out of the workspace": (
-        "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),../out;"
-        " echo x > key.pem; git add .; git commit -qm x",
+        (
+            "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),../out;"
+            " echo x > key.pem; git add .; git commit -qm x"
+        ),
         "../out",
     ),
     "a git file that leads to the repository": (
@@ -416,9 +420,11 @@ SMUGGLING = {
         ".git/objects/info/alternates",
     ),
     "a forged tree": (
-        "echo x > key.pem; t=$(git rev-parse HEAD^{tree}); f=.git/objects/${t:0:2}/${t:2};"
-        " e=$(git mktree < /dev/null); cp .git/objects/${e:0:2}/${e:2} $f.n; mv -f $f.n $f;"
-        " git update-index --force-remove key.pem",
+        (
+            "echo x > key.pem; t=$(git rev-parse HEAD^{tree}); f=.git/objects/${t:0:2}/${t:2};"
+            " e=$(git mktree < /dev/null); cp .git/objects/${e:0:2}/${e:2} $f.n; mv -f $f.n $f;"
+            " git update-index --force-remove key.pem"
+        ),
         "x",
     ),
 }

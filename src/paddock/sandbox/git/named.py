@@ -14,7 +14,7 @@ from typing import Final
 
 from paddock.errors import HostError
 from paddock.sandbox.git.entries import Index, IndexEntry, open_index
-from paddock.sandbox.git.trees import Mark, TreeReader
+from paddock.sandbox.git.trees import TreeEntry, TreeReader
 from paddock.sandbox.git.worktrees import Read, WorkTree
 from paddock.workspace.resolution import PASS_DIRECTORY, detect_resolution
 
@@ -87,7 +87,9 @@ class Naming:
         old, new = self._heads()
         if new is None or new == old:
             return None
-        staged = {each.path: Mark(each.mode, each.object_id) for each in before if not each.stage}
+        staged = {
+            each.path: TreeEntry(each.mode, each.object_id) for each in before if not each.stage
+        }
         with self._trees() as trees:
             was = {} if old is None else trees.find(old, unseen)
             now = trees.find(new, unseen)
@@ -181,8 +183,8 @@ def _read(look: Callable[[], Sequence[IndexEntry]]) -> Sequence[IndexEntry]:
         raise _unknown(str(error)) from error
 
 
-def _what(entry: IndexEntry) -> tuple[bytes, Mark, int]:
-    return entry.path, Mark(entry.mode, entry.object_id), entry.stage
+def _what(entry: IndexEntry) -> tuple[bytes, TreeEntry, int]:
+    return entry.path, TreeEntry(entry.mode, entry.object_id), entry.stage
 
 
 def _above(path: bytes) -> Iterable[str]:
@@ -190,7 +192,7 @@ def _above(path: bytes) -> Iterable[str]:
     return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
 
 
-def _files(trees: TreeReader, path: bytes, mark: Mark | None) -> dict[bytes, Mark]:
+def _files(trees: TreeReader, path: bytes, mark: TreeEntry | None) -> dict[bytes, TreeEntry]:
     return {} if mark is None else dict(trees.below(path, mark))
 
 

@@ -53,14 +53,14 @@ _ANSWER: Final = re.compile(rb"[0-9a-f]+ (commit|tree) (\d+)")
 _COMMIT: Final = re.compile(rb"tree ([0-9a-f]+)\n")
 
 
-class Mark(NamedTuple):
+class TreeEntry(NamedTuple):
     """What an index or a tree has under a path."""
 
     mode: int
     oid: bytes
 
 
-Tree = Mapping[bytes, Mark]
+Tree = Mapping[bytes, TreeEntry]
 _EMPTY: Final[Tree] = {}
 
 
@@ -97,13 +97,13 @@ class TreeReader:
         self._process.wait()
         self._home.cleanup()
 
-    def find(self, commit: bytes, paths: Iterable[bytes]) -> dict[bytes, Mark]:
+    def find(self, commit: bytes, paths: Iterable[bytes]) -> dict[bytes, TreeEntry]:
         """What a commit has at these paths, directories too. Raises: HostError."""
         top = _COMMIT.match(self._ask(commit, b"commit"))
         if top is None:
             raise _unknown("a commit is not as git writes it")
         known: dict[bytes, Tree] = {b"": self._read(top[1])}
-        found: dict[bytes, Mark] = {}
+        found: dict[bytes, TreeEntry] = {}
         for path in paths:
             above, _, name = path.rpartition(b"/")
             mark = self._directory(known, above).get(name)
@@ -111,7 +111,7 @@ class TreeReader:
                 found[path] = mark
         return found
 
-    def below(self, path: bytes, mark: Mark) -> Iterator[tuple[bytes, Mark]]:
+    def below(self, path: bytes, mark: TreeEntry) -> Iterator[tuple[bytes, TreeEntry]]:
         """Every file of what was found at `path`. Raises: HostError."""
         waiting = [(path, mark)]
         while waiting:
@@ -231,7 +231,7 @@ def _start(home: Path, objects: Sequence[int], hash_bytes: int) -> subprocess.Po
 
 def _parse(content: bytes, oid_bytes: int) -> Tree:
     """Entries `mode SP name NUL oid`, one after another. Source: tree-walk.c of git."""
-    tree: dict[bytes, Mark] = {}
+    tree: dict[bytes, TreeEntry] = {}
     at = 0
     while at < len(content):
         end = content.find(b"\0", at)
@@ -242,7 +242,7 @@ def _parse(content: bytes, oid_bytes: int) -> Tree:
         if not is_sound or not mode.isdigit() or len(mode) > 6 or name in tree:
             raise _unknown("a tree is not as git writes it")
         try:
-            tree[name] = Mark(int(mode, 8), oid)
+            tree[name] = TreeEntry(int(mode, 8), oid)
         except ValueError as error:
             raise _unknown("a tree is not as git writes it") from error
         at = end + 1 + oid_bytes
