@@ -18,7 +18,7 @@ from paddock.sandbox.examine import system_ground, try_landlock
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.keeping import HeldEnd, Workplace, run_landlocked
 from paddock.sandbox.landlock import Area
-from paddock.sandbox.values import CommandRequest, Ending, Enforcement
+from paddock.sandbox.values import CommandRequest, Ending, Enforcement, GitConfig
 from tests.support.landlocked import CHAIN, plan_for
 from tests.support.shells import wait_until
 from tests.support.users import give_to_plain_user, plain_ids
@@ -33,6 +33,8 @@ class Shell:
         self.workspace = root
         policy = load_policy(None)
         self.read, self.write = ReadJudge(policy, CHAIN), WriteJudge(policy, CHAIN)
+        who = (("user.name", 'A "quoted" name'), ("user.email", "a@example.com"))
+        self.git_config = GitConfig(who)
 
     def run(
         self, *argv: str, timeout_s: float = 20.0, cwd: str = ".", cancel=None, **limits
@@ -40,7 +42,7 @@ class Shell:
         plan = replace(
             plan_for(self.workspace),
             environment=(("PATH", "/usr/bin:/bin"), ("LANG", "C")),
-            git_identity=('A "quoted" name', "a@example.com"),
+            git_config=self.git_config,
             limits=ShellLimits(**limits),
         )
         fd = os.open(self.workspace, os.O_PATH | os.O_DIRECTORY)
@@ -87,7 +89,7 @@ def test_the_environment_is_the_plans_with_a_private_home_that_goes_away(shell):
     )
     assert set(rows) >= {"HOME", "LANG", "PATH", "PWD", "TMPDIR"}
     known = {"HOME", "LANG", "PATH", "PWD", "TMPDIR", "user.name", "user.email"}
-    assert set(rows) <= {*known, "GIT_CONFIG_NOSYSTEM", "safe.barerepository"}
+    assert set(rows) <= {*known, "GIT_CONFIG_NOSYSTEM", "safe.barerepository", "safe.directory"}
     assert rows.get("user.name", 'A "quoted" name') == 'A "quoted" name'
     assert not os.path.exists(os.path.dirname(rows["HOME"]))
 

@@ -121,6 +121,7 @@ PROBES: Final = MappingProxyType(
         "landlock": _landlock,
         "bash": _program("bash"),
         "git": _program("git"),
+        "git-lfs": _program("git-lfs"),
         "make": _program("make"),
         "bwrap": _program("bwrap"),
         "node": _program("node"),

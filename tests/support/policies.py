@@ -61,12 +61,14 @@ enforcement = "best-effort"
 approve     = "diff"
 commit      = "all"
 limits      = { processes = 16, memory_mb = 64 }
+confine_max = { files = 7 }
 
 [hook]
 on_allow = "approve"
 warnings = "all"
 also_write = ["~/.claude/plans/**"]
-sandbox_shell = true
+shell = "read"
+outside = ["docker *"]
 paranoid = true
 sandbox_ignored = false
 [agents."Explore"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from paddock.policy.settings import SYSTEM_READ, Network, ShellLimits
 from paddock.sandbox.changes.upper import RawChange, read_changes
 from paddock.sandbox.launcher import Launcher
-from paddock.sandbox.values import CommandEnd, CommandRequest, SandboxPlan
+from paddock.sandbox.values import CommandEnd, CommandRequest, GitConfig, SandboxPlan
 
 PYTHON = os.path.realpath(sys.executable)
 """The interpreter behind the tests' environment: what a plan can make readable."""
@@ -57,7 +57,7 @@ class Room:
             limits=self.limits,
             environment=(("LANG", "C.UTF-8"), ("PATH", "/usr/local/bin:/usr/bin:/bin")),
             policy_digest="",
-            git_identity=("A Tester", "tester@example.org"),
+            git_config=GitConfig((("user.name", "A Tester"), ("user.email", "tester@example.org"))),
             links=links,
         )
 

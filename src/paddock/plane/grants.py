@@ -11,18 +11,20 @@ where that is so for everything that it names.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Final
 
 from paddock.plane.policy_files import PolicyFile
 from paddock.plane.replaced import repeats, unnamed_answer
 from paddock.plane.usual import usual_answer
 from paddock.policy.document import PolicyDocument, Scope, read_policy
-from paddock.policy.patterns import PathPattern
+from paddock.policy.patterns import Comparison, PathList, PathPattern
 from paddock.policy.places import Place
 from paddock.policy.presets import LOCKED, built_in_paths, presets
-from paddock.policy.questions.coverage import idle_exceptions
+from paddock.policy.questions.coverage import idle_exceptions, path_samples
 from paddock.policy.rules import Otherwise, Profile, Rule
 from paddock.policy.settings import (
     NETWORKS,
+    ConfineMax,
     HookSettings,
     LoweredLimits,
     Network,
@@ -34,6 +36,13 @@ from paddock.policy.shell import ShellChanges
 from paddock.policy.tables import PathsTable
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
+
+_VERBS: Final = {
+    Outcome.ALLOW: "allows",
+    Outcome.CONFINE: "confines",
+    Outcome.ASK: "asks about",
+    Outcome.DENY: "denies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +190,16 @@ def _behind(patterns: tuple[PathPattern, ...], exception: str) -> set[str]:
 def _list_grants(
     name: str, before: tuple[PathPattern, ...], after: tuple[PathPattern, ...]
 ) -> Iterator[Grant]:
-    kept = {pattern.text for pattern in after}
+    kept, held = ({pattern.text for pattern in each} for each in (after, before))
+    # Not one with brackets: what that covers is not told by samples.
+    wide = (each for each in after if not each.negated and "[" not in each.text)
+    closed = PathList(wide, Comparison.GUARDING)
     for pattern in before:
-        if pattern.text not in kept:
+        is_closed = pattern.negated or all(map(closed.find, path_samples(pattern)))
+        if pattern.text not in kept and not is_closed:
             yield Grant(f"[paths] {_text(pattern)} is no longer {name}")
     for pattern in after:
-        if pattern.negated:
+        if pattern.negated and pattern.text not in held:
             yield Grant(f"[paths] {_text(pattern)} is taken out of {name}", _where(pattern.place))
 
 
@@ -301,6 +314,10 @@ def _shell_grants(name: str, given: ShellSettings, default: ShellSettings) -> It
         more = int(getattr(given.limits, limit.name))
         if more > int(getattr(default.limits, limit.name)):
             yield Grant(f"{name} limit {limit.name} is {more}")
+    for bound in fields(ConfineMax):
+        more = int(getattr(given.confine_max, bound.name))
+        if more > int(getattr(default.confine_max, bound.name)):
+            yield Grant(f"{name} confine_max {bound.name} is {more}: so much lands unasked")
 
 
 def _setting_grants(settings: Settings, held: Settings) -> Iterator[Grant]:
@@ -336,8 +353,11 @@ def _hook_grants(hook: HookSettings, held: HookSettings) -> Iterator[Grant]:
     for pattern in hook.also_write or ():
         if pattern not in (held.also_write or ()):
             yield Grant(f"[hook] the client may also write {show_name(pattern)}")
-    if held.sandbox_shell and not hook.sandbox_shell:
+    if hook.shell == "read" != held.shell:
         yield Grant("[hook] the client's own commands no longer run in the sandbox")
+    for pattern in hook.outside:
+        if pattern not in held.outside:
+            yield Grant(f"[hook] commands like {show_name(pattern)} run outside the sandbox")
     if held.paranoid and not hook.paranoid:
         yield Grant("[hook] writing outside what is safe is no longer denied")
 
@@ -374,7 +394,7 @@ def _over(changes: ShellChanges | None, shell: ShellSettings) -> ShellSettings:
 
 
 def _verb(outcome: Outcome) -> str:
-    return {Outcome.ALLOW: "allows", Outcome.ASK: "asks about", Outcome.DENY: "denies"}[outcome]
+    return _VERBS[outcome]
 
 
 def _text(pattern: PathPattern) -> str:

@@ -7,7 +7,12 @@ from paddock.policy.rules import Profile
 from paddock.text.show import show_name
 from paddock.values.decisions import Outcome
 
-_DONE: Final = {Outcome.ALLOW: "allowed", Outcome.ASK: "asked about", Outcome.DENY: "denied"}
+_DONE: Final = {
+    Outcome.ALLOW: "allowed",
+    Outcome.CONFINE: "confined",
+    Outcome.ASK: "asked about",
+    Outcome.DENY: "denied",
+}
 
 
 def repeats(profile: Profile, replaced: Profile) -> bool:
@@ -20,7 +25,7 @@ def repeats(profile: Profile, replaced: Profile) -> bool:
 def unnamed_answer(profile: Profile) -> str:
     """Say what it answers where no rule of it matches, the strictest first: of two that wins."""
     parts: list[str] = []
-    for outcome in (Outcome.DENY, Outcome.ASK, Outcome.ALLOW):
+    for outcome in reversed(Outcome):
         heads = [entry.head for entry in profile.otherwise if entry.outcome is outcome]
         if any((head.category, head.operation) == (ANY, ANY) for head in heads):
             return ", else ".join((*parts, _DONE[outcome]))

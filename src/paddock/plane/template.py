@@ -32,7 +32,7 @@ _BODY: Final = b"""\
 # [paths]
 # # Nobody writes these. What git itself writes in .git/ lands all the same, as by
 # # git commit in a command, but no hook and no configuration: git under [shell].
-# protected = [".git/", ".env*", "*.key", "*.pem"]
+# protected = [".git/", "*.pem"]
 # # Only commands write these; file tools do not.
 # generated = ["node_modules/", "package-lock.json", "yarn.lock"]
 # # Writing here is allowed, with a warning that model and person can see.
@@ -43,10 +43,17 @@ _BODY: Final = b"""\
 # ]
 # # No warning here.
 # safe      = ["/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md"]
-# # Not even readable, and not shown.
-# secret    = [".env*", "*.key"]
+# # Not even readable, and not shown; nobody writes these either.
+# secret    = [
+#     ".env", ".env.*", ".envrc", "*.key",
+#     "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
+# ]
+# # In folders of dependencies (.venv, node_modules, vendor, target and their kin) commands
+# # meet only those of protected and secret that have a slash: "**/*.key" holds there, too.
 
-# An agent's profile says what it is allowed, what is asked about, what is denied.
+# An agent's profile says what it is allowed, what is asked about, what is denied, and
+# which commands run without a question because a sandbox holds them: `confine`. Where
+# no sandbox works whole they are asked about.
 # The strictest matching rule wins; where none matches, `otherwise`; then no.
 # Built in: open, standard, locked (reads only), admin. A profile of the same name
 # here replaces the built-in one whole: with a `deny` alone it would allow nothing.
@@ -63,7 +70,7 @@ _BODY: Final = b"""\
 #     "tool:client:Grep", "tool:client:LS", "tool:client:ListAgents",
 #     "tool:client:AskUserQuestion", "tool:client:EnterPlanMode", "tool:client:ExitPlanMode",
 # ]
-# otherwise = { "tool:shell:*" = "ask", "tool:mcp:*" = "ask", "tool:client:*" = "ask" }
+# otherwise = { "tool:shell:*" = "confine", "tool:mcp:*" = "ask", "tool:client:*" = "ask" }
 #
 # Rules that one may add to it: more in `allow`, such as "tool:shell:run git status" and
 # "tool:shell:run git diff *", and
@@ -93,13 +100,17 @@ _BODY: Final = b"""\
 # enforcement = "required"
 # commit      = "each"
 # approve     = "command"
+# confine_max = { files = 500, mb = 200, deleted = 50 }   # more waits for a person
 
-# A client's own tools under `paddock hook`. on_allow: silent or approve.
-# warnings: all, once or off.
+# A client's own tools under `paddock hook`. on_allow: silent or approve. warnings: all,
+# once or off. shell: confine (its commands run in the sandbox) or read (a line is judged
+# by its words alone). outside: commands that are left to the client, as ["docker *"].
 #
 # [hook]
 # on_allow = "silent"
 # warnings = "once"
+# shell    = "confine"
+# outside  = []
 #
 # An agent, or a kind of agent of a client, with a stricter profile:
 #

@@ -36,8 +36,10 @@ from paddock.values.digests import DIGEST_PREFIX
 from paddock.values.planes import PlaneKind
 
 KNOWN_TO_UNTRUSTED: Final = frozenset({"paths", "profiles", "agents"})
-LOOSENING_KEYS: Final = ("allow", "otherwise")
-"""Of a profile: what may allow. Of an untrusted file it opens nothing, and closes the rest."""
+LOOSENING_KEYS: Final = ("allow", "confine", "otherwise")
+"""Of a profile: what may let run. Of an untrusted file it opens nothing, and closes the rest."""
+
+_DOES: Final = {Outcome.ALLOW: "allows", Outcome.CONFINE: "confines"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +241,9 @@ def _ignored(document: PolicyDocument, known: frozenset[str]) -> list[str]:
                 found.append(f"{place}: {name} of [profiles.{profile.name}] {holds}")
         allowing = [rule for rule in profile.rules if rule.source.endswith(".rules")]
         found.extend(
-            f"{rule.place}: the rule that allows {rule.pattern.text!r} only tightens"
+            f"{rule.place}: the rule that {_DOES[rule.outcome]} {rule.pattern.text!r} only tightens"
             for rule in allowing
-            if rule.outcome is Outcome.ALLOW
+            if rule.outcome in _DOES
         )
     for name in document.document.values.get("agents", {}):
         place = document.document.place(("agents", name))

@@ -19,6 +19,7 @@ from paddock.policy.settings import (
     COMMITS,
     ENFORCEMENTS,
     NETWORKS,
+    ConfineMax,
     Git,
     Network,
     ShellLimits,
@@ -109,6 +110,11 @@ def _stricter(one: ShellSettings, other: ShellSettings) -> ShellSettings:
             memory_mb=min(limits.memory_mb, others.memory_mb),
             file_mb=min(limits.file_mb, others.file_mb),
             cpu_s=min(limits.cpu_s, others.cpu_s),
+        ),
+        confine_max=ConfineMax(
+            files=min(one.confine_max.files, other.confine_max.files),
+            mb=min(one.confine_max.mb, other.confine_max.mb),
+            deleted=min(one.confine_max.deleted, other.confine_max.deleted),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Whether one rule matches one action. Rules that deny or ask match widely, allow exactly."""
+"""Whether one rule matches one action. A rule that allows matches exactly, any other widely."""
 
 from paddock.policy.actions import HeadPattern, TargetKind
 from paddock.policy.patterns import Comparison, PathSet

@@ -4,22 +4,25 @@ All of it is `built-in`, line 0, in places. A change here changes decisions, so
 it changes `BUILT_IN_VERSION`, and with it every policy digest.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
 from paddock.policy.globs import Glob
 from paddock.policy.patterns import PathPattern, compile_pattern
-from paddock.policy.rules import Otherwise, Profile, Rule, compile_rule, parse_otherwise
+from paddock.policy.rules import Profile, compile_rule, parse_otherwise
 from paddock.policy.tables import PathsTable
 from paddock.values.decisions import Outcome
 from paddock.values.planes import PlaneKind
 
-BUILT_IN_VERSION: Final = "3"
+BUILT_IN_VERSION: Final = "4"
+
+NOTHING_ELSE: Final[Mapping[str, Outcome]] = {}
 
 LOCKED: Final = "locked"
 """The profile of an agent whose own profile is not known."""
 
-PROTECTED: Final = (".git/", ".env*", "*.key", "*.pem")
+PROTECTED: Final = (".git/", "*.pem")
 GENERATED: Final = ("node_modules/", "package-lock.json", "yarn.lock")
 WARNED: Final = (
     "/src/**",
@@ -29,7 +32,26 @@ WARNED: Final = (
     "/.claude-plugin/**",
 )
 SAFE: Final = ("/docs/**", "/agent_sandbox/**", "/tests/**", "/*.md")
-SECRET: Final = (".env*", "*.key")
+_SAMPLES: Final = ("!.env.example", "!.env.sample", "!.env.template", "!.env.dist")
+"""Made to be read and committed: they say which variables there are, and no value."""
+SECRET: Final = (".env", ".env.*", ".envrc", "*.key", *_SAMPLES)
+
+INSTALLED_FOLDERS: Final = (
+    *(".venv", "venv", "site-packages", "dist-packages"),  # Python; certifi has a cacert.pem
+    *("__pypackages__", ".tox", ".nox", ".eggs"),  # PDM, and what tests and builds of Python make
+    *("node_modules", "bower_components", ".pnpm-store"),  # packages that ship their own .env
+    *(".bundle", "Pods", "Carthage", ".dart_tool", "elm-stuff"),  # Ruby, Swift, Dart, Elm
+)
+"""Folders that an installer fills with what anybody can download."""
+MIXED_FOLDERS: Final = (
+    "vendor",  # Go, PHP and Ruby install there, and people keep files of a supplier in it
+    "target",  # Cargo and Maven build there, and Maven copies the project's own resources
+)
+"""The same, but files of the project itself may stand there.
+
+Threat: `src/main/resources/tls.key` is closed, and a build that ran outside left a copy of it
+in `target/classes`. So commands write there, and read nothing secret.
+"""
 
 CLIENT_TOOLS: Final = (
     "Agent",
@@ -166,29 +188,32 @@ def presets() -> tuple[Profile, ...]:
     """Return the built-in profiles, compiled once."""
     client = tuple(f"tool:client:{name}" for name in CLIENT_TOOLS)
     files = ("tool:file:*", "tool:search:*", "tool:output:*")
-    asked = ("tool:shell:*", "tool:mcp:*", "tool:client:*")
+    otherwise = {
+        "tool:shell:*": Outcome.CONFINE,
+        "tool:mcp:*": Outcome.ASK,
+        "tool:client:*": Outcome.ASK,
+    }
     reading = ("tool:file:view", "tool:search:grep", "tool:search:find", "tool:search:ls")
     governing = ("tool:ledger:*", "tool:package:*", "tool:gate:*", "tool:shell:*")
     return (
         _preset("open", ("tool:*",)),
-        _preset("standard", (*files, *client), asked),
+        _preset("standard", (*files, *client), otherwise),
         _preset(LOCKED, (*reading, *client)),
         _preset("admin", (*files, *governing, *client)),
     )
 
 
-def _preset(name: str, allow: tuple[str, ...], ask_otherwise: tuple[str, ...] = ()) -> Profile:
-    return Profile(name, _allow_rules(name, allow), _ask_entries(name, ask_otherwise))
-
-
-def _allow_rules(name: str, allow: tuple[str, ...]) -> tuple[Rule, ...]:
-    source = f"profiles.{name}.allow"
-    return tuple(compile_rule(text, Outcome.ALLOW, source) for text in allow)
-
-
-def _ask_entries(name: str, heads: tuple[str, ...]) -> tuple[Otherwise, ...]:
-    source = f"profiles.{name}.otherwise"
-    return tuple(parse_otherwise(text, Outcome.ASK, source) for text in heads)
+def _preset(
+    name: str, allow: tuple[str, ...], otherwise: Mapping[str, Outcome] = NOTHING_ELSE
+) -> Profile:
+    source = f"profiles.{name}"
+    return Profile(
+        name,
+        tuple(compile_rule(text, Outcome.ALLOW, f"{source}.allow") for text in allow),
+        tuple(
+            parse_otherwise(text, said, f"{source}.otherwise") for text, said in otherwise.items()
+        ),
+    )
 
 
 def _whole(directory: str) -> PathPattern:

@@ -1,6 +1,6 @@
 """Profiles compiled for judging: rules by head, path targets in an index.
 
-Deny before ask before allow, whatever their order in the file; then the
+Deny before ask before confine before allow, whatever their order in the file; then the
 strictest entry of `otherwise`; then no. What an untrusted file lays over a
 profile is a profile by itself; the stricter of both answers holds.
 """
@@ -122,6 +122,11 @@ class CompiledProfile:
         matched.extend(rule for rule in head.by_command if _command_matches(rule, command))
         asked = f"{action.head} {action.target if command is None else command.text}"
         verdict = self._verdict(head, matched, asked)
+        if verdict.finding.outcome is Outcome.CONFINE and not _is_named(matched, command):
+            # Threat: a reading that only may be meant makes an allow stricter, and nothing milder.
+            unmatched = self._verdict(head, [], asked).finding
+            finding = min(verdict.finding, unmatched, key=strictness)
+            verdict = Verdict(finding, verdict.matched)
         if self.overlay is None:
             return verdict
         return _stricter(verdict, self.overlay.judge_command(action, command))
@@ -218,6 +223,18 @@ def _name_matches(rule: Rule, name: str) -> bool:
     if pattern is None:
         return False
     return pattern.matches(name) if rule.outcome is Outcome.ALLOW else pattern.matches_widely(name)
+
+
+def _is_named(matched: list[Rule], command: "SimpleCommand | None") -> bool:
+    """Whether a rule that lets commands run means this one exactly."""
+    return any(_means_exactly(rule, command) for rule in matched if rule.outcome < Outcome.ASK)
+
+
+def _means_exactly(rule: Rule, command: "SimpleCommand | None") -> bool:
+    pattern = rule.command
+    if pattern is None or pattern.is_any:
+        return True
+    return command is not None and pattern.matches_exactly(command)
 
 
 def _command_matches(rule: Rule, command: "SimpleCommand | None") -> bool:

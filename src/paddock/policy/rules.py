@@ -80,6 +80,7 @@ def compile_rule(text: str, outcome: Outcome, source: str, place: Place = BUILT_
         PatternError: the pattern can match nothing.
     """
     pattern = parse_pattern(text)
+    check_confined(pattern.head, outcome)
     return Rule(pattern, outcome, source, place, command=_command_of(pattern, outcome))
 
 
@@ -87,7 +88,19 @@ def parse_otherwise(
     text: str, outcome: Outcome, source: str, place: Place = BUILT_IN_PLACE
 ) -> Otherwise:
     """Return the entry of `otherwise` for a head's text; `PatternError` for none."""
-    return Otherwise(parse_head(text), outcome, source, place)
+    head = parse_head(text)
+    check_confined(head, outcome)
+    return Otherwise(head, outcome, source, place)
+
+
+def check_confined(head: HeadPattern, outcome: Outcome) -> None:
+    """Raise `PatternError` where something else than a command would be confined."""
+    # Threat: what no sandbox holds is answered as if one did.
+    if outcome is Outcome.CONFINE and head.category != "shell":
+        raise PatternError(
+            f"confine of {quote_toml(head.text)} holds nothing: only commands run in a sandbox",
+            "write tool:shell:…, or let it be allow, ask or deny",
+        )
 
 
 def read_profile(table: Table, name: str) -> Profile:
@@ -158,6 +171,7 @@ def _long_rule(table: Table, source: str) -> Rule | None:
     place, outcome = table.place("action"), Outcome.parse(word)
     try:
         pattern = parse_pattern(action)
+        check_confined(pattern.head, outcome)
         command = _command_of(pattern, outcome)
     except PatternError as problem:
         table.report.add_at(place, problem)

@@ -16,6 +16,7 @@ Approve = Literal["command", "diff"]
 Commit = Literal["each", "all"]
 OnAllow = Literal["silent", "approve"]
 HookWarnings = Literal["all", "once", "off"]
+HookShell = Literal["confine", "read"]
 
 NETWORKS: Final[tuple[Network, ...]] = get_args(Network)
 """From the strictest to the loosest."""
@@ -25,6 +26,7 @@ APPROVES: Final[tuple[Approve, ...]] = get_args(Approve)
 COMMITS: Final[tuple[Commit, ...]] = get_args(Commit)
 ON_ALLOWS: Final[tuple[OnAllow, ...]] = get_args(OnAllow)
 HOOK_WARNINGS: Final[tuple[HookWarnings, ...]] = get_args(HookWarnings)
+HOOK_SHELLS: Final[tuple[HookShell, ...]] = get_args(HookShell)
 
 SYSTEM_READ: Final = (
     "/bin",
@@ -68,6 +70,17 @@ class ShellLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfineMax:
+    """What one confined command may change without a question, of what could be lost."""
+
+    files: int = 500
+    """Files that were there and are changed or gone."""
+    mb: int = 200
+    """Of what those files held."""
+    deleted: int = 50
+
+
+@dataclass(frozen=True, slots=True)
 class ShellSettings:
     """`[shell]`: what a command may see and reach, and what an ask is about."""
 
@@ -79,16 +92,21 @@ class ShellSettings:
     approve: Approve = "command"
     commit: Commit = "each"
     limits: ShellLimits = field(default_factory=ShellLimits)
+    confine_max: ConfineMax = field(default_factory=ConfineMax)
 
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """`[hook]`. `also_write` is None where each client's own default holds."""
+    """`[hook]`. `also_write` is None where each client's own default holds.
+
+    `outside` are patterns of commands that are left to the client as they are.
+    """
 
     on_allow: OnAllow = "silent"
     warnings: HookWarnings = "once"
     also_write: tuple[str, ...] | None = None
-    sandbox_shell: bool = False
+    shell: HookShell = "confine"
+    outside: tuple[str, ...] = ()
     paranoid: bool = False
     sandbox_ignored: bool = True
 

@@ -14,6 +14,7 @@ from paddock.policy.settings import (
     NETWORKS,
     Approve,
     Commit,
+    ConfineMax,
     EnforcementMode,
     Git,
     Network,
@@ -28,6 +29,7 @@ PROCESSES_MAX: Final = 65_536
 MEMORY_MB_MAX: Final = 1_048_576
 FILE_MB_MAX: Final = 1_048_576
 CPU_S_MAX: Final = 86_400
+CONFINED_MAX: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class ShellChanges:
     approve: Approve | None = None
     commit: Commit | None = None
     limits: ShellLimits | None = None
+    confine_max: ConfineMax | None = None
 
     def over(self, base: ShellSettings) -> ShellSettings:
         """Return `base` with each given key replaced whole."""
@@ -55,6 +58,7 @@ class ShellChanges:
             approve=self.approve or base.approve,
             commit=self.commit or base.commit,
             limits=self.limits or base.limits,
+            confine_max=self.confine_max or base.confine_max,
         )
 
 
@@ -69,6 +73,7 @@ def read_shell_changes(table: Table) -> ShellChanges:
         approve=table.given_word("approve", APPROVES),
         commit=table.given_word("commit", COMMITS),
         limits=_read_limits(table),
+        confine_max=_read_confine_max(table),
     )
     table.finish()
     return changes
@@ -99,4 +104,18 @@ def _read_limits(table: Table) -> ShellLimits | None:
         cpu_s=limits.integer("cpu_s", default.cpu_s, 1, CPU_S_MAX),
     )
     limits.finish()
+    return read
+
+
+def _read_confine_max(table: Table) -> ConfineMax | None:
+    entry = table.table("confine_max")
+    if entry is None:
+        return None
+    default = _DEFAULT.confine_max
+    read = ConfineMax(
+        files=entry.integer("files", default.files, 0, CONFINED_MAX),
+        mb=entry.integer("mb", default.mb, 0, CONFINED_MAX),
+        deleted=entry.integer("deleted", default.deleted, 0, CONFINED_MAX),
+    )
+    entry.finish()
     return read

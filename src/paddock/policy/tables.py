@@ -12,19 +12,23 @@ from paddock import limits as hard
 from paddock.policy.patterns import PathPattern, compile_pattern
 from paddock.policy.problems import PatternError, quote_toml, suggest
 from paddock.policy.reader import Table
+from paddock.policy.rules import compile_rule
 from paddock.policy.settings import (
+    HOOK_SHELLS,
     HOOK_WARNINGS,
     ON_ALLOWS,
     AgentBinding,
     AnchorSettings,
     HistorySettings,
     HookSettings,
+    HookShell,
     LedgerSettings,
     LoweredLimits,
     McpSettings,
     ProviderSettings,
 )
 from paddock.policy.shell import host_paths
+from paddock.values.decisions import Outcome
 
 HISTORY_BYTES_MAX: Final = 10**15
 MCP_CALLS_MAX: Final = 1024
@@ -61,25 +65,51 @@ def read_paths(table: Table) -> PathsTable:
 
 
 def read_hook(table: Table, base: HookSettings) -> HookSettings:
-    """Read `[hook]`. `sandbox_shell` needs `on_allow = "approve"`."""
+    """Read `[hook]`. `sandbox_shell` is how `shell` was said before."""
     also_write = host_patterns(table, "also_write")
     hook = HookSettings(
         on_allow=table.word("on_allow", ON_ALLOWS, base.on_allow),
         warnings=table.word("warnings", HOOK_WARNINGS, base.warnings),
         also_write=base.also_write if also_write is None else also_write,
-        sandbox_shell=table.boolean("sandbox_shell", base.sandbox_shell),
+        shell=_hook_shell(table, base),
+        outside=_command_patterns(table, "outside", base.outside),
         paranoid=table.boolean("paranoid", base.paranoid),
         sandbox_ignored=table.boolean("sandbox_ignored", base.sandbox_ignored),
     )
     table.finish()
-    if hook.sandbox_shell and hook.on_allow != "approve":
-        name = "sandbox_shell" if table.has("sandbox_shell") else "on_allow"
-        table.problem(
-            name,
-            'sandbox_shell without on_allow = "approve" would change nothing',
-            'clients honour a changed command only with an allow: add on_allow = "approve"',
-        )
     return hook
+
+
+def _hook_shell(table: Table, base: HookSettings) -> HookShell:
+    is_said = table.has("shell")
+    if not table.has("sandbox_shell"):
+        return table.word("shell", HOOK_SHELLS, base.shell)
+    before: HookShell = "confine" if table.boolean("sandbox_shell", True) else "read"
+    if is_said:
+        table.problem(
+            "sandbox_shell",
+            "sandbox_shell and shell stand both in [hook], and say the same thing",
+            f'keep shell = "{before}", and remove sandbox_shell',
+        )
+    return before
+
+
+def _command_patterns(table: Table, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    """Read an array of patterns for commands, as `docker *`, that match exactly."""
+    texts = table.texts(name)
+    if texts is None:
+        return default
+    for text in texts:
+        try:
+            pattern = compile_rule(f"tool:shell:run {text.text}", Outcome.ALLOW, name, text.place)
+            if pattern.command is None or pattern.command.is_any:
+                raise PatternError(
+                    f"{name} in {table.title} holds {quote_toml(text.text)}, which is any command",
+                    'name the programs; with shell = "read" every command runs outside',
+                )
+        except PatternError as problem:
+            table.report.add_at(text.place, problem)
+    return tuple(text.text for text in texts)
 
 
 def read_agents(

@@ -144,7 +144,7 @@ class Dispatcher:
             denial = refusal_by(decision, call, context.caller.agent)
             return self._deny(call, tool, actions, denial, bounds, Judged(decision))
         judged = quick(Judged, (decision, "", ""))
-        if decision.outcome is Outcome.ASK:
+        if decision.outcome in (Outcome.CONFINE, Outcome.ASK):
             asked = self._ask(Question(call, tool, plan, actions, decision, bounds))
             if isinstance(asked, ToolResult):
                 return asked

@@ -3,6 +3,7 @@
     values.py outcome.py         the nouns; what is asked of a shell, and what came of it
     host/ facts.py               what a plan must know of this host
     plan.py closing.py hidden.py strictest.py interpreter.py   policy and facts → a plan
+    git_config.py                what a command has of the user's git configuration
     probe.py examine.py canary.py choice.py backends.py remedies.py   what works here, by trying
     stage.py staging.py area.py launcher.py running.py   the backend that stages, with overlays
     claims.py                    directories that go away with whoever made them

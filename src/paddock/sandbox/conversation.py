@@ -18,7 +18,7 @@ from paddock.sandbox.values import CommandEnd, CommandRequest, Ending
 from paddock.values.cancelling import Cancel
 
 HOME: Final = "/run/home"
-"""HOME in a sandbox: empty but for a `.gitconfig`, gone afterwards."""
+"""HOME in a sandbox: empty but for git's configuration, gone afterwards."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - private to the sandbox, gone afterwards
 
 _REPORT_BYTES_MAX: Final = 4096
@@ -243,7 +243,8 @@ def _exit_code(ending: Ending, report: Report) -> int:
 def _start(request: CommandRequest) -> Start:
     plan = request.plan
     directory = plan.workspace if request.cwd == "." else f"{plan.workspace}/{request.cwd}"
-    environment = {**dict(plan.environment), "HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}
+    environment = dict(plan.git_config.variables) | dict(plan.environment)
+    environment |= {"HOME": HOME, "TMPDIR": TEMPORARY, "PWD": directory}
     return Start(
         directory=os.fsencode(directory),
         timeout_ms=max(1, int(request.timeout_s * 1000)),

@@ -9,12 +9,12 @@ from typing import Final
 from paddock.plane.agents import AgentStore
 from paddock.plane.paths import real_path
 from paddock.policy.engine import Policy
-from paddock.sandbox.host.git_identity import read_git_identity
+from paddock.sandbox.host.git_settings import GitLook
 from paddock.sandbox.host.host_facts import Closed, HostFacts, Link, Listing
 from paddock.sandbox.host.places import is_below, topmost
 from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.host.toolchains import find_toolchains
-from paddock.sandbox.plan import at_home
+from paddock.sandbox.plan import SECRET_PLACES, at_home
 from paddock.sandbox.strictest import shells_of
 
 _LISTED_MAX: Final = 2_000
@@ -32,7 +32,7 @@ class Asking:
 
 
 def collect_facts(asking: Asking) -> HostFacts:
-    """Look at the host; nothing is started and nothing written.
+    """Look at the host; nothing is started but git, to list its settings, and nothing written.
 
     Raises:
         UsageError: there is no such agent.
@@ -69,7 +69,16 @@ def collect_facts(asking: Asking) -> HostFacts:
         variables=tuple(sorted(asking.variables.items())),
         changeable=changeable,
         left_out=toolchains.left_out,
-        git_identity=read_git_identity(home, str(environment.config_home.parent)),
+        git=GitLook(
+            workspace=workspace,
+            home=home,
+            variables=asking.variables,
+            search_path=toolchains.search_path,
+            changeable=changeable,
+            secret_places=tuple(f"{home}/{name}" for name in SECRET_PLACES),
+            is_secret=lambda name: asking.policy.guards.find_secret(name) is not None,
+            resolver=resolver,
+        ).look(),
     )
 
 

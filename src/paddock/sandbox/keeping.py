@@ -20,7 +20,7 @@ from typing import Final
 from paddock.errors import HostError
 from paddock.sandbox.claims import claimed
 from paddock.sandbox.conversation import Conversation, Spools
-from paddock.sandbox.inside.git_config import git_config
+from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import UNHELD
 from paddock.sandbox.landlock import Area, Ground, LandlockConfinement, confine, identity_for
 from paddock.sandbox.outcome import Progress
@@ -200,13 +200,18 @@ def _furnish(place: Path, plan: SandboxPlan, identity: tuple[int, int] | None) -
     home, temporary = place / "home", place / "tmp"
     for directory in (home, temporary):
         directory.mkdir(mode=0o700)
-    config = home / ".gitconfig"
-    name_and_email = [os.fsencode(text) for text in plan.git_identity or ()]
-    config.write_bytes(git_config(name_and_email))
+    made: list[Path] = []
+    for name, content in private_files(plan.git_config):
+        file = home / name
+        above = [each for each in file.parents if each.is_relative_to(home) and each != home]
+        for directory in reversed(above):
+            directory.mkdir(mode=0o700, exist_ok=True)
+        file.write_bytes(content)
+        made += [file, *above]
     if identity is None:
         return
     # Threat: the user who gets it exchanges it for a link while root is at work on it. So
     # the place stays root's own, and he gets there only when all is done.
-    for path in (config, home, temporary):
+    for path in (*made, home, temporary):
         os.chown(path, *identity, follow_symlinks=False)
     place.chmod(0o711)

@@ -19,6 +19,7 @@ from typing import Self
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.sandbox.conversation import HOME, Conversation, Spools
+from paddock.sandbox.git_config import private_files
 from paddock.sandbox.inside.orders import Base
 from paddock.sandbox.inside.stages import HOST_IDS_FIRST, ROOT_MODE
 from paddock.sandbox.outcome import Progress
@@ -201,7 +202,11 @@ def _encode(plan: SandboxPlan, hidden: str) -> bytes:
         readable=[encode(path) for path in plan.readable],
         writable=[encode(path) for path in plan.writable],
         links=[encode(text) for link in plan.links for text in link],
-        identity=[encode(text) for text in plan.git_identity or ()],
+        files=[
+            part
+            for name, content in private_files(plan.git_config)
+            for part in (encode(name), content)
+        ],
         processes=limits.processes,
         memory_mb=limits.memory_mb,
         file_mb=limits.file_mb,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from paddock.ledger.format.compact_json import encode_json
 from paddock.policy.engine import Policy
+from paddock.sandbox.git_config import take_git
 from paddock.sandbox.host.host_facts import SYSTEM_PATHS, Closed, HostFacts, LeftOut, Link, Standing
 from paddock.sandbox.host.places import (
     Carving,
@@ -89,6 +90,7 @@ def compile_plan(
     links = _needed_links(making.links(), reach)
     changeable = (*writable, facts.workspace, *facts.changeable)
     search_path = _search_path(facts, reach, changeable)
+    git_config, without = take_git(facts.git, reach)
     plan = SandboxPlan(
         workspace=facts.workspace,
         readable=readable,
@@ -101,10 +103,10 @@ def compile_plan(
         limits=shell.limits,
         environment=_environment(facts, reach, search_path.directories),
         policy_digest=policy.digest,
-        git_identity=facts.git_identity,
+        git_config=git_config,
         links=links,
     )
-    left_out = tuple(dict.fromkeys(making.left_out))
+    left_out = tuple(dict.fromkeys((*making.left_out, *without)))
     return CompiledPlan(plan, left_out, names, search_path.moved_last)
 
 
@@ -157,7 +159,13 @@ def plan_json(plan: SandboxPlan) -> dict[str, Json]:
             "processes": limits.processes,
         },
         "environment": dict(sorted(plan.environment)),
-        "git_identity": None if plan.git_identity is None else list(plan.git_identity),
+        "git_config": {
+            "values": [[key, value] for key, value in plan.git_config.values],
+            "ignored": plan.git_config.ignored,
+            "attributes": plan.git_config.attributes,
+            "environment": dict(plan.git_config.variables),
+            "is_signing": plan.git_config.is_signing,
+        },
         "policy_digest": plan.policy_digest,
     }
 

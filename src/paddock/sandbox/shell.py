@@ -7,11 +7,13 @@ stage    run and held back, for somebody to be asked about what it changed; then
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from paddock.errors import HostError, SandboxUnavailableError
 from paddock.policy.grants import shell_for
@@ -32,12 +34,14 @@ from paddock.sandbox.plan import compile_plan, contained, plan_digest
 from paddock.sandbox.spooling import OUTPUT_BYTES, Spooling, Streams
 from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_staged
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.telling import question_heading, tell, with_kept
+from paddock.sandbox.telling import UNSIGNED, question_heading, tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
 from paddock.values.digests import digest_of
+
+_GIT: Final = re.compile(r"\bgit\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,19 @@ class HeldCommand:
 
     __slots__ = ("_command", "_outcome", "_shown", "diff", "digest", "warnings")
 
-    def __init__(self, prepared: PreparedLine, command: StagedCommand, streams: Streams) -> None:
+    def __init__(
+        self,
+        prepared: PreparedLine,
+        command: StagedCommand,
+        streams: Streams,
+        remarks: tuple[str, ...] = (),
+    ) -> None:
         """Takes the command over. Raises: HostError: its changes cannot be read."""
         self._shown, refused = command.show(grants_asks=True)
         heading = question_heading(_request(prepared), command.end, refused)
         digests = f"{prepared.digest}\n{self._shown.digest}\n{heading}"
         self._command = command
-        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+        self._outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
         self.diff: str = f"{heading}{self._shown.text}"
         self.digest: str = digest_of(digests.encode("utf-8", "surrogateescape"))
         self.warnings: tuple[str, ...] = self._shown.warnings
@@ -106,6 +116,7 @@ class SandboxShell:
         self._write_index = NameIndex(self._write)
         self._read_index = NameIndex(self._read)
         self._room: Room | None = None
+        self._has_told_unsigned = False
 
     def close(self) -> None:
         """End the launcher, and with it every command that still runs."""
@@ -172,7 +183,8 @@ class SandboxShell:
             return self._run_in_place(prepared, cancel)
         command, streams = self._run_staged(prepared, cancel)
         with command:
-            outcome = tell(_request(prepared), command.end, streams, prepared.enforced)
+            remarks = self._remarks(prepared)
+            outcome = tell(_request(prepared), command.end, streams, prepared.enforced, remarks)
             if command.end.ending is Ending.CANCELLED:
                 return outcome
             if prepared.line.is_dry_run:
@@ -189,10 +201,18 @@ class SandboxShell:
         command, streams = self._run_staged(prepared, cancel)
         try:
             with _host_failures():
-                return HeldCommand(prepared, command, streams)
+                return HeldCommand(prepared, command, streams, self._remarks(prepared))
         except BaseException:
             command.close()
             raise
+
+    def _remarks(self, prepared: PreparedLine) -> tuple[str, ...]:
+        """What is told once: with the first line that names git, where its commits are signed."""
+        if not prepared.plan.git_config.is_signing or not _GIT.search(prepared.line.text):
+            return ()
+        with self._lock:
+            told, self._has_told_unsigned = self._has_told_unsigned, True
+        return () if told else (UNSIGNED,)
 
     def _run_staged(self, prepared: PreparedLine, cancel: Cancel) -> tuple[StagedCommand, Streams]:
         ground = self._ground
@@ -209,7 +229,8 @@ class SandboxShell:
         ground = self._ground
         with _host_failures(), Spooling(ground.staging, ground.place.history) as spooling:
             held = self._hold(prepared, Observed(spooling.spools, ground.progress, cancel))
-            outcome = tell(_request(prepared), held.end, spooling.streams(held.end), held.enforced)
+            streams, remarks = spooling.streams(held.end), self._remarks(prepared)
+            outcome = tell(_request(prepared), held.end, streams, held.enforced, remarks)
         return replace(outcome, is_staged=False)
 
     def _hold(self, prepared: PreparedLine, observed: Observed) -> HeldEnd:

@@ -21,11 +21,21 @@ _CLONE_COPIES: Final = (
 )
 
 
+UNSIGNED: Final = (
+    "commits and tags made in a sandbox are not signed, although this repository's are outside: the"
+    " key stays there"
+)
+
+
 def tell(
-    request: CommandRequest, end: CommandEnd, streams: Streams, enforced: Enforced
+    request: CommandRequest,
+    end: CommandEnd,
+    streams: Streams,
+    enforced: Enforced,
+    remarks: tuple[str, ...] = (),
 ) -> ShellOutcome:
     """The outcome so far: nothing is kept of what the command changed."""
-    notes: list[str] = []
+    notes = list(remarks)
     if end.survivors:
         notes.append(f"{end.survivors} background processes were ended with the command")
     if _NOT_LINKED in streams.stderr.text:

@@ -11,6 +11,21 @@ from paddock.policy.settings import Commit, EnforcementMode, Git, Network, Shell
 
 
 @dataclass(frozen=True, slots=True)
+class GitConfig:
+    """What a command has of the user's git configuration: made by `git_config`."""
+
+    values: tuple[tuple[str, str], ...] = ()
+    """Keys and values, in their order."""
+    ignored: str = ""
+    """The text of the user's own ignore file."""
+    attributes: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Of the environment; the plan's own stand over them."""
+    is_signing: bool = False
+    """On the host commits or tags are signed; in a command they are not."""
+
+
+@dataclass(frozen=True, slots=True)
 class SandboxPlan:
     """All that the kernel has to hold one command to.
 
@@ -33,8 +48,7 @@ class SandboxPlan:
     environment: tuple[tuple[str, str], ...]
     """By name. HOME and TMPDIR are private directories of the sandbox."""
     policy_digest: str
-    git_identity: tuple[str, str] | None = None
-    """Name and e-mail: all that the private `.gitconfig` says."""
+    git_config: GitConfig = GitConfig()
     links: tuple[tuple[str, str], ...] = ()
     """Links of the host by which readable places are reached: (absolute name, its text).
 

@@ -11,12 +11,14 @@ class Outcome(IntEnum):
     """Ordered by strictness: the strictest of several is their maximum."""
 
     ALLOW = 0
-    ASK = 1
-    DENY = 2
+    CONFINE = 1
+    """Of commands alone: allowed where the sandbox holds it whole, else `ask`."""
+    ASK = 2
+    DENY = 3
 
     @property
     def word(self) -> str:
-        """`allow`, `ask` or `deny`, as in files and messages."""
+        """`allow`, `confine`, `ask` or `deny`, as in files and messages."""
         return self.name.lower()
 
     @classmethod

@@ -46,7 +46,13 @@ def test_what_only_tightens_or_repeats_grants_nothing(text):
 protected = [".git/", ".env*", "*.key", "*.pem", "*.lock"]
 secret = [".env*", "*.key", "/private/"]
 """,
-            ["[paths] *.lock is protected (line 2)", "[paths] /private/ is secret (line 3)"],
+            [
+                "[paths] .env* is protected (line 2)",
+                "[paths] *.key is protected (line 2)",
+                "[paths] *.lock is protected (line 2)",
+                "[paths] .env* is secret (line 3)",
+                "[paths] /private/ is secret (line 3)",
+            ],
         ),
         (
             """[profiles.standard]
@@ -64,6 +70,7 @@ otherwise = { "tool:shell:*" = "ask", "tool:client:*" = "deny" }
                 "profile standard asks about tool:file:delete ** (line 3)",
                 "profile standard asks about tool:shell:run make * (line 3)",
                 "profile standard denies tool:shell:run git push * (line 4)",
+                "profile standard otherwise asks about tool:shell:* (line 5)",
                 "profile standard otherwise denies tool:client:* (line 5)",
             ],
         ),
@@ -103,7 +110,7 @@ def test_a_rule_that_is_stricter_in_a_part_alone_is_a_grant(rule, said):
 STANDARD = (
     """[profiles.standard]
 allow = [RULES]
-otherwise = { "tool:mcp:*" = "ask", "tool:shell:*" = "ask", "tool:client:*" = "ask" }
+otherwise = { "tool:mcp:*" = "ask", "tool:shell:*" = "confine", "tool:client:*" = "ask" }
 """
 ).replace("RULES", ", ".join(f'"{rule.pattern.text}"' for rule in presets()[1].rules))
 
@@ -155,16 +162,17 @@ def test_a_profile_that_repeats_the_built_in_one_takes_nothing_away():
     ("text", "expected"),
     [
         (
-            '[paths]\nprotected = [".git/", "!my.pem", "*.key", "*.pem"]',
+            '[paths]\nprotected = [".git/", "!my.pem", "*.pem"]',
             [
-                "[paths] .env* is no longer protected",
                 "[paths] !my.pem is taken out of protected (line 2)",
             ],
         ),
         (
             '[paths]\nsecret = []\nsafe = ["/src/**"]',
             [
-                "[paths] .env* is no longer secret",
+                "[paths] .env is no longer secret",
+                "[paths] .env.* is no longer secret",
+                "[paths] .envrc is no longer secret",
                 "[paths] *.key is no longer secret",
                 "[paths] /src/** is safe: no warning (line 3)",
             ],
@@ -343,11 +351,12 @@ LOOSENED_HOOK = {
     "on_allow": ('"silent"', '"approve"', "[hook] an allow skips the client's own question"),
     "warnings": ('"once"', '"off"', "[hook] warnings are off"),
     "also_write": ("[]", '["~/notes/"]', "[hook] the client may also write ~/notes/"),
-    "sandbox_shell": (
-        "true",
-        "false",
+    "shell": (
+        '"confine"',
+        '"read"',
         "[hook] the client's own commands no longer run in the sandbox",
     ),
+    "outside": ("[]", '["docker *"]', "[hook] commands like docker * run outside the sandbox"),
     "paranoid": ("true", "false", "[hook] writing outside what is safe is no longer denied"),
 }
 ALLOWS_NOTHING = {"sandbox_ignored"}
@@ -366,6 +375,11 @@ LOOSENED_SHELL = {
         "commit is 'each': what is allowed lands where the rest is refused",
     ),
     "limits": ("{ cpu_s = 5 }", "{ cpu_s = 6 }", "limit cpu_s is 6"),
+    "confine_max": (
+        "{ files = 5 }",
+        "{ files = 6 }",
+        "confine_max files is 6: so much lands unasked",
+    ),
 }
 NEITHER_STRICTER = {"approve"}
 
@@ -382,8 +396,7 @@ def test_no_key_of_hook_and_shell_is_forgotten():
 @pytest.mark.parametrize("key", LOOSENED_HOOK)
 def test_every_key_of_the_hook_that_loosens_is_named_and_its_opposite_is_not(key):
     strict, loose, said = LOOSENED_HOOK[key]
-    approve = 'on_allow = "approve"\n' if key == "sandbox_shell" else ""
-    users, projects = (f"[hook]\n{approve}{key} = {value}" for value in (strict, loose))
+    users, projects = (f"[hook]\n{key} = {value}" for value in (strict, loose))
 
     assert under(users, projects) == [said]
     assert under(projects, users) == []
@@ -412,7 +425,7 @@ def test_fewer_warnings_are_named():
 
 def test_a_sandbox_that_goes_with_the_approval_is_named_and_the_approval_is_not():
     users = '[hook]\non_allow = "approve"\nsandbox_shell = true'
-    projects = '[hook]\non_allow = "silent"\nsandbox_shell = false'
+    projects = '[hook]\non_allow = "silent"\nshell = "read"'
 
     assert under(users, projects) == [
         "[hook] the client's own commands no longer run in the sandbox"

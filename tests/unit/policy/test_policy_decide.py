@@ -85,7 +85,7 @@ def test_the_default_path_lists_deny_with_their_codes_and_nothing_else() -> None
         "tool:file:create .git/config": (DENY, "policy.protected"),
         "tool:file:view .git/config": (ALLOW, ""),
         "tool:file:create sub/.GIT": (DENY, "policy.protected"),
-        "tool:file:create .env.local": (DENY, "policy.protected"),
+        "tool:file:create .env.local": (DENY, "policy.secret"),
         "tool:file:view .env": (DENY, "policy.secret"),
         "tool:file:view a/x.KEY": (DENY, "policy.secret"),
         "tool:file:view a/x.pem": (ALLOW, ""),
@@ -161,7 +161,7 @@ def test_the_whole_decision_is_a_value() -> None:
     ("profile", "expected"),
     [
         ("open", "AAAAAAAAAA"),
-        ("standard", "AAAA?DDD??"),
+        ("standard", "AAAACDDD??"),
         ("locked", "ADADDDDDDD"),
         ("admin", "AAAAAAAADD"),
         ("nobody knows", "ADADDDDDDD"),
@@ -181,7 +181,7 @@ def test_each_built_in_profile_answers_as_it_is_described(profile: str, expected
         Action("client", "WebFetch"),
     ]
     decisions = [decide(DEFAULT, (agent(profile),), (action,)) for action in actions]
-    letters = {ALLOW: "A", ASK: "?", DENY: "D"}
+    letters = {ALLOW: "A", Outcome.CONFINE: "C", ASK: "?", DENY: "D"}
     assert "".join(letters[decision.outcome] for decision in decisions) == expected
 
 
@@ -592,8 +592,8 @@ def test_what_an_untrusted_file_says_and_what_holds_without_it_are_decided_under
         "tool:file:create x": DENY,
         "tool:file:delete docs/a": DENY,
         "tool:shell:run make": DENY,
-        # What it allows is asked about or denied all the same, where it was.
-        "tool:shell:run git status": ASK,
+        # What it allows is confined, asked about or denied all the same, where it was.
+        "tool:shell:run git status": Outcome.CONFINE,
         "tool:mcp:call x": ASK,
         "tool:gate:check": DENY,
     }

@@ -11,6 +11,7 @@ from paddock.policy import PolicySource, load_policy
 from paddock.policy.settings import (
     AgentBinding,
     AnchorSettings,
+    ConfineMax,
     HistorySettings,
     HookSettings,
     LedgerSettings,
@@ -51,8 +52,17 @@ def test_every_table_is_read() -> None:
             approve="diff",
             commit="all",
             limits=ShellLimits(processes=16, memory_mb=64),
+            confine_max=ConfineMax(files=7),
         ),
-        hook=HookSettings("approve", "all", ("~/.claude/plans/**",), True, True, False),
+        hook=HookSettings(
+            "approve",
+            "all",
+            ("~/.claude/plans/**",),
+            shell="read",
+            outside=("docker *",),
+            paranoid=True,
+            sandbox_ignored=False,
+        ),
         agents=(AgentBinding("Explore", "locked"),),
         limits=LoweredLimits(shell_timeout_s=60, view_bytes_max=1000),
         history=HistorySettings(5),
@@ -145,7 +155,16 @@ def test_json_with_path_lists_alone_is_a_paths_table() -> None:
         ("[shell]\nlimits = { processes = 0 }", 2, "processes"),
         ("[shell]\nlimits = { processes = true }", 2, "processes"),
         ("[shell]\nlimits = { process = 1 }", 2, "process"),
-        ("[hook]\nsandbox_shell = true", 2, "sandbox_shell"),
+        ('[hook]\nsandbox_shell = true\nshell = "read"', 2, "sandbox_shell"),
+        ('[hook]\nshell = "wrap"', 2, "wrap"),
+        ('[hook]\noutside = [\n"docker *",\n"*"]', 4, "any command"),
+        ('[hook]\noutside = [\n"a && b"]', 3, "a && b"),
+        ("[shell]\nconfine_max = { files = -1 }", 2, "files"),
+        ("[shell]\nconfine_max = { file = 1 }", 2, "file"),
+        ('[profiles.x]\nconfine = [\n"tool:shell:run make *",\n"tool:file:create"]', 4, "confine"),
+        ('[profiles.x]\nconfine = ["tool:*"]', 2, "only commands run in a sandbox"),
+        ('[profiles.x]\notherwise = { "tool:mcp:*" = "confine" }', 2, "only commands"),
+        ('[[profiles.x.rules]]\naction = "tool:*:run"\noutcome = "confine"', 2, "only commands"),
         ('[hook]\nparanoid = "false"', 2, "paranoid"),
         ('[hook]\nalso_write = ["a/**"]', 2, "a/**"),
         ('[profiles.x]\ndeny = [\n"tool:client:Bash"]', 3, "no call is judged as"),
@@ -298,11 +317,11 @@ def test_the_projects_keys_replace_the_users_whole_and_leave_the_others() -> Non
     project = PolicySource(
         "paddock.toml",
         b'[paths]\nsecret = ["s"]\n[shell]\nlimits = { memory_mb = 7 }\n'
-        b'[hook]\nsandbox_shell = true\n[agents.A]\nprofile = "locked"',
+        b'[hook]\nsandbox_shell = false\n[agents.A]\nprofile = "locked"',
     )
     policy = load_policy(project, user)
     assert policy.settings.shell == ShellSettings(commit="all", limits=ShellLimits(memory_mb=7))
-    assert policy.settings.hook == HookSettings(on_allow="approve", sandbox_shell=True)
+    assert policy.settings.hook == HookSettings(on_allow="approve", shell="read")
     assert {binding.name: binding.profile for binding in policy.settings.agents} == {
         "A": "locked",
         "B": "open",

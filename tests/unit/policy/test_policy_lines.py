@@ -246,7 +246,7 @@ def test_an_untrusted_deny_of_a_command_holds_under_the_preset() -> None:
         trusted=False,
     )
     assert outcome("env git push", "standard", decided) == "deny"
-    assert outcome("git status", "standard", decided) == "ask"
+    assert outcome("git status", "standard", decided) == "confine"
 
 
 def test_a_command_pattern_that_can_match_nothing_does_not_load() -> None:

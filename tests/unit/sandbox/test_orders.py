@@ -16,7 +16,7 @@ def fields(record: object) -> dict[str, object]:
 
 
 @given(items, items, items, lists, lists, lists, numbers)
-def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, identity, number):
+def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, files, number):
     base = Base(
         workspace=workspace,
         stage=stage,
@@ -26,7 +26,7 @@ def test_a_base_comes_back_as_it_was(workspace, stage, hidden, readable, links, 
         readable=readable,
         writable=[],
         links=links,
-        identity=identity,
+        files=files,
         processes=number,
         memory_mb=1,
         file_mb=2,

@@ -7,11 +7,21 @@ import pytest
 from paddock.errors import ConfigError
 from paddock.policy.engine import PolicySource, load_policy
 from paddock.policy.settings import ShellLimits
-from paddock.sandbox.host.host_facts import Closed, HostFacts, LeftOut, Listing, Standing, Toolchain
+from paddock.sandbox.git_config import take_git
+from paddock.sandbox.host.host_facts import (
+    Closed,
+    GitFacts,
+    GitFilter,
+    HostFacts,
+    LeftOut,
+    Listing,
+    Standing,
+    Toolchain,
+)
 from paddock.sandbox.host.places import is_below, shared, topmost
 from paddock.sandbox.plan import compile_plan, plan_digest, plan_json
 from paddock.sandbox.strictest import line_network
-from paddock.sandbox.values import SandboxPlan
+from paddock.sandbox.values import GitConfig, SandboxPlan
 from paddock.values.agents import Agent
 
 MAIN = (Agent("main", "standard"),)
@@ -61,9 +71,37 @@ def test_by_default_the_system_directories_that_exist_are_readable():
         limits=ShellLimits(),
         environment=(("PATH", "/usr/bin:/bin"),),
         policy_digest=policy().digest,
+        git_config=take_git(GitFacts(), ("/usr",))[0],
         links=(("/bin", "usr/bin"),),
     )
     assert left_out() == ()
+
+
+def test_a_filter_of_the_users_is_in_the_plan_where_commands_read_its_program():
+    there = GitFilter("a", False, (("clean", "a -x"),), (("/usr/bin/a",),))
+    closed = GitFilter("b", False, (("clean", "b"),), (("/home/u/bin/b",),))
+    facts = replace(FACTS, git=GitFacts(values=(("user.name", "U"),), filters=(there, closed)))
+
+    values = dict(plan(facts=facts).git_config.values)
+
+    assert (values["user.name"], values["filter.a.clean"]) == ("U", "a -x")
+    assert "exit 1" in values["filter.b.clean"]
+    assert [each.path for each in left_out(facts=facts)] == ["git filter b"]
+
+
+def test_what_a_command_has_of_gits_configuration_is_shown_and_digested():
+    named = replace(plan(), git_config=GitConfig(values=(("user.name", "U"),), ignored="*.swp\n"))
+
+    assert plan_json(named)["git_config"] == {
+        "values": [["user.name", "U"]],
+        "ignored": "*.swp\n",
+        "attributes": "",
+        "environment": {},
+        "is_signing": False,
+    }
+    others = (GitConfig(), GitConfig(values=(("user.name", "U"),)), GitConfig(ignored="*.swp\n"))
+    digests = {plan_digest(replace(plan(), git_config=each)) for each in others}
+    assert len({*digests, plan_digest(named)}) == 4
 
 
 def test_a_place_of_the_policy_that_does_not_exist_is_said():

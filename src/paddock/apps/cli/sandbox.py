@@ -14,6 +14,7 @@ from paddock.sandbox.closing import ReadJudge
 from paddock.sandbox.facts import Asking, collect_facts
 from paddock.sandbox.hidden import NameIndex
 from paddock.sandbox.plan import CompiledPlan, compile_plan, plan_digest, plan_json
+from paddock.sandbox.values import GitConfig
 from paddock.text.show import quote
 from paddock.values.calls import Json
 
@@ -105,6 +106,7 @@ def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
     _list("links", tuple(f"{name} -> {text}" for name, text in plan.links), "none", console)
     variables = tuple(f"{name}={value}" for name, value in plan.environment)
     _list("environment", variables, "nothing", console)
+    _list("git config", _git_rows(plan.git_config), "nothing of yours", console)
     if compiled.moved_last:
         rows = tuple(f"{each}: {_MOVED}" for each in compiled.moved_last)
         _list("last in PATH", rows, "", console)
@@ -113,6 +115,14 @@ def _say(agent: str, compiled: CompiledPlan, console: Console) -> None:
         _list("left out", lines, "", console)
     console.say(f"policy       {plan.policy_digest}")
     console.say(f"plan         {plan_digest(plan)}")
+
+
+def _git_rows(config: GitConfig) -> tuple[str, ...]:
+    rows = [f"{key}={value}" for key, value in config.values]
+    for what, text in (("ignore file", config.ignored), ("attributes", config.attributes)):
+        rows += [f"{what}: {text.count(chr(10))} lines"] if text else []
+    rows += [f"{name}={value}" for name, value in config.variables]
+    return (*rows, *(["commits are not signed"] if config.is_signing else []))
 
 
 def _list(title: str, rows: tuple[str, ...], nothing: str, console: Console) -> None:

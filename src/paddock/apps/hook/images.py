@@ -111,7 +111,7 @@ def make_image(
             "looked": looked,
             "scene": (ground.scene.root, ground.scene.home, ground.scene.state),
             "digest": policy.digest,
-            "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.sandbox_shell),
+            "hook": (hook.on_allow, hook.warnings, hook.paranoid, hook.shell == "confine"),
             "guards": tables.guard_tables(policy),
             "outside": tables.secret_outside_tables(policy),
             "also": tables.also_tables(also),

@@ -66,7 +66,7 @@ class PolicyEngine:
     @property
     def sandbox_shell(self) -> bool:
         """Whether an approved command is wrapped in the sandbox."""
-        return self.hook.sandbox_shell
+        return self.hook.shell == "confine"
 
     def denials(self, path: str, is_write: bool, by_command: bool) -> list[Finding]:
         """See `judging.Engine`."""

@@ -23,6 +23,8 @@ from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.decisions import Outcome
 
+_ASKED: Final = (Outcome.CONFINE, Outcome.ASK)
+"""What a person may be asked about; a command that is to be confined where no sandbox holds it."""
 _GLOB: Final = re.compile(r"[\\*?\[\]]")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -135,7 +137,7 @@ def _for_line(profile: CompiledProfile, action: Action) -> Iterator[_Wanted]:
     if doubtful:
         raise _refused(f"what it runs is not certain: {doubtful[0]}")
     for command in line.commands:
-        if profile.judge_command(action, command).finding.outcome is Outcome.ASK:
+        if profile.judge_command(action, command).finding.outcome in _ASKED:
             text = " ".join(_word(word.text) for word in command.words)
             example = f"{action.head} {command.text}"
             yield _Wanted(profile.profile, f"{action.head} {text}", "allow", example)

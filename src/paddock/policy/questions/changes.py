@@ -172,7 +172,7 @@ def _tightening(policy: Policy, chain: AgentChain, action: Action) -> tuple[Chan
         return ()
     edit = ProfileEdit(profile, (), (rule,))
     after = decide(policy.with_profile(edit.edited), chain, (action,))
-    if after.outcome is Outcome.ALLOW:
+    if after.outcome is not Outcome.DENY:
         return ()
     return (Change(edit_text(policy, edit), after.outcome),)
 

@@ -107,7 +107,6 @@ def lint(policy: Policy) -> tuple[LintFinding, ...]:
     found = [*_profile_findings(policy)]
     for document in policy.documents:
         found.extend(_setting_findings(document))
-        found.extend(_unwrapped(policy, document))
         found.extend(map(_idle, idle_exceptions(document.paths)))
     return tuple(sorted(found, key=lambda each: (each.place.file, each.place.line, each.code)))
 
@@ -244,32 +243,6 @@ def _setting_findings(document: PolicyDocument) -> Iterator[LintFinding]:
                 place = document.document.place(way)
                 message = f"{'.'.join(way)} {danger.message}"
                 yield LintFinding(danger.code, message, place, danger.hint)
-
-
-def _unwrapped(policy: Policy, document: PolicyDocument) -> Iterator[LintFinding]:
-    """`sandbox_shell` holds commands that a rule allows: without such a rule it holds none."""
-    if _value(document, ("hook", "sandbox_shell")) is not True:
-        return
-    # Of the built-in profiles those that agents get here; another may be given when one is made.
-    given = {"standard", *(binding.profile for binding in document.settings.agents)}
-    rules = (
-        rule
-        for profile in (*policy.profile_table, *document.profiles)
-        if profile.name in given or profile.place.file != BUILT_IN
-        for rule in profile.rules
-    )
-    if any(
-        rule.outcome is Outcome.ALLOW and rule.pattern.head.matches("shell", "run")
-        for rule in rules
-    ):
-        return
-    yield LintFinding(
-        "lint.nothing_sandboxed",
-        "sandbox_shell has no command to hold: no rule allows one",
-        document.document.place(("hook", "sandbox_shell")),
-        "a client runs what only `otherwise` decides about by its own means; allow commands, such "
-        'as allow = ["tool:shell:run pytest *"]',
-    )
 
 
 def _value(document: PolicyDocument, way: tuple[str, ...]) -> Json:

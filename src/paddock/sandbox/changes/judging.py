@@ -115,8 +115,10 @@ class Bench:
     """The plan's: a link into a toolchain or a system directory leads nowhere new."""
     repositories: tuple[GitDirectory, ...] = ()
     """Git directories that stood there before the command, bare ones among them."""
+    shown: frozenset[str] = frozenset()
+    """What the command saw as git's index has it, and not as it stands."""
     unseen: tuple[str, ...] = ()
-    """Names in the workspace that were not there for the command."""
+    """Names in the workspace that were not there for the command, but for what is `shown`."""
 
 
 def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
@@ -242,7 +244,7 @@ def _judge_link(bench: Bench, change: CommandChange) -> StagedJudgement | None:
         inside = _within(parent, text)
         if inside is None:
             return _refused(change, PathTraversalError.code, f"{shown}, out of the workspace")
-    secret = bench.policy.guards.find_secret(inside)
+    secret = bench.policy.guards.find_secret_for_command(inside)
     if secret is not None:
         return _refused(change, SecretPathError.code, f"{shown}, which is secret")
     return None

@@ -85,7 +85,7 @@ def settle(
     if bench.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
-    unseen = Unseen(bench.unseen, differences.too_deep)
+    unseen = Unseen(bench.unseen, bench.shown, differences.too_deep)
     units = Units(found, repositories, layers, unseen, bench.workspace)
     obstacles = Obstacles(found, layers, bench.policy.guards)
     while True:

@@ -17,7 +17,7 @@ does not matter what is named.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -50,6 +50,8 @@ class Unseen:
 
     closed: Sequence[str] = ()
     """Names that were not there for it."""
+    shown: Collection[str] = ()
+    """Of these, and of what is below them: what it was shown after all."""
     too_deep: Sequence[str] = ()
     """Directories below which nobody looked for changes."""
 
@@ -173,12 +175,11 @@ class Units:
         deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
         if deep is not None:
             return f"{quote(deep)} is too deep to be looked into"
-        closed = frozenset(
-            name for path in self._unseen.closed if (name := _below(tree.tree, path))
-        )
+        closed = _all_below(tree.tree, self._unseen.closed)
         if closed and not tree.tree.is_sure:
             return "where its work tree stands is not plain to read"
-        unseen = tree.find_unseen(closed) if closed else None
+        shown = _all_below(tree.tree, self._unseen.shown)
+        unseen = tree.find_unseen(closed, shown) if closed else None
         if unseen is None:
             return ""
         return f"{quote(os.fsdecode(unseen))} would change, and the command was not shown that file"
@@ -279,6 +280,10 @@ def _below(tree: WorkTree, path: str) -> bytes:
     if not path.startswith(f"{tree.root}/"):
         return b""
     return os.fsencode(path[len(tree.root) + 1 :])
+
+
+def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
+    return frozenset(name for path in paths if (name := _below(tree, path)))
 
 
 def _why(judgement: StagedJudgement) -> str:

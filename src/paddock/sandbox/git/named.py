@@ -75,15 +75,19 @@ class Naming:
                     found.update(trees.find(head, paths))
         return frozenset(found & paths)
 
-    def find_unseen(self, unseen: frozenset[bytes]) -> bytes | None:
-        """A path at or below `unseen` that index or HEAD has another way than before.
+    def find_unseen(
+        self, closed: frozenset[bytes], shown: frozenset[bytes] = frozenset()
+    ) -> bytes | None:
+        """A path at or below `closed` that index or HEAD has another way than before.
 
-        But for what was staged before: a commit may bring that into HEAD. Raises: HostError.
+        But for what is `shown`, and for what was staged before: a commit may bring that into
+        HEAD. Raises: HostError.
         """
-        before, after = (_find(index, unseen, unseen) for index in self._indexes())
+        before, after = (_find(index, closed, closed) for index in self._indexes())
         changed = {_what(each) for each in before} ^ {_what(each) for each in after}
-        if changed:
-            return min(path for path, _, _ in changed)
+        unseen = {path for path, _, _ in changed} - shown
+        if unseen:
+            return min(unseen)
         old, new = self._heads()
         if new is None or new == old:
             return None
@@ -91,13 +95,13 @@ class Naming:
             each.path: TreeEntry(each.mode, each.object_id) for each in before if not each.stage
         }
         with self._trees() as trees:
-            was = {} if old is None else trees.find(old, unseen)
-            now = trees.find(new, unseen)
-            for path in sorted(unseen):
+            was = {} if old is None else trees.find(old, closed)
+            now = trees.find(new, closed)
+            for path in sorted(closed):
                 if was.get(path) == now.get(path):
                     continue
-                had, has = (_files(trees, path, marks.get(path)) for marks in (was, now))
-                for name in sorted(had.keys() | has.keys()):
+                had, has = (_files(trees, path, entries.get(path)) for entries in (was, now))
+                for name in sorted((had.keys() | has.keys()) - shown):
                     if has.get(name) not in (had.get(name), staged.get(name)):
                         return name
         return None

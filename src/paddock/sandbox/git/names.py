@@ -159,10 +159,10 @@ _PACK: Final = rf"pack-{_OID}\.(?:pack|idx|rev|bitmap|keep|mtimes|promisor)"
 _FILES: Final = (
     _kind(rf"objects/{_HEX}{{2}}/(?:{_HEX}{{38}}|{_HEX}{{62}})", Phase.OBJECTS),
     _kind(rf"objects/pack/(?:{_PACK}|multi-pack-index(?:-{_OID}\.(?:bitmap|rev))?)", Phase.OBJECTS),
+    # What the pointers of git-lfs stand for: bytes under the name of their digest.
+    _kind(rf"lfs/objects/(?:{_HEX}{{2}}/){{2}}{_HEX}{{64}}", Phase.OBJECTS),
     _kind(rf"objects/info/commit-graphs?(?:/graph-{_OID}\.graph)?", Phase.OBJECTS),
     _kind(r"objects/info/commit-graphs/commit-graph-chain", Phase.OBJECTS, _lines(rf"{_OID}")),
-    # Of git-lfs, beside git's: what a pointer in a commit leads to.
-    _kind(rf"lfs/objects/{_HEX}{{2}}/{_HEX}{{2}}/{_HEX}{{64}}", Phase.OBJECTS),
     _kind(r"objects/info/packs", Phase.STATE, _lines(r"P pack-\w+\.pack")),
     _kind(r"info/refs", Phase.STATE, _lines(rf"{_OID}\t{_REF_NAME}(?:\^\{{\}})?")),
     _kind(
@@ -210,7 +210,7 @@ _FILES: Final = (
 _DIRECTORIES: Final = re.compile(
     rf"objects(?:/(?:{_HEX}{{2}}|pack|info|info/commit-graphs))?"
     r"|(?:logs|logs/refs|refs)(?:/.+)?|reftable|info"
-    rf"|lfs|lfs/objects(?:/{_HEX}{{2}}){{0,2}}"
+    rf"|lfs(?:/(?:tmp|objects(?:/{_HEX}{{2}}){{0,2}}))?"
     r"|rebase-merge(?:/rewritten)?|rebase-apply|sequencer"
     r"|rr-cache(?:/[0-9a-f]+)?|NOTES_MERGE_WORKTREE"
 )

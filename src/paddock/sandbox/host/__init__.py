@@ -4,7 +4,7 @@
     places.py         sets of directories: what covers what. Pure
     standing.py       where a path really is, and by which links
     toolchains.py marks.py   the toolchains on PATH and in the workspace, and how one is told
-    git_identity.py   the user's name and e-mail, all that a command sees of their git
+    git_listing.py git_settings.py   what git's configuration says here, and what of it is taken
 
 Dangers: the host's own configuration is read with the user's rights, a workspace may
 have written part of it (a PATH entry, a link, a file that says it is a toolchain), and

@@ -61,6 +61,41 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class GitFilter:
+    """A filter of gitattributes(5) as git's configuration on the host has it."""
+
+    name: str
+    is_own: bool
+    """Some of it stands in the repository's own configuration, which a command sees."""
+    lines: tuple[tuple[str, str], ...]
+    """`clean`, `smudge` or `process`, and the command line."""
+    programs: tuple[tuple[str, ...], ...]
+    """For each line where its program may be: real paths, in the order of PATH."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitFacts:
+    """What git on the host is set up to do in the workspace, vetted: see `git_settings`."""
+
+    values: tuple[tuple[str, str], ...] = ()
+    """Keys and values that name no program and no path."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Of the environment: who commits."""
+    filters: tuple[GitFilter, ...] = ()
+    filter_names: tuple[str, ...] = ()
+    """That attributes name, whether anybody has a filter for them or not."""
+    ignored: str = ""
+    """The user's own ignore file."""
+    attributes: str = ""
+    """The system's and the user's own attributes."""
+    own_keys: tuple[str, ...] = ()
+    """Keys of the repository's own configuration."""
+    is_signing: bool = False
+    """Commits or tags are signed."""
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class HostFacts:
     """All of it, for one agent's workspace."""
 
@@ -83,7 +118,7 @@ class HostFacts:
     likes, a link among it."""
     left_out: tuple[LeftOut, ...] = ()
     """By whoever looked for toolchains."""
-    git_identity: tuple[str, str] | None = None
+    git: GitFacts = GitFacts()
 
 
 SYSTEM_PATHS = frozenset(SYSTEM_READ)

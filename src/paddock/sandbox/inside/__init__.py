@@ -2,7 +2,7 @@
 
     main, orders         the launcher, and what it is told and answers
     serving              one command: its order in, its report out
-    confine, layers, stages, git_config   a process in new namespaces, and what it finds there
+    confine, layers, stages   a process in new namespaces, and what it finds there
     first, memory        the first process of its pid namespace, and what they all use
     keeper, landlocked   the same without namespaces
     removal              removing what a command left, whatever it made of it

@@ -20,7 +20,6 @@ import stat
 import struct
 
 from paddock.kernel import mounts, namespaces, processes, seccomp
-from paddock.sandbox.inside.git_config import git_config
 from paddock.sandbox.inside.layers import SHIELDED, Layers, detach_into
 from paddock.sandbox.inside.orders import Base
 
@@ -148,7 +147,11 @@ class Confinement:
         for name, text in (*_LINKS, *zip(links[::2], links[1::2], strict=True)):
             self._link(name, text)
         os.close(self._place(self._base.home, is_directory=True))
-        _write(self._base.home[1:] + b"/.gitconfig", git_config(self._base.identity))
+        files = self._base.files
+        for name, content in zip(files[::2], files[1::2], strict=True):
+            path = self._base.home[1:] + b"/" + name
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            _write(path, content)
 
     def _link(self, path: bytes, text: bytes) -> None:
         parent, _, name = path.rpartition(b"/")

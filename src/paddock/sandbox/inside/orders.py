@@ -13,12 +13,12 @@ class Base:
     Paths are absolute paths of the host. `workspace` is where the overlay appears;
     what lies below it comes as a descriptor. `stage` is a directory that is made, for
     the layers; `hidden` is a directory of whiteouts, or empty. `home` is a private
-    directory. `links` are names with their texts, by turns. `identity` is a name and
-    an e-mail, or nothing.
+    directory. `links` are names with their texts, by turns; `files` are names below `home`
+    with their contents, by turns.
     """
 
     __slots__ = (
-        *("cpu_s", "file_mb", "hidden", "home", "identity", "links", "memory_mb", "network"),
+        *("cpu_s", "file_mb", "files", "hidden", "home", "links", "memory_mb", "network"),
         *("processes", "readable", "stage", "workspace", "writable"),
     )
 
@@ -33,7 +33,7 @@ class Base:
         readable: list[bytes],
         writable: list[bytes],
         links: list[bytes],
-        identity: list[bytes],
+        files: list[bytes],
         processes: int,
         memory_mb: int,
         file_mb: int,
@@ -47,7 +47,7 @@ class Base:
         self.readable = readable
         self.writable = writable
         self.links = links
-        self.identity = identity
+        self.files = files
         self.processes = processes
         self.memory_mb = memory_mb
         self.file_mb = file_mb
@@ -57,13 +57,13 @@ class Base:
         """The bytes that `decode` reads. Raises: ValueError where an item holds a NUL."""
         texts = (self.workspace, self.stage, self.hidden, self.home, self.network)
         numbers = (self.processes, self.memory_mb, self.file_mb, self.cpu_s)
-        lists = [self.readable, self.writable, self.links, self.identity]
+        lists = [self.readable, self.writable, self.links, self.files]
         return _encode([[*texts, *(b"%d" % number for number in numbers)], *lists])
 
     @classmethod
     def decode(cls, content: bytes) -> Base:
         """What `encode` wrote. Raises: ValueError for anything else."""
-        scalars, readable, writable, links, identity = _decode(content, 5)
+        scalars, readable, writable, links, files = _decode(content, 5)
         workspace, stage, hidden, home, network, *numbers = scalars
         processes, memory_mb, file_mb, cpu_s = map(int, numbers)
         return cls(
@@ -75,7 +75,7 @@ class Base:
             readable=readable,
             writable=writable,
             links=links,
-            identity=identity,
+            files=files,
             processes=processes,
             memory_mb=memory_mb,
             file_mb=file_mb,

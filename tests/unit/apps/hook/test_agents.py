@@ -42,8 +42,8 @@ def test_what_the_main_one_is_asked_about_no_profile_of_agents_gives_a_kind_of_a
         client.ask("Bash", tool_input={"command": "make"}, agent_type=name)
 
     assert [(entry.agent, entry.decision) for entry in client.entries()] == [
-        ("Explore", "ask"),
-        ("main", "ask"),
+        ("Explore", "confine"),
+        ("main", "confine"),
     ]
 
 

@@ -225,7 +225,7 @@ def test_a_command_about_which_only_otherwise_asks_needs_no_more_than_the_image(
     command = {"command": "npm test 2>&1 | tail -20"}
 
     assert not declines(client, client.event("Bash", tool_input=command))
-    assert client.entries()[-1].decision == "ask"
+    assert client.entries()[-1].decision == "confine"
 
 
 def test_a_question_to_a_person_is_left_to_the_path_that_makes_checkpoints(client: Client):

@@ -343,21 +343,6 @@ not_match = ["tool:file:create x/m/1",
 
 
 @pytest.mark.parametrize(
-    ("profiles", "is_found"),
-    [
-        ("", True),
-        ('[profiles.standard]\nallow = ["tool:file:*"]', True),
-        ('[profiles.standard]\nask = ["tool:shell:run *"]', True),
-        ('[profiles.standard]\nallow = ["tool:shell:run pytest *"]', False),
-        ('[profiles.own]\nallow = ["tool:shell:*"]', False),
-    ],
-)
-def test_a_sandbox_for_commands_that_no_rule_allows_is_found(profiles: str, is_found: bool) -> None:
-    findings = found(f'[hook]\non_allow = "approve"\nsandbox_shell = true\n{profiles}')
-    assert (("lint.nothing_sandboxed", 3) in findings) == is_found
-
-
-@pytest.mark.parametrize(
     ("body", "is_found"),
     [
         ('deny = ["tool:file:create migrations/**"]', True),

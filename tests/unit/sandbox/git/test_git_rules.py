@@ -63,6 +63,9 @@ CODE = [
     "worktrees/fix/HEAD",
     "worktrees/fix/config.worktree",
     "lfs/objects/x",
+    "lfs/objects/ab/cd/hook",
+    "lfs/objects/ab/" + "0" * 64,
+    "lfs/config",
     "fsmonitor--daemon.ipc",
     "index.lock",
     "HEAD.lock",
@@ -97,6 +100,16 @@ def test_the_same_names_as_ordinary_ones_are_allowed():
         content = OID + b" refs/heads/main\n" if name == "packed-refs" else None
         assert judged(name, content).is_allowed, name
         assert judged(name, is_removed=True).is_allowed is (name != "HEAD"), name
+
+
+def test_what_a_pointer_of_git_lfs_stands_for_lands_before_what_points_to_it():
+    name = f"lfs/objects/ab/cd/{'0' * 64}"
+
+    assert judged(name, b"any bytes") == GitRuling(True, phase=Phase.OBJECTS)
+    assert not judged(name, kind=NodeKind.LINK).is_allowed
+    assert not judged(name, mode=0o755).is_allowed
+    for directory in ("lfs", "lfs/tmp", "lfs/objects", "lfs/objects/ab", "lfs/objects/ab/cd"):
+        assert judged(directory, kind=NodeKind.DIRECTORY).is_allowed, directory
 
 
 @pytest.mark.parametrize("kind", [NodeKind.LINK, NodeKind.OTHER])
@@ -243,12 +256,6 @@ def test_what_an_ended_git_leaves_is_refused_beside_the_rest(name):
     for is_removed in (False, True):
         said = judged(name, b"x", is_removed=is_removed)
         assert (said.is_allowed, said.is_aside) == (False, True)
-
-
-def test_objects_of_lfs_are_objects():
-    said = judged(f"lfs/objects/01/23/{'0123' * 16}")
-    assert (said.is_allowed, said.phase) == (True, Phase.OBJECTS)
-    assert not judged(f"lfs/objects/01/23/{'0123' * 16}", mode=0o755).is_allowed
 
 
 UPSTREAM = b'[branch "x/y"]\n\tremote = origin\n\tmerge = refs/heads/x/y\n'

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from paddock.sandbox.host.git_identity import read_git_identity
 from paddock.sandbox.host.host_facts import LeftOut, Standing
 from paddock.sandbox.host.standing import Resolver
 from paddock.sandbox.host.toolchains import Found, find_toolchains
@@ -412,30 +411,3 @@ def test_a_path_that_leads_nowhere_or_round_has_no_place(tmp_path):
         None
     ] * 3
     assert resolver.find("/") == Standing("/", "/")
-
-
-# --- name and e-mail ------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "identity"),
-    [
-        ("[user]\n\tname = A U Thor\n\temail = a@example.com\n", ("A U Thor", "a@example.com")),
-        ('[user]\nname = "A; U" ; comment\nemail=a@b # c\n', ("A; U", "a@b")),
-        ("[core]\nname = no\n[USER]\nName = A\nEMAIL = b\n", ("A", "b")),
-        ('[user "x"]\nname = A\nemail = b\n', None),
-        ("[user]\nname = A\n", None),
-        ('[user]\nname = "a\\"]\\n[core]"\nemail = b\n', None),
-        ("[user] name = A\nemail = b\n", ("A", "b")),
-        ("", None),
-    ],
-)
-def test_name_and_e_mail_come_from_the_users_own_configuration(tmp_path, text, identity):
-    (tmp_path / ".gitconfig").write_text(text)
-    assert read_git_identity(str(tmp_path), str(tmp_path / ".config")) == identity
-
-
-def test_without_a_configuration_there_is_no_identity(tmp_path):
-    assert read_git_identity(str(tmp_path), str(tmp_path)) is None
-    (tmp_path / ".gitconfig").mkdir()
-    assert read_git_identity(str(tmp_path), str(tmp_path)) is None

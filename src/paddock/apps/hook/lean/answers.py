@@ -8,7 +8,7 @@ Codex ignores `ask` and runs the call.
 from _json import encode_basestring_ascii as text
 
 from paddock.apps.hook.lean.asked import Asked
-from paddock.apps.hook.lean.judging import ASK, DENY, OTHERWISE, Verdict
+from paddock.apps.hook.lean.judging import ASK, CONFINE, DENY, OTHERWISE, Verdict
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ def find_word(asked: Asked, verdict: Verdict, engine: "Engine") -> str:
     """Return `deny`, `ask`, `allow` or `none`: what the client is told about the call."""
     if verdict.outcome == DENY:
         return "deny"
+    if verdict.outcome == CONFINE:
+        return SILENT
     if verdict.outcome == ASK:
         if verdict.rank >= OTHERWISE:
             return SILENT

@@ -1,0 +1,286 @@
+"""What of the user's git configuration decides what is committed, vetted for commands.
+
+Git on the host says what holds in the workspace (`git_listing`). Taken are values that
+name no program and no path, from a list; who commits; the user's ignore and attributes
+files, as text; and filters, which run in the sandbox, where their program is there.
+Never anything else: aliases, pagers, helpers, addresses, headers, keys.
+
+What stands in the repository's own configuration a command sees by itself.
+"""
+
+import os
+import pwd
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from paddock.errors import PaddockError
+from paddock.plane.files import read_file
+from paddock.sandbox.host.git_listing import GitSetting, list_settings
+from paddock.sandbox.host.host_facts import GitFacts, GitFilter, LeftOut, Standing
+from paddock.sandbox.host.places import is_below, is_changeable, is_covered
+from paddock.sandbox.host.standing import Resolver
+
+_TEXT_BYTES_MAX: Final = 65_536
+_CHARS_MAX: Final = 200
+_LINE_CHARS_MAX: Final = 1024
+_FILTERS_MAX: Final = 64
+_SYSTEM_ATTRIBUTES: Final = "/etc/gitattributes"
+
+PLAIN_KEYS: Final = frozenset(
+    (
+        # Which bytes of a file become the blob, and back.
+        "core.autocrlf core.eol core.safecrlf core.whitespace core.checkroundtripencoding "
+        "i18n.commitencoding apply.whitespace "
+        # What git thinks of the file system's names and modes.
+        "core.filemode core.ignorecase core.precomposeunicode core.symlinks core.protecthfs "
+        "core.protectntfs core.trustctime core.checkstat "
+        # Who commits, and the message of it.
+        "user.name user.email user.useconfigonly author.name author.email committer.name "
+        "committer.email core.commentchar commit.cleanup commit.status commit.verbose "
+        # Names of branches, and how histories are joined.
+        "init.defaultbranch branch.autosetupmerge branch.autosetuprebase checkout.guess "
+        "checkout.defaultremote merge.conflictstyle merge.ff merge.log merge.renames "
+        "merge.renamelimit merge.directoryrenames merge.renormalize merge.autostash pull.rebase "
+        "pull.ff push.default push.autosetupremote push.followtags fetch.prune fetch.prunetags "
+        "rebase.autosquash rebase.autostash rebase.backend rebase.forkpoint rebase.rebasemerges "
+        "rebase.updaterefs rebase.missingcommitscheck rebase.abbreviatecommands rebase.stat "
+        "rebase.reschedulefailedexec submodule.recurse "
+        # What is printed, and so what a model learns and repeats.
+        "core.quotepath core.abbrev diff.algorithm diff.renames diff.renamelimit diff.context "
+        "diff.noprefix diff.mnemonicprefix diff.indentheuristic diff.suppressblankempty "
+        "status.showuntrackedfiles status.relativepaths status.renames log.date log.decorate "
+        "log.follow branch.sort tag.sort versionsort.suffix"
+    ).split()
+)
+"""Keys whose values git takes for a word, a number, a pattern of names or a person's name."""
+
+_WHO: Final = re.compile(r"EMAIL|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)")
+_FILTER: Final = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)", re.DOTALL)
+_NAME: Final = re.compile(r"[\w.+@-]{1,64}", re.ASCII)
+_NAMED: Final = re.compile(r"(?:^|\s)filter=(\S+)")
+_SIGNING: Final = frozenset({"commit.gpgsign", "tag.gpgsign", "tag.forcesignannotated"})
+
+
+@dataclass(slots=True)
+class GitLook:
+    """One look at git on the host, and what came of it so far."""
+
+    workspace: str
+    home: str
+    variables: Mapping[str, str]
+    search_path: tuple[Standing, ...]
+    changeable: tuple[str, ...]
+    """Real places where a command of this plane can put what it likes, or that are closed."""
+    secret_places: tuple[str, ...]
+    is_secret: Callable[[str], bool]
+    """Whether policy would call a file of that name secret."""
+    resolver: Resolver = field(default_factory=Resolver)
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+
+    def look(self) -> GitFacts:
+        """Ask git, once; nothing of what a repository's configuration names is started."""
+        settings = self._settings()
+        first = next((each for each in settings if each.scope == "local"), None)
+        # git lists the repository's own file first, then what that includes.
+        own = (self.workspace, os.path.dirname(first.file)) if first is not None else ()
+        ours: list[GitSetting] = []
+        visible: list[GitSetting] = []
+        for each in settings:
+            is_seen = each.scope in {"local", "worktree"} and is_covered(each.file, own)
+            (visible if is_seen else ours).append(each)
+        said = {each.key: each for each in ours}
+        attributes = self._text(_SYSTEM_ATTRIBUTES) + self._users_text(said, "attributes")
+        named = [attributes, *(_plain_text(path) or "" for path in _attribute_files(own))]
+        return GitFacts(
+            values=self._values(said),
+            variables=self._who(),
+            filters=self._filters(ours, visible),
+            filter_names=_filter_names(named),
+            ignored=self._users_text(said, "ignore"),
+            attributes=attributes,
+            own_keys=tuple(sorted({each.key for each in visible})),
+            is_signing=_is_signing(settings),
+            left_out=tuple(self.left_out),
+        )
+
+    def _settings(self) -> tuple[GitSetting, ...]:
+        git = self._find_git()
+        if not git or not self._has_anything():
+            return ()
+        variables = {**self.variables, "HOME": self.variables.get("HOME", self.home)}
+        found = list_settings(git, self.workspace, variables)
+        if found is None:
+            why = "git on this host did not say in time what holds here: none of it is taken"
+            self.left_out.append(LeftOut("git config", why))
+        return found or ()
+
+    def _find_git(self) -> str:
+        """The program; empty where there is none that only the operator could have put there.
+
+        Threat: `.venv/bin/git`, planted by a command, would run here without a sandbox.
+        """
+        for standing in self._programs("git"):
+            if not self._is_changeable(standing) and ".." not in standing.asked.split("/"):
+                return standing.real
+        return ""
+
+    def _has_anything(self) -> bool:
+        """Whether there is a repository, or a file that a new one would go by."""
+        here = self.workspace.rstrip("/")
+        above = [here, *(str(each) for each in Path(self.workspace).parents)]
+        files = ["/etc/gitconfig", f"{self.home}/.gitconfig", f"{self._config_home()}/config"]
+        is_told = any(name.startswith("GIT_CONFIG_") for name in self.variables)
+        repository = [f"{here}/HEAD", *(f"{each.rstrip('/')}/.git" for each in above)]
+        return is_told or any(os.path.lexists(path) for path in (*files, *repository))
+
+    def _config_home(self) -> str:
+        return f"{self.variables.get('XDG_CONFIG_HOME') or f'{self.home}/.config'}/git"
+
+    def _values(self, said: Mapping[str, GitSetting]) -> tuple[tuple[str, str], ...]:
+        found = {key: said[key].value for key in sorted(PLAIN_KEYS & said.keys())}
+        taken = {key: value for key, value in found.items() if _is_plain(value)}
+        has_email = "user.email" in taken or "EMAIL" in self.variables
+        if has_email and "user.name" not in found and not _is_true(found.get("user.useconfigonly")):
+            name = _full_name()
+            taken |= {"user.name": name} if name else {}
+        return tuple(taken.items())
+
+    def _who(self) -> tuple[tuple[str, str], ...]:
+        found = ((name, text) for name, text in self.variables.items() if _WHO.fullmatch(name))
+        return tuple(sorted((name, text) for name, text in found if text and _is_plain(text)))
+
+    def _users_text(self, said: Mapping[str, GitSetting], name: str) -> str:
+        """The user's file of that name, wherever their configuration has it."""
+        setting = said.get("core.excludesfile" if name == "ignore" else "core.attributesfile")
+        if setting is None:
+            return self._text(f"{self._config_home()}/{name}")
+        # Threat: the user's configuration includes, or is, a file of the workspace, and there
+        # a command names any file of the home directory.
+        written = self.resolver.find(setting.file) if setting.file else Standing("", "")
+        path = setting.value.removeprefix(":(optional)")
+        if written is None or self._is_changeable(written):
+            self.left_out.append(LeftOut(path, f"{setting.file}, which says so, can be changed"))
+            return ""
+        path = f"{self.home}{path[1:]}" if path.startswith("~/") else path
+        return self._text(path) if path.startswith("/") else ""
+
+    def _text(self, path: str) -> str:
+        """The text of a file of the user's; empty where there is none that may be shown.
+
+        Threat: a link to a key in the place of an ignore file, which every command reads.
+        """
+        standing = self.resolver.find(path)
+        if standing is None:
+            return ""
+        why = ""
+        if self._is_changeable(standing):
+            why = "commands can change it, or what leads to it"
+        elif is_covered(standing.real, self.secret_places) or self.is_secret(
+            os.path.basename(standing.real)
+        ):
+            why = f"it is a secret: {standing.real}"
+        text = "" if why else _plain_text(standing.real)
+        if text is None:
+            why = f"it is not a plain text of at most {_TEXT_BYTES_MAX} bytes"
+        if why:
+            self.left_out.append(LeftOut(path, why))
+        return f"{text}\n" if text and not text.endswith("\n") else text or ""
+
+    def _is_changeable(self, standing: Standing) -> bool:
+        return is_changeable(standing, (self.workspace, *self.changeable))
+
+    def _filters(self, ours: list[GitSetting], visible: list[GitSetting]) -> tuple[GitFilter, ...]:
+        """Those with a command line; a repository's own line stands over the user's."""
+        lines: dict[str, dict[str, str]] = {}
+        for each in (*ours, *visible):
+            match = _FILTER.fullmatch(each.key)
+            if match is not None and _NAME.fullmatch(match[1]):
+                lines.setdefault(match[1], {})[match[2]] = each.value
+        owned = {match[1] for each in visible if (match := _FILTER.fullmatch(each.key))}
+        found: list[GitFilter] = []
+        for name, said in list(lines.items())[:_FILTERS_MAX]:
+            said.pop("required", None)
+            rows = tuple(sorted((kind, line) for kind, line in said.items() if line))
+            programs = tuple(self._programs_of(line) for _, line in rows)
+            found.append(GitFilter(name, name in owned, rows, programs))
+        return tuple(found)
+
+    def _programs_of(self, line: str) -> tuple[str, ...]:
+        """Where the program of a filter's line may be; nowhere for a line that is not taken."""
+        if len(line) > _LINE_CHARS_MAX or not line.isprintable():
+            return ()
+        try:
+            words = [word for word in shlex.split(line) if "=" not in word]
+        except ValueError:
+            return ()
+        found = self._programs(words[0]) if words else []
+        return tuple(dict.fromkeys(each.real for each in found))
+
+    def _programs(self, word: str) -> list[Standing]:
+        places = [word] if word.startswith("/") else []
+        if "/" in word and not places:
+            # git runs filters at the top of the work tree.
+            places = [f"{self.workspace}/{word}"]
+        elif not places:
+            places = [f"{each.asked.rstrip('/')}/{word}" for each in self.search_path]
+        found = (self.resolver.find(place) for place in places)
+        return [each for each in found if each is not None and _is_program(each.real)]
+
+
+def _is_signing(settings: Iterable[GitSetting]) -> bool:
+    said = {each.key: each.value for each in settings if each.key in _SIGNING}
+    return any(map(_is_true, said.values()))
+
+
+def _is_true(value: str | None) -> bool:
+    return value is not None and value.lower() in {"true", "yes", "on", "1"}
+
+
+def _filter_names(texts: Iterable[str]) -> tuple[str, ...]:
+    """The filters that attributes name."""
+    found = dict.fromkeys(name for text in texts for name in _NAMED.findall(text))
+    return tuple(name for name in found if _NAME.fullmatch(name))[:_FILTERS_MAX]
+
+
+def _attribute_files(own: tuple[str, ...]) -> list[str]:
+    if not own:
+        return []
+    workspace, git_directory = own
+    found = [f"{workspace}/.gitattributes", f"{git_directory}/info/attributes"]
+    above = os.path.dirname(git_directory)
+    is_inside = above != workspace and is_below(workspace, above)
+    return [*found, f"{above}/.gitattributes"] if is_inside else found
+
+
+def _is_plain(value: str) -> bool:
+    # Threat: a value that ends its line in the private configuration adds a line to it.
+    return len(value) <= _CHARS_MAX and value.isprintable()
+
+
+def _plain_text(path: str) -> str | None:
+    """What stands in a small text, nothing where none is; None for what is no small text."""
+    if path == os.devnull:
+        return ""
+    try:
+        text = (read_file(Path(path), _TEXT_BYTES_MAX) or b"").decode()
+    except (PaddockError, UnicodeDecodeError):
+        return None
+    return None if "\0" in text else text
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _full_name() -> str:
+    """The user's name in the system's database, as git takes it (ident.c)."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return ""
+    name = entry.pw_gecos.partition(",")[0].replace("&", entry.pw_name.capitalize())
+    return name if _is_plain(name) else ""
