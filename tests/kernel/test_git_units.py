@@ -68,7 +68,7 @@ HALF_REFUSED = {
     "restore and stage": "git restore --source other --staged --worktree .",
     "add": "echo two > key.pem; git add key.pem",
     "read-tree": "git read-tree -u --reset other",
-    "bisect": "git bisect start -q other main",
+    "a commit of its own": "git checkout -q --detach other",
 }
 
 
@@ -135,7 +135,7 @@ def test_an_honest_operation_lands_whole(terminal: Terminal, name: str):
     line, expected = HONEST[name]
     yard = terminal.yard
     branch(yard, "side", SIDE)
-    yard.write({".env": "SECRET=1\n", "private/x": "x\n", "key.pem": "one\n"})
+    yard.write({".env": "SECRET=1\n", "private/x": "x\n"})
     (yard.root / ".git/info/exclude").write_text(".env\nprivate/\npaddock.toml\n")
     if name == "clone":
         yard.git("init", "-q", "lib")
@@ -343,6 +343,13 @@ def test_a_pure_edit_is_no_unit(terminal: Terminal):
 
     assert [path for path in said["files_changed"] if path != ".git/index"] == ["a"], said
     assert list(refused(said)) == ["key.pem"]
+
+
+def test_a_file_that_only_has_another_time_holds_nothing_up(terminal: Terminal):
+    said = terminal.sneak("touch key.pem; echo x > a; git commit -qam x")
+
+    assert list(refused(said)) == ["key.pem"], said
+    assert terminal.yard.git("log", "-1", "--format=%s") == "x\n"
 
 
 def test_a_lock_that_is_left_holds_everything_up(terminal: Terminal):

@@ -165,7 +165,7 @@ class Units:
         refused = {
             name: number
             for name, number in self._changed(tree).items()
-            if not judged[number].is_allowed
+            if not judged[number].is_allowed and not _is_only_touched(self._found[number])
         }
         if refused:
             named = self._named_in(tree)
@@ -203,7 +203,7 @@ class Units:
         if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
             return False
         if change.kind is ChangeKind.MODE:
-            return (change.mode ^ lower.mode) & _PERMISSIONS == 0
+            return _is_only_touched(difference)
         above, _, name = change.path.rpartition("/")
         if name == "index":
             return any(
@@ -280,6 +280,14 @@ def _below(tree: WorkTree, path: str) -> bytes:
     if not path.startswith(f"{tree.root}/"):
         return b""
     return os.fsencode(path[len(tree.root) + 1 :])
+
+
+def _is_only_touched(difference: Difference) -> bool:
+    """Whether a file has another time and nothing else that git knows of."""
+    change, lower = difference.change, difference.lower
+    if change.kind is not ChangeKind.MODE or lower is None:
+        return False
+    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
 
 
 def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
