@@ -251,6 +251,9 @@ def test_a_clone_of_a_repository_in_the_workspace_copies_and_is_told_so(terminal
     assert (failed.details["exit_code"], failed.details["files_changed"]) == (128, [])
     assert "use git clone --no-hardlinks]" in failed.content
 
+    # No command writes a policy, so that a copy with one could not land whole.
+    terminal.yard.git("rm", "-q", "--cached", "paddock.toml")
+    terminal.yard.git("commit", "-qm", "without policy")
     works = terminal.call(
         "run_shell", command="git clone -q --no-hardlinks . copy && git -C copy fsck"
     )

@@ -239,6 +239,8 @@ def _run_once(room: Room, request: CommandRequest, observed: Observed) -> Staged
         workspace=plan.workspace,
         readable=(*plan.readable, *plan.writable),
         shown=frozenset(view.files),
+        stand_ins=frozenset(path for path, file in view.files.items() if not file.is_faithful),
+        unseen=survey.closed,
     )
     stage = room.launcher.open_stage(plan, root_fd, tuple(view.files.values()))
     try:

@@ -29,11 +29,10 @@ from paddock.policy.settings import Commit, Git
 from paddock.sandbox.git.rules import (
     GitChange,
     GitDirectory,
-    GitRuling,
     NodeKind,
+    bare_paths,
     find_git_place,
     judge_git,
-    settle_unit,
 )
 from paddock.sandbox.host.places import directories_above, is_covered
 from paddock.text.show import quote
@@ -93,6 +92,8 @@ class StagedJudgement:
     """The pattern that warns; empty where nothing does."""
     phase: int = 0
     """Within a git directory, lower ones land first (`git_names.Phase`)."""
+    is_aside: bool = False
+    """Whether its repository is whole without it: `GitRuling.is_aside`."""
 
     @property
     def is_allowed(self) -> bool:
@@ -116,26 +117,24 @@ class Bench:
     """Git directories that stood there before the command, bare ones among them."""
     shown: frozenset[str] = frozenset()
     """What the command saw as git's index has it, and not as it stands."""
+    stand_ins: frozenset[str] = frozenset()
+    """Of these, what git would have checked out as something else: a filter or an object is
+    missing. No change of them is recorded."""
+    unseen: tuple[str, ...] = ()
+    """Names in the workspace that were not there for the command, but for what is `shown`."""
 
 
 def judge_changes(bench: Bench, changes: Sequence[CommandChange]) -> tuple[StagedJudgement, ...]:
-    """Judge each change, in order; a git directory's together."""
-    judged: dict[int, StagedJudgement] = {}
-    units: dict[str, list[tuple[int, StagedJudgement, GitRuling]]] = {}
-    for number, change in enumerate(changes):
-        place = None
-        if bench.git != "none":
-            place = find_git_place(change.path, [each.path for each in bench.repositories])
+    """Judge each change by itself, in order; see `units` for what binds them."""
+    judged: list[StagedJudgement] = []
+    bare = bare_paths(bench.repositories)
+    for change in changes:
+        place = None if bench.git == "none" else find_git_place(change.path, bare)
         if place is None:
-            judged[number] = _judge(bench, change)
-            continue
-        ruling, judgement = _judge_in_git(bench, change, place.directory, place.name)
-        units.setdefault(place.directory, []).append((number, judgement, ruling))
-    for unit in units.values():
-        settled = settle_unit([ruling for _, _, ruling in unit])
-        for (number, judgement, _), ruling in zip(unit, settled, strict=True):
-            judged[number] = _under_preset(judgement, ruling)
-    return follow_directories([judged[number] for number in range(len(changes))])
+            judged.append(_judge(bench, change))
+        else:
+            judged.append(_judge_in_git(bench, change, place.directory, place.name))
+    return follow_directories(judged)
 
 
 def settle_commit(
@@ -286,7 +285,7 @@ def _within(parent: str, text: str) -> str | None:
 
 def _judge_in_git(
     bench: Bench, change: CommandChange, directory: str, name: str
-) -> tuple[GitRuling, StagedJudgement]:
+) -> StagedJudgement:
     known = next(
         (each for each in bench.repositories if each.path == directory), GitDirectory(directory)
     )
@@ -301,15 +300,20 @@ def _judge_in_git(
         known,
         bench.git,
     )
-    problem = _unusable(change) or _impossible_in_git(change)
-    if problem is not None:
-        return GitRuling(False, problem.reason, spoils=ruling.is_allowed), problem
+    judged = _unusable(change) or _impossible_in_git(change) or _denied_in_git(bench, change)
+    if judged is None and not ruling.is_allowed:
+        reason = f"{quote(change.path)} is not committed by the git preset: {ruling.reason}"
+        judged = _refused(change, ProtectedPathError.code, reason)
+    judged = judged or StagedJudgement(change, Outcome.ALLOW)
+    return replace(judged, phase=int(ruling.phase), is_aside=ruling.is_aside)
+
+
+def _denied_in_git(bench: Bench, change: CommandChange) -> StagedJudgement | None:
     decision = decide(bench.policy, bench.chain, _actions(change), Writer.COMMAND)
     denial = _still_denied(decision)
-    if denial is not None:
-        refused = StagedJudgement(change, Outcome.DENY, denial.code, denial.reason, denial)
-        return GitRuling(False, denial.reason, spoils=ruling.is_allowed), refused
-    return ruling, StagedJudgement(change, Outcome.ALLOW)
+    if denial is None:
+        return None
+    return StagedJudgement(change, Outcome.DENY, denial.code, denial.reason, denial)
 
 
 def _still_denied(decision: Decision) -> RuleMatch | None:
@@ -321,19 +325,6 @@ def _still_denied(decision: Decision) -> RuleMatch | None:
         if rule.outcome is Outcome.DENY and rule.source not in _LIFTED_IN_GIT:
             return rule
     return None
-
-
-def _under_preset(judgement: StagedJudgement, ruling: GitRuling) -> StagedJudgement:
-    placed = replace(judgement, phase=int(ruling.phase))
-    if ruling.is_allowed or not judgement.is_allowed:
-        return placed
-    path = quote(judgement.change.path)
-    return replace(
-        placed,
-        outcome=Outcome.DENY,
-        code=ProtectedPathError.code,
-        reason=f"{path} is not committed by the git preset: {ruling.reason}",
-    )
 
 
 def follow_directories(judgements: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:

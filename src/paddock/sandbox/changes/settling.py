@@ -1,8 +1,9 @@
 """What of a command's differences lands, and what is refused: judged, and then settled together.
 
-Each is judged by itself, as a file tool's act would be (`judging`). Three things bind them
-to each other: what takes the place of something else needs that to go; the whole set has
-a limit; and under `commit = "all"` one refusal is everybody's.
+Each is judged by itself, as a file tool's act would be (`judging`). Four things bind them
+to each other: what takes the place of something else needs that to go; a repository's are
+one unit (`units`); the whole set has a limit; and under `commit = "all"` one refusal is
+everybody's.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,6 +30,7 @@ from paddock.sandbox.changes.judging import (
     settle_commit,
 )
 from paddock.sandbox.changes.obstacles import Obstacles
+from paddock.sandbox.changes.units import Units, Unseen
 from paddock.sandbox.changes.upper import Kind
 from paddock.sandbox.git.repositories import Touched, find_repositories, read_git_file
 from paddock.sandbox.git.rules import (
@@ -83,6 +85,8 @@ def settle(
     if bench.git == "safe":
         nested = {each.path: each.nested for each in repositories}
         changes = [_with_content(each, nested, layers.upper_fd) for each in changes]
+    unseen = Unseen(bench.unseen, bench.shown - bench.stand_ins, differences.too_deep)
+    units = Units(found, repositories, layers, unseen, bench.workspace)
     obstacles = Obstacles(found, layers, bench.policy.guards)
     while True:
         tried = [
@@ -90,9 +94,9 @@ def settle(
             for each, change in zip(found, changes, strict=True)
         ]
         judged = _answered(judge_changes(bench, tried), grants=terms.grants_asks)
+        judged = _bound(found, judged, units)
         if not obstacles.keep(judged):
             break
-    judged = _without_blocked(found, judged)
     judged = _within_limit(found, judged, terms.bytes_max)
     judged = settle_commit(judged, terms.commit, len(refused_besides(differences)))
     return tuple(Settled(*pair) for pair in zip(found, judged, strict=True))
@@ -163,6 +167,17 @@ def _answered(judged: Sequence[StagedJudgement], *, grants: bool) -> tuple[Stage
         else each
         for each in judged
     )
+
+
+def _bound(
+    found: Sequence[Difference], judged: Sequence[StagedJudgement], units: Units
+) -> tuple[StagedJudgement, ...]:
+    """What lands of changes that need each other: each refusal may be the reason of the next."""
+    while True:
+        bound = follow_directories(units.settle(_without_blocked(found, judged)))
+        if [each.outcome for each in bound] == [each.outcome for each in judged]:
+            return bound
+        judged = bound
 
 
 def _without_blocked(

@@ -6,6 +6,9 @@
     tracked.py        which closed names git tracks, each by the index of its own repository
     index.py          whether the paths in an index are ones that git would enter. Pure
     repositories.py   the git directories that a command's changes touch, before and after
+    worktrees.py      the work trees of these, and the repository that each belongs to
+    named.py          what a work tree's index and HEAD name, before and after
+    trees.py          what a commit names, by a git that believes nothing of a repository
 
 Dangers: a git directory runs code for whoever uses it next, by hooks, by configuration
 and by what its own files point at, and anything may call itself one. So what is not an

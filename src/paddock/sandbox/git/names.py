@@ -27,6 +27,11 @@ _OPTION: Final = r"'?-[\w=:.-]*'?"
 _OPTIONS: Final = rf"(?:{_OPTION})?(?:[ \n]+{_OPTION})*[ \n]*"
 _QUOTED: Final = r"'(?:[^'\n]|'\\['!]')*'"
 
+_UPSTREAM: Final = re.compile(
+    rb"(?m)^\[branch \"[^\"\\\n]+\"\]\n"
+    rb"(?:\t(?:remote|merge|vscode-merge-base) = [^\"\\#;\n]+\n)*(?=\[|\Z)"
+)
+
 Check = Callable[[bytes, int], bool]
 """Of a content, in a repository whose objects' names have that many bytes."""
 
@@ -74,6 +79,14 @@ def find_ordinary(name: str) -> Ordinary | None:
 def is_ordinary_directory(name: str) -> bool:
     """Whether git makes and removes directories of that name on the way."""
     return _DIRECTORIES.fullmatch(name) is not None
+
+
+def differ_in_upstreams(before: bytes, after: bytes) -> bool:
+    """Whether two configurations are the same but for the upstreams of branches.
+
+    Git writes these on the way, for `git switch NAME` and `git branch -d`.
+    """
+    return _UPSTREAM.sub(b"", before) == _UPSTREAM.sub(b"", after)
 
 
 def _lines(pattern: str) -> Check:

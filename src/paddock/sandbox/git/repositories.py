@@ -15,6 +15,7 @@ repository is told with what stood there already (`GitDirectory.armed_by`).
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -30,6 +31,7 @@ from paddock.sandbox.git.rules import (
     looks_bare,
 )
 from paddock.sandbox.host.places import directories_above
+from paddock.text.show import quote
 from paddock.workspace.resolution import (
     PASS_DIRECTORY,
     READ_FILE,
@@ -71,6 +73,7 @@ def find_repositories(lower_fd: int, touched: Touched) -> tuple[GitDirectory, ..
             frozenset(nested),
             armed.get(directory, ""),
             looking.hash_bytes(directory),
+            is_new=not looking.is_repository(directory),
         )
         for directory, nested in sorted(inside.items())
     )
@@ -95,6 +98,34 @@ def read_git_file(root_fd: int, path: str) -> bytes | None:
         ) from error
     finally:
         os.close(fd)
+
+
+def read_whole_file(root_fd: int, path: str, bytes_max: int) -> bytes | None:
+    """What a file of git's holds; None where there is no file.
+
+    Raises: HostError: it cannot be read, or is too large.
+    """
+    try:
+        fd = detect_resolution().open(root_fd, path, READ_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno or 0)) from error
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        if not stat.S_ISREG(found.st_mode) or found.st_size > bytes_max:
+            raise _unreadable(path, f"no file of at most {bytes_max} bytes")
+        return os.pread(fd, found.st_size + 1, 0)
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno or 0)) from error
+    finally:
+        os.close(fd)
+
+
+def _unreadable(path: str, why: str) -> HostError:
+    return HostError(f"what the repository names is not known: {quote(path)}: {why}")
 
 
 def _find_armed(looking: "_Looking", bare: Sequence[str]) -> dict[str, str]:
@@ -145,6 +176,10 @@ class _Looking:
             return None
         standing = self._standing(directory, ARMING_NAMES)
         return next((name for name in ARMING_NAMES if name in standing), None)
+
+    def is_repository(self, directory: str) -> bool:
+        """Whether it was one before the command, or could be the half of one."""
+        return bool(self._standing(directory, BARE_NAMES))
 
     def hash_bytes(self, directory: str) -> int:
         """The size of an object's name, as the configuration before the command says.

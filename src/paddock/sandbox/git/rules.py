@@ -14,7 +14,7 @@ become a repository: neither HEAD nor `refs` lands in it (`GitDirectory.armed_by
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -48,6 +48,14 @@ ARMING_NAMES: Final = (
 BARE_NAMES: Final = ("HEAD", "objects", "refs", "commondir")
 """What `looks_bare` goes by."""
 
+_TEMPLATE: Final = re.compile(r"config|description|branches|hooks(?:/[\w-]+\.sample)?|info/exclude")
+"""What git puts into a repository that it makes, and does not miss."""
+_LITTER: Final = re.compile(
+    r"objects/(?:.+/)?\.?tmp[-_].+|gc\.pid|fsmonitor--daemon(?:\.ipc|/.*)?"
+    r"|lfs/(?:tmp|cache|incomplete)(?:/.*)?"
+)
+"""What a git that was ended leaves behind, and nothing in the repository leads to."""
+
 _LOCKED: Final = "a lock of git that is left over, or another's"
 _NOT_ORDINARY: Final = "no ordinary git operation writes it"
 
@@ -63,7 +71,7 @@ class NodeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GitDirectory:
-    """One git directory of the workspace: a unit of commit.
+    """One git directory of the workspace.
 
     `nested` are the git directories of submodules and worktrees inside it that stood
     there *before* the command, relative to it (`modules/lib`, `worktrees/fix`).
@@ -77,6 +85,8 @@ class GitDirectory:
     repository yet and would become one."""
     hash_bytes: int = SHA1_BYTES
     """The size of an object's name in it."""
+    is_new: bool = False
+    """Whether the command made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +106,13 @@ class GitChange:
 class GitRuling:
     """Whether one change lands, and if not, why.
 
-    `spoils` says that the rest of the git directory would be broken without it: an
-    ordinary name with an odd content, as a ref that is no object's name. Then none of
-    the unit lands.
+    `is_aside` says of what is refused that the repository is whole without it: the rest
+    of its unit may land.
     """
 
     is_allowed: bool
     reason: str = ""
-    spoils: bool = False
+    is_aside: bool = False
     phase: Phase = Phase.STATE
 
 
@@ -139,6 +148,12 @@ def find_git_place(path: str, bare: Iterable[str] = ()) -> GitPlace | None:
     return None
 
 
+def bare_paths(directories: Iterable[GitDirectory]) -> list[str]:
+    """Those of git directories that have no `.git` in their name."""
+    paths = (each.path for each in directories)
+    return [path for path in paths if path.rpartition("/")[2].casefold() != _GIT]
+
+
 def looks_bare(names: Iterable[str]) -> bool:
     """Whether a directory with these entries is taken for a repository by git(1).
 
@@ -150,7 +165,7 @@ def looks_bare(names: Iterable[str]) -> bool:
 
 def wants_content(name: str, nested: Iterable[str] = ()) -> bool:
     """Whether `judge_git` has to see what stands in the file."""
-    kind = find_ordinary(_inner(name, nested)[0])
+    kind = find_ordinary(_inner(name, nested))
     return kind is not None and kind.check is not None
 
 
@@ -160,36 +175,24 @@ def judge_git(change: GitChange, directory: GitDirectory, preset: Git) -> GitRul
         return GitRuling(False, f'git = "{preset}": nothing in .git is written by commands')
     if directory.armed_by:
         why = f"with {quote(directory.armed_by)}, which stood there, it would become a repository"
-        return GitRuling(False, why, spoils=True)
+        return GitRuling(False, why)
     own = directory.path.rpartition("/")[2]
     is_misspelt = own != _GIT and own.casefold() == _GIT
     if change.name == "." and _is_plain_directory(change) and not is_misspelt:
         return GitRuling(True, phase=Phase.OBJECTS)
     if change.name == "." or is_misspelt:
         return GitRuling(False, "the git directory itself, or a link to another")
-    inner, is_nested = _inner(change.name, directory.nested)
+    inner = _inner(change.name, directory.nested)
     if not inner:
         return GitRuling(False, "a submodule's or worktree's git directory, or a new one")
     if _CONTROLS.search(change.name):
         return GitRuling(False, "a name with control characters")
     if change.kind is NodeKind.DIRECTORY:
-        return _judge_directory(inner, change, is_nested)
+        return _judge_directory(inner, change, directory)
     kind = find_ordinary(inner)
     if kind is None:
-        return GitRuling(False, _why_not(inner))
+        return _judge_other(inner, directory)
     return _judge_file(change, kind, directory.hash_bytes)
-
-
-def settle_unit(rulings: Sequence[GitRuling]) -> tuple[GitRuling, ...]:
-    """Refuse all of a unit where what is refused would leave the rest broken."""
-    spoiling = next((ruling for ruling in rulings if ruling.spoils), None)
-    if spoiling is None:
-        return tuple(rulings)
-    why = f"it belongs to a change of the repository that is refused: {spoiling.reason}"
-    return tuple(
-        GitRuling(False, why, phase=ruling.phase) if ruling.is_allowed else ruling
-        for ruling in rulings
-    )
 
 
 def _place(parts: list[str], depth: int) -> GitPlace:
@@ -208,18 +211,18 @@ def _is_gits(name: str) -> bool:
     )
 
 
-def _inner(name: str, nested: Iterable[str]) -> tuple[str, bool]:
+def _inner(name: str, nested: Iterable[str]) -> str:
     """The name in the innermost git directory; empty where that one is not known.
 
     Threat: where a submodule's name ends cannot be seen (`modules/a/refs/config` is
     a ref of `a`, or the configuration of `a/refs`). Only those that stood there count.
     """
     if name.partition("/")[0] not in _INSIDE:
-        return name, False
+        return name
     holding = [each for each in nested if name == each or name.startswith(each + "/")]
     if not holding:
-        return "", True
-    return name[len(max(holding, key=len)) + 1 :], True
+        return ""
+    return name[len(max(holding, key=len)) + 1 :]
 
 
 def _is_plain_directory(change: GitChange) -> bool:
@@ -228,11 +231,18 @@ def _is_plain_directory(change: GitChange) -> bool:
     return change.kind is NodeKind.DIRECTORY and is_private and not change.is_removed
 
 
-def _judge_directory(inner: str, change: GitChange, is_nested: bool) -> GitRuling:
+def _judge_other(inner: str, directory: GitDirectory) -> GitRuling:
+    is_aside = _LITTER.fullmatch(inner) is not None
+    if directory.is_new:
+        is_aside |= _TEMPLATE.fullmatch(inner) is not None
+    return GitRuling(False, _why_not(inner), is_aside)
+
+
+def _judge_directory(inner: str, change: GitChange, directory: GitDirectory) -> GitRuling:
     if not is_ordinary_directory(inner):
-        return GitRuling(False, _why_not(inner))
+        return _judge_other(inner, directory)
     if change.is_removed and inner in ("refs", "objects"):
-        return GitRuling(False, "without it the directory is no repository", spoils=not is_nested)
+        return GitRuling(False, "without it the directory is no repository")
     phase = Phase.OBJECTS if inner.startswith("objects") else Phase.STATE
     return GitRuling(True, phase=_gone(phase) if change.is_removed else phase)
 
@@ -240,22 +250,22 @@ def _judge_directory(inner: str, change: GitChange, is_nested: bool) -> GitRulin
 def _judge_file(change: GitChange, kind: Ordinary, hash_bytes: int) -> GitRuling:
     if change.is_removed:
         if change.name == "HEAD":
-            return GitRuling(False, "without it the directory is no repository", spoils=True)
+            return GitRuling(False, "without it the directory is no repository")
         if change.kind is NodeKind.OTHER:
             why = "a FIFO, socket or device, which no command takes away"
-            return GitRuling(False, why, spoils=True)
+            return GitRuling(False, why)
         return GitRuling(True, phase=_gone(kind.phase))
     if change.kind is not NodeKind.FILE:
         # Threat: a link writes elsewhere whatever git writes here.
-        return GitRuling(False, f"a {change.kind.value} where git has a file", spoils=True)
+        return GitRuling(False, f"a {change.kind.value} where git has a file")
     if change.mode & 0o7111:
-        return GitRuling(False, "git makes no executable file here", spoils=True)
+        return GitRuling(False, "git makes no executable file here")
     if kind.check is None:
         return GitRuling(True, phase=kind.phase)
     if change.content is None or len(change.content) > CONTENT_BYTES_MAX:
-        return GitRuling(False, f"more than {CONTENT_BYTES_MAX} bytes", spoils=True)
+        return GitRuling(False, f"more than {CONTENT_BYTES_MAX} bytes")
     if not kind.check(change.content, hash_bytes):
-        return GitRuling(False, "its content is not what git writes there", spoils=True)
+        return GitRuling(False, "its content is not what git writes there")
     return GitRuling(True, phase=kind.phase)
 
 

@@ -192,14 +192,14 @@ def test_an_agents_own_lists_deny_in_a_git_directory_too():
     assert codes(bench(), change) == []
 
 
-def test_a_spoilt_git_directory_lands_in_no_part():
+def test_changes_of_a_git_directory_are_judged_one_by_one():
     changes = [
         made(".git/index", kind=ChangeKind.MODIFIED, content=INDEX),
         made(".git/refs/heads/main", content=b"#!/bin/sh\n"),
         made("sub/.git/index", content=INDEX),
         made("a"),
     ]
-    assert [path for path, _ in codes(bench(), *changes)] == [".git/index", ".git/refs/heads/main"]
+    assert [path for path, _ in codes(bench(), *changes)] == [".git/refs/heads/main"]
 
 
 def test_a_bare_repository_is_judged_as_one_where_it_is_known():

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from paddock.sandbox.git.names import Phase
+from paddock.sandbox.git.names import Phase, differ_in_upstreams
 from paddock.sandbox.git.rules import (
     ARMING_NAMES,
     BARE_NAMES,
@@ -16,7 +16,6 @@ from paddock.sandbox.git.rules import (
     find_git_place,
     judge_git,
     looks_bare,
-    settle_unit,
     wants_content,
 )
 
@@ -122,13 +121,13 @@ def test_a_link_or_device_under_an_ordinary_name_is_refused(kind, name):
 def test_a_link_under_an_ordinary_name_may_go_and_a_device_stays_with_all_that_goes_with_it():
     assert judged("ORIG_HEAD", kind=NodeKind.LINK, is_removed=True).is_allowed
     said = judged("ORIG_HEAD", kind=NodeKind.OTHER, is_removed=True)
-    assert (said.is_allowed, said.spoils) == (False, True)
+    assert (said.is_allowed, said.is_aside) == (False, False)
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o744, 0o4644, 0o2644, 0o1644])
 def test_an_executable_file_is_refused(mode):
     said = judged("refs/heads/main", mode=mode)
-    assert (said.is_allowed, said.spoils) == (False, True)
+    assert (said.is_allowed, said.is_aside) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -166,10 +165,10 @@ def test_an_executable_file_is_refused(mode):
         ("rebase-apply/patch-merge-index", OID),
     ],
 )
-def test_an_ordinary_name_with_another_content_spoils_the_directory(name, content):
+def test_an_ordinary_name_with_another_content_is_refused_with_its_unit(name, content):
     assert wants_content(name)
     said = judged(name, content)
-    assert (said.is_allowed, said.spoils) == (False, True)
+    assert (said.is_allowed, said.is_aside) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +209,7 @@ def test_a_content_made_to_keep_a_check_busy_is_judged_at_once(name, content):
 @pytest.mark.parametrize("name", ["index", "refs/heads/main"])
 def test_a_checked_file_that_is_too_large_to_read_is_refused(name):
     said = judge_git(GitChange(name, NodeKind.FILE, content=None), MAIN, "safe")
-    assert (said.is_allowed, said.spoils) == (False, True)
+    assert (said.is_allowed, said.is_aside) == (False, False)
     assert said.reason == "more than 16000000 bytes"
 
 
@@ -218,7 +217,7 @@ def test_a_checked_file_that_is_too_large_to_read_is_refused(name):
 def test_nothing_lands_in_what_would_become_an_armed_repository(name):
     armed = GitDirectory("docs", armed_by="docs/config")
     why = "with 'docs/config', which stood there, it would become a repository"
-    assert judged(name, directory=armed) == GitRuling(False, why, spoils=True)
+    assert judged(name, directory=armed) == GitRuling(False, why)
     assert judged("HEAD", directory=GitDirectory("docs")).is_allowed
 
 
@@ -227,11 +226,57 @@ def test_what_arms_a_repository_is_looked_at_where_one_stands(name):
     assert not judged(name, b"evil\n").is_allowed
 
 
-def test_nothing_of_a_spoilt_directory_is_committed():
-    good, bad = judged("index"), judged("refs/heads/main", b"#!/bin/sh\n")
-    hook = judged("hooks/pre-commit")
-    assert [each.is_allowed for each in settle_unit([good, bad, hook])] == [False, False, False]
-    assert settle_unit([good, hook]) == (good, hook)
+@pytest.mark.parametrize(
+    "name", ["config", "description", "hooks", "hooks/pre-commit.sample", "info/exclude"]
+)
+def test_what_git_puts_into_a_new_repository_is_refused_beside_the_rest(name):
+    kind = NodeKind.DIRECTORY if name == "hooks" else NodeKind.FILE
+    new, old = (
+        judged(name, b"x", kind=kind, directory=GitDirectory(".git", is_new=is_new))
+        for is_new in (True, False)
+    )
+    assert (new.is_allowed, new.is_aside) == (False, True)
+    assert (old.is_allowed, old.is_aside) == (False, False)
+
+
+@pytest.mark.parametrize("name", ["hooks/pre-commit", "commondir", "modules/m/config", "x"])
+def test_what_a_new_repository_does_not_come_with_holds_it_up(name):
+    said = judged(name, b"x", directory=GitDirectory(".git", is_new=True))
+    assert (said.is_allowed, said.is_aside) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("objects/pack/tmp_pack_x1", "objects/ab/tmp_obj_x1", "objects/pack/.tmp-1-pack-0.idx"),
+        *("gc.pid", "lfs/tmp/x", "fsmonitor--daemon.ipc"),
+    ],
+)
+def test_what_an_ended_git_leaves_is_refused_beside_the_rest(name):
+    for is_removed in (False, True):
+        said = judged(name, b"x", is_removed=is_removed)
+        assert (said.is_allowed, said.is_aside) == (False, True)
+
+
+UPSTREAM = b'[branch "x/y"]\n\tremote = origin\n\tmerge = refs/heads/x/y\n'
+CONFIG = b'[core]\n\tbare = false\n[remote "origin"]\n\turl = u\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "are_alike"),
+    [
+        (CONFIG, CONFIG + UPSTREAM, True),
+        (CONFIG + UPSTREAM, CONFIG, True),
+        (UPSTREAM + CONFIG, CONFIG + UPSTREAM, True),
+        (CONFIG, CONFIG + b"[user]\n\tname = n\n", False),
+        (CONFIG, CONFIG + UPSTREAM + b"\tpushRemote = ext::sh\n", False),
+        (CONFIG, CONFIG + UPSTREAM + b"\trebase = true\n", False),
+        (CONFIG, UPSTREAM + b"\tfsmonitor = evil\n" + CONFIG, False),
+        (CONFIG, CONFIG + b'[branch "x"]\n\tremote = "a"\n', False),
+    ],
+)
+def test_configurations_that_differ_in_upstreams_alone_are_known(before, after, are_alike):
+    assert differ_in_upstreams(before, after) == are_alike
 
 
 def test_the_order_of_a_commit_is_objects_state_refs_heads_and_removals_backwards():
@@ -251,10 +296,10 @@ def test_the_order_of_a_commit_is_objects_state_refs_heads_and_removals_backward
     assert (phases[0], phases[-1]) == (Phase.OBJECTS, Phase.GONE_OBJECTS)
 
 
-def test_removing_what_makes_a_repository_one_spoils_the_directory():
+def test_removing_what_makes_a_repository_one_is_refused_with_its_unit():
     for name, kind in (("HEAD", NodeKind.FILE), ("refs", NodeKind.DIRECTORY)):
         said = judged(name, kind=kind, is_removed=True)
-        assert (said.is_allowed, said.spoils) == (False, True)
+        assert (said.is_allowed, said.is_aside) == (False, False)
 
 
 def test_read_only_commits_nothing():

@@ -37,6 +37,7 @@ def test_submodules_and_worktrees_that_stood_there_are_nested(tmp_path: Path):
     module, tree = ".git/modules/lib", ".git/worktrees/fix"
     fd = lay(
         tmp_path,
+        ".git/HEAD",
         *(f"{module}/HEAD", f"{module}/objects/", f"{module}/refs/"),
         *(f"{tree}/HEAD", f"{tree}/commondir", f"{tree}/gitdir"),
     )
@@ -62,7 +63,8 @@ def test_submodules_and_worktrees_that_stood_there_are_nested(tmp_path: Path):
 def test_a_bare_repository_is_one_before_or_after(tmp_path: Path, standing, made, is_bare):
     fd = lay(tmp_path, "other", *standing)
 
-    assert find(fd, *made) == ((GitDirectory("s"),) if is_bare else ())
+    is_new = not standing
+    assert find(fd, *made) == ((GitDirectory("s", is_new=is_new),) if is_bare else ())
 
 
 @pytest.mark.parametrize(
@@ -105,11 +107,11 @@ def test_a_repository_inside_of_one_is_completed_too(tmp_path: Path):
 @pytest.mark.parametrize(
     ("standing", "made", "found"),
     [
-        ((), ("HEAD", "objects", "refs", "config"), (GitDirectory("."),)),
+        ((), ("HEAD", "objects", "refs", "config"), (GitDirectory(".", is_new=True),)),
         (("HEAD", "objects/", "refs/"), ("hooks/x",), (GitDirectory("."),)),
         (("HEAD", "objects/", "config"), ("refs",), (GitDirectory(".", armed_by="config"),)),
         (("HEAD", "objects/", "refs/"), ("src/a", "README", "Cargo.lock"), ()),
-        (("HEAD", "objects/", "refs/"), ("s/.git/index",), (GitDirectory("s/.git"),)),
+        (("HEAD", "objects/", "refs/"), ("s/.git/index",), (GitDirectory("s/.git", is_new=True),)),
         (("HEAD",), ("config", "hooks/x"), ()),
         ((), ("objects/x", "refs/y", "config"), ()),
     ],
@@ -143,7 +145,7 @@ def test_a_worktree_of_a_repository_that_the_workspace_is_stands_in_it(tmp_path:
 def test_the_configuration_that_stood_there_tells_how_long_names_are(
     tmp_path: Path, text: str, hash_bytes: int
 ):
-    fd = lay(tmp_path, ".git/config")
+    fd = lay(tmp_path, ".git/HEAD", ".git/config")
     (tmp_path / ".git/config").write_text(text)
 
     assert find(fd, ".git/index") == (GitDirectory(".git", hash_bytes=hash_bytes),)

@@ -1,0 +1,329 @@
+"""What a command changed of one repository lands together, or none of it does.
+
+A repository's unit is every change below its git directory, and every change of a path that
+its index or HEAD names, before the command or after it. If HEAD and index landed without a
+file that was checked out, the repository would say that the user had reverted it. Without a
+change below the git directory there is no unit; an index that only knows newer times of the
+same files is none. Untracked files are judged each for itself. A superproject is one with the
+submodules whose commit in its index is another.
+
+Threat: a command that counts on the unit. So a unit only ever refuses more: what is refused
+stays so, and what the repository names is looked up without believing the command (`named`).
+If it cannot be looked up, whatever could be named is refused. And a commit may take a file
+out or change it only if the command was shown the file: else it deletes what it never saw.
+
+The look is made only where something of a repository is refused or was not shown; else it
+does not matter what is named.
+"""
+
+import os
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from paddock.errors import HostError, PermissionDeniedError
+from paddock.sandbox.changes.differences import Difference, Layers
+from paddock.sandbox.changes.judging import ChangeKind, StagedJudgement
+from paddock.sandbox.git.named import Naming, Sides
+from paddock.sandbox.git.names import differ_in_upstreams
+from paddock.sandbox.git.repositories import read_whole_file
+from paddock.sandbox.git.rules import (
+    CONTENT_BYTES_MAX,
+    GitDirectory,
+    NodeKind,
+    bare_paths,
+    find_git_place,
+)
+from paddock.sandbox.git.worktrees import WorkTree, find_work_trees
+from paddock.sandbox.host.places import directories_above
+from paddock.text.show import quote
+from paddock.values.decisions import Outcome
+
+_PERMISSIONS: Final = 0o777
+_BYTES_MAX: Final = 256_000_000
+"""Of a file of git's that a command did not write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """What of a workspace a command was not shown, or may not change unseen."""
+
+    closed: Sequence[str] = ()
+    """Names that were not there for it."""
+    shown: Collection[str] = ()
+    """Of these, and of what is below them: what it was shown after all."""
+    too_deep: Sequence[str] = ()
+    """Directories below which nobody looked for changes."""
+
+
+@dataclass(slots=True)
+class _Repository:
+    """One repository that a command changed. Changes by their numbers."""
+
+    name: str
+    trees: list[Naming] = field(default_factory=list[Naming])
+    inside: list[int] = field(default_factory=list[int])
+    """Below its git directory."""
+    is_formed: bool | None = None
+    """Whether there is a unit; None where nobody asked yet."""
+
+
+class Units:
+    """The units among the changes of one command."""
+
+    __slots__ = ("_by_path", "_found", "_in_work", "_layers", "_repositories", "_unseen")
+
+    def __init__(
+        self,
+        found: Sequence[Difference],
+        directories: Sequence[GitDirectory],
+        layers: Layers,
+        unseen: Unseen,
+        workspace: str,
+    ) -> None:
+        """`workspace`: absolute."""
+        self._found = found
+        self._layers = layers
+        self._unseen = unseen
+        self._by_path = {each.change.path: each for each in found}
+        self._in_work: dict[str, int] = {}
+        self._repositories: dict[str, _Repository] = {}
+        if directories:
+            self._group(directories, workspace)
+
+    def settle(self, judged: Sequence[StagedJudgement]) -> tuple[StagedJudgement, ...]:
+        """Refuse the whole of each unit of which something is refused."""
+        holders = {
+            name: why
+            for name, each in self._repositories.items()
+            if (why := self._find_holder(each, judged))
+        }
+        if not holders:
+            return tuple(judged)
+        settled = list(judged)
+        for name, why in self._spread(holders).items():
+            repository = self._repositories[name]
+            reason = f"it is one unit with all that changed of the repository {quote(name)}: {why}"
+            for number in (*repository.inside, *self._named(repository)):
+                if settled[number].outcome is not Outcome.DENY:
+                    settled[number] = _held(settled[number], reason)
+        return _without_empty(judged, settled)
+
+    def _group(self, directories: Sequence[GitDirectory], workspace: str) -> None:
+        made = (each.change.path for each in self._found if each.change.kind is ChangeKind.CREATED)
+        sides = Sides(self._before, self._after, (self._layers.lower_fd, self._layers.upper_fd))
+        trees = find_work_trees(directories, made, (self._before, self._after), workspace)
+        namings = {each.place: Naming(each, sides) for each in trees}
+        bare = bare_paths(directories)
+        for number, each in enumerate(self._found):
+            path = each.change.path
+            place = find_git_place(path, bare)
+            if place is None:
+                if each.change.node is not NodeKind.DIRECTORY:
+                    self._in_work[path] = number
+                continue
+            above = (".", *directories_above(path), path)
+            tree = next((namings[one].tree for one in reversed(above) if one in namings), None)
+            if tree is None:
+                raise AssertionError("a change in a git directory that was not found")
+            self._of(tree).inside.append(number)
+        for naming in namings.values():
+            if naming.tree.common in self._repositories:
+                self._of(naming.tree).trees.append(naming)
+
+    def _of(self, tree: WorkTree) -> _Repository:
+        return self._repositories.setdefault(tree.common, _Repository(tree.common))
+
+    def _before(self, path: str) -> bytes | None:
+        return read_whole_file(self._layers.lower_fd, path, _BYTES_MAX)
+
+    def _after(self, path: str) -> bytes | None:
+        difference = self._by_path.get(path)
+        if difference is None:
+            return self._before(path)
+        if difference.change.kind is ChangeKind.DELETED:
+            return None
+        return read_whole_file(self._layers.upper_fd, path, CONTENT_BYTES_MAX)
+
+    def _find_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+        """What holds a unit up, and why; empty where nothing does, or there is no unit."""
+        try:
+            why = self._look_for_holder(repository, judged)
+        except HostError as error:
+            why = error.message
+        return why if why and self._is_formed(repository) else ""
+
+    def _look_for_holder(self, repository: _Repository, judged: Sequence[StagedJudgement]) -> str:
+        for number in repository.inside:
+            each = judged[number]
+            if not (each.is_allowed or each.is_aside or self._is_aside(repository, number)):
+                return _why(each)
+        found = (self._find_holder_in(tree, judged) for tree in repository.trees)
+        return next((why for why in found if why), "")
+
+    def _find_holder_in(self, tree: Naming, judged: Sequence[StagedJudgement]) -> str:
+        refused = {
+            name: number
+            for name, number in self._changed(tree).items()
+            if not judged[number].is_allowed and not _is_only_touched(self._found[number])
+        }
+        if refused:
+            named = self._named_in(tree)
+            for name, number in refused.items():
+                if name in named:
+                    return _why(judged[number])
+        deep = next((path for path in self._unseen.too_deep if _below(tree.tree, path)), None)
+        if deep is not None:
+            return f"{quote(deep)} is too deep to be looked into"
+        closed = _all_below(tree.tree, self._unseen.closed)
+        if closed and not tree.tree.is_sure:
+            return "where its work tree stands is not plain to read"
+        shown = _all_below(tree.tree, self._unseen.shown)
+        unseen = tree.find_unseen(closed, shown) if closed else None
+        if unseen is None:
+            return ""
+        return f"{quote(os.fsdecode(unseen))} would change, and the command was not shown that file"
+
+    def _is_formed(self, repository: _Repository) -> bool:
+        if repository.is_formed is None:
+            try:
+                repository.is_formed = any(
+                    self._found[number].change.node is not NodeKind.DIRECTORY
+                    and not self._is_aside(repository, number)
+                    for number in repository.inside
+                )
+            except HostError:
+                repository.is_formed = True
+        return repository.is_formed
+
+    def _is_aside(self, repository: _Repository, number: int) -> bool:
+        """Whether the repository's state is the same without this change. Raises: HostError."""
+        difference = self._found[number]
+        change, lower = difference.change, difference.lower
+        if change.node is not NodeKind.FILE or lower is None or change.kind is ChangeKind.DELETED:
+            return False
+        if change.kind is ChangeKind.MODE:
+            return _is_only_touched(difference)
+        above, _, name = change.path.rpartition("/")
+        if name == "index":
+            return any(
+                each.is_only_refreshed() for each in repository.trees if each.tree.git == above
+            )
+        if name == "config" and any(each.tree.git == above for each in repository.trees):
+            before, after = self._before(change.path), self._after(change.path)
+            return before is not None and after is not None and differ_in_upstreams(before, after)
+        return False
+
+    def _changed(self, tree: Naming) -> dict[bytes, int]:
+        """The changes in a work tree, by their paths in it."""
+        return {
+            name: number
+            for path, number in self._in_work.items()
+            if (name := _below(tree.tree, path))
+        }
+
+    def _named_in(self, tree: Naming) -> frozenset[bytes]:
+        """Raises: HostError."""
+        changed = frozenset(self._changed(tree))
+        return tree.named(changed) if changed and tree.tree.is_sure else changed
+
+    def _named(self, repository: _Repository) -> Iterable[int]:
+        for tree in repository.trees:
+            changed = self._changed(tree)
+            try:
+                named = self._named_in(tree)
+            except HostError:
+                named = frozenset(changed)
+            yield from (changed[name] for name in named)
+
+    def _spread(self, holders: dict[str, str]) -> dict[str, str]:
+        """Those that are held up, and with them what is one with one of them."""
+        held = dict(holders)
+        ties = self._ties()
+        waiting = list(held)
+        while waiting:
+            name = waiting.pop()
+            for other in ties.get(name, ()):
+                if other not in held:
+                    held[other] = held[name]
+                    waiting.append(other)
+        return held
+
+    def _ties(self) -> dict[str, list[str]]:
+        """Superprojects and submodules, each with the others that it is one with."""
+        by_root: dict[str, tuple[str, Naming]] = {}
+        for name, each in self._repositories.items():
+            by_root.update((tree.tree.root, (name, tree)) for tree in each.trees if tree.tree.root)
+        ties: dict[str, list[str]] = {}
+        for root, (name, _) in by_root.items():
+            for above in (".", *directories_above(root)):
+                outer, tree = by_root.get(above, (name, None))
+                if tree is not None and outer != name and self._has_moved(tree, root):
+                    ties.setdefault(outer, []).append(name)
+                    ties.setdefault(name, []).append(outer)
+        return ties
+
+    @staticmethod
+    def _has_moved(tree: Naming, root: str) -> bool:
+        try:
+            return tree.has_moved(_below(tree.tree, root))
+        except HostError:
+            return True
+
+
+def _below(tree: WorkTree, path: str) -> bytes:
+    """A path as the work tree names it; empty for what is not in it."""
+    if tree.root is None:
+        return b""
+    if tree.root == ".":
+        return os.fsencode(path)
+    if not path.startswith(f"{tree.root}/"):
+        return b""
+    return os.fsencode(path[len(tree.root) + 1 :])
+
+
+def _is_only_touched(difference: Difference) -> bool:
+    """Whether a file has another time and nothing else that git knows of."""
+    change, lower = difference.change, difference.lower
+    if change.kind is not ChangeKind.MODE or lower is None:
+        return False
+    return (change.mode ^ lower.mode) & _PERMISSIONS == 0
+
+
+def _all_below(tree: WorkTree, paths: Iterable[str]) -> frozenset[bytes]:
+    return frozenset(name for path in paths if (name := _below(tree, path)))
+
+
+def _why(judgement: StagedJudgement) -> str:
+    path = quote(judgement.change.path)
+    return judgement.reason if path in judgement.reason else f"{path}: {judgement.reason}"
+
+
+def _held(judgement: StagedJudgement, reason: str) -> StagedJudgement:
+    return replace(
+        judgement, outcome=Outcome.DENY, code=PermissionDeniedError.code, reason=reason, rule=None
+    )
+
+
+def _without_empty(
+    judged: Sequence[StagedJudgement], settled: list[StagedJudgement]
+) -> tuple[StagedJudgement, ...]:
+    """Leave out new directories that were made for what is held up now, and for nothing else."""
+    landing: set[str] = set()
+    held: dict[str, str] = {}
+    for before, after in zip(judged, settled, strict=True):
+        above = directories_above(after.change.path)
+        if after.is_allowed and after.change.node is not NodeKind.DIRECTORY:
+            landing.update(above)
+        elif before.is_allowed and not after.is_allowed:
+            held.update(dict.fromkeys(above, after.reason))
+    return tuple(
+        _held(each, held[each.change.path])
+        if each.is_allowed
+        and each.change.kind is ChangeKind.CREATED
+        and each.change.node is NodeKind.DIRECTORY
+        and each.change.path in held
+        and each.change.path not in landing
+        else each
+        for each in settled
+    )
