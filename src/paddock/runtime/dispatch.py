@@ -39,10 +39,10 @@ from paddock.runtime.context import Context
 from paddock.runtime.prepared import FREE, Bounds, Failed, Judged, Prepared, Ran
 from paddock.runtime.records import Recorder, holds_contents, kept_arguments
 from paddock.tools.cancelling import StoppedCallError
-from paddock.tools.spec import Plan, Tool, ToolOutput
+from paddock.tools.spec import Confining, Plan, Tool, ToolOutput
 from paddock.values.calls import Refusal, ToolCall, ToolResult
 from paddock.values.cancelling import NEVER, LeftEffect
-from paddock.values.decisions import Outcome
+from paddock.values.decisions import Decision, Outcome, confined
 from paddock.values.entries import Entry, clean
 from paddock.values.quick import quick
 
@@ -143,8 +143,14 @@ class Dispatcher:
         if decision.outcome is Outcome.DENY:
             denial = refusal_by(decision, call, context.caller.agent)
             return self._deny(call, tool, actions, denial, bounds, Judged(decision))
+        if decision.outcome is Outcome.CONFINE:
+            try:
+                plan, decision = self._confine(tool, plan, decision)
+            except ToolError as error:
+                # Nobody is asked about what cannot run.
+                return self._deny(call, tool, actions, refusal_of(error), bounds, Judged(decision))
         judged = quick(Judged, (decision, "", ""))
-        if decision.outcome in (Outcome.CONFINE, Outcome.ASK):
+        if decision.comes_to is Outcome.ASK:
             asked = self._ask(Question(call, tool, plan, actions, decision, bounds))
             if isinstance(asked, ToolResult):
                 return asked
@@ -159,6 +165,13 @@ class Dispatcher:
             _release(tool, plan)
             return self._deny(call, tool, actions, not_recorded(error), bounds, judged)
         return quick(Prepared, (call, tool, plan, clamped, kept, actions, judged, bounds))
+
+    def _confine(self, tool: Tool[Any], plan: Plan, decision: Decision) -> tuple[Plan, Decision]:
+        """Tie the plan to what will hold it: what was looked at is what runs."""
+        if not isinstance(tool.handler, Confining):
+            return plan, confined(decision, "none")
+        held_plan, held = tool.handler.confine(plan, self._context.ports)
+        return held_plan, confined(decision, held)
 
     def _ask(self, question: Question) -> Granted | ToolResult:
         answer = ask(self._context, self._recorder, question)

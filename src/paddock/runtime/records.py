@@ -244,6 +244,8 @@ class Recorder:
             metadata["matched"] = [match_in_brief(match) for match in decision.matched]
         if decision.warnings:
             metadata["warnings"] = list(decision.warnings)
+        if decision.enforcement:
+            metadata["enforcement"] = decision.enforcement
         if approval_digest:
             metadata["approval"] = {"by": approved_by, "digest": approval_digest}
         # Policy and agents are the same for all calls of a recorder, and a rule has one outcome.

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from paddock.sandbox.values import Ending, Enforced, SandboxPlan
 from paddock.values.calls import Json
+from paddock.values.decisions import HELD_WHOLE, Held
 from paddock.workspace.changes import ChangedPath
 
 Progress = Callable[[float, int], None]
@@ -35,6 +36,14 @@ class PreparedLine:
     interpreter: str
     digest: str
     """Of the plan: what an approval is bound to, besides the call's own arguments."""
+    is_open: bool = False
+    """It has the host's network, and no rule of policy names it."""
+
+    @property
+    def held(self) -> Held:
+        """How far it is held; the host's network is a way out for whatever it can read."""
+        word = self.enforced.enforcement.value
+        return "partial" if word == HELD_WHOLE and self.is_open else word
 
 
 class HeldLine(Protocol):

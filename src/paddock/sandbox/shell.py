@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddock.errors import HostError, SandboxUnavailableError
-from paddock.policy.grants import shell_for
+from paddock.policy.grants import names_line, shell_for
 from paddock.sandbox.backends import LANDLOCK, STAGE, Attempt, Backends, attempt_here
 from paddock.sandbox.canary import gaps_over
 from paddock.sandbox.changes.committing import Place
@@ -34,6 +34,7 @@ from paddock.sandbox.staging import Kept, Observed, Room, StagedCommand, run_sta
 from paddock.sandbox.strictest import line_network
 from paddock.sandbox.telling import question_heading, tell, with_kept
 from paddock.sandbox.values import CommandRequest, Ending, SandboxPlan
+from paddock.values.actions import Action
 from paddock.values.agents import AgentChain
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
@@ -138,7 +139,12 @@ class SandboxShell:
             gaps = gaps_over(self._ground.place.workspace.tree.root_fd)
             enforced = replace(enforced, gaps=(*enforced.gaps, *gaps))
         plan = contained(plan) if line.is_dry_run else plan
-        return PreparedLine(line, plan, enforced, find_interpreter(plan), plan_digest(plan))
+        is_open = plan.network == "host" and not names_line(
+            self._ground.place.policy, self._ground.chain, Action("shell", "run", line.text)
+        )
+        return PreparedLine(
+            line, plan, enforced, find_interpreter(plan), plan_digest(plan), is_open
+        )
 
     def asks_about_diff(self, prepared: PreparedLine) -> bool:
         """Whether a question about this line is a question about what it changes.

@@ -32,6 +32,7 @@ from paddock.tools.shell_results import shell_output
 from paddock.tools.spec import Ports, ToolOutput
 from paddock.values.actions import Action
 from paddock.values.cancelling import LeftEffect
+from paddock.values.decisions import Held
 from paddock.workspace.listing import is_directory
 
 _TIMEOUT_DEFAULT_S: Final = 30
@@ -77,9 +78,14 @@ class RunShell:
         line = CommandLine(arguments.command, cwd, arguments.timeout, arguments.dry_run)
         return ShellPlan(line, (Action("shell", "run", line.text), *_writes_from(line)))
 
+    def confine(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, Held]:
+        """Tied to what it would be held to, and how far. Raises: SandboxUnavailableError."""
+        prepared = ports.shell.prepare(plan.line)
+        return replace(plan, prepared=prepared), prepared.held
+
     def pin(self, plan: ShellPlan, ports: Ports) -> tuple[ShellPlan, str]:
         """Tied to what it would be held to. Raises: SandboxUnavailableError."""
-        prepared = ports.shell.prepare(plan.line)
+        prepared = plan.prepared or ports.shell.prepare(plan.line)
         return replace(plan, prepared=prepared), prepared.digest
 
     def asks_about_effect(self, plan: ShellPlan, ports: Ports) -> bool:

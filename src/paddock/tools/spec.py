@@ -16,6 +16,7 @@ from paddock.tools.shell_port import NO_SHELL, Shell
 from paddock.values.actions import Action
 from paddock.values.calls import Json
 from paddock.values.cancelling import NEVER, Cancel
+from paddock.values.decisions import Held
 from paddock.workspace import Workspace
 
 SCHEMA_VERSION = 1
@@ -196,6 +197,15 @@ class Pinning(Protocol):
 
     def pin(self, plan: Any, ports: Ports) -> tuple[Any, str]:
         """The plan tied to what stands there now, and that content's digest. Raises: ToolError."""
+        ...
+
+
+@runtime_checkable
+class Confining(Protocol):
+    """A handler whose calls a sandbox can hold."""
+
+    def confine(self, plan: Any, ports: Ports) -> tuple[Any, Held]:
+        """The plan tied to what will hold it, and how far that does. Raises: ToolError."""
         ...
 
 
